@@ -1,0 +1,59 @@
+# An index of the words that this repository understands; `make` alone prints them. Each calls one script or tool.
+.DEFAULT_GOAL := help
+MAKEFLAGS += --no-print-directory
+export PATH := $(CURDIR)/.venv/bin:$(PATH)
+PYTEST_ARGS ?=
+
+.PHONY: help bootstrap up down status test lint format types contracts proto proto-check size bench lock docs-check check all
+
+help: ## print this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+bootstrap: ## make .venv and install what is missing (every other word does it first)
+	@scripts/bootstrap
+
+up: bootstrap ## start the whole stack here and run the examples (COORDINATORS=2 EXECUTORS=2 LOG_ARCHIVERS=1)
+	@python -m toban_stack up
+
+down: bootstrap ## stop the stack; its data stays in .toban
+	@python -m toban_stack down
+
+status: bootstrap ## each process with its address, role and health
+	@python -m toban_stack status
+
+test: bootstrap ## run every test (PYTEST_ARGS='-k name' for some)
+	@python -m pytest $(PYTEST_ARGS)
+
+lint: bootstrap ## ruff, shellcheck, yamllint, deptry
+	@scripts/lint
+
+format: bootstrap ## let ruff format the code and sort its imports
+	@ruff check --select I --fix --quiet . && ruff format .
+
+types: bootstrap ## mypy --strict over every package
+	@scripts/types
+
+contracts: bootstrap ## who may import what
+	@lint-imports
+
+proto: bootstrap ## generate libs/proto from proto/
+	@scripts/proto-gen
+
+proto-check: bootstrap ## generated code is current, proto lint, nothing broke
+	@scripts/proto-check
+
+size: bootstrap ## no module over 400 lines, no function over 60
+	@scripts/check-size
+
+docs-check: bootstrap ## documents name only files that exist; generated ones are current
+	@python -m pytest -q tests/architecture
+
+bench: bootstrap ## measure, a line of JSON a figure
+	@scripts/bench
+
+lock: bootstrap ## compile requirements/*.txt from *.in
+	@scripts/lock
+
+check: lint types contracts proto-check size ## everything but the tests
+
+all: check test ## everything

@@ -1,0 +1,1 @@
+"""The toban command."""

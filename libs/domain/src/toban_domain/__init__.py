@@ -1,0 +1,1 @@
+"""The pure core: states, definitions, epochs, leases, retries, errors."""

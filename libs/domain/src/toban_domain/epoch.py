@@ -1,0 +1,107 @@
+"""Epochs and fencing tokens: 63 bits, generation (12) | counter (24) | attempt number (27).
+
+A leader's epoch has attempt number zero; a token is the epoch of the term that dispatched it with the attempt number filled in, so tokens and
+epochs compare with each other and grow over all dispatches of all runs. The generation starts at PostgreSQL's WAL timeline, which
+grows with each fail-over, so an epoch never repeats after a lossy one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+GENERATION_BITS = 12
+COUNTER_BITS = 24
+ATTEMPT_BITS = 27
+MAX_GENERATION = (1 << GENERATION_BITS) - 1
+MAX_COUNTER = (1 << COUNTER_BITS) - 1
+MAX_ATTEMPT = (1 << ATTEMPT_BITS) - 1
+# From here on an alarm asks an operator to plan (generations are used up by fail-overs and restores only).
+GENERATION_ALARM = MAX_GENERATION - 64
+
+
+class EpochExhausted(OverflowError):
+    """No larger epoch, or no further token of a term, exists."""
+
+
+@dataclass(frozen=True, slots=True)
+class Epoch:
+    """An epoch or token taken apart."""
+
+    generation: int
+    counter: int
+    attempt: int = 0
+
+    @classmethod
+    def unpack(cls, value: int) -> Epoch:
+        """Takes a 63-bit value apart; raises ValueError outside 0 … 2^63 - 1."""
+        if not 0 <= value < 1 << 63:
+            raise ValueError(f"not a 63-bit epoch: {value}")
+        return cls(value >> (COUNTER_BITS + ATTEMPT_BITS), (value >> ATTEMPT_BITS) & MAX_COUNTER, value & MAX_ATTEMPT)
+
+    def pack(self) -> int:
+        """The 63-bit value; raises ValueError when a part does not fit."""
+        if not (
+            0 <= self.generation <= MAX_GENERATION
+            and 0 <= self.counter <= MAX_COUNTER
+            and 0 <= self.attempt <= MAX_ATTEMPT
+        ):
+            raise ValueError(f"part of an epoch out of range: {self}")
+        return (self.generation << (COUNTER_BITS + ATTEMPT_BITS)) | (self.counter << ATTEMPT_BITS) | self.attempt
+
+
+def term_of(token: int) -> int:
+    """The epoch of the term that drew this token."""
+    return token & ~MAX_ATTEMPT
+
+
+def next_epoch(*, observed: int, timeline: int, seen_max: int = 0) -> int:
+    """The epoch to take after `observed`, larger than every epoch or token known (`seen_max`: the executors' maximum).
+
+    The generation is the WAL timeline when that is higher than every generation known. A value above `observed` that only the executors know
+    means that PostgreSQL went back (restore from a backup): then the generation is one more than the highest known. Raises EpochExhausted at
+    the end of the range.
+    """
+    highest = max(observed, seen_max)
+    known = Epoch.unpack(highest)
+    if timeline > known.generation:
+        return Epoch(timeline, 1).pack() if timeline <= MAX_GENERATION else _exhausted(highest)
+    if known.generation == Epoch.unpack(observed).generation and known.counter < MAX_COUNTER:
+        return Epoch(known.generation, known.counter + 1).pack()
+    if known.generation >= MAX_GENERATION:
+        return _exhausted(highest)
+    return Epoch(known.generation + 1, 1).pack()
+
+
+def _exhausted(highest: int) -> int:
+    raise EpochExhausted(f"no epoch above {highest}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Term:
+    """One leadership: the epoch, who holds it, and the PostgreSQL cluster that it was taken on."""
+
+    epoch: int
+    worker_id: int
+    incarnation: str
+    system_id: str
+    timeline: int
+
+
+class TokenSource:
+    """Draws the tokens of one term: epoch | 1, epoch | 2, … Only the leader of the term has one."""
+
+    def __init__(self, term: Term) -> None:
+        self._epoch = term.epoch
+        self._drawn = 0
+
+    def draw(self) -> int:
+        """The next token; raises EpochExhausted when the term's attempt numbers have run out (take a new epoch then)."""
+        if self._drawn >= MAX_ATTEMPT:
+            raise EpochExhausted(f"term {self._epoch} has no attempt number left")
+        self._drawn += 1
+        return self._epoch | self._drawn
+
+    @property
+    def left(self) -> int:
+        """How many tokens this term can still draw."""
+        return MAX_ATTEMPT - self._drawn

@@ -1,0 +1,126 @@
+"""The one error family that crosses the wire: a stable code, one sentence for people, optional detail for programs.
+
+Each code says what kind of mistake it is; `GRPC_STATUS` and `exit_code` say how it
+looks on the wire and in the shell. A message names what is
+wrong, where, and how to mend it. docs/errors.md lists the codes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Any
+
+
+class ErrorCode(StrEnum):
+    """Stable names, seen by callers as `toban-code` metadata, in JSON and in docs/errors.md."""
+
+    # The caller's words are wrong.
+    INVALID_ARGUMENT = "INVALID_ARGUMENT"
+    MANIFEST_INVALID = "MANIFEST_INVALID"
+    PAYLOAD_INVALID = "PAYLOAD_INVALID"
+    PAYLOAD_TOO_LARGE = "PAYLOAD_TOO_LARGE"
+    SCHEDULE_INVALID = "SCHEDULE_INVALID"
+    DEADLINE_REQUIRED = "DEADLINE_REQUIRED"
+    # The thing is not there, or not in that state.
+    NOT_FOUND = "NOT_FOUND"
+    JOB_NOT_FOUND = "JOB_NOT_FOUND"
+    RUN_NOT_FOUND = "RUN_NOT_FOUND"
+    EXECUTOR_NOT_FOUND = "EXECUTOR_NOT_FOUND"
+    ALREADY_EXISTS = "ALREADY_EXISTS"
+    RESOURCE_INVALID_STATE = "RESOURCE_INVALID_STATE"
+    CANCEL_UNSUPPORTED = "CANCEL_UNSUPPORTED"
+    DUPLICATE_SCOPE = "DUPLICATE_SCOPE"
+    JOB_DISABLED = "JOB_DISABLED"
+    CONFLICT = "CONFLICT"
+    # Authority.
+    UNAUTHENTICATED = "UNAUTHENTICATED"
+    PERMISSION_DENIED = "PERMISSION_DENIED"
+    INCARNATION_UNKNOWN = "INCARNATION_UNKNOWN"
+    WRONG_INCARNATION = "WRONG_INCARNATION"
+    STALE_EPOCH = "STALE_EPOCH"
+    FENCED_OUT = "FENCED_OUT"
+    TICKET_MISSING = "TICKET_MISSING"
+    TICKET_INVALID = "TICKET_INVALID"
+    # The other side or its stores.
+    UNIMPLEMENTED = "UNIMPLEMENTED"
+    UNAVAILABLE = "UNAVAILABLE"
+    DEADLINE_EXCEEDED = "DEADLINE_EXCEEDED"
+    RESOURCE_EXHAUSTED = "RESOURCE_EXHAUSTED"
+    INTERNAL = "INTERNAL"
+    CONFIG_INVALID = "CONFIG_INVALID"
+
+
+_C = ErrorCode
+
+GRPC_STATUS: Mapping[ErrorCode, str] = {
+    _C.INVALID_ARGUMENT: "INVALID_ARGUMENT",
+    _C.MANIFEST_INVALID: "INVALID_ARGUMENT",
+    _C.PAYLOAD_INVALID: "INVALID_ARGUMENT",
+    _C.PAYLOAD_TOO_LARGE: "INVALID_ARGUMENT",
+    _C.SCHEDULE_INVALID: "INVALID_ARGUMENT",
+    _C.DEADLINE_REQUIRED: "INVALID_ARGUMENT",
+    _C.NOT_FOUND: "NOT_FOUND",
+    _C.JOB_NOT_FOUND: "NOT_FOUND",
+    _C.RUN_NOT_FOUND: "NOT_FOUND",
+    _C.EXECUTOR_NOT_FOUND: "NOT_FOUND",
+    _C.ALREADY_EXISTS: "ALREADY_EXISTS",
+    _C.RESOURCE_INVALID_STATE: "FAILED_PRECONDITION",
+    _C.CANCEL_UNSUPPORTED: "FAILED_PRECONDITION",
+    _C.DUPLICATE_SCOPE: "ALREADY_EXISTS",
+    _C.JOB_DISABLED: "FAILED_PRECONDITION",
+    _C.CONFLICT: "ABORTED",
+    _C.UNAUTHENTICATED: "UNAUTHENTICATED",
+    _C.PERMISSION_DENIED: "PERMISSION_DENIED",
+    _C.INCARNATION_UNKNOWN: "UNAUTHENTICATED",
+    _C.WRONG_INCARNATION: "FAILED_PRECONDITION",
+    _C.STALE_EPOCH: "FAILED_PRECONDITION",
+    _C.FENCED_OUT: "ABORTED",
+    _C.TICKET_MISSING: "PERMISSION_DENIED",
+    _C.TICKET_INVALID: "PERMISSION_DENIED",
+    _C.UNIMPLEMENTED: "UNIMPLEMENTED",
+    _C.UNAVAILABLE: "UNAVAILABLE",
+    _C.DEADLINE_EXCEEDED: "DEADLINE_EXCEEDED",
+    _C.RESOURCE_EXHAUSTED: "RESOURCE_EXHAUSTED",
+    _C.INTERNAL: "INTERNAL",
+    _C.CONFIG_INVALID: "FAILED_PRECONDITION",
+}
+
+# Exit codes of the CLI, in the spirit of sysexits.h; 1 is kept for "the run did not succeed".
+_EXIT_BY_STATUS: Mapping[str, int] = {
+    "INVALID_ARGUMENT": 65,
+    "NOT_FOUND": 66,
+    "ALREADY_EXISTS": 73,
+    "FAILED_PRECONDITION": 74,
+    "ABORTED": 75,
+    "UNAUTHENTICATED": 77,
+    "PERMISSION_DENIED": 77,
+    "UNIMPLEMENTED": 70,
+    "UNAVAILABLE": 69,
+    "DEADLINE_EXCEEDED": 75,
+    "RESOURCE_EXHAUSTED": 75,
+    "INTERNAL": 70,
+}
+
+
+class TobanError(Exception):
+    """An error with a stable code. `message` is one line: what, where, how to mend; `detail` is JSON-serialisable."""
+
+    def __init__(self, code: ErrorCode, message: str, *, detail: Mapping[str, Any] | None = None) -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
+        self.detail: dict[str, Any] = dict(detail or {})
+
+    @property
+    def exit_code(self) -> int:
+        """Exit code of a command that ends with this error (78 for configuration errors)."""
+        return 78 if self.code is ErrorCode.CONFIG_INVALID else _EXIT_BY_STATUS[GRPC_STATUS[self.code]]
+
+
+class FencedOut(TobanError):
+    """A write as leader found another epoch in the leader row: this process does not lead any more."""
+
+    def __init__(self, epoch: int) -> None:
+        super().__init__(ErrorCode.FENCED_OUT, f"epoch {epoch} is not the leader's any more")
+        self.epoch = epoch

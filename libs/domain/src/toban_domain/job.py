@@ -1,0 +1,201 @@
+"""Job definitions as applied: what to run, how long, how often again, where. Made by `toban_domain.manifest`, stored as canonical JSON.
+
+`to_json` leaves out what is at its default, so that a release with more fields does not change the hash of stored definitions; `from_json` reads
+what `to_json` wrote and ignores keys that it does not know (they are from a newer release).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from toban_domain.retry import ExponentialBackoff, RetrySpec
+
+__all__ = [
+    "CancelSpec",
+    "ConcurrencySpec",
+    "ExponentialBackoff",
+    "JobSpec",
+    "RetrySpec",
+    "SelectorSpec",
+    "StepSpec",
+    "compact",
+]
+
+# What this version does when a lease ends without confirmation, whatever a definition leaves open.
+LEASE_LOSS_ACTION = "kill"
+DEFAULT_GRACE_SECONDS = 10.0
+DEFAULT_MAX_LOST = 3
+
+
+def compact(spec: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, Any]:
+    """`spec` without the keys whose value is the default."""
+    return {key: value for key, value in spec.items() if key not in defaults or value != defaults[key]}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepSpec:
+    """One command of a job. Steps run one after the other; the first that fails ends the attempt. `timeout_seconds` 0 = the job's alone."""
+
+    id: str
+    argv: tuple[str, ...]
+    type: str = "command"
+    name: str = ""
+    timeout_seconds: int = 0
+    cancelable: bool = True
+
+    def to_json(self) -> dict[str, Any]:
+        """The canonical form, in the words of the manifest."""
+        full = {
+            "id": self.id,
+            "argv": list(self.argv),
+            "type": self.type,
+            "name": self.name,
+            "timeout_seconds": self.timeout_seconds,
+            "cancelable": self.cancelable,
+        }
+        return compact(full, {"name": "", "timeout_seconds": 0, "cancelable": True})
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> StepSpec:
+        """The inverse of to_json."""
+        return cls(
+            id=data["id"],
+            argv=tuple(data["argv"]),
+            type=data.get("type", "command"),
+            name=data.get("name", ""),
+            timeout_seconds=int(data.get("timeout_seconds", 0)),
+            cancelable=bool(data.get("cancelable", True)),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CancelSpec:
+    """How a run is stopped. `cooperative`: asked first, SIGTERM when `grace_seconds` run out; `kill`: SIGTERM at once, SIGKILL after the grace."""
+
+    supported: bool = True
+    mode: str = "kill"
+    grace_seconds: float = DEFAULT_GRACE_SECONDS
+
+    def to_json(self) -> dict[str, Any]:
+        """The canonical form, in the words of the manifest."""
+        full = {"supported": self.supported, "mode": self.mode, "grace_seconds": self.grace_seconds}
+        return compact(full, {"supported": True, "mode": "kill", "grace_seconds": DEFAULT_GRACE_SECONDS})
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> CancelSpec:
+        """The inverse of to_json."""
+        return cls(
+            supported=bool(data.get("supported", True)),
+            mode=data.get("mode", "kill"),
+            grace_seconds=float(data.get("grace_seconds", DEFAULT_GRACE_SECONDS)),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ConcurrencySpec:
+    """What happens to a new run while another of the same schedule is live: allow | forbid; "" = forbid for slots, allow for the rest."""
+
+    policy: str = ""
+
+    def policy_for(self, origin: str) -> str:
+        """The policy for runs of this origin (slot | demand | event | rerun)."""
+        return self.policy or ("forbid" if origin == "slot" else "allow")
+
+    def to_json(self) -> dict[str, Any]:
+        """The canonical form, in the words of the manifest."""
+        return {"policy": self.policy} if self.policy else {}
+
+
+@dataclass(frozen=True, slots=True)
+class SelectorSpec:
+    """Which executors may run the job: those that carry every label with this value."""
+
+    labels: Mapping[str, str] = field(default_factory=dict)
+
+    def fits(self, labels: Mapping[str, str]) -> bool:
+        """True when an executor with these labels may run the job."""
+        return all(labels.get(key) == value for key, value in self.labels.items())
+
+    def to_json(self) -> dict[str, Any]:
+        """The canonical form, in the words of the manifest."""
+        return {"labels": dict(self.labels)} if self.labels else {}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobSpec:
+    """A job definition. Seconds everywhere; `timeout_seconds` and `max_wait_seconds` 0 = no limit; `skip_late_after_seconds` None = the setting."""
+
+    name: str
+    steps: tuple[StepSpec, ...]
+    description: str = ""
+    labels: Mapping[str, str] = field(default_factory=dict)
+    enabled: bool = True
+    payload_schema: Mapping[str, Any] | None = None
+    default_payload: Mapping[str, Any] = field(default_factory=dict)
+    env: Mapping[str, str] = field(default_factory=dict)
+    working_dir: str = ""
+    timeout_seconds: int = 0
+    retry: RetrySpec = field(default_factory=RetrySpec)
+    cancel: CancelSpec = field(default_factory=CancelSpec)
+    concurrency: ConcurrencySpec = field(default_factory=ConcurrencySpec)
+    priority: int = 0
+    selector: SelectorSpec = field(default_factory=SelectorSpec)
+    on_lease_loss: str = ""
+    max_lost: int = DEFAULT_MAX_LOST
+    max_wait_seconds: int = 0
+    skip_late_after_seconds: int | None = None
+    allow_shell: bool = False
+
+    @property
+    def lease_loss_action(self) -> str:
+        """What happens to a live run whose executor loses its lease."""
+        return self.on_lease_loss or LEASE_LOSS_ACTION
+
+    def to_json(self) -> dict[str, Any]:
+        """The canonical form, in the words of the manifest, with the name inside."""
+        full: dict[str, Any] = {key: getattr(self, key) for key in _PLAIN}
+        full |= {key: dict(getattr(self, key)) for key in ("labels", "default_payload", "env")}
+        full |= {key: getattr(self, key).to_json() for key in ("retry", "cancel", "concurrency", "selector")}
+        full["payload_schema"] = None if self.payload_schema is None else dict(self.payload_schema)
+        kept = compact(full, _DEFAULTS)
+        return {"name": self.name, **kept, "steps": [step.to_json() for step in self.steps]}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> JobSpec:
+        """The inverse of to_json."""
+        return cls(
+            name=data["name"],
+            steps=tuple(StepSpec.from_json(step) for step in data["steps"]),
+            labels=dict(data.get("labels", {})),
+            payload_schema=data.get("payload_schema"),
+            default_payload=dict(data.get("default_payload", {})),
+            env=dict(data.get("env", {})),
+            retry=RetrySpec.from_json(data.get("retry", {})),
+            cancel=CancelSpec.from_json(data.get("cancel", {})),
+            concurrency=ConcurrencySpec(data.get("concurrency", {}).get("policy", "")),
+            selector=SelectorSpec(dict(data.get("selector", {}).get("labels", {}))),
+            **{key: data.get(key, default) for key, default in _PLAIN.items()},
+        )
+
+
+# Scalar keys of a job and their defaults: the same in the manifest, in JSON and in JobSpec.
+_PLAIN: Mapping[str, Any] = {
+    "description": "",
+    "enabled": True,
+    "working_dir": "",
+    "timeout_seconds": 0,
+    "priority": 0,
+    "on_lease_loss": "",
+    "max_lost": DEFAULT_MAX_LOST,
+    "max_wait_seconds": 0,
+    "skip_late_after_seconds": None,
+    "allow_shell": False,
+}
+_EMPTY: Mapping[str, Any] = {}
+_DEFAULTS: Mapping[str, Any] = {
+    **_PLAIN,
+    "payload_schema": None,
+    **dict.fromkeys(("labels", "default_payload", "env", "retry", "cancel", "concurrency", "selector"), _EMPTY),
+}

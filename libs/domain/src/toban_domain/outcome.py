@@ -1,0 +1,73 @@
+"""How an attempt ended, and the key that names an attempt."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from typing import NamedTuple
+
+
+class AttemptKey(NamedTuple):
+    """A run and the fencing token that its dispatch drew."""
+
+    run_id: int
+    token: int
+
+
+class AttemptState(StrEnum):
+    """What an executor holds of an attempt."""
+
+    ACCEPTED = "accepted"
+    RUNNING = "running"
+    CANCELLING = "cancelling"
+    FINISHED = "finished"
+    FROZEN = "frozen"
+
+
+class OutcomeKind(StrEnum):
+    """The executor's verdict on one attempt; a run may still be retried after FAILED and TIMED_OUT."""
+
+    SUCCEEDED = "SUCCEEDED"
+    FAILED = "FAILED"
+    TIMED_OUT = "TIMED_OUT"
+    CANCELED = "CANCELED"
+
+
+class Reason(StrEnum):
+    """Machine-readable cause of an outcome."""
+
+    NONE = ""
+    EXIT_CODE = "exit_code"
+    SIGNAL = "signal"
+    TIMEOUT = "timeout"
+    CANCELED = "canceled"
+    SPAWN_FAILED = "spawn_failed"
+    CONTINUATION_REFUSED = "continuation_refused"
+    LEASE_LOST = "lease_lost"
+    FORCED_SHUTDOWN = "forced_shutdown"
+
+
+# The executor went away under the job; such an attempt uses no retry and repeats by max_lost (docs/fencing.md 3.7, 3.8).
+LOST_REASONS = frozenset({Reason.CONTINUATION_REFUSED, Reason.LEASE_LOST, Reason.FORCED_SHUTDOWN})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """The end of one attempt. Times are the executor's wall clock in UTC; `last_seq` counts its log lines (0 = none)."""
+
+    kind: OutcomeKind
+    reason: Reason = Reason.NONE
+    exit_code: int | None = None
+    signal: int | None = None
+    error_summary: str = ""
+    started_at: datetime | None = None
+    finished_at: datetime
+    last_seq: int = 0
+    tree_empty: bool = True
+    last_line: str = ""
+
+    @property
+    def lost(self) -> bool:
+        """True when the job did not end by itself but its executor went away."""
+        return self.reason in LOST_REASONS

@@ -1,0 +1,51 @@
+"""What placing looks at: runs that are due and executors that may take them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+
+from toban_domain.lease import ExecutorState
+from toban_domain.run import RunState
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DueRun:
+    """A run whose time has come: PENDING, or ASSIGNED ahead (`placed_on` names the incarnation) and not sent.
+
+    `overlaps`: an earlier run of the same schedule is still live. `started`: some attempt of it has run.
+    """
+
+    id: int
+    definition_id: int
+    definition_version: int
+    job_name: str
+    state: RunState
+    origin: str
+    slot: datetime | None
+    scheduled_for: datetime
+    attempt: int
+    payload: str
+    timeout_seconds: int
+    placed_on: str | None = None
+    started: bool = False
+    overlaps: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExecutorLoad:
+    """An incarnation that is not off. `held` counts the sent runs that PostgreSQL holds for it; `worker_id` grows with each registration."""
+
+    incarnation: str
+    worker_id: int
+    instance: str
+    address: str
+    state: ExecutorState
+    slots: int
+    held: int
+    load: float
+    labels: Mapping[str, str]
+    last_heartbeat_at: datetime
+    drained: bool = False
+    smallest_token: int | None = None

@@ -1,0 +1,129 @@
+"""Schedules as applied: which job, by which rule, with which payload. `toban_schedule` does the arithmetic of a RuleSpec."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from toban_domain.job import compact
+
+# The keys of which a schedule has exactly one.
+RULE_KEYS = ("interval_seconds", "every_n_minutes", "hourly_at_minute", "daily_at", "weekly_at", "cron")
+DEFAULT_CATCH_UP_MAX = 100
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RuleSpec:
+    """When a schedule is due. Exactly one of `RULE_KEYS` is not None.
+
+    `daily_at` is "HH:MM" or "HH:MM:SS", `weekly_at` is "mon,thu HH:MM", `cron` has 5 or 6 fields (seconds first) or is an alias such as
+    @daily; `start` and `end` are ISO times with an offset ("" = open). `gap` (skip | shift | run_after) and `fold` (first | second | both) say
+    what happens to local times that a change of the clocks leaves out or repeats.
+    """
+
+    interval_seconds: int | None = None
+    every_n_minutes: int | None = None
+    hourly_at_minute: int | None = None
+    daily_at: str | None = None
+    weekly_at: str | None = None
+    cron: str | None = None
+    timezone: str = "UTC"
+    gap: str = "shift"
+    fold: str = "first"
+    start: str = ""
+    end: str = ""
+
+    def to_json(self) -> dict[str, Any]:
+        """The canonical form, in the words of the manifest."""
+        out: dict[str, Any] = {key: getattr(self, key) for key in RULE_KEYS if getattr(self, key) is not None}
+        full = {"timezone": self.timezone, "start": self.start, "end": self.end}
+        out |= compact(full, {"timezone": "UTC", "start": "", "end": ""})
+        dst = compact({"gap": self.gap, "fold": self.fold}, {"gap": "shift", "fold": "first"})
+        return {**out, "dst": dst} if dst else out
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> RuleSpec:
+        """The inverse of to_json."""
+        dst = data.get("dst", {})
+        return cls(
+            **{key: data.get(key) for key in RULE_KEYS},
+            timezone=data.get("timezone", "UTC"),
+            gap=dst.get("gap", "shift"),
+            fold=dst.get("fold", "first"),
+            start=data.get("start", ""),
+            end=data.get("end", ""),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CatchUpSpec:
+    """What happens to slots that passed while nobody led: all (the latest `max`, the rest is skipped) | one (the latest) | skip."""
+
+    policy: str = "all"
+    max: int = DEFAULT_CATCH_UP_MAX
+
+    def to_json(self) -> dict[str, Any]:
+        """The canonical form, in the words of the manifest."""
+        return compact({"policy": self.policy, "max": self.max}, {"policy": "all", "max": DEFAULT_CATCH_UP_MAX})
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> CatchUpSpec:
+        """The inverse of to_json."""
+        return cls(policy=data.get("policy", "all"), max=int(data.get("max", DEFAULT_CATCH_UP_MAX)))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScheduleSpec:
+    """A schedule: `payload` is laid over the default payload of the job."""
+
+    name: str
+    job: str
+    rule: RuleSpec
+    description: str = ""
+    labels: Mapping[str, str] = field(default_factory=dict)
+    enabled: bool = True
+    payload: Mapping[str, Any] = field(default_factory=dict)
+    scope: str = "system"
+    scope_id: str = ""
+    catch_up: CatchUpSpec = field(default_factory=CatchUpSpec)
+
+    def to_json(self) -> dict[str, Any]:
+        """The canonical form, in the words of the manifest, with the name inside."""
+        full = {
+            "description": self.description,
+            "labels": dict(self.labels),
+            "enabled": self.enabled,
+            "payload": dict(self.payload),
+            "scope": self.scope,
+            "scope_id": self.scope_id,
+            "catch_up": self.catch_up.to_json(),
+        }
+        return {"name": self.name, "job": self.job, **self.rule.to_json(), **compact(full, _DEFAULTS)}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> ScheduleSpec:
+        """The inverse of to_json."""
+        return cls(
+            name=data["name"],
+            job=data["job"],
+            rule=RuleSpec.from_json(data),
+            description=data.get("description", ""),
+            labels=dict(data.get("labels", {})),
+            enabled=bool(data.get("enabled", True)),
+            payload=dict(data.get("payload", {})),
+            scope=data.get("scope", "system"),
+            scope_id=data.get("scope_id", ""),
+            catch_up=CatchUpSpec.from_json(data.get("catch_up", {})),
+        )
+
+
+_DEFAULTS: Mapping[str, Any] = {
+    "description": "",
+    "labels": {},
+    "enabled": True,
+    "payload": {},
+    "scope": "system",
+    "scope_id": "",
+    "catch_up": {},
+}

@@ -1,0 +1,1 @@
+"""Election, members, the executor's epoch gate; the only importer of redis."""

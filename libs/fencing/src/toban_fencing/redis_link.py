@@ -1,0 +1,168 @@
+"""One Redis, however it is reached, with every call bounded: Redis may be gone at any time and that costs nothing but speed."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from importlib import resources
+from typing import Any
+from urllib.parse import SplitResult, parse_qs, unquote, urlsplit
+
+from redis.asyncio import Redis
+from redis.asyncio.cluster import ClusterNode, RedisCluster
+from redis.asyncio.retry import Retry
+from redis.asyncio.sentinel import Sentinel
+from redis.backoff import NoBackoff
+from redis.exceptions import RedisError
+
+from toban_domain.errors import ErrorCode, TobanError
+from toban_observability.logs import get_logger
+from toban_runtime.backoff import Backoff
+from toban_runtime.clock import Clock
+
+CALL_SECONDS = 0.3
+"""Bound of every call."""
+LOG_EVERY_SECONDS = 5.0
+_PORT = 6379
+_SENTINEL_PORT = 26379
+_log = get_logger(__name__)
+
+
+class RedisGone(TobanError):
+    """Redis gave no usable answer within the bound, or did not a moment ago and is not asked again yet."""
+
+    def __init__(self, why: str) -> None:
+        super().__init__(ErrorCode.UNAVAILABLE, f"Redis is not reachable: {why}")
+
+
+def open_client(url: str) -> Any:
+    """A client of redis://, rediss://, redis+sentinel://host,host/service[/db] or redis+cluster://host,host. Connects lazily.
+
+    Raises TobanError CONFIG_INVALID when the URL has another form.
+    """
+    parts = urlsplit(url)
+    base, _, kind = parts.scheme.partition("+")
+    if base not in ("redis", "rediss") or kind not in ("", "sentinel", "cluster"):
+        raise _bad_url("use redis://, rediss://, redis+sentinel:// or redis+cluster://")
+    if not kind:
+        return Redis.from_url(url, **_options())
+    if kind == "sentinel":
+        return _sentinel(parts, base == "rediss")
+    nodes = [ClusterNode(host, port) for host, port in _hosts(parts, _PORT)]
+    options = {**_login(parts), **_options()}
+    return RedisCluster(startup_nodes=nodes, ssl=base == "rediss", **options)
+
+
+def script(name: str) -> str:
+    """The text of a Lua script of this package."""
+    return resources.files("toban_fencing").joinpath("lua", f"{name}.lua").read_text(encoding="utf-8")
+
+
+class RedisLink:
+    """Calls with a bound and a memory of failure: while Redis is down most calls fail at once and one now and then tries."""
+
+    def __init__(self, *, client: Any, clock: Clock) -> None:
+        self._client = client
+        self._clock = clock
+        self._scripts: dict[str, Any] = {}
+        self._backoff = Backoff(base=0.1, cap=1.0, jitter=0.2)
+        self._failures = 0
+        self._next_try = 0.0
+        self._logged_at: float | None = None
+
+    @property
+    def up(self) -> bool:
+        """False from the first failed call to the next good one."""
+        return self._failures == 0
+
+    async def call(self, make: Callable[[Any], Awaitable[Any]]) -> Any:
+        """`await make(client)` within CALL_SECONDS; raises RedisGone for every failure."""
+        if self._failures and self._clock.monotonic() < self._next_try:
+            raise RedisGone("waiting for the next try")
+        try:
+            async with asyncio.timeout(CALL_SECONDS):
+                answer = await make(self._client)
+        except (RedisError, OSError, TimeoutError, EOFError) as error:
+            self._failed(error)
+            raise RedisGone(f"{type(error).__name__}: {error}") from error
+        self._worked()
+        return answer
+
+    async def run(self, name: str, key: str, *args: str | int) -> Any:
+        """Run a script of this package on one key."""
+
+        def evaluate(client: Any) -> Awaitable[Any]:
+            loaded = self._scripts.get(name)
+            if loaded is None:
+                loaded = self._scripts[name] = client.register_script(script(name))
+            result: Awaitable[Any] = loaded(keys=[key], args=list(args))
+            return result
+
+        return await self.call(evaluate)
+
+    async def close(self) -> None:
+        """Close the connections; errors do not matter any more."""
+        try:
+            async with asyncio.timeout(CALL_SECONDS):
+                await self._client.aclose()
+        except (RedisError, OSError, TimeoutError):
+            pass
+
+    def _failed(self, error: Exception) -> None:
+        self._failures += 1
+        now = self._clock.monotonic()
+        wait = self._backoff.delay(self._failures)
+        self._next_try = now + wait
+        if self._logged_at is None or now - self._logged_at >= LOG_EVERY_SECONDS:
+            _log.warning(
+                "redis does not answer",
+                attempt=self._failures,
+                error=f"{type(error).__name__}: {error}",
+                next_try_seconds=round(wait, 3),
+            )
+            self._logged_at = now
+
+    def _worked(self) -> None:
+        if self._failures:
+            _log.info("redis answers again", failed_calls=self._failures)
+        self._failures, self._logged_at = 0, None
+
+
+def _options() -> dict[str, Any]:
+    return {
+        "decode_responses": True,
+        "protocol": 2,
+        "socket_timeout": CALL_SECONDS,
+        "socket_connect_timeout": CALL_SECONDS,
+        "retry": Retry(NoBackoff(), 0),
+    }
+
+
+def _sentinel(parts: SplitResult, tls: bool) -> Any:
+    service, _, db = parts.path.strip("/").partition("/")
+    if not service:
+        raise _bad_url("redis+sentinel:// needs the service: redis+sentinel://host:26379/mymaster")
+    timeouts: dict[str, Any] = {"socket_timeout": CALL_SECONDS, "socket_connect_timeout": CALL_SECONDS}
+    sentinel: Any = Sentinel(_hosts(parts, _SENTINEL_PORT), sentinel_kwargs=timeouts)  # type: ignore[no-untyped-call]
+    return sentinel.master_for(service, db=int(db or 0), ssl=tls, **_login(parts), **_options())
+
+
+def _hosts(parts: SplitResult, default: int) -> list[tuple[str, int]]:
+    found = []
+    for piece in parts.netloc.rpartition("@")[2].split(","):
+        host, _, port = piece.rpartition(":") if ":" in piece else (piece, "", str(default))
+        if not host or not port.isdecimal():
+            raise _bad_url(f"{piece!r} is not host:port")
+        found.append((host, int(port)))
+    return found
+
+
+def _login(parts: SplitResult) -> dict[str, Any]:
+    user, _, password = parts.netloc.rpartition("@")[0].partition(":")
+    found = {"username": unquote(user), "password": unquote(password)}
+    found |= {name: values[-1] for name, values in parse_qs(parts.query).items() if name in found}
+    return {name: value for name, value in found.items() if value}
+
+
+def _bad_url(why: str) -> TobanError:
+    return TobanError(ErrorCode.CONFIG_INVALID, f"SCHEDULER_REDIS_URL: {why}")

@@ -1,0 +1,51 @@
+"""Prometheus metrics of this process: one registry, names `toban_*`, each declared once beside the code that counts."""
+
+from collections.abc import Sequence
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
+from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
+
+REGISTRY = CollectorRegistry(auto_describe=True)
+"""Everything that /metrics shows. The library's default registry is not used: others' code may fill it."""
+ProcessCollector(namespace="toban", registry=REGISTRY)
+
+SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+"""Buckets in seconds for calls, turns and transactions."""
+
+CONTENT_TYPE = CONTENT_TYPE_LATEST
+
+
+def counter(name: str, meaning: str, labels: Sequence[str] = ()) -> Counter:
+    """A number that only grows; its name ends in `_total`."""
+    if not name.endswith("_total"):
+        raise ValueError(f"counter {name!r} must end in _total")
+    return Counter(_checked(name), meaning, labels, registry=REGISTRY)
+
+
+def gauge(name: str, meaning: str, labels: Sequence[str] = ()) -> Gauge:
+    """A number that goes up and down."""
+    return Gauge(_checked(name), meaning, labels, registry=REGISTRY)
+
+
+def histogram(name: str, meaning: str, labels: Sequence[str] = (), buckets: Sequence[float] = SECONDS) -> Histogram:
+    """A distribution, in seconds unless its name says otherwise."""
+    return Histogram(_checked(name), meaning, labels, registry=REGISTRY, buckets=buckets)
+
+
+def exposition() -> bytes:
+    """All metrics in Prometheus' text format."""
+    return generate_latest(REGISTRY)
+
+
+def _checked(name: str) -> str:
+    if not name.startswith("toban_"):
+        raise ValueError(f"metric {name!r} must start with toban_")
+    return name
+
+
+_build_info = gauge("toban_build_info", "Always 1; the labels say what runs.", ("service", "version"))
+
+
+def build_info(service: str, version: str) -> None:
+    """Say which service and version this process is."""
+    _build_info.labels(service, version).set(1)

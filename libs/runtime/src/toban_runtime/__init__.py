@@ -1,0 +1,1 @@
+"""Clock, configuration, lifecycle, loops: what every main shares."""

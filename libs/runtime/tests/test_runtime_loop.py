@@ -1,0 +1,137 @@
+"""Loops: woken by signal and tick, never ended by an error."""
+
+import asyncio
+
+import pytest
+
+from toban_observability import metrics
+from toban_runtime.loop import Loop, Turn
+from toban_testing.clock import FakeClock
+from toban_testing.signals import Signals
+
+
+class Bench:
+    """A loop under a fake clock, whose turns are signals."""
+
+    def __init__(self, *, tick: float = 1.0) -> None:
+        self.clock = FakeClock()
+        self.signals = Signals()
+        self.stop = asyncio.Event()
+        self.fail: Exception | None = None
+        self.loop = Loop("bench", self.once, tick, self.clock, on_turn=self.heard)
+        self.task = asyncio.ensure_future(self.loop.run(self.stop))
+
+    async def once(self) -> int:
+        if self.fail:
+            raise self.fail
+        return 42
+
+    def heard(self, turn: Turn) -> None:
+        self.signals.emit("turn", turn)
+
+    async def turns(self, count: int) -> list[Turn]:
+        return await self.signals.wait("turn", count=count)
+
+    async def close(self) -> None:
+        self.stop.set()
+        await asyncio.wait_for(self.task, 5)
+
+
+async def test_it_turns_at_once_and_then_at_each_tick() -> None:
+    bench = Bench()
+    first = (await bench.turns(1))[0]
+    assert (first.loop, first.number, first.error, first.result) == ("bench", 1, None, 42)
+    await bench.clock.advance(0.9)
+    assert bench.loop.turns == 1
+    await bench.clock.advance(0.2)
+    await bench.turns(2)
+    await bench.close()
+
+
+async def test_wakes_make_one_turn_without_time_passing() -> None:
+    bench = Bench()
+    await bench.turns(1)
+    for _ in range(5):
+        bench.loop.wake()
+    await bench.turns(2)
+    await bench.clock.advance(0.5)
+    assert bench.loop.turns == 2
+    await bench.close()
+
+
+async def test_a_wake_during_a_turn_makes_another() -> None:
+    entered, release, turns = asyncio.Event(), asyncio.Event(), 0
+    signals, stop = Signals(), asyncio.Event()
+
+    async def once() -> None:
+        nonlocal turns
+        turns += 1
+        entered.set()
+        await release.wait()
+
+    loop = Loop("busy", once, 1.0, FakeClock(), on_turn=lambda turn: signals.emit("turn", turn))
+    task = asyncio.ensure_future(loop.run(stop))
+    await entered.wait()
+    loop.wake()
+    release.set()
+    await signals.wait("turn", count=2)
+    stop.set()
+    await asyncio.wait_for(task, 5)
+    assert turns == 2
+
+
+async def test_an_error_never_ends_it_and_is_logged_at_a_bounded_rate(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO")
+    bench = Bench()
+    await bench.turns(1)
+    bench.fail = RuntimeError("no database")
+    bench.loop.wake()
+    await bench.turns(2)
+    for _ in range(40):
+        await bench.clock.advance(0.1)
+    failed = [turn for turn in bench.signals.values("turn") if turn.error]
+    assert len(failed) >= 6
+    assert caplog.text.count("loop turn failed") == 1
+    assert "'attempt': 1" in caplog.text and "'next_try_seconds': 0.05" in caplog.text
+    await bench.clock.advance(3)
+    assert caplog.text.count("loop turn failed") == 2
+    bench.fail = None
+    await bench.clock.advance(2)
+    assert bench.signals.values("turn")[-1].error is None
+    assert "loop works again" in caplog.text
+    await bench.close()
+
+
+async def test_wakes_do_not_make_a_failing_loop_spin() -> None:
+    bench = Bench()
+    bench.fail = RuntimeError("broken")
+    await bench.turns(1)
+    for _ in range(100):
+        bench.loop.wake()
+        await asyncio.sleep(0)
+    assert bench.loop.turns == 1
+    await bench.close()
+
+
+async def test_stop_lets_the_turn_finish() -> None:
+    entered, release, finished = asyncio.Event(), asyncio.Event(), asyncio.Event()
+
+    async def once() -> None:
+        entered.set()
+        await release.wait()
+        finished.set()
+
+    stop = asyncio.Event()
+    task = asyncio.ensure_future(Loop("slow", once, 1.0, FakeClock()).run(stop))
+    await entered.wait()
+    stop.set()
+    release.set()
+    await asyncio.wait_for(task, 5)
+    assert finished.is_set()
+
+
+async def test_turns_are_counted() -> None:
+    bench = Bench()
+    await bench.turns(1)
+    await bench.close()
+    assert 'toban_loop_turns_total{loop="bench",result="ok"}' in metrics.exposition().decode()

@@ -1,0 +1,8 @@
+"""Pure schedule arithmetic: intervals, cron, zones, DST."""
+
+from toban_schedule.rule import Rule, next_slot, problems, slots
+from toban_schedule.spec import RuleLike, ScheduleError
+from toban_schedule.words import describe
+from toban_schedule.zones import load_zone, zone_names
+
+__all__ = ["Rule", "RuleLike", "ScheduleError", "describe", "load_zone", "next_slot", "problems", "slots", "zone_names"]

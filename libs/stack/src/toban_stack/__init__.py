@@ -1,0 +1,1 @@
+"""The newcomer's stack: servers, certificates and services on one machine."""

@@ -1,0 +1,102 @@
+"""The newcomer's stack at the prompt. Usage: python -m toban_stack up|down|status
+
+COORDINATORS, EXECUTORS and LOG_ARCHIVERS say how many processes `up` starts; TOBAN_HOME is the stack's folder
+(.toban in the clone by default). Exit codes: 0 when all is well, 1 when something is not, 2 for a wrong call.
+"""
+
+import os
+import sys
+from pathlib import Path
+
+from toban_stack.errors import StackError
+from toban_stack.stack import Stack
+
+USAGE = 2
+
+
+def main(arguments: list[str]) -> int:
+    """Runs one of the three words."""
+    words = {"up": up, "down": down, "status": status}
+    if len(arguments) != 1 or arguments[0] not in words:
+        sys.stderr.write("usage: python -m toban_stack up|down|status\n")
+        return USAGE
+    try:
+        return words[arguments[0]]()
+    except StackError as error:
+        sys.stderr.write(f"\nmake {arguments[0]} failed: {error}\n")
+        return 1
+    except KeyboardInterrupt:
+        sys.stderr.write("\ninterrupted\n")
+        return 130
+
+
+def up() -> int:
+    """Starts the stack, runs the examples and shows the first run."""
+    from toban_stack import welcome
+
+    welcome.run(_stack(), root=project_root())
+    return 0
+
+
+def down() -> int:
+    """Ends everything and says what it ended."""
+    lines = _stack().down()
+    _print(*(f"• {line}" for line in lines))
+    _print("Toban is stopped; its data stays in " + str(home()) if lines else "nothing was running")
+    return 0
+
+
+def status() -> int:
+    """Prints a line a process; 0 only when all are green."""
+    rows = _stack().status()
+    if not rows:
+        _print("no stack runs here: make up")
+        return 1
+    table = [("PROCESS", "ROLE", "ADDRESS", "ADMIN", "PID", "HEALTH")]
+    table += [(row.name, row.role, row.address, row.admin or "-", str(row.pid), row.health) for row in rows]
+    _print(*columns(table))
+    return 0 if all(row.green for row in rows) else 1
+
+
+def columns(table: list[tuple[str, ...]]) -> list[str]:
+    """Lines with their cells padded to columns."""
+    widths = [max(len(row[i]) for row in table) for i in range(len(table[0]))]
+    return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in table]
+
+
+def project_root() -> Path:
+    """The clone that this package lies in, or the working folder for an installed one."""
+    clone = Path(__file__).resolve().parents[4]
+    return clone if (clone / "Makefile").exists() else Path.cwd()
+
+
+def home() -> Path:
+    """TOBAN_HOME, or .toban in the clone."""
+    return Path(os.environ.get("TOBAN_HOME") or project_root() / ".toban")
+
+
+def _stack() -> Stack:
+    return Stack(
+        home=home(),
+        coordinators=_count("COORDINATORS", 2),
+        executors=_count("EXECUTORS", 2),
+        log_archivers=_count("LOG_ARCHIVERS", 1),
+        say=lambda line: _print(f"• {line}"),
+    )
+
+
+def _count(variable: str, default: int) -> int:
+    raw = os.environ.get(variable) or str(default)
+    if not raw.isdigit() or not 1 <= int(raw) <= 64:
+        raise StackError(f"{variable}={raw!r} is not a number of processes: give one from 1 to 64")
+    return int(raw)
+
+
+def _print(*lines: str) -> None:
+    for line in lines:
+        sys.stdout.write(line + "\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

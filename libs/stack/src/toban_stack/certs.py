@@ -1,0 +1,157 @@
+"""The development certificate authority: one EC P-256 certificate a service.
+
+Each service's folder has `tls.crt`, `tls.key` (mode 0600) and `ca.crt`. A certificate names its service twice:
+one URI SAN `spiffe://<trust domain>/<service>`, which servers authorise, and one DNS SAN `<service>.<trust
+domain>`, which clients pin. It has no IP SAN: with one, any service could pass for any other on the same address.
+"""
+
+from datetime import datetime, timedelta
+from pathlib import Path
+
+from cryptography import x509
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+from toban_runtime.clock import SystemClock
+from toban_stack.home import write_private
+
+SERVICES = ("coordinator", "executor", "log-archiver", "admin-web", "admin-cli", "external-worker")
+TRUST_DOMAIN = "toban.internal"
+VALIDITY = timedelta(days=3650)
+RENEW_BEFORE = timedelta(days=30)
+BACKDATE = timedelta(hours=1)
+
+
+def make_ca(directory: Path, *, now: datetime | None = None) -> Path:
+    """Makes `ca.key` (mode 0600) and `ca.crt` in `directory` unless a valid pair is there; returns `directory`."""
+    moment = now or SystemClock().wall()
+    certificate_file, key_file = directory / "ca.crt", directory / "ca.key"
+    if key_file.exists() and _fresh(certificate_file, moment):
+        return directory
+    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "Toban development CA")])
+    certificate = (
+        _builder(name, name, key.public_key(), moment)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+        .add_extension(_key_usage(signs_certificates=True), critical=True)
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
+        .sign(key, hashes.SHA256())
+    )
+    write_private(key_file, _pem(key))
+    certificate_file.write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
+    return directory
+
+
+def issue(
+    ca_dir: Path, service: str, out_dir: Path, *, trust_domain: str = TRUST_DOMAIN, now: datetime | None = None
+) -> Path:
+    """Makes or renews the certificate of `service` in `out_dir`; one that is valid for long is left alone."""
+    moment = now or SystemClock().wall()
+    authority = x509.load_pem_x509_certificate((ca_dir / "ca.crt").read_bytes())
+    if _current(out_dir, authority, service, trust_domain, moment):
+        return out_dir
+    out_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+    signer = serialization.load_pem_private_key((ca_dir / "ca.key").read_bytes(), password=None)
+    if not isinstance(signer, ec.EllipticCurvePrivateKey):
+        raise ValueError(f"{ca_dir / 'ca.key'} is not an EC key")
+    key = ec.generate_private_key(ec.SECP256R1())
+    certificate = _leaf(authority, service, trust_domain, key.public_key(), moment).sign(signer, hashes.SHA256())
+    write_private(out_dir / "tls.key", _pem(key))
+    (out_dir / "tls.crt").write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
+    (out_dir / "ca.crt").write_bytes(authority.public_bytes(serialization.Encoding.PEM))
+    return out_dir
+
+
+def make_all(directory: Path, *, trust_domain: str = TRUST_DOMAIN, now: datetime | None = None) -> Path:
+    """Makes the authority in `directory`/ca and a sub-folder for each of SERVICES; returns `directory`."""
+    authority = make_ca(directory / "ca", now=now)
+    for service in SERVICES:
+        issue(authority, service, directory / service, trust_domain=trust_domain, now=now)
+    return directory
+
+
+def spiffe_id(service: str, trust_domain: str = TRUST_DOMAIN) -> str:
+    """The URI that names `service` in its certificate."""
+    return f"spiffe://{trust_domain}/{service}"
+
+
+def _leaf(
+    authority: x509.Certificate,
+    service: str,
+    trust_domain: str,
+    public_key: ec.EllipticCurvePublicKey,
+    now: datetime,
+) -> x509.CertificateBuilder:
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, service)])
+    authority_id = authority.extensions.get_extension_for_class(x509.SubjectKeyIdentifier).value
+    names = [
+        x509.UniformResourceIdentifier(spiffe_id(service, trust_domain)),
+        x509.DNSName(f"{service}.{trust_domain}"),
+    ]
+    usages = [ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH]
+    return (
+        _builder(name, authority.subject, public_key, now)
+        .add_extension(x509.SubjectAlternativeName(names), critical=False)
+        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+        .add_extension(_key_usage(signs_certificates=False), critical=True)
+        .add_extension(x509.ExtendedKeyUsage(usages), critical=False)
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(public_key), critical=False)
+        .add_extension(x509.AuthorityKeyIdentifier.from_issuer_subject_key_identifier(authority_id), critical=False)
+    )
+
+
+def _builder(
+    subject: x509.Name, issuer: x509.Name, public_key: ec.EllipticCurvePublicKey, now: datetime
+) -> x509.CertificateBuilder:
+    return (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(issuer)
+        .public_key(public_key)
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - BACKDATE)
+        .not_valid_after(now + VALIDITY)
+    )
+
+
+def _key_usage(*, signs_certificates: bool) -> x509.KeyUsage:
+    return x509.KeyUsage(
+        digital_signature=not signs_certificates,
+        key_cert_sign=signs_certificates,
+        crl_sign=signs_certificates,
+        content_commitment=False,
+        key_encipherment=False,
+        data_encipherment=False,
+        key_agreement=False,
+        encipher_only=False,
+        decipher_only=False,
+    )
+
+
+def _fresh(certificate_file: Path, now: datetime) -> bool:
+    if not certificate_file.exists():
+        return False
+    certificate = x509.load_pem_x509_certificate(certificate_file.read_bytes())
+    return certificate.not_valid_before_utc <= now < certificate.not_valid_after_utc - RENEW_BEFORE
+
+
+def _current(out_dir: Path, authority: x509.Certificate, service: str, trust_domain: str, now: datetime) -> bool:
+    """Whether `out_dir` holds a whole, valid set for this service, domain and authority."""
+    if not all((out_dir / name).exists() for name in ("tls.key", "ca.crt")) or not _fresh(out_dir / "tls.crt", now):
+        return False
+    certificate = x509.load_pem_x509_certificate((out_dir / "tls.crt").read_bytes())
+    names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    try:
+        certificate.verify_directly_issued_by(authority)
+    except (ValueError, TypeError, InvalidSignature):
+        return False
+    return names.get_values_for_type(x509.UniformResourceIdentifier) == [spiffe_id(service, trust_domain)]
+
+
+def _pem(key: ec.EllipticCurvePrivateKey) -> bytes:
+    return key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )

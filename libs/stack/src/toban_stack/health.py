@@ -1,0 +1,76 @@
+"""Asks processes how they are: services over their plain HTTP admin port, servers by a connection."""
+
+import json
+import urllib.error
+import urllib.request
+from dataclasses import dataclass
+from typing import Any
+
+from toban_stack.processes import ProcessRecord, alive
+
+TIMEOUT_SECONDS = 2.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProcessStatus:
+    """One line of `status`: `green` is what the exit code is made of, `health` the word for people."""
+
+    name: str
+    role: str
+    address: str
+    admin: str
+    pid: int
+    green: bool
+    health: str
+
+
+def of_service(record: ProcessRecord) -> ProcessStatus:
+    """The status of a service, from its /healthz; a warning is green."""
+    if not alive(record):
+        return _status(record, green=False, health="not running")
+    document = healthz(record.admin)
+    if document is None:
+        return _status(record, green=False, health="no answer on its admin port")
+    status = str(document.get("status", "error"))
+    checks: dict[str, Any] = document.get("checks", {})
+    leads = str(checks.get("role", {}).get("value", ""))
+    bad = [f"{name}: {check.get('value')}" for name, check in checks.items() if check.get("status") != "ok"]
+    words = status if status == "ok" else f"{status} ({'; '.join(bad)})"
+    return _status(record, green=status in ("ok", "warning"), health=words, detail=leads)
+
+
+def of_server(record: ProcessRecord, *, ready: bool) -> ProcessStatus:
+    """The status of PostgreSQL, Redis or S3."""
+    if not alive(record):
+        return _status(record, green=False, health="not running")
+    return _status(record, green=ready, health="ok" if ready else "does not answer")
+
+
+def healthz(admin: str) -> dict[str, Any] | None:
+    """The document of /healthz at host:port; None when nothing answers there."""
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))  # never through a proxy of the environment
+    try:
+        with opener.open(f"http://{admin}/healthz", timeout=TIMEOUT_SECONDS) as answer:
+            raw = answer.read()
+    except urllib.error.HTTPError as error:
+        with error:
+            raw = error.read()
+    except OSError:
+        return None
+    try:
+        document = json.loads(raw)
+    except ValueError:
+        return None
+    return document if isinstance(document, dict) else None
+
+
+def _status(record: ProcessRecord, *, green: bool, health: str, detail: str = "") -> ProcessStatus:
+    return ProcessStatus(
+        name=record.name,
+        role=f"{record.role} ({detail})" if detail else record.role,
+        address=record.address,
+        admin=record.admin,
+        pid=record.pid,
+        green=green,
+        health=health,
+    )

@@ -1,0 +1,90 @@
+"""The folder of one stack: where its data, certificates, secrets, logs and process records live."""
+
+import os
+import secrets
+import tempfile
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+
+# A Unix socket's path may have 107 bytes; the longest name we put below the folder has 20.
+MAX_SOCKET_FOLDER_BYTES = 80
+
+
+@dataclass(frozen=True, slots=True)
+class Home:
+    """Paths below one stack's folder. Making a Home touches nothing; `create` makes the folders."""
+
+    root: Path
+
+    def create(self) -> None:
+        """Makes the folders that every stack has, readable by their owner only."""
+        for folder in (self.root, self.logs, self.secrets, self.data, self.run, self.sockets):
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+
+    @property
+    def logs(self) -> Path:
+        """One log file a process."""
+        return self.root / "log"
+
+    @property
+    def secrets(self) -> Path:
+        """Generated passwords and the URLs that contain them; files of mode 0600."""
+        return self.root / "secrets"
+
+    @property
+    def data(self) -> Path:
+        """What survives `down`: databases, objects, executors' journals."""
+        return self.root / "data"
+
+    @property
+    def run(self) -> Path:
+        """Ready files; empty while nothing runs."""
+        return self.root / "run"
+
+    @property
+    def tls(self) -> Path:
+        """One sub-folder a service with tls.crt, tls.key and ca.crt, and `ca` with the authority."""
+        return self.root / "tls"
+
+    @property
+    def state_file(self) -> Path:
+        """stack.json: addresses and process records."""
+        return self.root / "stack.json"
+
+    @property
+    def sockets(self) -> Path:
+        """A folder whose path is short enough for Unix sockets."""
+        if len(os.fsencode(self.run.absolute())) <= MAX_SOCKET_FOLDER_BYTES:
+            return self.run
+        digest = sha256(os.fsencode(self.root.absolute())).hexdigest()[:12]
+        return Path(tempfile.gettempdir()) / f"toban-{os.getuid()}-{digest}"
+
+    def log_file(self, name: str) -> Path:
+        """The log of the process `name`."""
+        return self.logs / f"{name}.log"
+
+    def secret(self, name: str, bytes_of_entropy: int = 24) -> str:
+        """The secret `name`, generated at its first use and kept in a file of mode 0600."""
+        path = self.secrets / name
+        if not path.exists():
+            write_private(path, secrets.token_hex(bytes_of_entropy))
+        return path.read_text(encoding="utf-8").strip()
+
+    def keep_secret(self, name: str, value: str) -> Path:
+        """Writes `value` as the secret `name` (when it differs) and returns its file."""
+        path = self.secrets / name
+        if not path.exists() or path.read_text(encoding="utf-8") != value:
+            write_private(path, value)
+        return path
+
+
+def write_private(path: Path, content: str | bytes) -> None:
+    """Replaces `path` in one step by a file of mode 0600 with `content`."""
+    raw = content.encode() if isinstance(content, str) else content
+    draft = path.with_name(f".{path.name}.{os.getpid()}")
+    draft.unlink(missing_ok=True)
+    handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(handle, "wb") as file:
+        file.write(raw)
+    draft.replace(path)

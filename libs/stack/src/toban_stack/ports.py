@@ -1,0 +1,84 @@
+"""Ports: free ones, remembered so that a restarted process is found where it was."""
+
+import json
+import random
+import socket
+from collections.abc import Mapping
+from pathlib import Path
+
+from toban_stack.errors import StackError
+
+# Below Linux's range for outgoing connections, so that no connection takes the port of a process that restarts.
+FIRST_PORT, LAST_PORT = 20_000, 32_000
+TRIES = 200
+
+
+def is_free(port: int) -> bool:
+    """Whether a server could bind 127.0.0.1:port now."""
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+    return True
+
+
+def free_port(first: int = FIRST_PORT, last: int = LAST_PORT, *, companion_offset: int = 0) -> int:
+    """A port that is free now, chosen at random so that two stacks seldom meet.
+
+    With `companion_offset` the port at that distance is free too (SeaweedFS puts gRPC 10,000 above HTTP).
+    """
+    chooser = random.SystemRandom()
+    for _ in range(TRIES):
+        port = chooser.randrange(first, last)
+        if is_free(port) and (not companion_offset or is_free(port + companion_offset)):
+            return port
+    raise StackError(f"no free port between {first} and {last} on 127.0.0.1 after {TRIES} tries")
+
+
+class PortBook:
+    """Remembers which port each name has, in a JSON file.
+
+    A port set by the variable `TOBAN_<NAME>_PORT` (TOBAN_PG_PORT, TOBAN_COORDINATOR_1_PORT, ...) wins.
+    """
+
+    def __init__(self, *, path: Path, environment: Mapping[str, str]) -> None:
+        self._path = path
+        self._environment = environment
+        self._ports: dict[str, int] = json.loads(path.read_text()) if path.exists() else {}
+
+    def port(self, name: str, *, in_use: bool = False, companion_offset: int = 0) -> int:
+        """The port of `name`. `in_use` says that the process which owns it runs, so it need not be free."""
+        wanted = self._environment.get(variable(name))
+        if wanted is not None:
+            return self._given(name, wanted, in_use)
+        known = self._ports.get(name)
+        if known is not None and (in_use or is_free(known)):
+            return known
+        first, last = (11_000, 19_999) if companion_offset else (FIRST_PORT, LAST_PORT)
+        taken = set(self._ports.values())
+        port = free_port(first, last, companion_offset=companion_offset)
+        while port in taken:
+            port = free_port(first, last, companion_offset=companion_offset)
+        return self._remember(name, port)
+
+    def _given(self, name: str, wanted: str, in_use: bool) -> int:
+        if not wanted.isdigit() or not 0 < int(wanted) < 65_536:
+            raise StackError(f"{variable(name)}={wanted!r} is not a port: give a number from 1 to 65535")
+        port = int(wanted)
+        if not in_use and not is_free(port):
+            raise StackError(f"{variable(name)}={port} is taken by another process: stop it or choose another port")
+        return self._remember(name, port)
+
+    def _remember(self, name: str, port: int) -> int:
+        self._ports[name] = port
+        draft = self._path.with_suffix(".new")
+        draft.write_text(json.dumps(self._ports, indent=1, sort_keys=True))
+        draft.replace(self._path)
+        return port
+
+
+def variable(name: str) -> str:
+    """The environment variable that sets the port of `name`."""
+    return f"TOBAN_{'PG' if name == 'postgres' else name.upper().replace('-', '_')}_PORT"

@@ -1,0 +1,182 @@
+"""Starts programs detached from the terminal and ends exactly those again.
+
+A process is known by its pid, the start time that /proc gives for it and the boot it belongs to: a reused pid is
+never mistaken for the process that had it before. Signals go through a pidfd, so nothing can change between the
+check and the signal.
+"""
+
+import os
+import signal
+import sys
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from toban_stack.wait import wait_until
+
+BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProcessRecord:
+    """One process that we started.
+
+    `started` is in clock ticks since boot; `address` is host:port of what it serves; `admin` the host:port of its
+    plain HTTP admin port, if it has one; `grace_seconds` bounds the polite part of stopping it.
+    """
+
+    name: str
+    role: str
+    pid: int
+    started: int
+    boot: str
+    log: str
+    address: str = ""
+    admin: str = ""
+    stop_signal: int = signal.SIGTERM
+    grace_seconds: float = 10.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Program:
+    """What to start: arguments without secrets, a whole environment, and how to stop it."""
+
+    name: str
+    role: str
+    argv: tuple[str, ...]
+    environment: Mapping[str, str] = field(default_factory=dict)
+    log: Path
+    address: str = ""
+    admin: str = ""
+    stop_signal: int = signal.SIGTERM
+    grace_seconds: float = 10.0
+
+
+def spawn(program: Program) -> ProcessRecord:
+    """Starts `program` in a session of its own, with its output appended to its log."""
+    program.log.parent.mkdir(parents=True, exist_ok=True)
+    log = os.open(program.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    try:
+        pid = os.posix_spawn(
+            program.argv[0],
+            program.argv,
+            dict(program.environment),
+            file_actions=[
+                (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
+                (os.POSIX_SPAWN_DUP2, log, 1),
+                (os.POSIX_SPAWN_DUP2, log, 2),
+            ],
+            setsid=True,
+            setsigmask=(),
+            setsigdef=(signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGHUP, signal.SIGPIPE),
+        )
+    finally:
+        os.close(log)
+    return ProcessRecord(
+        name=program.name,
+        role=program.role,
+        pid=pid,
+        started=start_time(pid) or 0,
+        boot=boot_id(),
+        log=str(program.log),
+        address=program.address,
+        admin=program.admin,
+        stop_signal=program.stop_signal,
+        grace_seconds=program.grace_seconds,
+    )
+
+
+def boot_id() -> str:
+    """Identifies the running kernel's boot."""
+    return BOOT_ID.read_text(encoding="ascii").strip()
+
+
+def start_time(pid: int) -> int | None:
+    """Clock ticks since boot at which `pid` started; None when it does not run (a zombie does not run)."""
+    fields = _stat_fields(pid)
+    return None if fields is None or fields[0] in "ZX" else int(fields[19])
+
+
+def alive(record: ProcessRecord) -> bool:
+    """Whether the very process of `record` still runs. Reaps it when it is our dead child."""
+    _reap(record.pid)
+    return record.boot == boot_id() and start_time(record.pid) == record.started
+
+
+def send(record: ProcessRecord, signum: int) -> bool:
+    """Sends a signal to the process of `record`; False when it has ended."""
+    try:
+        handle = os.pidfd_open(record.pid)
+    except ProcessLookupError:
+        return False
+    try:
+        if not alive(record):
+            return False
+        signal.pidfd_send_signal(handle, signum)
+        return True
+    except ProcessLookupError:
+        return False
+    finally:
+        os.close(handle)
+
+
+def stop(record: ProcessRecord) -> str:
+    """Ends the process and whatever it started: politely first, by SIGKILL after its grace. Says what it took."""
+    if not alive(record):
+        return "had ended"
+    family = descendants([record])
+    send(record, signal.SIGCONT)
+    send(record, record.stop_signal)
+    how = "stopped"
+    if not wait_until(lambda: not alive(record), record.grace_seconds):
+        how = f"killed after {record.grace_seconds:g} s"
+        kill_all([record])
+    return how if not kill_all(family) else f"{how}, with processes that it left behind"
+
+
+def kill_all(records: Iterable[ProcessRecord]) -> int:
+    """Kills those of `records` that still run, waits for their end, and returns how many there were."""
+    killed = [record for record in records if send(record, signal.SIGKILL)]
+    wait_until(lambda: not any(alive(record) for record in killed), 5.0)
+    return len(killed)
+
+
+def descendants(parents: list[ProcessRecord]) -> list[ProcessRecord]:
+    """The live processes that descend from `parents`, those in sessions of their own included."""
+    children: dict[int, list[int]] = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit() and (fields := _stat_fields(int(entry.name))) is not None:
+            children.setdefault(int(fields[1]), []).append(int(entry.name))
+    found: list[ProcessRecord] = []
+    waiting = [parent.pid for parent in parents if alive(parent)]
+    boot = boot_id()
+    while waiting:
+        for pid in children.get(waiting.pop(), ()):
+            if (started := start_time(pid)) is not None:
+                found.append(
+                    ProcessRecord(name=f"pid {pid}", role="child", pid=pid, started=started, boot=boot, log="")
+                )
+                waiting.append(pid)
+    return found
+
+
+def python_program(*arguments: str) -> tuple[str, ...]:
+    """The command line that runs this interpreter with `arguments`."""
+    return (sys.executable, *arguments)
+
+
+def _stat_fields(pid: int) -> list[str] | None:
+    """Fields of /proc/PID/stat from the state on: [0] state, [1] parent, [19] start time."""
+    try:
+        raw = Path(f"/proc/{pid}/stat").read_bytes()
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    # The command name is in parentheses and may contain blanks and parentheses itself.
+    return raw[raw.rindex(b")") + 2 :].decode("ascii").split()
+
+
+def _reap(pid: int) -> None:
+    try:
+        os.waitpid(pid, os.WNOHANG)
+    except ChildProcessError:
+        pass

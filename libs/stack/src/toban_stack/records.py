@@ -1,0 +1,62 @@
+"""stack.json: what runs and where, written in one step after each change."""
+
+import json
+import os
+import threading
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from toban_stack.processes import ProcessRecord, alive
+
+
+class Records:
+    """The process records of one stack and the facts beside them, kept in a JSON file. Safe for threads."""
+
+    def __init__(self, *, path: Path) -> None:
+        self._path = path
+        self._lock = threading.Lock()
+        raw: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {}
+        self._processes = {row["name"]: ProcessRecord(**row) for row in raw.pop("processes", [])}
+        self._facts = raw
+
+    def all(self) -> list[ProcessRecord]:
+        """Every record, in the order in which the processes were first started."""
+        return list(self._processes.values())
+
+    def get(self, name: str) -> ProcessRecord | None:
+        """The record of `name`, alive or not."""
+        return self._processes.get(name)
+
+    def running(self, name: str) -> ProcessRecord | None:
+        """The record of `name` when that process still runs."""
+        record = self._processes.get(name)
+        return record if record is not None and alive(record) else None
+
+    def add(self, record: ProcessRecord) -> None:
+        """Keeps `record`, in place of an older one of the same name."""
+        with self._lock:
+            self._processes[record.name] = record
+            self._save()
+
+    def remove(self, name: str) -> None:
+        """Forgets `name`."""
+        with self._lock:
+            self._processes.pop(name, None)
+            self._save()
+
+    def fact(self, name: str, default: Any = None) -> Any:
+        """A value beside the processes, such as `tls_dir`."""
+        return self._facts.get(name, default)
+
+    def set_facts(self, **facts: Any) -> None:
+        """Keeps values beside the processes; they appear at the top level of stack.json."""
+        with self._lock:
+            self._facts.update(facts)
+            self._save()
+
+    def _save(self) -> None:
+        content = {**self._facts, "processes": [asdict(record) for record in self._processes.values()]}
+        draft = self._path.with_name(f".{self._path.name}.{os.getpid()}")
+        draft.write_text(json.dumps(content, indent=1) + "\n")
+        draft.replace(self._path)

@@ -1,0 +1,16 @@
+"""Where the servers of a stack are, with the secrets that open them."""
+
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Endpoints:
+    """URLs and keys; those of servers that were not asked for are empty. Secrets stay out of the repr."""
+
+    database_url: str = field(default="", repr=False)
+    redis_url: str = field(default="", repr=False)
+    s3_endpoint_url: str = ""
+    s3_bucket: str = "toban-logs"
+    s3_region: str = "us-east-1"
+    s3_access_key: str = field(default="", repr=False)
+    s3_secret_key: str = field(default="", repr=False)

@@ -1,0 +1,209 @@
+"""A private PostgreSQL: TCP on loopback only, one superuser with a generated password, everything durable."""
+
+import os
+import pwd
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from toban_stack.errors import StackError
+from toban_stack.home import Home
+from toban_stack.processes import Program
+from toban_stack.servers import run_as
+from toban_stack.servers.binaries import PostgresBinaries, find_postgres
+
+USER = "toban"
+DATABASE = "toban"
+SETTINGS = {
+    "listen_addresses": "127.0.0.1",
+    # TCP only: a Unix socket's path has a length limit, and a clone may lie anywhere.
+    "unix_socket_directories": "",
+    "max_connections": "200",
+    "shared_buffers": "128MB",
+    "timezone": "UTC",
+    "log_timezone": "UTC",
+    "jit": "off",
+}
+# For tests: the data is thrown away, so a crash of the machine may take it.
+VOLATILE = {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off"}
+
+
+class PostgresServer:
+    """One PostgreSQL server with its data in the stack's folder."""
+
+    name = "postgres"
+
+    def __init__(
+        self, *, home: Home, port: int, binaries: PostgresBinaries | None = None, durable: bool = True
+    ) -> None:
+        self._home = home
+        self._port = port
+        self._durable = durable
+        self._data = home.data / "postgres"
+        self.binaries = binaries or find_postgres(self._data_major())
+
+    @property
+    def address(self) -> str:
+        """host:port."""
+        return f"127.0.0.1:{self._port}"
+
+    @property
+    def url(self) -> str:
+        """The URL of the stack's database, with the password."""
+        return f"postgresql://{USER}:{self._home.secret('postgres-password')}@{self.address}/{DATABASE}"
+
+    @property
+    def description(self) -> str:
+        """What runs, for people."""
+        return f"PostgreSQL {self.binaries.major}"
+
+    def prepare(self) -> None:
+        """Makes the data folder at the first start: whole or not at all."""
+        if self._data.exists():
+            return
+        draft = self._data.with_name("postgres.new")
+        shutil.rmtree(draft, ignore_errors=True)
+        draft.mkdir(mode=0o700)
+        identity = _Identity.choose(draft)
+        self._home.secret("postgres-password")
+        password_file = draft.with_name("postgres.pw")
+        shutil.copyfile(self._home.secrets / "postgres-password", password_file)
+        password_file.chmod(0o600)
+        identity.own(password_file)
+        options = ["-U", USER, "-A", "scram-sha-256", "--pwfile", str(password_file), "-E", "UTF8"]
+        options += ["--locale=C.UTF-8", "-D", str(draft)] + ([] if self._durable else ["--no-sync"])
+        try:
+            self._run(identity, [self._binary("initdb"), *options])
+        finally:
+            password_file.unlink()
+        single = [self._binary("postgres"), "--single", "-D", str(draft), "postgres"]
+        self._run(identity, single, f"CREATE DATABASE {DATABASE};\n")
+        draft.rename(self._data)
+
+    def program(self) -> Program:
+        """How to start it."""
+        settings = {**SETTINGS, "port": str(self._port), **({} if self._durable else VOLATILE)}
+        argv = [self._binary("postgres"), "-D", str(self._data)]
+        argv += [word for key, value in settings.items() for word in ("-c", f"{key}={value}")]
+        return Program(
+            name=self.name,
+            role="database",
+            argv=tuple(_Identity.of(self._data).command(argv)),
+            environment=_environment(),
+            log=self._home.log_file(self.name),
+            address=self.address,
+            # "fast" ends sessions, where SIGTERM would wait for them; "immediate" does not even write a checkpoint.
+            stop_signal=signal.SIGINT if self._durable else signal.SIGQUIT,
+            grace_seconds=20.0,
+        )
+
+    def ready(self) -> bool:
+        """Whether it accepts connections: PostgreSQL writes so into its pid file."""
+        try:
+            lines = (self._data / "postmaster.pid").read_text(encoding="utf-8").splitlines()
+        except FileNotFoundError:
+            return False
+        return len(lines) >= 8 and lines[7].strip() == "ready"
+
+    def before_start(self) -> None:
+        """Removes what a server that was killed left, so that `ready` speaks of the new one.
+
+        PostgreSQL guards its data by shared memory named in this file too; its processes end with the killed
+        server, and the caller has seen that none of ours runs.
+        """
+        pid_file = self._data / "postmaster.pid"
+        if pid_file.exists():
+            lines = pid_file.read_text(encoding="utf-8").splitlines()
+            if len(lines) >= 8:
+                pid_file.write_text("\n".join([*lines[:7], "stopped"]) + "\n", encoding="utf-8")
+
+    def _binary(self, name: str) -> str:
+        return str(self.binaries.folder / name)
+
+    def _data_major(self) -> int | None:
+        version_file = self._data / "PG_VERSION"
+        return int(version_file.read_text()) if version_file.exists() else None
+
+    def _run(self, identity: "_Identity", argv: list[str], text: str = "") -> None:
+        command = identity.command(argv)
+        done = subprocess.run(
+            command, input=text, capture_output=True, text=True, env=_environment(), cwd="/", check=False
+        )
+        if done.returncode != 0:
+            output = "\n".join(f"  | {line}" for line in (done.stdout + done.stderr).splitlines()[-12:])
+            raise StackError(
+                f"{Path(argv[0]).name} failed (exit {done.returncode}):\n{output}\n"
+                "  Set SCHEDULER_DATABASE_URL to use a PostgreSQL of your own."
+            )
+
+
+class _Identity:
+    """The user that PostgreSQL runs as: the caller, or another one when the caller is root or has no account."""
+
+    def __init__(self, mode: str, uid: int = 0, gid: int = 0) -> None:
+        self._mode = mode
+        self._uid = uid
+        self._gid = gid
+
+    @classmethod
+    def choose(cls, folder: Path) -> "_Identity":
+        """For a new data folder; gives it to that user."""
+        if os.geteuid() != 0 and _has_account(os.geteuid()):
+            return cls("caller")
+        uid, gid = _unprivileged()
+        identity = cls("namespace", uid, gid)
+        probe = subprocess.run(identity.command(["/bin/true"]), capture_output=True, check=False)
+        if probe.returncode != run_as.REFUSED:
+            return identity
+        identity = cls("drop", uid, gid)
+        identity.own(folder)
+        for above in folder.parents[:2]:
+            above.chmod(0o711)  # that user has to pass through the stack's folder
+        return identity
+
+    @classmethod
+    def of(cls, folder: Path) -> "_Identity":
+        """For a data folder that exists: told by its owner."""
+        owner = folder.stat().st_uid
+        if owner != os.geteuid():
+            return cls("drop", owner, folder.stat().st_gid)
+        return cls("caller") if owner != 0 and _has_account(owner) else cls("namespace", *_unprivileged())
+
+    def own(self, path: Path) -> None:
+        """Gives `path` to this user where it is another one outside, too."""
+        if self._mode == "drop":
+            os.chown(path, self._uid, self._gid)
+
+    def command(self, argv: Sequence[str]) -> list[str]:
+        """`argv` as this user."""
+        if self._mode == "caller":
+            return list(argv)
+        launcher = [sys.executable, "-I", "-S", run_as.__file__, self._mode, str(self._uid), str(self._gid)]
+        return [*launcher, *argv]
+
+
+def _has_account(uid: int) -> bool:
+    """initdb asks for the account's name and fails without one."""
+    try:
+        pwd.getpwuid(uid)
+    except KeyError:
+        return False
+    return True
+
+
+def _unprivileged() -> tuple[int, int]:
+    """An account that is not root's: `nobody`, else the first one."""
+    accounts = [entry for entry in pwd.getpwall() if entry.pw_uid != 0]
+    if not accounts:
+        raise StackError("/etc/passwd has no account but root's, and PostgreSQL refuses to run as root: add one")
+    best = next((entry for entry in accounts if entry.pw_name == "nobody"), accounts[0])
+    return best.pw_uid, best.pw_gid
+
+
+def _environment() -> dict[str, str]:
+    """No PG* variable of the caller reaches the server."""
+    kept = {key: value for key, value in os.environ.items() if key in ("PATH", "HOME", "LD_LIBRARY_PATH", "TZ")}
+    return {**kept, "LC_ALL": "C.UTF-8"}

@@ -1,0 +1,114 @@
+"""A private S3: SeaweedFS in one process on loopback, with generated keys and without its telemetry."""
+
+import json
+import os
+import socket
+from pathlib import Path
+
+from toban_stack.home import Home, write_private
+from toban_stack.ports import PortBook
+from toban_stack.processes import Program
+from toban_stack.servers.binaries import find_weed
+
+BUCKET = "toban-logs"
+REGION = "us-east-1"
+PARTS = ("master", "volume", "filer")
+# SeaweedFS's workers look for its admin server's gRPC port at this distance, whatever a flag says.
+GRPC_OFFSET = 10_000
+
+
+class S3Server:
+    """One SeaweedFS with its data in the stack's folder."""
+
+    name = "s3"
+
+    def __init__(self, *, home: Home, ports: PortBook, in_use: bool = False, binary: Path | None = None) -> None:
+        self._home = home
+        self.binary = binary or find_weed()
+        self._ports = {"s3.port": ports.port("s3", in_use=in_use)}
+        for part in ("s3", *PARTS):
+            self._ports.setdefault(f"{part}.port", ports.port(f"s3-{part}", in_use=in_use))
+            self._ports[f"{part}.port.grpc"] = ports.port(f"s3-{part}-grpc", in_use=in_use)
+        self._ports["admin.port"] = ports.port("s3-admin", in_use=in_use, companion_offset=GRPC_OFFSET)
+
+    @property
+    def address(self) -> str:
+        """host:port of the S3 API."""
+        return f"127.0.0.1:{self._ports['s3.port']}"
+
+    @property
+    def url(self) -> str:
+        """The endpoint URL (its keys stand beside it: `access_key` and `secret_key`)."""
+        return f"http://{self.address}"
+
+    @property
+    def description(self) -> str:
+        """What runs, for people."""
+        return "SeaweedFS"
+
+    @property
+    def access_key(self) -> str:
+        """The generated access key."""
+        return self._home.secret("s3-access-key", 10)
+
+    @property
+    def secret_key(self) -> str:
+        """The generated secret key."""
+        return self._home.secret("s3-secret-key", 20)
+
+    def prepare(self) -> None:
+        """Writes the file with the keys (mode 0600)."""
+        (self._home.data / "s3").mkdir(mode=0o700, exist_ok=True)
+        credentials = [{"accessKey": self.access_key, "secretKey": self.secret_key}]
+        actions = ["Admin", "Read", "Write", "List", "Tagging"]
+        identity = {"name": "toban", "credentials": credentials, "actions": actions}
+        write_private(self._config, json.dumps({"identities": [identity]}))
+
+    def before_start(self) -> None:
+        """Removes the sockets of a server that was killed."""
+        for socket_file in self._sockets.values():
+            socket_file.unlink(missing_ok=True)
+
+    def program(self) -> Program:
+        """How to start it."""
+        options: dict[str, object] = {
+            "dir": self._home.data / "s3",
+            "ip": "127.0.0.1",
+            "ip.bind": "127.0.0.1",
+            "master.telemetry": "false",
+            "s3.config": self._config,
+            "bucket": BUCKET,
+            "webdav": "false",
+            "admin.ui": "false",
+            "s3.port.iceberg": 0,
+            "s3.port.lance": 0,
+            "volume.preStopSeconds": 0,
+            **self._sockets,
+            **self._ports,
+        }
+        return Program(
+            name=self.name,
+            role="object store",
+            argv=(str(self.binary), "mini", *(f"-{key}={value}" for key, value in options.items())),
+            environment={"PATH": os.environ.get("PATH", os.defpath), "HOME": str(self._home.run)},
+            log=self._home.log_file(self.name),
+            address=self.address,
+        )
+
+    def ready(self) -> bool:
+        """Whether the S3 API answers HTTP."""
+        host, port = self.address.split(":")
+        try:
+            with socket.create_connection((host, int(port)), timeout=1) as connection:
+                connection.sendall(b"GET /status HTTP/1.0\r\nHost: localhost\r\n\r\n")
+                return connection.recv(16).startswith(b"HTTP/1.")
+        except OSError:
+            return False
+
+    @property
+    def _config(self) -> Path:
+        return self._home.secrets / "s3.json"
+
+    @property
+    def _sockets(self) -> dict[str, Path]:
+        return {f"{part}.localSocket": self._home.sockets / f"{part}.sock" for part in ("s3", "filer")}

@@ -1,0 +1,166 @@
+"""The services of a stack as processes: coordinators, executors and log-archivers over mTLS on loopback."""
+
+import json
+import os
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass
+from hashlib import sha256
+from pathlib import Path
+
+from toban_stack.certs import TRUST_DOMAIN
+from toban_stack.errors import ProcessFailed
+from toban_stack.home import Home
+from toban_stack.ports import PortBook
+from toban_stack.processes import ProcessRecord, Program, alive, python_program, spawn
+from toban_stack.records import Records
+from toban_stack.servers.endpoints import Endpoints
+from toban_stack.wait import wait_until
+
+READY_SECONDS = 60.0
+STOP_SECONDS = 15.0
+# The start order; `down` goes the other way.
+MODULES = {"coordinator": "toban_coordinator", "log-archiver": "toban_log_archiver", "executor": "toban_executor"}
+# Settings of the caller that services take as they are.
+PASSED_ON = ("LOG_LEVEL", "LOG_FORMAT", "SLOTS", "LABELS", "ALLOW_LIST")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Counts:
+    """How many processes of each role."""
+
+    coordinators: int = 2
+    executors: int = 2
+    log_archivers: int = 1
+
+    def names(self) -> dict[str, str]:
+        """Process name to role, in the start order."""
+        numbers = {"coordinator": self.coordinators, "log-archiver": self.log_archivers, "executor": self.executors}
+        return {f"{role}-{n}": role for role in MODULES for n in range(1, numbers[role] + 1)}
+
+
+class Services:
+    """Starts the services that do not run and waits until they serve."""
+
+    def __init__(
+        self,
+        *,
+        home: Home,
+        records: Records,
+        endpoints: Endpoints,
+        counts: Counts,
+        environment: Mapping[str, str],
+        say: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        self._home = home
+        self._records = records
+        self._endpoints = endpoints
+        self._environment = environment
+        self._say = say
+        self._roles = counts.names()
+        book = PortBook(path=home.root / "ports.json", environment=environment)
+        in_use = {name: records.running(name) is not None for name in self._roles}
+        self._ports = {name: book.port(name, in_use=in_use[name]) for name in self._roles}
+        self._admin_ports = {name: book.port(f"{name}-admin", in_use=in_use[name]) for name in self._roles}
+
+    def addresses(self, role: str) -> list[str]:
+        """host:port of each process of a role."""
+        return [f"127.0.0.1:{self._ports[name]}" for name, its in self._roles.items() if its == role]
+
+    def fingerprint(self) -> str:
+        """Changes when running services would have to be restarted: others' addresses, URLs or settings."""
+        settings = {key: self._environment.get(f"SCHEDULER_{key}", "") for key in PASSED_ON}
+        facts = [self._ports, settings, asdict(self._endpoints)]
+        return sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:16]
+
+    def start(self, names: Iterable[str] | None = None) -> list[str]:
+        """Starts those of `names` (all) that do not run, side by side; returns the names of those it started.
+
+        Raises ProcessFailed with the last lines of the first one that did not come up.
+        """
+        missing = [name for name in names or self._roles if not self._records.running(name)]
+        for name in missing:
+            self._spawn(name)
+        with ThreadPoolExecutor(max_workers=max(1, len(missing))) as pool:
+            for future in [pool.submit(self._wait, name) for name in missing]:
+                future.result()
+        return missing
+
+    def _spawn(self, name: str) -> None:
+        self._ready_file(name).unlink(missing_ok=True)
+        state = self._home.data / name
+        state.mkdir(mode=0o700, parents=True, exist_ok=True)
+        role = self._roles[name]
+        program = Program(
+            name=name,
+            role=role,
+            argv=python_program("-m", MODULES[role]),
+            environment=self._environment_of(name, role, state),
+            log=self._home.log_file(name),
+            address=f"127.0.0.1:{self._ports[name]}",
+            admin=f"127.0.0.1:{self._admin_ports[name]}",
+            grace_seconds=STOP_SECONDS,
+        )
+        self._records.add(spawn(program))
+
+    def _wait(self, name: str) -> None:
+        record = self._records.get(name)
+        if record is None:
+            return
+        log = Path(record.log)
+        up = wait_until(lambda: self._serves(record) or not alive(record), READY_SECONDS)
+        if not alive(record):
+            raise ProcessFailed(name=name, reason="ended while starting", log=log)
+        if not up:
+            raise ProcessFailed(name=name, reason=f"was not ready within {READY_SECONDS:g} s", log=log)
+        self._say(f"{name} on {record.address}")
+
+    def _serves(self, record: ProcessRecord) -> bool:
+        ready = self._ready_file(record.name)
+        return ready.exists() and json.loads(ready.read_text())["pid"] == record.pid
+
+    def _ready_file(self, name: str) -> Path:
+        return self._home.run / f"{name}.ready"
+
+    def _environment_of(self, name: str, role: str, state: Path) -> dict[str, str]:
+        settings = {
+            "TLS_DIR": str(self._home.tls / role),
+            "TRUST_DOMAIN": TRUST_DOMAIN,
+            "NODE_ID": name,
+            "GRPC_HOST": "127.0.0.1",
+            "GRPC_PORT": str(self._ports[name]),
+            "ADVERTISE_HOST": "127.0.0.1",
+            "ADMIN_HOST": "127.0.0.1",
+            "ADMIN_PORT": str(self._admin_ports[name]),
+            "COORDINATORS": ",".join(self.addresses("coordinator")),
+            "LOG_ARCHIVERS": ",".join(self.addresses("log-archiver")),
+            "STATE_DIR": str(state),
+            "READY_FILE": str(self._ready_file(name)),
+            "LOG_FORMAT": "console",
+            **self._secrets_of(role),
+        }
+        given = {
+            key: self._environment[f"SCHEDULER_{key}"] for key in PASSED_ON if f"SCHEDULER_{key}" in self._environment
+        }
+        caller = {**os.environ, **self._environment}
+        base = {key: value for key, value in caller.items() if not key.startswith(("SCHEDULER_", "TOBAN_"))}
+        return {**base, **{f"SCHEDULER_{key}": value for key, value in {**settings, **given}.items()}}
+
+    def _secrets_of(self, role: str) -> dict[str, str]:
+        """Only what the role may touch: an executor gets no database credential. Secrets go by file."""
+        at = self._endpoints
+        kept: dict[str, str] = {}
+        plain: dict[str, str] = {}
+        if role in ("coordinator", "log-archiver"):
+            kept["DATABASE_URL"] = at.database_url
+        if role == "coordinator":
+            kept["REDIS_URL"] = at.redis_url
+        if role == "log-archiver":
+            kept |= {"S3_ACCESS_KEY": at.s3_access_key, "S3_SECRET_KEY": at.s3_secret_key}
+            plain = {"S3_ENDPOINT_URL": at.s3_endpoint_url, "S3_BUCKET": at.s3_bucket, "S3_REGION": at.s3_region}
+        files = {
+            f"{key}_FILE": str(self._home.keep_secret(f"service-{key.lower()}", value))
+            for key, value in kept.items()
+            if value
+        }
+        return plain | files

@@ -1,0 +1,187 @@
+"""A whole Toban on one machine, started, stopped, broken and mended by name. `make up` and the tests use this."""
+
+import fcntl
+import os
+import shutil
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+
+from toban_stack import certs, health, migrations
+from toban_stack.errors import StackError
+from toban_stack.home import Home
+from toban_stack.processes import ProcessRecord, kill_all, send, stop
+from toban_stack.records import Records
+from toban_stack.servers import Endpoints, Servers
+from toban_stack.services import MODULES, Counts, Services
+
+SERVER_NAMES = ("postgres", "redis", "s3")
+
+
+class Stack:
+    """One stack with its folder.
+
+    Every method may be called from any process: what runs stands in stack.json. `environment` may carry URLs of
+    servers to use in place of own ones and port numbers (TOBAN_PG_PORT, ...); it is os.environ by default.
+    """
+
+    def __init__(
+        self,
+        *,
+        home: Path,
+        coordinators: int = 2,
+        executors: int = 2,
+        log_archivers: int = 1,
+        environment: Mapping[str, str] | None = None,
+        say: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        self.home = Home(home.absolute())
+        self._counts = Counts(coordinators=coordinators, executors=executors, log_archivers=log_archivers)
+        self._environment = dict(os.environ if environment is None else environment)
+        self._say = say
+
+    def up(self) -> None:
+        """Starts what does not run; harmless when everything does. When something fails, ends what it started.
+
+        Raises StackError (ProcessFailed with the last lines of a process's log).
+        """
+        with self._exclusive() as records:
+            before = {record.pid for record in records.all() if records.running(record.name)}
+            try:
+                self._up(records)
+            except BaseException:
+                for record in reversed(records.all()):
+                    if record.pid not in before:
+                        stop(record)
+                        records.remove(record.name)
+                raise
+
+    def _up(self, records: Records) -> None:
+        with ThreadPoolExecutor(max_workers=1) as pool:
+            certificates = pool.submit(certs.make_all, self.home.tls)
+            endpoints = self._servers(records).start()
+            certificates.result()
+        self._say("certificates: one a service, from a development CA")
+        self._say(migrations.apply(endpoints.database_url))
+        services = self._services(records, endpoints)
+        self._stop_outdated(records, services)
+        records.set_facts(
+            coordinators=services.addresses("coordinator"),
+            log_archivers=services.addresses("log-archiver"),
+            executors=services.addresses("executor"),
+            tls_dir=str(self.home.tls),
+            trust_domain=certs.TRUST_DOMAIN,
+            fingerprint=services.fingerprint(),
+        )
+        services.start()
+
+    def down(self) -> list[str]:
+        """Ends every process of the stack, the last started role first; returns a line for each."""
+        with self._exclusive() as records:
+            lines: list[str] = []
+            running = records.all()
+            for role in reversed(MODULES):
+                lines += self._stop(records, [record for record in running if record.role == role])
+            lines += self._stop(records, [record for record in running if record.name in SERVER_NAMES])
+            shutil.rmtree(self.home.run, ignore_errors=True)
+            shutil.rmtree(self.home.sockets, ignore_errors=True)
+            return lines
+
+    def kill(self, name: str, signal: int) -> None:
+        """Sends `signal` to a process by its name (coordinator-1, executor-2, postgres, redis, s3, ...).
+
+        Its record stays, so that `start` finds the same port. Raises StackError when it does not run.
+        """
+        record = self._records().running(name)
+        if record is None or not send(record, signal):
+            raise StackError(f"{name} does not run in {self.home.root}")
+
+    def start(self, name: str) -> ProcessRecord:
+        """Starts one process again and waits until it serves."""
+        with self._exclusive() as records:
+            servers = self._servers(records)
+            if name in SERVER_NAMES:
+                servers.start(name)
+            else:
+                self._services(records, servers.locate()).start([name])
+            record = records.running(name)
+        if record is None:
+            raise StackError(f"{name} is not started by this stack (its URL is given)")
+        return record
+
+    def processes(self) -> dict[str, ProcessRecord]:
+        """The record of each process that runs, by name."""
+        records = self._records()
+        return {record.name: record for record in records.all() if records.running(record.name)}
+
+    def status(self) -> list[health.ProcessStatus]:
+        """Each process that the stack should have, servers first."""
+        records = self._records()
+        ready = self._servers(records).ready() if records.all() else {}
+        rows = [
+            health.of_server(record, ready=ready.get(record.name, False))
+            for record in records.all()
+            if record.name in ready
+        ]
+        services = [record for record in records.all() if record.role in MODULES]
+        with ThreadPoolExecutor(max_workers=8) as pool:
+            return rows + list(pool.map(health.of_service, services))
+
+    def endpoints(self) -> Endpoints:
+        """Where the servers are, with their secrets; for tests that look behind the services."""
+        return self._servers(self._records()).locate()
+
+    @property
+    def coordinators(self) -> list[str]:
+        """host:port of each coordinator."""
+        return list(self._records().fact("coordinators", []))
+
+    @property
+    def log_archivers(self) -> list[str]:
+        """host:port of each log-archiver."""
+        return list(self._records().fact("log_archivers", []))
+
+    def _servers(self, records: Records) -> Servers:
+        return Servers(home=self.home, records=records, environment=self._environment, say=self._say)
+
+    def _services(self, records: Records, endpoints: Endpoints) -> Services:
+        return Services(
+            home=self.home,
+            records=records,
+            endpoints=endpoints,
+            counts=self._counts,
+            environment=self._environment,
+            say=self._say,
+        )
+
+    def _stop_outdated(self, records: Records, services: Services) -> None:
+        """Ends services which were started for other counts, URLs or settings than the present ones."""
+        known = records.fact("fingerprint")
+        running = [record for record in records.all() if record.role in MODULES]
+        if running and known != services.fingerprint():
+            self._say("settings have changed: services start anew")
+            for role in reversed(MODULES):
+                self._stop(records, [record for record in running if record.role == role])
+
+    def _stop(self, records: Records, group: list[ProcessRecord]) -> list[str]:
+        """Ends processes side by side and forgets them."""
+        if not group:
+            return []
+        with ThreadPoolExecutor(max_workers=len(group)) as pool:
+            results = list(pool.map(stop, group))
+        kill_all(group)
+        for record in group:
+            records.remove(record.name)
+        return [f"{record.name} {how}" for record, how in zip(group, results, strict=True)]
+
+    def _records(self) -> Records:
+        return Records(path=self.home.state_file)
+
+    @contextmanager
+    def _exclusive(self) -> Iterator[Records]:
+        """One launcher works on a stack at a time; a second one waits."""
+        self.home.create()
+        with (self.home.root / "lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            yield self._records()

@@ -1,0 +1,63 @@
+"""Development certificates: names, modes, renewal."""
+
+import ssl
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from cryptography import x509
+
+from toban_stack import certs
+
+NOW = datetime(2030, 1, 1, tzinfo=UTC)
+
+
+def names(folder: Path) -> x509.SubjectAlternativeName:
+    certificate = x509.load_pem_x509_certificate((folder / "tls.crt").read_bytes())
+    return certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+
+
+def test_each_service_has_one_uri_and_one_dns_name(tls: Path) -> None:
+    for service in certs.SERVICES:
+        found = names(tls / service)
+        assert found.get_values_for_type(x509.UniformResourceIdentifier) == [f"spiffe://toban.internal/{service}"]
+        assert found.get_values_for_type(x509.DNSName) == [f"{service}.toban.internal"]
+        assert len(list(found)) == 2
+
+
+def test_keys_are_private_and_fit_their_certificates(tls: Path) -> None:
+    assert (tls / "ca" / "ca.key").stat().st_mode & 0o777 == 0o600
+    for service in certs.SERVICES:
+        folder = tls / service
+        assert (folder / "tls.key").stat().st_mode & 0o777 == 0o600
+        context = ssl.create_default_context(cafile=str(folder / "ca.crt"))
+        context.load_cert_chain(folder / "tls.crt", folder / "tls.key")
+
+
+def test_a_second_call_changes_nothing(tmp_path: Path) -> None:
+    def content() -> dict[Path, bytes]:
+        return {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+
+    certs.make_all(tmp_path, now=NOW)
+    before = content()
+    certs.make_all(tmp_path, now=NOW + timedelta(days=365))
+    assert content() == before
+
+
+@pytest.mark.parametrize("change", ["age", "authority", "domain"])
+def test_a_certificate_is_renewed_when_it_no_longer_serves(tmp_path: Path, change: str) -> None:
+    certs.make_all(tmp_path, now=NOW)
+    before = (tmp_path / "executor" / "tls.crt").read_bytes()
+    if change == "age":
+        certs.make_all(tmp_path, now=NOW + timedelta(days=3630))
+    elif change == "authority":
+        (tmp_path / "ca" / "ca.key").unlink()
+        certs.make_all(tmp_path, now=NOW)
+    else:
+        certs.make_all(tmp_path, trust_domain="example.org", now=NOW)
+        assert names(tmp_path / "executor").get_values_for_type(x509.DNSName) == ["executor.example.org"]
+    assert (tmp_path / "executor" / "tls.crt").read_bytes() != before
+    certificate = x509.load_pem_x509_certificate((tmp_path / "executor" / "tls.crt").read_bytes())
+    certificate.verify_directly_issued_by(
+        x509.load_pem_x509_certificate((tmp_path / "executor" / "ca.crt").read_bytes())
+    )

@@ -1,0 +1,62 @@
+"""Only processes that we started are ended, and with everything that they started."""
+
+import dataclasses
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from toban_stack import processes
+from toban_stack.errors import tail
+from toban_stack.processes import ProcessRecord, Program
+from toban_stack.wait import wait_until
+
+
+def shell(tmp_path: Path, script: str, grace_seconds: float = 5.0) -> ProcessRecord:
+    program = Program(
+        name="shell",
+        role="test",
+        argv=("/bin/sh", "-c", script),
+        environment={"PATH": os.environ["PATH"]},
+        log=tmp_path / "shell.log",
+        grace_seconds=grace_seconds,
+    )
+    return processes.spawn(program)
+
+
+def said(tmp_path: Path, line: str) -> bool:
+    return wait_until(lambda: line in tail(tmp_path / "shell.log"), 5)
+
+
+def test_a_reused_pid_is_not_ours(tmp_path: Path) -> None:
+    record = shell(tmp_path, "echo up; sleep 100")
+    assert said(tmp_path, "up") and processes.alive(record)
+    for stranger in (
+        dataclasses.replace(record, started=record.started - 1),
+        dataclasses.replace(record, boot="another"),
+    ):
+        assert not processes.alive(stranger)
+        assert not processes.send(stranger, signal.SIGKILL)
+        assert processes.stop(stranger) == "had ended"
+    assert processes.alive(record)
+    assert processes.stop(record) == "stopped, with processes that it left behind"
+
+
+@pytest.mark.parametrize("first", [":", "kill -STOP $$"])
+def test_a_deaf_process_and_its_session_leaders_are_killed(tmp_path: Path, first: str) -> None:
+    script = f"trap '' TERM; setsid sleep 100 & echo up; {first}; while :; do sleep 0.05; done"
+    record = shell(tmp_path, script, grace_seconds=0.3)
+    assert said(tmp_path, "up")
+    assert wait_until(lambda: len(processes.descendants([record])) >= 1, 5)
+    family = processes.descendants([record])
+    assert processes.stop(record).startswith("killed after 0.3 s")
+    assert not processes.alive(record)
+    assert not [child for child in family if processes.alive(child)]
+    assert processes.stop(record) == "had ended"
+
+
+def test_its_own_session_and_no_terminal(tmp_path: Path) -> None:
+    record = shell(tmp_path, "ps -o sid= -p $$ | tr -d ' '; cat; echo end")
+    assert said(tmp_path, "end")
+    assert str(record.pid) in tail(tmp_path / "shell.log")

@@ -1,0 +1,1 @@
+"""PostgreSQL: pool, fenced transactions, migrations, SQL; the only importer of psycopg."""

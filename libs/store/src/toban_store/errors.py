@@ -1,0 +1,95 @@
+"""What a failed write means: it did not happen, it is not ours any more, or nobody knows.
+
+`DidNotHappen`: nothing was committed; the next tick may try again. `FencedOut` (toban_domain.errors): another leader writes now; stop leading.
+`OutcomeUnknown`: the connection broke while COMMIT was under way; take a new token, then read. No psycopg exception leaves this package.
+"""
+
+from __future__ import annotations
+
+import psycopg
+from psycopg_pool import PoolClosed, PoolTimeout
+
+from toban_domain.errors import ErrorCode, FencedOut, TobanError
+
+__all__ = [
+    "DidNotHappen",
+    "FencedOut",
+    "OutcomeUnknown",
+    "Refused",
+    "StoreError",
+    "TooLong",
+    "connection_lost",
+    "sort_error",
+]
+
+# Statement or transaction bounds: query_canceled, lock_not_available, idle_in_transaction_session_timeout, transaction_timeout.
+_TIMEOUTS = frozenset({"57014", "55P03", "25P03", "25P04"})
+# Connection exceptions, shutdowns by the server, and "statement completion unknown".
+_LOST_PREFIXES = ("08", "57P")
+_LOST = frozenset({"40003", "25P03", "25P04"})
+
+
+class StoreError(TobanError):
+    """A statement or transaction failed. `sqlstate` is PostgreSQL's code, empty when the connection broke."""
+
+    def __init__(self, code: ErrorCode, message: str, *, sqlstate: str = "") -> None:
+        super().__init__(code, message)
+        self.sqlstate = sqlstate
+
+
+class DidNotHappen(StoreError):
+    """Nothing was committed."""
+
+
+class TooLong(DidNotHappen):
+    """A statement, a lock wait or a fenced transaction took longer than its bound: cut the work or try again."""
+
+
+class Refused(DidNotHappen):
+    """The database refused the data (classes 22 and 23, or a trigger); `constraint` names the rule where there is one."""
+
+    def __init__(
+        self, message: str, *, sqlstate: str, constraint: str = "", code: ErrorCode = ErrorCode.CONFLICT
+    ) -> None:
+        super().__init__(code, message, sqlstate=sqlstate)
+        self.constraint = constraint
+
+
+class OutcomeUnknown(StoreError):
+    """The connection broke while the commit was under way: it happened or it did not. Read before writing again."""
+
+
+def connection_lost(error: BaseException) -> bool:
+    """True when this error ended the connection, so that no answer to a statement under way will come."""
+    if not isinstance(error, psycopg.OperationalError | psycopg.InterfaceError):
+        return False
+    state = error.sqlstate or ""
+    return not state or state in _LOST or state.startswith(_LOST_PREFIXES)
+
+
+def sort_error(error: psycopg.Error | PoolTimeout | PoolClosed, *, committing: bool) -> StoreError:
+    """The StoreError that says what `error` means; `committing` is true when a COMMIT (or a lone statement) was under way."""
+    state = error.sqlstate or "" if isinstance(error, psycopg.Error) else ""
+    message = _first_line(error)
+    if isinstance(error, PoolTimeout | PoolClosed):
+        return DidNotHappen(ErrorCode.UNAVAILABLE, f"no PostgreSQL connection is free: {message}")
+    if state in _TIMEOUTS:
+        return TooLong(
+            ErrorCode.DEADLINE_EXCEEDED, f"PostgreSQL ended the work at its time bound: {message}", sqlstate=state
+        )
+    if connection_lost(error):
+        kind = OutcomeUnknown if committing else DidNotHappen
+        return kind(ErrorCode.UNAVAILABLE, f"the connection to PostgreSQL was lost: {message}", sqlstate=state)
+    if state.startswith(("22", "23")) or state == "P0001":
+        return Refused(message, sqlstate=state, constraint=_constraint(error))
+    code = ErrorCode.UNAVAILABLE if state.startswith(("40", "53", "55", "57", "25", "58")) else ErrorCode.INTERNAL
+    return DidNotHappen(code, f"PostgreSQL refused the statement: {message}", sqlstate=state)
+
+
+def _first_line(error: BaseException) -> str:
+    lines = str(error).strip().splitlines()
+    return lines[0] if lines else type(error).__name__
+
+
+def _constraint(error: psycopg.Error) -> str:
+    return error.diag.constraint_name or ""

@@ -1,0 +1,60 @@
+"""Wake-ups: a connection of its own that listens for NOTIFY and comes back by itself.
+
+NOTIFY is a hint that travels with a commit; whoever listens also has a tick. After each (re)connection the payload RECONNECTED comes, since
+anything may have been missed meanwhile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import psycopg
+from psycopg import AsyncConnection, sql
+
+from toban_observability.logs import get_logger
+from toban_runtime.backoff import Backoff
+from toban_runtime.clock import Clock
+from toban_store.pool import SESSION, connect_arguments
+from toban_store.tx import WAKE_CHANNEL
+
+RECONNECTED = ""
+"""The payload that says: connected (again), look at everything once."""
+# Seconds of silence after which the connection is asked whether it still works.
+QUIET_SECONDS = 5.0
+
+_log = get_logger(__name__)
+
+
+class Listener:
+    """`async for payload in Listener(…)`: notifications of one channel, for as long as the iteration runs. Cancel the iteration to end it."""
+
+    def __init__(self, url: str, *, application_name: str, clock: Clock, channel: str = WAKE_CHANNEL) -> None:
+        # A listening session is idle by nature and runs no statement of ours but LISTEN and SELECT 1.
+        self._connect = connect_arguments(url, application_name=application_name, session=SESSION)
+        self._clock = clock
+        self._channel = channel
+        self._backoff = Backoff(base=0.1, cap=5.0)
+
+    async def __aiter__(self) -> AsyncIterator[str]:
+        """Payloads in commit order; never ends by itself and raises nothing for a lost connection."""
+        failures = 0
+        while True:
+            try:
+                async with await AsyncConnection.connect(**self._connect, autocommit=True) as connection:
+                    await connection.execute(sql.SQL("LISTEN {}").format(sql.Identifier(self._channel)))
+                    failures = 0
+                    yield RECONNECTED
+                    async for payload in _payloads(connection):
+                        yield payload
+            except psycopg.Error as error:
+                failures += 1
+                wait = self._backoff.delay(failures)
+                _log.warning("listening failed", attempt=failures, error=str(error), next_try_seconds=round(wait, 2))
+                await self._clock.sleep(wait)
+
+
+async def _payloads(connection: AsyncConnection) -> AsyncIterator[str]:
+    while True:
+        async for notification in connection.notifies(timeout=QUIET_SECONDS):
+            yield notification.payload
+        await connection.execute("SELECT 1")

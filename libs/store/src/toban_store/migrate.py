@@ -1,0 +1,229 @@
+"""Migrations: plain SQL files `migrations/<schema>/<version>_<name>.sql` in dbmate's format, applied once, in order, each in one transaction.
+
+Usage: python -m toban_store.migrate up|status, with SCHEDULER_DATABASE_URL (or SCHEDULER_DATABASE_URL_FILE) set.
+An advisory lock lets one runner work at a time; a checksum of each applied file makes a later change of it an error. A database may be ahead
+of this code (a newer release migrated it): old code runs on the new schema.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import cast
+
+import psycopg
+
+from toban_domain.errors import ErrorCode, TobanError
+from toban_store.pool import connect_arguments
+
+MIGRATIONS = Path(__file__).parent / "migrations"
+OLDEST_SERVER = 15
+# Held for the session, so that it also covers the making of the table. The value is "toban" in ASCII.
+_LOCK = 0x746F62616E
+# A migration may take long; waiting for another runner and for locks of a running service may not take for ever.
+_SESSION = {"lock_timeout": "60s", "statement_timeout": "0", "TimeZone": "UTC", "client_min_messages": "warning"}
+_FILE_NAME = re.compile(r"^(?P<version>\d{4})_(?P<name>[a-z0-9_]+)\.sql$")
+_SECTION = re.compile(r"^--\s*migrate:(?P<section>up|down)\s*$", re.MULTILINE)
+_TABLE = """
+CREATE TABLE IF NOT EXISTS public.toban_migrations (
+    schema text NOT NULL, version integer NOT NULL, name text NOT NULL, checksum text NOT NULL,
+    applied_at timestamptz NOT NULL DEFAULT now(), PRIMARY KEY (schema, version))
+"""
+
+
+class MigrationError(TobanError):
+    """The database cannot be migrated: the message is one line that says which file or server, and how to mend it."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(ErrorCode.CONFIG_INVALID, message)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Migration:
+    """One file; `checksum` is the SHA-256 of its text, `up` the SQL of its first section."""
+
+    schema: str
+    version: int
+    name: str
+    checksum: str
+    up: str
+
+    @property
+    def label(self) -> str:
+        """`scheduler/0001_spine`."""
+        return f"{self.schema}/{self.version:04d}_{self.name}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MigrationState:
+    """Where one migration stands: applied, pending, changed (its file differs from what was applied), newer (unknown to this code)."""
+
+    label: str
+    state: str
+
+
+def read_migrations(folder: Path = MIGRATIONS) -> list[Migration]:
+    """All migrations in the order of application. Raises MigrationError for a misnamed or malformed file."""
+    found = [_read(path) for path in sorted(folder.glob("*/*.sql"))]
+    keys = [(migration.schema, migration.version) for migration in found]
+    for key in keys:
+        if keys.count(key) > 1:
+            raise MigrationError(f"{key[0]}: two files have the version {key[1]:04d}; number one of them anew")
+    # By version first: the schemas grow together.
+    return sorted(found, key=lambda migration: (migration.version, migration.schema))
+
+
+def up(url: str, *, folder: Path = MIGRATIONS) -> list[str]:
+    """Applies what is missing and returns its labels. Safe to repeat and to run twice at once.
+
+    Raises MigrationError when an applied file has changed, the server is too old or cannot be reached, or a file fails (which leaves
+    nothing of that file behind).
+    """
+    wanted = read_migrations(folder)
+    with _connect(url) as connection:
+        connection.execute("SELECT pg_advisory_lock(%s::bigint)", (_LOCK,))
+        connection.execute(_TABLE)
+        applied = _applied(connection)
+        _refuse_changed(wanted, applied)
+        missing = [migration for migration in wanted if (migration.schema, migration.version) not in applied]
+        for migration in missing:
+            _apply(connection, migration)
+    return [migration.label for migration in missing]
+
+
+def status(url: str, *, folder: Path = MIGRATIONS) -> list[MigrationState]:
+    """Where each migration stands; changes nothing."""
+    wanted = read_migrations(folder)
+    with _connect(url) as connection:
+        applied = _applied(connection)
+    states = [
+        MigrationState(
+            label=migration.label, state=_state(migration, applied.get((migration.schema, migration.version)))
+        )
+        for migration in wanted
+    ]
+    known = {(migration.schema, migration.version) for migration in wanted}
+    newer = sorted(applied.keys() - known)
+    return states + [MigrationState(label=f"{schema}/{version:04d}", state="newer") for schema, version in newer]
+
+
+def check(url: str, *, folder: Path = MIGRATIONS) -> None:
+    """Raises MigrationError unless every migration of this code is applied, unchanged."""
+    for one in status(url, folder=folder):
+        if one.state in ("pending", "changed"):
+            raise MigrationError(
+                f"migration {one.label} is {one.state}: run `python -m toban_store.migrate up` with this release"
+            )
+
+
+def check_server(server_version: int) -> None:
+    """Raises MigrationError for a server (libpq's number, 150004 for 15.4) older than PostgreSQL 15."""
+    if server_version < OLDEST_SERVER * 10_000:
+        major, minor = divmod(server_version, 10_000)
+        raise MigrationError(f"PostgreSQL {major}.{minor} is too old: Toban needs {OLDEST_SERVER} or newer")
+
+
+def _read(path: Path) -> Migration:
+    named = _FILE_NAME.match(path.name)
+    if named is None:
+        raise MigrationError(f"{path.name}: a migration is named like 0001_spine.sql")
+    text = path.read_text(encoding="utf-8")
+    parts = _SECTION.split(text)
+    if parts[1::2] != ["up", "down"] or parts[0].strip():
+        raise MigrationError(f"{path.name}: needs `-- migrate:up`, its SQL, then `-- migrate:down` and its SQL")
+    return Migration(
+        schema=path.parent.name,
+        version=int(named["version"]),
+        name=named["name"],
+        checksum=hashlib.sha256(text.encode()).hexdigest(),
+        up=parts[2],
+    )
+
+
+def _connect(url: str) -> psycopg.Connection[tuple[object, ...]]:
+    try:
+        connection = psycopg.connect(
+            **connect_arguments(url, application_name="toban-migrate", session=_SESSION), autocommit=True
+        )
+    except psycopg.Error as error:
+        raise MigrationError(f"cannot connect to PostgreSQL: {_one_line(error)}") from error
+    try:
+        check_server(connection.info.server_version)
+    except MigrationError:
+        connection.close()
+        raise
+    return connection
+
+
+def _applied(connection: psycopg.Connection[tuple[object, ...]]) -> dict[tuple[str, int], str]:
+    found = connection.execute("SELECT to_regclass('public.toban_migrations') IS NOT NULL").fetchone()
+    if found is None or not found[0]:
+        return {}
+    rows = connection.execute("SELECT schema, version, checksum FROM public.toban_migrations").fetchall()
+    return {(cast(str, schema), cast(int, version)): cast(str, checksum) for schema, version, checksum in rows}
+
+
+def _state(migration: Migration, checksum: str | None) -> str:
+    if checksum is None:
+        return "pending"
+    return "applied" if checksum == migration.checksum else "changed"
+
+
+def _refuse_changed(wanted: Sequence[Migration], applied: dict[tuple[str, int], str]) -> None:
+    for migration in wanted:
+        if _state(migration, applied.get((migration.schema, migration.version))) == "changed":
+            raise MigrationError(
+                f"{migration.label} was changed after it was applied: restore it and add a new file instead"
+            )
+
+
+def _apply(connection: psycopg.Connection[tuple[object, ...]], migration: Migration) -> None:
+    try:
+        with connection.transaction():
+            connection.execute(migration.up)
+            connection.execute(
+                "INSERT INTO public.toban_migrations (schema, version, name, checksum) VALUES (%s, %s, %s, %s)",
+                (migration.schema, migration.version, migration.name, migration.checksum),
+            )
+    except psycopg.Error as error:
+        raise MigrationError(f"{migration.label} failed and was rolled back: {_one_line(error)}") from error
+
+
+def _one_line(error: BaseException) -> str:
+    return " ".join(str(error).split())
+
+
+def _database_url() -> str:
+    path = os.environ.get("SCHEDULER_DATABASE_URL_FILE", "")
+    url = Path(path).read_text(encoding="utf-8").strip() if path else os.environ.get("SCHEDULER_DATABASE_URL", "")
+    if not url:
+        raise MigrationError("SCHEDULER_DATABASE_URL: not set in the environment; set it to the PostgreSQL URL")
+    return url
+
+
+def main(arguments: Sequence[str]) -> int:
+    """The command: 0 when done (status: nothing pending), 1 when status finds something pending, 64 for wrong words, 78 for the rest."""
+    if list(arguments) not in (["up"], ["status"]):
+        sys.stderr.write("usage: python -m toban_store.migrate up|status\n")
+        return 64
+    try:
+        if list(arguments) == ["up"]:
+            for label in up(_database_url()):
+                sys.stdout.write(f"applied {label}\n")
+            return 0
+        states = status(_database_url())
+    except (MigrationError, OSError) as error:
+        sys.stderr.write(f"{error}\n")
+        return 78
+    for one in states:
+        sys.stdout.write(f"{one.state:8} {one.label}\n")
+    return 1 if any(one.state in ("pending", "changed") for one in states) else 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(sys.argv[1:]))

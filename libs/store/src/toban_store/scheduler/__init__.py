@@ -1,0 +1,1 @@
+"""Schema `scheduler`: one module and one .sql an aggregate. Only the coordinator imports it."""

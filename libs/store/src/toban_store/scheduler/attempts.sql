@@ -1,0 +1,36 @@
+-- name: lookup
+-- What PostgreSQL knows of attempts whose runs are not live under that token any more.
+SELECT a.run_id, a.token, a.state, a.incarnation::text AS incarnation, a.outcome
+  FROM unnest(%(ids)s::bigint[], %(tokens)s::bigint[]) AS i(run_id, token)
+  JOIN scheduler.job_attempts a ON a.run_id = i.run_id AND a.token = i.token
+
+-- name: orphan_lookup
+-- Orphan results that are already kept.
+SELECT o.run_id, o.token, o.outcome
+  FROM unnest(%(ids)s::bigint[], %(tokens)s::bigint[]) AS i(run_id, token)
+  JOIN scheduler.orphan_results o ON o.run_id = i.run_id AND o.token = i.token
+
+-- name: same_instance
+-- The incarnations of the executor that this incarnation belongs to: a later one reports what an earlier one left in the journal.
+SELECT e.incarnation::text AS incarnation
+  FROM scheduler.executors me JOIN scheduler.executors e ON e.instance = me.instance
+ WHERE me.incarnation = %(incarnation)s::uuid
+
+-- name: close
+-- DISPATCHED | RUNNING → the end of one dispatch whose run goes on.
+UPDATE scheduler.job_attempts a
+   SET state = i.state, reason = i.reason, error_summary = i.error, outcome = COALESCE(i.outcome::jsonb, a.outcome),
+       started_at = COALESCE(LEAST(now(), GREATEST(i.started_at, a.dispatched_at)), a.started_at),
+       finished_at = LEAST(now(), GREATEST(i.finished_at, a.dispatched_at)), exit_code = i.exit_code, term_signal = i.signal,
+       last_seq = COALESCE(i.last_seq, a.last_seq)
+  FROM unnest(%(ids)s::bigint[], %(tokens)s::bigint[], %(states)s::text[], %(reasons)s::text[], %(errors)s::text[], %(outcomes)s::text[],
+              %(started)s::timestamptz[], %(finished)s::timestamptz[], %(exit_codes)s::integer[], %(signals)s::integer[], %(last_seqs)s::bigint[])
+       AS i(run_id, token, state, reason, error, outcome, started_at, finished_at, exit_code, signal, last_seq)
+ WHERE a.run_id = i.run_id AND a.token = i.token AND a.outcome IS NULL
+
+-- name: keep_orphans
+-- Results of tokens that are not accepted any more: kept and shown, never applied.
+INSERT INTO scheduler.orphan_results (run_id, token, outcome, incarnation)
+SELECT i.run_id, i.token, i.outcome::jsonb, %(incarnation)s::uuid
+  FROM unnest(%(ids)s::bigint[], %(tokens)s::bigint[], %(outcomes)s::text[]) AS i(run_id, token, outcome)
+    ON CONFLICT (run_id, token) DO NOTHING

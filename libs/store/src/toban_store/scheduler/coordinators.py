@@ -1,0 +1,66 @@
+"""The coordinators' rows: one an incarnation, for the cluster page and for who may answer a heartbeat."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from toban_store import queries
+from toban_store.pool import Pool
+from toban_store.tx import autocommit
+
+_Q = queries.load(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Coordinator:
+    """One coordinator that was seen lately."""
+
+    incarnation: str
+    worker_id: int
+    node_id: str
+    address: str
+    role: str
+
+
+async def draw_worker_id(pool: Pool) -> int:
+    """A worker id that no process ever had."""
+    async with autocommit(pool) as t:
+        row = await t.fetch_one(_Q.draw_worker_id)
+    if row is None:
+        raise LookupError("the sequence gave no worker id")
+    return int(row["worker_id"])
+
+
+async def register(
+    pool: Pool, *, incarnation: str, worker_id: int, node_id: str, address: str, pid: int, version: str
+) -> None:
+    """Insert the row of a new incarnation."""
+    params = {
+        "incarnation": incarnation,
+        "worker_id": worker_id,
+        "node_id": node_id,
+        "address": address,
+        "pid": pid,
+        "version": version,
+    }
+    async with autocommit(pool) as t:
+        await t.execute(_Q.register, params)
+
+
+async def touch(pool: Pool, *, incarnation: str, role: str) -> None:
+    """Note that this coordinator is there and what it is: leader, subleader or standby."""
+    async with autocommit(pool) as t:
+        await t.execute(_Q.touch, {"incarnation": incarnation, "role": role})
+
+
+async def stopped(pool: Pool, *, incarnation: str) -> None:
+    """Note the end in order, which the cluster page tells apart from a loss."""
+    async with autocommit(pool) as t:
+        await t.execute(_Q.stopped, {"incarnation": incarnation})
+
+
+async def present(pool: Pool, *, seconds: float) -> list[Coordinator]:
+    """Coordinators that wrote their row within these seconds."""
+    async with autocommit(pool) as t:
+        rows = await t.fetch_all(_Q.present, {"seconds": seconds})
+    return [Coordinator(**row) for row in rows]

@@ -1,0 +1,24 @@
+-- name: draw_worker_id
+-- A worker id that no process ever had.
+SELECT nextval('scheduler.worker_id_seq') AS worker_id;
+
+-- name: register
+-- A new incarnation of a coordinator.
+INSERT INTO scheduler.coordinators (incarnation, worker_id, node_id, address, pid, version)
+VALUES (%(incarnation)s::uuid, %(worker_id)s::bigint, %(node_id)s::text, %(address)s::text, %(pid)s::integer, %(version)s::text);
+
+-- name: touch
+-- Still there, with this role.
+UPDATE scheduler.coordinators SET last_seen_at = now(), role = %(role)s::text
+ WHERE incarnation = %(incarnation)s::uuid AND status = 'ok';
+
+-- name: stopped
+-- ok -> stopped: it ended in order.
+UPDATE scheduler.coordinators SET status = 'stopped', role = 'standby', last_seen_at = now() WHERE incarnation = %(incarnation)s::uuid;
+
+-- name: present
+-- Coordinators seen within the last seconds.
+SELECT incarnation::text AS incarnation, worker_id, node_id, address, role
+  FROM scheduler.coordinators
+ WHERE status = 'ok' AND last_seen_at > now() - make_interval(secs => %(seconds)s::double precision)
+ ORDER BY worker_id;

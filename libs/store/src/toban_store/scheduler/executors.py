@@ -1,0 +1,185 @@
+"""Executors: one row an incarnation, grants of leases, and what their heartbeats say (docs/fencing.md 3.5).
+
+Grants are conditional on the executor's row and not on leadership, so every coordinator gives them. What only a leader may do takes a FencedTx.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from toban_domain.lease import MAX_ECHO_LAG, ExecutorState
+from toban_domain.outcome import AttemptKey
+from toban_store import queries
+from toban_store.pool import Pool
+from toban_store.tx import FencedTx, autocommit, tx
+
+_Q = queries.load(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Registration:
+    """What a new incarnation says of itself. `previous` names an incarnation that it attests to be dead, empty for none."""
+
+    incarnation: str
+    instance: str
+    node_id: str
+    boot_id: str
+    pid: int
+    grpc_host: str
+    grpc_port: int
+    slots: int
+    labels: Mapping[str, str] = field(default_factory=dict)
+    epoch_max: int = 0
+    version: str = ""
+    previous: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Registered:
+    """The new row."""
+
+    worker_id: int
+    lease_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Beat:
+    """One heartbeat as far as the row is concerned. `echo` is the highest grant_seq that the executor has received."""
+
+    incarnation: str
+    echo: int
+    epoch_max: int = 0
+    free_slots: int = 0
+    load: float = 0.0
+    draining: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Grant:
+    """What the row says after a heartbeat. Not `granted`: `grant_seq` is the current one, to be echoed."""
+
+    incarnation: str
+    worker_id: int
+    node_id: str
+    pid: int
+    grpc_host: str
+    grpc_port: int
+    state: ExecutorState
+    detach_mode: str
+    grant_seq: int
+    granted: bool
+    slots: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Observed:
+    """One incarnation as an observer reads it. `last_heartbeat` only serves to see whether it moves."""
+
+    cluster: str
+    incarnation: str
+    worker_id: int
+    instance: str
+    node_id: str
+    state: ExecutorState
+    grant_seq: int
+    lease_ms: int
+    epoch_max: int
+    attested_reason: str
+    grpc_host: str
+    grpc_port: int
+    last_heartbeat: float
+
+
+async def register(pool: Pool, new: Registration, *, key_hash: bytes, lease_ms: int) -> Registered | None:
+    """Insert the row of a new incarnation, and note which earlier ones of its instance are proven dead; None when it is registered already.
+
+    `lease_ms` counts when the setting executor_lease_seconds is not set.
+    """
+    params = {name: getattr(new, name) for name in new.__slots__} | {
+        "labels": json.dumps(dict(new.labels)),
+        "key_hash": key_hash,
+        "lease_ms": lease_ms,
+    }
+    async with tx(pool) as t:
+        row = await t.fetch_one(_Q.register, params)
+        if row is None:
+            return None
+        names = ("incarnation", "instance", "node_id", "boot_id", "previous")
+        if await t.execute(_Q.attest, {name: params[name] for name in names}):
+            await t.notify("lease")
+    return Registered(**row)
+
+
+async def key_hash(pool: Pool, incarnation: str) -> bytes | None:
+    """The hash of an incarnation's key, which never changes; None when there is no such incarnation."""
+    async with autocommit(pool) as t:
+        row = await t.fetch_one(_Q.key_hash, {"incarnation": incarnation})
+    return bytes(row["key_hash"]) if row else None
+
+
+async def grant(pool: Pool, beats: Sequence[Beat]) -> dict[str, Grant]:
+    """Grant all that may be granted, in one committed statement; an incarnation that is off or unknown is not in the answer."""
+    params = {
+        "incarnations": [beat.incarnation for beat in beats],
+        "echoes": [beat.echo for beat in beats],
+        "epochs": [beat.epoch_max for beat in beats],
+        "free": [beat.free_slots for beat in beats],
+        "loads": [beat.load for beat in beats],
+        "draining": [beat.draining for beat in beats],
+        "lag": MAX_ECHO_LAG,
+    }
+    async with autocommit(pool) as t:
+        rows = await t.fetch_all(_Q.grant_all, params)
+    return {row["incarnation"]: Grant(**{**row, "state": ExecutorState(row["state"])}) for row in rows}
+
+
+async def smallest_live(pool: Pool, incarnations: Sequence[str]) -> dict[str, int]:
+    """The smallest token that each incarnation still holds; one that holds none is not in the answer."""
+    async with autocommit(pool) as t:
+        rows = await t.fetch_all(_Q.smallest_live, {"incarnations": list(incarnations)})
+    return {row["incarnation"]: row["token"] for row in rows}
+
+
+async def not_held(pool: Pool, held: Mapping[str, Sequence[AttemptKey]]) -> dict[str, list[AttemptKey]]:
+    """Of the attempts that these incarnations say they hold, those that PostgreSQL does not hold for them."""
+    flat = [(incarnation, *key) for incarnation, keys in held.items() for key in keys]
+    missing: dict[str, list[AttemptKey]] = defaultdict(list)
+    if not flat:
+        return missing
+    incarnations, runs, tokens = (list(column) for column in zip(*flat, strict=True))
+    async with autocommit(pool) as t:
+        rows = await t.fetch_all(_Q.not_held, {"incarnations": incarnations, "runs": runs, "tokens": tokens})
+    for row in rows:
+        missing[row["incarnation"]].append(AttemptKey(row["run_id"], row["token"]))
+    return missing
+
+
+async def observe(pool: Pool) -> list[Observed]:
+    """Every incarnation that is not off, as one statement shows them."""
+    async with autocommit(pool) as t:
+        rows = await t.fetch_all(_Q.observe)
+    return [Observed(**{**row, "state": ExecutorState(row["state"])}) for row in rows]
+
+
+async def detach(t: FencedTx, incarnations: Sequence[str], *, mode: str, reason: str = "") -> list[int]:
+    """No new work for these; the worker ids that were detached. `mode` is '' when nobody asked; `reason` goes to the audit log."""
+    rows = await t.fetch_all(_Q.detach, {"incarnations": list(incarnations), "mode": mode})
+    if reason:
+        for row in rows:
+            await t.execute(_Q.note_detach, {"target": f"executor {row['worker_id']}", "reason": reason})
+    return [row["worker_id"] for row in rows]
+
+
+async def rejoin(t: FencedTx, incarnations: Sequence[str]) -> list[int]:
+    """Back to work after a detach that nobody had asked for; the worker ids."""
+    rows = await t.fetch_all(_Q.rejoin, {"incarnations": list(incarnations)})
+    return [row["worker_id"] for row in rows]
+
+
+async def cut_silent(t: FencedTx, *, open_seconds: float) -> list[int]:
+    """No more grants for executors with an order that nobody could deliver for this long; the worker ids."""
+    rows = await t.fetch_all(_Q.cut_silent, {"seconds": open_seconds})
+    return [row["worker_id"] for row in rows]

@@ -1,0 +1,97 @@
+-- name: register
+-- A new incarnation of an executor: always a row of its own, never an overwrite. No row when the incarnation is there already.
+INSERT INTO scheduler.executors (incarnation, worker_id, instance, node_id, boot_id, pid, grpc_host, grpc_port, key_hash, state, lease_ms,
+                                 epoch_max, slots, free_slots, labels, version)
+SELECT %(incarnation)s::uuid, nextval('scheduler.worker_id_seq'), %(instance)s::text, %(node_id)s::text, %(boot_id)s::text, %(pid)s::integer,
+       %(grpc_host)s::text, %(grpc_port)s::integer, %(key_hash)s::bytea,
+       CASE WHEN EXISTS (SELECT 1 FROM scheduler.executor_drains WHERE instance = %(instance)s::text) THEN 'draining' ELSE 'on' END,
+       coalesce((SELECT (value #>> '{}')::double precision * 1000 FROM scheduler.settings WHERE name = 'executor_lease_seconds'),
+                %(lease_ms)s::integer)::integer,
+       %(epoch_max)s::bigint, %(slots)s::integer, 0, %(labels)s::jsonb, %(version)s::text
+ON CONFLICT (incarnation) DO NOTHING
+RETURNING worker_id, lease_ms;
+
+-- name: attest
+-- Earlier incarnations of the same instance on the same node that are known to be dead: the machine has booted since, or the successor that
+-- holds the state directory has reaped their guards.
+UPDATE scheduler.executors e
+   SET attested_reason = CASE WHEN e.boot_id <> %(boot_id)s::text THEN 'the node has booted since'
+                              ELSE 'its successor found its processes gone' END
+ WHERE e.instance = %(instance)s::text AND e.node_id = %(node_id)s::text AND e.incarnation <> %(incarnation)s::uuid
+   AND e.state <> 'off' AND e.attested_reason = ''
+   AND (e.boot_id <> %(boot_id)s::text OR e.incarnation::text = %(previous)s::text);
+
+-- name: key_hash
+-- The stored hash of an incarnation's key.
+SELECT key_hash FROM scheduler.executors WHERE incarnation = %(incarnation)s::uuid;
+
+-- name: grant_all
+-- One heartbeat of each incarnation: grant_seq -> grant_seq + 1 while the state grants and the echo keeps up; rows are locked in id order.
+WITH asked AS (
+    SELECT * FROM unnest(%(incarnations)s::uuid[], %(echoes)s::bigint[], %(epochs)s::bigint[], %(free)s::integer[],
+                         %(loads)s::double precision[], %(draining)s::boolean[])
+        AS t (incarnation, echo, epoch_max, free_slots, load, draining)
+), locked AS (
+    SELECT e.incarnation FROM scheduler.executors e JOIN asked USING (incarnation) ORDER BY e.incarnation FOR NO KEY UPDATE OF e
+)
+UPDATE scheduler.executors e
+   SET grant_seq = e.grant_seq + CASE WHEN e.state IN ('on', 'draining', 'detached') AND e.grant_seq - a.echo <= %(lag)s::bigint
+                                      THEN 1 ELSE 0 END,
+       granted_at = CASE WHEN e.state IN ('on', 'draining', 'detached') AND e.grant_seq - a.echo <= %(lag)s::bigint
+                         THEN now() ELSE e.granted_at END,
+       echo_seq = greatest(e.echo_seq, least(a.echo, e.grant_seq)),
+       epoch_max = greatest(e.epoch_max, a.epoch_max), free_slots = a.free_slots, load = a.load, last_heartbeat_at = now(),
+       state = CASE WHEN e.state NOT IN ('on', 'draining') THEN e.state
+                    WHEN a.draining OR EXISTS (SELECT 1 FROM scheduler.executor_drains d WHERE d.instance = e.instance) THEN 'draining'
+                    ELSE 'on' END
+  FROM asked a JOIN locked USING (incarnation)
+ WHERE e.incarnation = a.incarnation AND e.state <> 'off'
+RETURNING e.incarnation::text AS incarnation, e.worker_id, e.node_id, e.pid, e.grpc_host, e.grpc_port, e.state, e.detach_mode, e.grant_seq,
+          e.state IN ('on', 'draining', 'detached') AND e.granted_at = now() AS granted, e.slots;
+
+-- name: smallest_live
+-- The smallest token that each incarnation still holds.
+SELECT assigned_incarnation::text AS incarnation, min(token) AS token
+  FROM scheduler.runs_live
+ WHERE assigned_incarnation = ANY (%(incarnations)s::uuid[]) AND state IN ('ASSIGNED', 'RUNNING', 'CANCEL_REQUESTED') AND token IS NOT NULL
+ GROUP BY assigned_incarnation;
+
+-- name: not_held
+-- Attempts that an executor says it holds and PostgreSQL does not hold for that incarnation.
+SELECT h.incarnation::text AS incarnation, h.run_id, h.token
+  FROM unnest(%(incarnations)s::uuid[], %(runs)s::bigint[], %(tokens)s::bigint[]) AS h (incarnation, run_id, token)
+ WHERE NOT EXISTS (SELECT 1 FROM scheduler.runs_live r
+                    WHERE r.id = h.run_id AND r.token = h.token AND r.assigned_incarnation = h.incarnation
+                      AND r.state IN ('ASSIGNED', 'RUNNING', 'CANCEL_REQUESTED'));
+
+-- name: observe
+-- Every incarnation that is not off, with the cluster that this statement ran on.
+SELECT scheduler.current_system_id() || '/' || scheduler.current_timeline() AS cluster, e.incarnation::text AS incarnation, e.worker_id,
+       e.instance, e.node_id, e.state, e.grant_seq, e.lease_ms, e.epoch_max, e.attested_reason, e.grpc_host, e.grpc_port,
+       extract(epoch FROM e.last_heartbeat_at)::double precision AS last_heartbeat
+  FROM scheduler.executors e WHERE e.state <> 'off';
+
+-- name: detach
+-- on | draining -> detached.
+UPDATE scheduler.executors SET state = 'detached', detach_mode = %(mode)s::text, detached_at = now()
+ WHERE incarnation = ANY (%(incarnations)s::uuid[]) AND state IN ('on', 'draining')
+RETURNING incarnation::text AS incarnation, worker_id;
+
+-- name: rejoin
+-- detached -> on: nobody asked for the detach and its heartbeats are back.
+UPDATE scheduler.executors SET state = 'on', detached_at = NULL
+ WHERE incarnation = ANY (%(incarnations)s::uuid[]) AND state = 'detached' AND detach_mode = ''
+RETURNING incarnation::text AS incarnation, worker_id;
+
+-- name: cut_silent
+-- on | draining | detached -> cut: an order to it has been open for too long.
+UPDATE scheduler.executors e SET state = 'cut'
+ WHERE e.state IN ('on', 'draining', 'detached')
+   AND EXISTS (SELECT 1 FROM scheduler.executor_orders o
+                WHERE o.incarnation = e.incarnation AND o.done_at IS NULL
+                  AND o.created_at < now() - make_interval(secs => %(seconds)s::double precision))
+RETURNING e.incarnation::text AS incarnation, e.worker_id;
+
+-- name: note_detach
+-- Who detached an executor through Redis, in the audit log.
+INSERT INTO scheduler.admin_action_log (actor, action, target, reason) VALUES ('redis', 'detach', %(target)s::text, %(reason)s::text);

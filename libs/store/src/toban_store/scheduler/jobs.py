@@ -1,0 +1,99 @@
+"""Job definitions: the current one of each name, and every version that a run may refer to."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from toban_domain.job import JobSpec
+from toban_domain.payload import canonical_json
+from toban_store import queries
+from toban_store.tx import Row, Tx
+
+_sql = queries.load(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """What enqueue needs to know of a definition before it looks at the spec."""
+
+    id: int
+    version: int
+    enabled: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Definition:
+    """The current definition of a name."""
+
+    id: int
+    version: int
+    enabled: bool
+    spec: JobSpec
+    spec_hash: str
+
+
+async def current(t: Tx, names: Sequence[str]) -> dict[str, Definition]:
+    """The definitions of those `names` that exist."""
+    return _definitions(await t.fetch_all(_sql.current, {"names": list(names)}))
+
+
+async def lock_current(t: Tx, names: Sequence[str]) -> dict[str, Definition]:
+    """The definitions of those `names` that exist, locked against other changes."""
+    return _definitions(await t.fetch_all(_sql.lock_current, {"names": list(names)}))
+
+
+async def heads(t: Tx, names: Sequence[str]) -> dict[str, Head]:
+    """Id, version and state of those `names` that exist."""
+    rows = await t.fetch_all(_sql.heads, {"names": list(names)})
+    return {row["name"]: Head(row["id"], row["version"], row["enabled"]) for row in rows}
+
+
+async def names(t: Tx) -> list[str]:
+    """All names, for hints."""
+    return [row["name"] for row in await t.fetch_all(_sql.names)]
+
+
+async def versions(t: Tx, keys: Sequence[tuple[int, int]]) -> dict[tuple[int, int], JobSpec]:
+    """The specs of (definition, version) pairs; versions never change once written."""
+    rows = await t.fetch_all(_sql.versions, {"ids": [k[0] for k in keys], "versions": [k[1] for k in keys]})
+    return {(row["definition_id"], row["version"]): JobSpec.from_json(row["spec"]) for row in rows}
+
+
+async def create(t: Tx, spec: JobSpec, spec_hash: str, *, actor: str) -> Head | None:
+    """A new definition; None when the name was taken meanwhile."""
+    return _head(await t.fetch_one(_sql.create, _written(spec, spec_hash, actor)), spec)
+
+
+async def update(t: Tx, old: Definition, spec: JobSpec, spec_hash: str, *, actor: str) -> Head | None:
+    """The next version of a definition; None when it changed meanwhile."""
+    parameters = {**_written(spec, spec_hash, actor), "id": old.id, "version": old.version}
+    return _head(await t.fetch_one(_sql.update, parameters), spec)
+
+
+def _written(spec: JobSpec, spec_hash: str, actor: str) -> Mapping[str, Any]:
+    return {
+        "name": spec.name,
+        "enabled": spec.enabled,
+        "spec": canonical_json(spec.to_json()),
+        "hash": spec_hash,
+        "actor": actor,
+    }
+
+
+def _head(row: Row | None, spec: JobSpec) -> Head | None:
+    return None if row is None else Head(row["id"], row["version"], spec.enabled)
+
+
+def _definitions(rows: Sequence[Row]) -> dict[str, Definition]:
+    return {
+        row["name"]: Definition(
+            id=row["id"],
+            version=row["version"],
+            enabled=row["enabled"],
+            spec=JobSpec.from_json(row["spec"]),
+            spec_hash=row["spec_hash"],
+        )
+        for row in rows
+    }

@@ -1,0 +1,50 @@
+-- name: current
+-- The current definitions of some names.
+SELECT d.id, d.name, d.version, d.enabled, d.spec, d.spec_hash FROM scheduler.job_definitions d WHERE d.name = ANY(%(names)s::text[])
+
+-- name: lock_current
+-- The current definitions of some names, locked in the order of their ids until the transaction ends.
+SELECT d.id, d.name, d.version, d.enabled, d.spec, d.spec_hash
+  FROM scheduler.job_definitions d
+ WHERE d.name = ANY(%(names)s::text[])
+ ORDER BY d.id
+   FOR UPDATE
+
+-- name: heads
+-- Id, version and whether enabled of some names: what enqueue asks each time.
+SELECT d.id, d.name, d.version, d.enabled FROM scheduler.job_definitions d WHERE d.name = ANY(%(names)s::text[])
+
+-- name: names
+-- All names of definitions, for hints.
+SELECT d.name FROM scheduler.job_definitions d ORDER BY d.name LIMIT 5000
+
+-- name: versions
+-- Definitions as they were at some versions; these rows never change.
+SELECT v.definition_id, v.version, v.spec
+  FROM unnest(%(ids)s::bigint[], %(versions)s::bigint[]) AS i(id, version)
+  JOIN scheduler.job_definition_versions v ON v.definition_id = i.id AND v.version = i.version
+
+-- name: create
+-- A new definition at version 1; no row when another transaction made that name first.
+WITH made AS (
+    INSERT INTO scheduler.job_definitions (name, enabled, spec, spec_hash, updated_by)
+    VALUES (%(name)s::text, %(enabled)s::boolean, %(spec)s::jsonb, %(hash)s::text, %(actor)s::text)
+        ON CONFLICT (name) DO NOTHING
+    RETURNING id, version, spec, updated_by
+), version AS (
+    INSERT INTO scheduler.job_definition_versions (definition_id, version, spec, created_by) SELECT id, version, spec, updated_by FROM made
+)
+SELECT id, version FROM made
+
+-- name: update
+-- version n → n + 1 of a definition.
+WITH changed AS (
+    UPDATE scheduler.job_definitions d
+       SET version = d.version + 1, enabled = %(enabled)s::boolean, spec = %(spec)s::jsonb, spec_hash = %(hash)s::text, updated_at = now(),
+           updated_by = %(actor)s::text
+     WHERE d.id = %(id)s::bigint AND d.version = %(version)s::bigint
+    RETURNING d.id, d.version, d.spec, d.updated_by
+), version AS (
+    INSERT INTO scheduler.job_definition_versions (definition_id, version, spec, created_by) SELECT id, version, spec, updated_by FROM changed
+)
+SELECT id, version FROM changed

@@ -1,0 +1,120 @@
+"""The leader row and its beat: who leads is what these rows say (docs/fencing.md 3.1-3.3)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from toban_domain.epoch import Term, next_epoch
+from toban_store import queries
+from toban_store.pool import Pool
+from toban_store.tx import FencedTx, Row, Tx, autocommit, tx
+
+_Q = queries.load(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Contender:
+    """The coordinator that takes over: who it is and where the others reach it."""
+
+    incarnation: str
+    worker_id: int
+    address: str
+    node_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Taken:
+    """A won take-over. `settled`: this term's cluster is the one that a leader has seen stand for a whole lease."""
+
+    term: Term
+    settled: bool
+    server_time: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Beaten:
+    """A committed beat, with the clock and the cluster of PostgreSQL."""
+
+    beat: int
+    server_time: datetime
+    timeline: int
+    system_id: str
+
+
+async def read_row(pool: Pool) -> Row:
+    """epoch, holder ('' = none), worker_id, address, node_id, resigned_epoch, beat, last_tick_at."""
+    async with autocommit(pool) as t:
+        row = await t.fetch_one(_Q.read_row)
+    if row is None:
+        raise LookupError("the leader row is missing: run the migrations")
+    return row
+
+
+async def take_over(pool: Pool, contender: Contender, *, observed: int, beat: int) -> Taken | None:
+    """Compare-and-set the leader row from the observed epoch and beat; None when somebody else was first or the leader lives.
+
+    Raises EpochExhausted when no larger epoch exists.
+    """
+    async with autocommit(pool) as t:
+        prospect = await _prospect(t)
+        epoch = next_epoch(observed=observed, timeline=prospect["timeline"], seen_max=prospect["seen_max"])
+        params = {
+            "epoch": epoch,
+            "holder": contender.incarnation,
+            "worker_id": contender.worker_id,
+            "address": contender.address,
+            "node_id": contender.node_id,
+            "observed": observed,
+            "beat": beat,
+            "timeline": prospect["timeline"],
+            "system_id": prospect["system_id"],
+        }
+        row = await t.fetch_one(_Q.take_over, params)
+    if row is None:
+        return None
+    cluster = (prospect["system_id"], prospect["timeline"])
+    term = Term(
+        epoch=epoch,
+        worker_id=contender.worker_id,
+        incarnation=contender.incarnation,
+        system_id=cluster[0],
+        timeline=cluster[1],
+    )
+    settled = (row["settled_system_id"], row["settled_timeline"]) == cluster
+    return Taken(term=term, settled=settled, server_time=row["server_time"])
+
+
+async def _prospect(t: Tx) -> Row:
+    row = await t.fetch_one(_Q.prospect)
+    if row is None:
+        raise LookupError("no answer about the cluster")
+    return row
+
+
+async def beat(pool: Pool, epoch: int, *, last_tick_at: datetime | None) -> Beaten | None:
+    """Write the beat; None when the epoch has moved on. `last_tick_at` is when a loop of this term last finished a turn."""
+    async with autocommit(pool) as t:
+        row = await t.fetch_one(_Q.beat, {"epoch": epoch, "last_tick_at": last_tick_at})
+    return Beaten(**row) if row else None
+
+
+async def resign(pool: Pool, epoch: int) -> bool:
+    """Give this epoch up and wake the others; False when it is not the row's any more."""
+    async with tx(pool) as t:
+        resigned = await t.execute(_Q.resign, {"epoch": epoch}) == 1
+        if resigned:
+            await t.notify("leader")
+    return resigned
+
+
+async def settle(t: FencedTx) -> None:
+    """Mark the cluster of this term as settled."""
+    await t.execute(_Q.settle, {"system_id": t.term.system_id, "timeline": t.term.timeline})
+
+
+async def longest_lease_ms(pool: Pool) -> int:
+    """The longest lease of any executor that is not off, milliseconds; 0 when there is none."""
+    async with autocommit(pool) as t:
+        row = await t.fetch_one(_Q.longest_lease)
+    return int(row["lease_ms"]) if row else 0

@@ -1,0 +1,48 @@
+-- name: read_row
+-- The leader row, its beat, and the cluster that answers.
+SELECT l.epoch, coalesce(l.holder::text, '') AS holder, coalesce(l.worker_id, 0) AS worker_id, l.address, l.node_id, l.resigned_epoch,
+       b.beat, b.last_tick_at
+  FROM scheduler.leader l, scheduler.leader_beat b
+ WHERE l.id = 1 AND b.id = 1;
+
+-- name: prospect
+-- What the next epoch has to lie above: the timeline and the executors' maximum.
+SELECT scheduler.current_timeline() AS timeline, scheduler.current_system_id() AS system_id,
+       coalesce((SELECT max(epoch_max) FROM scheduler.executors), 0)::bigint AS seen_max;
+
+-- name: take_over
+-- leader epoch observed -> next, and the beat with it; no row when anybody else was first, the beat moved, or the cluster is another one.
+WITH won AS (
+    UPDATE scheduler.leader
+       SET epoch = %(epoch)s::bigint, holder = %(holder)s::uuid, worker_id = %(worker_id)s::bigint, address = %(address)s::text,
+           node_id = %(node_id)s::text, taken_at = now()
+     WHERE id = 1 AND epoch = %(observed)s::bigint AND epoch < %(epoch)s::bigint
+       AND scheduler.current_timeline() = %(timeline)s::bigint AND scheduler.current_system_id() = %(system_id)s::text
+       AND EXISTS (SELECT 1 FROM scheduler.leader_beat WHERE id = 1 AND beat = %(beat)s::bigint)
+ RETURNING epoch, settled_system_id, settled_timeline
+), moved AS (
+    UPDATE scheduler.leader_beat b
+       SET epoch = won.epoch, beat = b.beat + 1, beaten_at = clock_timestamp(), last_tick_at = NULL
+      FROM won WHERE b.id = 1
+ RETURNING b.beat
+)
+SELECT won.epoch, won.settled_system_id, won.settled_timeline, moved.beat, clock_timestamp() AS server_time FROM won, moved;
+
+-- name: beat
+-- Beat of a term: no row when the epoch has moved on.
+UPDATE scheduler.leader_beat
+   SET beat = beat + 1, beaten_at = clock_timestamp(), last_tick_at = coalesce(%(last_tick_at)s::timestamptz, last_tick_at)
+ WHERE id = 1 AND epoch = %(epoch)s::bigint
+RETURNING beat, clock_timestamp() AS server_time, scheduler.current_timeline() AS timeline, scheduler.current_system_id() AS system_id;
+
+-- name: resign
+-- resigned_epoch -> epoch: evidence for the others while it equals the epoch.
+UPDATE scheduler.leader SET resigned_epoch = epoch WHERE id = 1 AND epoch = %(epoch)s::bigint;
+
+-- name: settle
+-- The cluster of this term has been seen for a whole lease (fenced).
+UPDATE scheduler.leader SET settled_system_id = %(system_id)s::text, settled_timeline = %(timeline)s::bigint WHERE id = 1;
+
+-- name: longest_lease
+-- The longest lease that an executor may still hold, milliseconds.
+SELECT coalesce(max(lease_ms), 0)::integer AS lease_ms FROM scheduler.executors WHERE state <> 'off';

@@ -1,0 +1,62 @@
+"""Orders that the leader could not deliver itself: written fenced, sent with the answer to the executor's next heartbeat (docs/fencing.md 3.8)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from toban_domain.outcome import AttemptKey
+from toban_store import queries
+from toban_store.pool import Pool
+from toban_store.tx import FencedTx, autocommit, tx
+
+_Q = queries.load(__name__)
+# Orders that one answer to a heartbeat carries.
+OPEN_LIMIT = 200
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueuedOrder:
+    """An open order. `kind` is cancel, revoke, drain or start."""
+
+    id: int
+    incarnation: str
+    kind: str
+    run_id: int | None
+    token: int | None
+    payload: Mapping[str, Any]
+    epoch: int
+    serial: int
+
+
+async def queue(
+    t: FencedTx, *, incarnation: str, kind: str, serial: int, orders: Sequence[tuple[AttemptKey, Mapping[str, Any]]]
+) -> None:
+    """Write orders of one kind to one incarnation; one that is open already stays as it is."""
+    params = {
+        "incarnation": incarnation,
+        "kind": kind,
+        "epoch": t.term.epoch,
+        "serial": serial,
+        "runs": [key.run_id for key, _ in orders],
+        "tokens": [key.token for key, _ in orders],
+        "payloads": [json.dumps(dict(payload)) for _, payload in orders],
+    }
+    await t.execute(_Q.queue, params)
+
+
+async def open_orders(pool: Pool, incarnations: Sequence[str]) -> list[QueuedOrder]:
+    """Open orders of these incarnations, oldest first."""
+    async with autocommit(pool) as t:
+        rows = await t.fetch_all(_Q.open, {"incarnations": list(incarnations), "limit": OPEN_LIMIT})
+    return [QueuedOrder(**row) for row in rows]
+
+
+async def finish(pool: Pool, *, incarnation: str, results: Mapping[int, str]) -> None:
+    """Close orders with the executor's answers, and wake whoever waits for them."""
+    async with tx(pool) as t:
+        params = {"incarnation": incarnation, "ids": list(results), "results": list(results.values())}
+        if await t.execute(_Q.finish, params):
+            await t.notify("reap")

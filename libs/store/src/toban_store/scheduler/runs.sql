@@ -1,0 +1,60 @@
+-- name: enqueue
+-- ∅ → PENDING: one row a run with its first event, in the order given. A run whose idempotency key is taken is not made.
+WITH input AS MATERIALIZED (
+    SELECT nextval('scheduler.run_id_seq') AS id, u.*
+      FROM unnest(%(definition_ids)s::bigint[], %(versions)s::bigint[], %(jobs)s::text[], %(times)s::timestamptz[], %(priorities)s::integer[],
+                  %(max_attempts)s::integer[], %(max_lost)s::integer[], %(timeouts)s::integer[], %(payloads)s::text[], %(keys)s::text[])
+           WITH ORDINALITY
+           AS u(definition_id, version, job, scheduled_for, priority, max_attempts, max_lost, timeout, payload, key, ord)
+), claimed AS (
+    INSERT INTO scheduler.run_idempotency (key, run_id) SELECT key, id FROM input WHERE key IS NOT NULL ON CONFLICT (key) DO NOTHING
+    RETURNING run_id
+), made AS (
+    INSERT INTO scheduler.runs_live (id, definition_id, definition_version, job_name, origin, scheduled_for, priority, max_attempts, max_lost,
+                                     timeout_seconds, payload, idempotency_key, log_ref, created_by)
+    SELECT i.id, i.definition_id, i.version, i.job, 'demand', COALESCE(i.scheduled_for, now()), i.priority, i.max_attempts, i.max_lost, i.timeout,
+           i.payload::jsonb, i.key, 'toban-log:' || i.id, %(actor)s::text
+      FROM input i LEFT JOIN claimed c ON c.run_id = i.id
+     WHERE i.key IS NULL OR c.run_id IS NOT NULL
+    RETURNING id
+), event AS (
+    INSERT INTO scheduler.job_events (run_id, type, to_state, actor) SELECT id, 'created', 'PENDING', %(actor)s::text FROM made
+)
+SELECT i.id, m.id IS NOT NULL AS created FROM input i LEFT JOIN made m ON m.id = i.id ORDER BY i.ord
+
+-- name: by_keys
+-- Runs that idempotency keys name, with their jobs.
+SELECT k.key, k.run_id, r.job_name
+  FROM scheduler.run_idempotency k LEFT JOIN scheduler.job_runs r ON r.id = k.run_id
+ WHERE k.key = ANY(%(keys)s::text[])
+
+-- name: lock_for_cancel
+-- Locks one live run, with what a cancel has to know.
+SELECT r.id, r.state::text AS state, r.token, r.dispatched_at IS NOT NULL AS sent, r.definition_id, r.definition_version
+  FROM scheduler.runs_live r
+ WHERE r.id = %(id)s::bigint
+   FOR UPDATE
+
+-- name: final_state
+-- The state of a run that is in the history; its id came from the sequence before it ended, so a scan by id alone finds it.
+SELECT h.state::text AS state FROM scheduler.runs_history h WHERE h.id = %(id)s::bigint LIMIT 1
+
+-- name: pending_exists
+-- Whether any run waits for a place.
+SELECT EXISTS (SELECT 1 FROM scheduler.runs_live WHERE state = 'PENDING') AS found
+
+-- name: pending_by_definition
+-- What waits, by definition: for metrics, late runs and max_wait.
+SELECT r.definition_id, r.definition_version, count(*) AS runs, min(r.scheduled_for) AS oldest
+  FROM scheduler.runs_live r
+ WHERE r.state = 'PENDING' AND r.scheduled_for <= %(now)s::timestamptz
+ GROUP BY r.definition_id, r.definition_version
+
+-- name: waiting_since
+-- Runs of one definition that wait since before a time, never started.
+SELECT r.id, r.token
+  FROM scheduler.runs_live r
+ WHERE r.state = 'PENDING' AND r.definition_id = %(definition_id)s::bigint AND r.definition_version = %(version)s::bigint
+   AND r.scheduled_for < %(before)s::timestamptz AND r.started_at IS NULL
+ ORDER BY r.id
+ LIMIT %(limit)s::integer

@@ -1,0 +1,132 @@
+-- name: lock_live
+-- Locks live runs by id, for a decision about them in this transaction.
+SELECT r.id, r.state::text AS state, r.token, r.assigned_incarnation::text AS incarnation, r.attempt, r.max_attempts, r.lost_count, r.max_lost,
+       r.definition_id, r.definition_version, r.started_at IS NOT NULL AS started
+  FROM scheduler.runs_live r
+ WHERE r.id = ANY(%(ids)s::bigint[])
+ ORDER BY r.id
+   FOR UPDATE
+
+-- name: started
+-- ASSIGNED → RUNNING, by (run, token).
+WITH input AS MATERIALIZED (
+    SELECT * FROM unnest(%(ids)s::bigint[], %(tokens)s::bigint[], %(times)s::timestamptz[]) AS i(id, token, started_at)
+), moved AS (
+    UPDATE scheduler.runs_live r
+       SET state = 'RUNNING', started_at = GREATEST(r.dispatched_at, LEAST(i.started_at, now())), version = r.version + 1
+      FROM input i
+     WHERE r.id = i.id AND r.token = i.token AND r.state = 'ASSIGNED'
+    RETURNING r.id, r.token, r.log_day, r.started_at
+), attempt AS (
+    UPDATE scheduler.job_attempts a SET state = 'RUNNING', started_at = m.started_at
+      FROM moved m
+     WHERE a.run_id = m.id AND a.token = m.token AND a.log_day = m.log_day AND a.state = 'DISPATCHED'
+), event AS (
+    INSERT INTO scheduler.job_events (run_id, type, from_state, to_state) SELECT id, 'started', 'ASSIGNED', 'RUNNING' FROM moved
+)
+SELECT id FROM moved
+
+-- name: finish
+-- live → SUCCEEDED | FAILED | TIMED_OUT | CANCELED | SKIPPED | EXPIRED: the row goes to the history; its attempt and event with it.
+WITH input AS MATERIALIZED (
+    SELECT *
+      FROM unnest(%(ids)s::bigint[], %(sources)s::text[], %(tokens)s::bigint[], %(targets)s::text[], %(reasons)s::text[], %(errors)s::text[],
+                  %(messages)s::text[], %(actors)s::text[], %(attempt_states)s::text[], %(outcomes)s::text[], %(started)s::timestamptz[],
+                  %(finished)s::timestamptz[], %(exit_codes)s::integer[], %(signals)s::integer[], %(last_seqs)s::bigint[], %(last_lines)s::text[])
+           AS i(id, source, token, target, new_reason, new_error, message, actor, attempt_state, outcome, new_started, new_finished,
+                new_exit_code, new_signal, last_seq, new_last_line)
+), gone AS (
+    DELETE FROM scheduler.runs_live r
+     USING input i, scheduler.run_transitions t
+     WHERE r.id = i.id AND r.state = i.source::scheduler.run_state AND r.token IS NOT DISTINCT FROM i.token
+       AND t.from_state = i.source::scheduler.run_state AND t.to_state = i.target::scheduler.run_state
+    RETURNING r.*, i.source, i.target, i.new_reason, i.new_error, i.message, i.actor, i.attempt_state, i.outcome, i.new_exit_code, i.new_signal,
+              i.last_seq, i.new_last_line,
+              -- The executor's clock may be off; a day partition for anything between yesterday and now is there.
+              LEAST(now(), GREATEST(i.new_finished, r.dispatched_at, now() - interval '1 day')) AS ended_at,
+              CASE WHEN i.new_started IS NULL THEN r.started_at ELSE LEAST(now(), GREATEST(i.new_started, r.dispatched_at)) END AS began_at
+), history AS (
+    INSERT INTO scheduler.runs_history (
+        id, definition_id, definition_version, job_name, schedule_id, schedule_name, origin, slot, scheduled_for, state, phase, priority, scope, scope_id,
+        attempt, max_attempts, lost_count, max_lost, timeout_seconds, version, not_before, token, log_day, leader_epoch, assigned_incarnation,
+        assigned_worker_id, assigned_at, dispatched_at, started_at, finished_at, exit_code, term_signal, reason, error_summary, last_line, log_ref,
+        payload, progress, result, idempotency_key, cancel_requested_at, cancel_reason, cancel_mode, cancel_actor, continuation_state,
+        continuation_check_started_at, continuation_check_deadline_at, locked_by, locked_until, rerun_of, created_at, created_by)
+    SELECT id, definition_id, definition_version, job_name, schedule_id, schedule_name, origin, slot, scheduled_for, target::scheduler.run_state, phase,
+           priority, scope, scope_id, attempt, max_attempts, lost_count, max_lost, timeout_seconds, version + 1, not_before, token, log_day,
+           leader_epoch, assigned_incarnation, assigned_worker_id, assigned_at, dispatched_at, LEAST(began_at, ended_at), ended_at, new_exit_code, new_signal, new_reason,
+           new_error, new_last_line, log_ref, payload, progress, result, idempotency_key, cancel_requested_at, cancel_reason, cancel_mode,
+           cancel_actor, continuation_state, continuation_check_started_at, continuation_check_deadline_at, NULL, NULL, rerun_of, created_at, created_by
+      FROM gone
+), attempt AS (
+    UPDATE scheduler.job_attempts a
+       SET state = g.attempt_state, started_at = COALESCE(g.began_at, a.started_at), finished_at = g.ended_at, exit_code = g.new_exit_code,
+           term_signal = g.new_signal, reason = g.new_reason, error_summary = g.new_error, last_seq = COALESCE(g.last_seq, a.last_seq),
+           outcome = COALESCE(g.outcome::jsonb, a.outcome)
+      FROM gone g
+     WHERE a.run_id = g.id AND a.token = g.token AND a.log_day = g.log_day AND g.attempt_state <> ''
+), event AS (
+    INSERT INTO scheduler.job_events (at, run_id, type, from_state, to_state, message, actor)
+    SELECT clock_timestamp(), id, lower(target), source, target, message, actor FROM gone
+)
+SELECT id, job_name, target, origin, extract(epoch FROM began_at - scheduled_for)::double precision AS start_lag FROM gone
+
+-- name: release
+-- ASSIGNED | RUNNING | ORPHANED | DEFERRED → PENDING: nobody holds the run any more; attempt and lost_count get new values.
+WITH input AS MATERIALIZED (
+    SELECT *
+      FROM unnest(%(ids)s::bigint[], %(sources)s::text[], %(tokens)s::bigint[], %(attempts)s::integer[], %(losts)s::integer[],
+                  %(delays)s::double precision[], %(types)s::text[], %(messages)s::text[])
+           AS i(id, source, token, attempt, lost_count, delay, type, message)
+), locked AS MATERIALIZED (
+    SELECT r.id FROM scheduler.runs_live r WHERE r.id = ANY(%(ids)s::bigint[]) ORDER BY r.id FOR UPDATE
+), moved AS (
+    UPDATE scheduler.runs_live r
+       SET state = 'PENDING', attempt = i.attempt, lost_count = i.lost_count, version = r.version + 1,
+           not_before = CASE WHEN i.delay > 0 THEN now() + make_interval(secs => i.delay) END,
+           token = NULL, log_day = NULL, leader_epoch = NULL, assigned_incarnation = NULL, assigned_worker_id = NULL, assigned_at = NULL,
+           dispatched_at = NULL
+      FROM input i JOIN locked l ON l.id = i.id
+     WHERE r.id = i.id AND r.state = i.source::scheduler.run_state AND r.token IS NOT DISTINCT FROM i.token
+    RETURNING r.id, i.source, i.type, i.message
+), event AS (
+    INSERT INTO scheduler.job_events (run_id, type, from_state, to_state, message) SELECT id, type, source, 'PENDING', message FROM moved
+)
+SELECT id FROM moved
+
+-- name: orphan
+-- ASSIGNED | RUNNING → ORPHANED, by (run, token): the executor went away under it.
+WITH input AS MATERIALIZED (
+    SELECT * FROM unnest(%(ids)s::bigint[], %(sources)s::text[], %(tokens)s::bigint[], %(messages)s::text[]) AS i(id, source, token, message)
+), locked AS MATERIALIZED (
+    SELECT r.id FROM scheduler.runs_live r WHERE r.id = ANY(%(ids)s::bigint[]) ORDER BY r.id FOR UPDATE
+), moved AS (
+    UPDATE scheduler.runs_live r SET state = 'ORPHANED', version = r.version + 1
+      FROM input i JOIN locked l ON l.id = i.id
+     WHERE r.id = i.id AND r.state = i.source::scheduler.run_state AND r.token = i.token
+    RETURNING r.id, i.source, i.message
+), event AS (
+    INSERT INTO scheduler.job_events (run_id, type, from_state, to_state, message) SELECT id, 'orphaned', source, 'ORPHANED', message FROM moved
+)
+SELECT id FROM moved
+
+-- name: request_cancel
+-- ASSIGNED | RUNNING → CANCEL_REQUESTED, by (run, token).
+WITH input AS MATERIALIZED (
+    SELECT *
+      FROM unnest(%(ids)s::bigint[], %(sources)s::text[], %(tokens)s::bigint[], %(reasons)s::text[], %(modes)s::text[], %(actors)s::text[])
+           AS i(id, source, token, reason, mode, actor)
+), locked AS MATERIALIZED (
+    SELECT r.id FROM scheduler.runs_live r WHERE r.id = ANY(%(ids)s::bigint[]) ORDER BY r.id FOR UPDATE
+), moved AS (
+    UPDATE scheduler.runs_live r
+       SET state = 'CANCEL_REQUESTED', cancel_requested_at = now(), cancel_reason = i.reason, cancel_mode = i.mode, cancel_actor = i.actor,
+           version = r.version + 1
+      FROM input i JOIN locked l ON l.id = i.id
+     WHERE r.id = i.id AND r.state = i.source::scheduler.run_state AND r.token IS NOT DISTINCT FROM i.token
+    RETURNING r.id, i.source, i.reason, i.actor
+), event AS (
+    INSERT INTO scheduler.job_events (run_id, type, from_state, to_state, message, actor)
+    SELECT id, 'cancel_requested', source, 'CANCEL_REQUESTED', reason, actor FROM moved
+)
+SELECT id FROM moved

@@ -1,0 +1,193 @@
+"""Transactions: `tx` for everybody, `fenced_tx` for whoever leads (docs/fencing.md 3.3), `autocommit` for lone statements.
+
+A function that writes as leader takes a `FencedTx`; only `fenced_tx` makes one, so forgetting the fence is a type error. The fence is a
+share lock on the leader row, taken in the transaction's first statements: a take-over waits for the commit, and a transaction that comes
+after a take-over finds no row and raises FencedOut before it has written anything.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
+from typing import Any
+
+import psycopg
+from psycopg_pool import PoolClosed, PoolTimeout
+
+from toban_domain.epoch import Term
+from toban_domain.errors import ErrorCode, FencedOut
+from toban_store.errors import DidNotHappen, TooLong, sort_error
+from toban_store.pool import Connection, Pool
+
+WAKE_CHANNEL = "toban_wake"
+# A fenced transaction holds up every take-over, so it may last this long and no longer.
+FENCED_MS = 200
+# transaction_timeout exists from this version on; before it, each statement and each pause are bounded, and the whole is checked before COMMIT.
+_TRANSACTION_TIMEOUT_SINCE = 170_000
+
+# FOR SHARE, not KEY SHARE: only that one makes the update of a take-over wait. The cluster is read live, in the same statement.
+_FENCE = """
+SELECT 1 FROM scheduler.leader
+ WHERE id = 1 AND epoch = {epoch}
+   AND scheduler.current_timeline() = {timeline}
+   AND scheduler.current_system_id() = '{system_id}'
+   FOR SHARE
+"""
+
+Row = dict[str, Any]
+Params = Mapping[str, Any]
+
+_KEY = object()
+
+
+class Tx:
+    """A transaction under way. Errors come as toban_store.errors; after one, leave the block: the transaction is gone."""
+
+    def __init__(self, key: object, connection: Connection, *, lone: bool = False) -> None:
+        if key is not _KEY:
+            raise TypeError(f"{type(self).__name__} is made by tx, fenced_tx and autocommit only")
+        self._connection = connection
+        self._lone = lone
+
+    async def fetch_all(self, sql: str, params: Params | None = None) -> list[Row]:
+        """All rows of a statement."""
+        return await (await self._run(sql, params)).fetchall()
+
+    async def fetch_one(self, sql: str, params: Params | None = None) -> Row | None:
+        """The first row of a statement, or None."""
+        return await (await self._run(sql, params)).fetchone()
+
+    async def execute(self, sql: str, params: Params | None = None) -> int:
+        """The number of rows that a statement wrote (or found)."""
+        return (await self._run(sql, params)).rowcount
+
+    async def execute_many(self, sql: str, params: Sequence[Params]) -> int:
+        """One statement for each of `params`, sent together; the number of rows over all. An array and `unnest` are faster for many rows."""
+        cursor = self._connection.cursor()
+        try:
+            await cursor.executemany(sql, params)
+        except psycopg.Error as error:
+            raise sort_error(error, committing=self._lone) from error
+        return cursor.rowcount
+
+    async def notify(self, payload: str) -> None:
+        """Wakes every listener with `payload` (a loop's name) when this transaction commits; equal payloads of one transaction are one."""
+        await self._run(
+            "SELECT pg_notify(%(channel)s::text, %(payload)s::text)", {"channel": WAKE_CHANNEL, "payload": payload}
+        )
+
+    async def _run(self, sql: str, params: Params | None) -> psycopg.AsyncCursor[Row]:
+        try:
+            return await self._connection.execute(sql, params)
+        except psycopg.Error as error:
+            raise sort_error(error, committing=self._lone) from error
+
+
+class FencedTx(Tx):
+    """A transaction that holds the fence of `term`: until it ends, nobody else can take over. At most FENCED_MS."""
+
+    def __init__(self, key: object, connection: Connection, term: Term) -> None:
+        super().__init__(key, connection)
+        self.term = term
+
+
+@asynccontextmanager
+async def autocommit(pool: Pool) -> AsyncIterator[Tx]:
+    """Lone statements, each its own transaction: one round trip each. A write whose connection breaks raises OutcomeUnknown."""
+    async with _connection(pool) as connection:
+        yield Tx(_KEY, connection, lone=True)
+
+
+@asynccontextmanager
+async def tx(pool: Pool) -> AsyncIterator[Tx]:
+    """A transaction (READ COMMITTED) that commits at the end of the block and rolls back on any exception."""
+    async with _connection(pool) as connection:
+        await _begin(connection, "BEGIN")
+        async with _ending(connection):
+            yield Tx(_KEY, connection)
+
+
+@asynccontextmanager
+async def fenced_tx(pool: Pool, term: Term) -> AsyncIterator[FencedTx]:
+    """A transaction as leader of `term`. Raises FencedOut when the leader row has another epoch, or this is not the term's cluster.
+
+    It lasts at most FENCED_MS, else TooLong: cut larger work. BEGIN, the bounds and the fence travel as one message.
+    """
+    loop = asyncio.get_running_loop()
+    async with _connection(pool) as connection:
+        started = loop.time()
+        found = await _begin(connection, _fence(term, connection.info.server_version))
+        async with _ending(connection):
+            if not found:
+                raise FencedOut(term.epoch)
+            yield FencedTx(_KEY, connection, term)
+            if loop.time() - started > FENCED_MS / 1000:
+                raise TooLong(
+                    ErrorCode.DEADLINE_EXCEEDED, f"a fenced transaction took longer than {FENCED_MS} ms: cut the work"
+                )
+
+
+def _fence(term: Term, server_version: int) -> str:
+    """The opening of a fenced transaction: BEGIN, its bounds, the fence."""
+    bounds = ["statement_timeout", "lock_timeout", "idle_in_transaction_session_timeout"]
+    if server_version >= _TRANSACTION_TIMEOUT_SINCE:
+        bounds.append("transaction_timeout")
+    limits = "".join(f"SET LOCAL {name} = {FENCED_MS};" for name in bounds)
+    # Interpolated, as integers, because one message of several statements cannot have parameters.
+    return f"BEGIN; {limits} {_FENCE}".format(
+        epoch=int(term.epoch), timeline=int(term.timeline), system_id=int(term.system_id)
+    )
+
+
+@asynccontextmanager
+async def _connection(pool: Pool) -> AsyncIterator[Connection]:
+    try:
+        connection = await pool.getconn()
+    except (PoolTimeout, PoolClosed, psycopg.Error) as error:
+        raise sort_error(error, committing=False) from error
+    try:
+        yield connection
+    finally:
+        await pool.putconn(connection)
+
+
+async def _begin(connection: Connection, opening: str) -> bool:
+    """Sends the opening; whether its last statement found a row."""
+    try:
+        cursor = await connection.execute(opening)
+        await cursor.set_result(-1)
+        return cursor.rowcount > 0
+    except BaseException as error:
+        await _roll_back(connection)
+        if isinstance(error, psycopg.Error):
+            raise sort_error(error, committing=False) from error
+        raise
+
+
+@asynccontextmanager
+async def _ending(connection: Connection) -> AsyncIterator[None]:
+    """Commits after the block, or rolls back on any exception, a cancellation included."""
+    try:
+        yield
+    except BaseException:
+        await _roll_back(connection)
+        raise
+    try:
+        cursor = await connection.execute("COMMIT")
+    except psycopg.Error as error:
+        raise sort_error(error, committing=True) from error
+    except BaseException:
+        # Cancelled while the commit is under way: the pool must not hand this connection on.
+        await connection.close()
+        raise
+    if cursor.statusmessage != "COMMIT":
+        # PostgreSQL answers ROLLBACK, without an error, when a statement had failed and somebody swallowed that.
+        raise DidNotHappen(ErrorCode.INTERNAL, "a statement of this transaction had failed, so nothing was committed")
+
+
+async def _roll_back(connection: Connection) -> None:
+    with suppress(psycopg.Error):
+        await connection.execute("ROLLBACK")
+        return
+    await connection.close()

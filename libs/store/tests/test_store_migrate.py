@@ -1,0 +1,122 @@
+"""Migrations: once, in order, whole or not at all, by one runner at a time."""
+
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from toban_store import migrate
+from toban_store.migrate import MigrationError
+
+pytestmark = pytest.mark.pg_versions
+
+FIRST = "-- migrate:up\nCREATE SCHEMA demo; CREATE TABLE demo.a (x int);\n-- migrate:down\nDROP SCHEMA demo CASCADE;\n"
+BROKEN = "-- migrate:up\nCREATE TABLE demo.b (x int); SELECT nonsense;\n-- migrate:down\nDROP TABLE demo.b;\n"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "demo").mkdir()
+    (tmp_path / "demo" / "0001_first.sql").write_text(FIRST)
+    return tmp_path
+
+
+def tables(url: str) -> set[str]:
+    with psycopg.connect(url) as connection:
+        rows = connection.execute("SELECT relname FROM pg_class WHERE relnamespace = to_regnamespace('demo')")
+        return {str(row[0]) for row in rows}
+
+
+def test_up_twice_applies_once(pg_major: int, pg_empty_url: str) -> None:
+    labels = [one.label for one in migrate.read_migrations()]
+    assert migrate.up(pg_empty_url) == labels
+    assert migrate.up(pg_empty_url) == []
+    migrate.check(pg_empty_url)
+    assert {one.state for one in migrate.status(pg_empty_url)} == {"applied"}
+
+
+def test_every_migration_goes_down_and_up_again(pg_major: int, pg_empty_url: str) -> None:
+    migrate.up(pg_empty_url)
+    with psycopg.connect(pg_empty_url, autocommit=True) as connection:
+        for path in sorted(migrate.MIGRATIONS.glob("*/*.sql"), reverse=True):
+            connection.execute(path.read_text().split("-- migrate:down")[1])
+        connection.execute("DROP TABLE public.toban_migrations")
+    assert migrate.up(pg_empty_url)
+
+
+def test_runners_at_the_same_time_apply_once(pg_major: int, pg_empty_url: str) -> None:
+    with ThreadPoolExecutor(max_workers=4) as threads:
+        results = list(threads.map(lambda _: migrate.up(pg_empty_url), range(4)))
+    assert sorted(len(labels) for labels in results) == [0, 0, 0, len(migrate.read_migrations())]
+
+
+def test_a_changed_file_is_refused(pg_major: int, pg_empty_url: str, folder: Path) -> None:
+    migrate.up(pg_empty_url, folder=folder)
+    (folder / "demo" / "0001_first.sql").write_text(FIRST.replace("x int", "x bigint"))
+    with pytest.raises(MigrationError, match="demo/0001_first was changed"):
+        migrate.up(pg_empty_url, folder=folder)
+    with pytest.raises(MigrationError, match="changed"):
+        migrate.check(pg_empty_url, folder=folder)
+
+
+def test_a_failing_file_leaves_nothing(pg_major: int, pg_empty_url: str, folder: Path) -> None:
+    (folder / "demo" / "0002_second.sql").write_text(BROKEN)
+    with pytest.raises(MigrationError, match="0002_second failed"):
+        migrate.up(pg_empty_url, folder=folder)
+    assert tables(pg_empty_url) == {"a"}
+    assert [one.state for one in migrate.status(pg_empty_url, folder=folder)] == ["applied", "pending"]
+
+
+def test_a_database_ahead_of_this_code_is_fine(pg_major: int, pg_empty_url: str, folder: Path, tmp_path: Path) -> None:
+    migrate.up(pg_empty_url, folder=folder)
+    older = tmp_path / "older"
+    older.mkdir()
+    migrate.check(pg_empty_url, folder=older)
+    assert [one.state for one in migrate.status(pg_empty_url, folder=older)] == ["newer"]
+
+
+def test_status_of_an_empty_database_changes_nothing(pg_major: int, pg_empty_url: str) -> None:
+    assert {one.state for one in migrate.status(pg_empty_url)} == {"pending"}
+    with pytest.raises(MigrationError, match="is pending: run"):
+        migrate.check(pg_empty_url)
+
+
+def test_the_command(
+    pg_major: int, pg_empty_url: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("SCHEDULER_DATABASE_URL", pg_empty_url)
+    assert migrate.main(["status"]) == 1
+    assert migrate.main(["up"]) == 0
+    assert migrate.main(["status"]) == 0
+    assert migrate.main(["down"]) == 64
+    assert "applied scheduler/0001_spine" in capsys.readouterr().out
+
+
+def test_the_command_without_an_address(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], free_port: int
+) -> None:
+    monkeypatch.delenv("SCHEDULER_DATABASE_URL", raising=False)
+    assert migrate.main(["up"]) == 78
+    monkeypatch.setenv("SCHEDULER_DATABASE_URL", f"postgresql://x@127.0.0.1:{free_port}/x")
+    assert migrate.main(["up"]) == 78
+    assert [line.split(":")[0] for line in capsys.readouterr().err.splitlines()] == [
+        "SCHEDULER_DATABASE_URL",
+        "cannot connect to PostgreSQL",
+    ]
+
+
+def test_an_old_server_is_refused_with_one_line() -> None:
+    with pytest.raises(MigrationError, match=r"PostgreSQL 14\.9 is too old: Toban needs 15 or newer"):
+        migrate.check_server(140009)
+    migrate.check_server(150000)
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [("first.sql", FIRST), ("0002_x.sql", "SELECT 1;"), ("0001_again.sql", FIRST), ("0003_x.sql", "-- migrate:up\n")],
+)
+def test_malformed_files_are_refused(folder: Path, name: str, text: str) -> None:
+    (folder / "demo" / name).write_text(text)
+    with pytest.raises(MigrationError):
+        migrate.read_migrations(folder)

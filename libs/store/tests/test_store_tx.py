@@ -1,0 +1,229 @@
+"""The fence, the bounds of a fenced transaction, and the sorting of write errors."""
+
+import asyncio
+from dataclasses import replace
+
+import psycopg
+import pytest
+
+from toban_domain.epoch import Term
+from toban_domain.errors import ErrorCode
+from toban_store.errors import DidNotHappen, FencedOut, OutcomeUnknown, Refused, TooLong, sort_error
+from toban_store.pool import Pool, open_pool
+from toban_store.tx import FencedTx, Tx, autocommit, fenced_tx, tx
+
+pytestmark = pytest.mark.pg_versions
+
+SETTING = "INSERT INTO scheduler.settings (name, value) VALUES (%(name)s::text, '1')"
+TAKE_OVER = "UPDATE scheduler.leader SET epoch = epoch + (1 << 27) WHERE id = 1 AND epoch = %(epoch)s::bigint"
+WAITING = "SELECT count(*) AS n FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
+
+
+async def settings(pool: Pool) -> list[str]:
+    async with tx(pool) as t:
+        return [row["name"] for row in await t.fetch_all("SELECT name FROM scheduler.settings ORDER BY name")]
+
+
+async def until_somebody_waits(pool: Pool) -> None:
+    async with autocommit(pool) as t:
+        while True:
+            row = await t.fetch_one(WAITING)
+            if row and row["n"]:
+                return
+
+
+async def take_over(pool: Pool, term: Term) -> None:
+    async with tx(pool) as t:
+        assert await t.execute(TAKE_OVER, {"epoch": term.epoch}) == 1
+
+
+async def test_fenced_write_commits(pg_major: int, pool: Pool, term: Term) -> None:
+    async with fenced_tx(pool, term) as t:
+        assert isinstance(t, Tx)
+        assert t.term is term
+        assert await t.execute(SETTING, {"name": "a"}) == 1
+    assert await settings(pool) == ["a"]
+
+
+async def test_take_over_waits_for_the_commit(pg_major: int, pool: Pool, term: Term) -> None:
+    async with fenced_tx(pool, term) as t:
+        other = asyncio.create_task(take_over(pool, term))
+        await until_somebody_waits(pool)
+        assert not other.done()
+        await t.execute(SETTING, {"name": "before"})
+    await other
+    assert await settings(pool) == ["before"]
+
+
+async def test_write_that_waits_behind_a_take_over_is_fenced_out(pg_major: int, pool: Pool, term: Term) -> None:
+    async def late() -> None:
+        async with fenced_tx(pool, term) as t:
+            await t.execute(SETTING, {"name": "late"})
+
+    async with tx(pool) as t:
+        await t.execute(TAKE_OVER, {"epoch": term.epoch})
+        writer = asyncio.create_task(late())
+        await until_somebody_waits(pool)
+    with pytest.raises(FencedOut):
+        await writer
+    assert await settings(pool) == []
+
+
+@pytest.mark.parametrize("change", [{"epoch": 7}, {"timeline": 99}, {"system_id": "1"}])
+async def test_another_epoch_or_cluster_is_fenced_out(
+    pg_major: int, pool: Pool, term: Term, change: dict[str, int]
+) -> None:
+    with pytest.raises(FencedOut):
+        async with fenced_tx(pool, replace(term, **change)):
+            raise AssertionError("the block must not run")
+
+
+async def test_fenced_transactions_do_not_wait_for_each_other(pg_major: int, pool: Pool, term: Term) -> None:
+    async with fenced_tx(pool, term) as one, fenced_tx(pool, term) as two:
+        await one.execute(SETTING, {"name": "one"})
+        await two.execute(SETTING, {"name": "two"})
+    assert await settings(pool) == ["one", "two"]
+
+
+async def test_nobody_makes_a_transaction_by_hand(pg_major: int, pool: Pool, term: Term) -> None:
+    async with pool.connection() as connection:
+        with pytest.raises(TypeError):
+            FencedTx(object(), connection, term)
+        with pytest.raises(TypeError):
+            Tx(object(), connection)
+
+
+async def test_an_exception_rolls_back(pg_major: int, pool: Pool) -> None:
+    with pytest.raises(KeyError):
+        async with tx(pool) as t:
+            await t.execute(SETTING, {"name": "a"})
+            raise KeyError
+    assert await settings(pool) == []
+
+
+async def test_a_cancelled_transaction_rolls_back_and_frees_its_connection(pg_major: int, pool: Pool) -> None:
+    async def slow() -> None:
+        async with tx(pool) as t:
+            await t.execute(SETTING, {"name": "a"})
+            await t.execute("SELECT pg_sleep(1)")
+
+    tasks = [asyncio.create_task(slow()) for _ in range(4)]
+    await until_sleeping(pool, tasks)
+    assert await settings(pool) == []
+
+
+async def until_sleeping(pool: Pool, tasks: list[asyncio.Task[None]]) -> None:
+    await asyncio.sleep(0.05)
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def test_a_refused_row_names_its_constraint(pg_major: int, pool: Pool) -> None:
+    with pytest.raises(Refused) as caught:
+        async with tx(pool) as t:
+            await t.execute(SETTING, {"name": "a"})
+            await t.execute(SETTING, {"name": "a"})
+    assert caught.value.constraint == "settings_pkey"
+    assert await settings(pool) == []
+
+
+async def test_a_swallowed_error_does_not_pass_for_a_commit(pg_major: int, pool: Pool) -> None:
+    with pytest.raises(DidNotHappen):
+        async with tx(pool) as t:
+            await t.execute(SETTING, {"name": "a"})
+            with pytest.raises(Refused):
+                await t.execute(SETTING, {"name": "a"})
+
+
+async def test_a_slow_statement_of_a_fenced_transaction_ends(pg_major: int, pool: Pool, term: Term) -> None:
+    with pytest.raises(TooLong):
+        async with fenced_tx(pool, term) as t:
+            await t.execute("SELECT pg_sleep(5)")
+
+
+async def test_many_short_statements_do_not_add_up_past_the_bound(pg_major: int, pool: Pool, term: Term) -> None:
+    with pytest.raises(TooLong):
+        async with fenced_tx(pool, term) as t:
+            await t.execute(SETTING, {"name": "a"})
+            for _ in range(4):
+                await t.execute("SELECT pg_sleep(0.08)")
+    assert await settings(pool) == []
+
+
+async def test_a_paused_fenced_transaction_lets_the_take_over_pass(pg_major: int, pool: Pool, term: Term) -> None:
+    with pytest.raises(TooLong):
+        async with fenced_tx(pool, term) as t:
+            await t.execute(SETTING, {"name": "a"})
+            await asyncio.create_task(take_over(pool, term))
+    assert await settings(pool) == []
+
+
+async def test_the_bounds_end_with_the_transaction(pg_major: int, pg_url: str, term: Term) -> None:
+    alone = await open_pool(pg_url, application_name="toban-test-one", min_size=1, max_size=1)
+    async with fenced_tx(alone, term) as t:
+        inside = await t.fetch_one("SELECT current_setting('statement_timeout') AS v")
+    async with tx(alone) as t2:
+        after = await t2.fetch_one("SELECT current_setting('statement_timeout') AS v")
+    await alone.close()
+    assert (inside, after) == ({"v": "200ms"}, {"v": "2s"})
+
+
+async def test_a_connection_killed_before_commit_did_not_happen(pg_major: int, pool: Pool) -> None:
+    with pytest.raises(DidNotHappen) as caught:
+        async with tx(pool) as t:
+            await t.execute(SETTING, {"name": "a"})
+            await t.execute("SELECT pg_terminate_backend(pg_backend_pid())")
+    assert caught.value.code is ErrorCode.UNAVAILABLE
+    assert await settings(pool) == []
+
+
+async def test_a_connection_killed_at_commit_is_unknown(pg_major: int, pool: Pool) -> None:
+    with pytest.raises(OutcomeUnknown):
+        async with tx(pool) as t:
+            row = await t.fetch_one("SELECT pg_backend_pid() AS pid")
+            assert row is not None
+            async with tx(pool) as killer:
+                await killer.execute("SELECT pg_terminate_backend(%(pid)s::int, 1000)", row)
+    assert await settings(pool) == []
+
+
+async def test_a_lone_statement_whose_connection_breaks_is_unknown(pg_major: int, pool: Pool) -> None:
+    with pytest.raises(OutcomeUnknown):
+        async with autocommit(pool) as t:
+            await t.execute("SELECT pg_terminate_backend(pg_backend_pid())")
+
+
+async def test_the_pool_notices_connections_that_the_server_closed(pg_major: int, pool: Pool) -> None:
+    async with tx(pool), tx(pool), tx(pool):
+        pass
+    async with autocommit(pool) as t:
+        await t.execute(
+            "SELECT pg_terminate_backend(pid, 1000) FROM pg_stat_activity"
+            " WHERE datname = current_database() AND pid <> pg_backend_pid()"
+        )
+    for _ in range(8):
+        async with tx(pool) as t2:
+            await t2.fetch_one("SELECT 1 AS one")
+
+
+async def test_no_server_is_an_error_within_seconds(free_port: int) -> None:
+    absent = await open_pool(
+        f"postgresql://nobody@127.0.0.1:{free_port}/none", application_name="toban-test", min_size=1, max_size=1
+    )
+    with pytest.raises(DidNotHappen) as caught:
+        async with asyncio.timeout(4), tx(absent):
+            raise AssertionError("the block must not run")
+    await absent.close()
+    assert caught.value.code is ErrorCode.UNAVAILABLE
+
+
+async def test_many_rows_and_wake_ups(pg_major: int, pool: Pool) -> None:
+    async with tx(pool) as t:
+        assert await t.execute_many(SETTING, [{"name": "a"}, {"name": "b"}]) == 2
+        await t.notify("assign")
+    assert await settings(pool) == ["a", "b"]
+
+
+def test_a_statement_that_is_wrong_is_internal() -> None:
+    assert sort_error(psycopg.errors.UndefinedTable("x"), committing=False).code is ErrorCode.INTERNAL

@@ -1,0 +1,1 @@
+"""Development only: clocks, signals, servers and certificates for tests."""

@@ -1,0 +1,71 @@
+"""A clock that stands still until the test moves it."""
+
+import asyncio
+import heapq
+from datetime import UTC, datetime, timedelta
+from itertools import count
+
+START = datetime(2030, 1, 1, tzinfo=UTC)
+# How often `advance` lets other tasks run after a wake-up, so that what they do next happens before later wake-ups.
+SETTLE_ROUNDS = 20
+
+
+class FakeClock:
+    """Implements `toban_runtime.clock.Clock`. All three clocks move together, by `advance` only."""
+
+    def __init__(self, *, start: datetime = START, boottime: float = 1_000.0) -> None:
+        self._start = start
+        self._boot_start = boottime
+        self._elapsed = 0.0
+        self._order = count()
+        self._sleepers: list[tuple[float, int, asyncio.Future[None]]] = []
+
+    def monotonic(self) -> float:
+        """Seconds since the clock was made."""
+        return self._elapsed
+
+    def boottime(self) -> float:
+        """Seconds since the boot that it pretends; runs with `monotonic`."""
+        return self._boot_start + self._elapsed
+
+    def wall(self) -> datetime:
+        """Start plus what `advance` added, in UTC."""
+        return self._start + timedelta(seconds=self._elapsed)
+
+    async def sleep(self, seconds: float) -> None:
+        """Sleeps until `advance` has passed the time; zero or less yields once."""
+        if seconds <= 0:
+            await asyncio.sleep(0)
+            return
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        heapq.heappush(self._sleepers, (self._elapsed + seconds, next(self._order), future))
+        await future
+
+    @property
+    def sleepers(self) -> int:
+        """How many tasks sleep now."""
+        return sum(1 for _, _, future in self._sleepers if not future.done())
+
+    async def advance(self, seconds: float) -> None:
+        """Moves the clock, waking sleepers one by one in the order of their times.
+
+        A task that sleeps again within the span is woken again within it.
+        """
+        await self._settle()
+        target = self._elapsed + seconds
+        while self._sleepers and self._sleepers[0][0] <= target:
+            due, _, future = heapq.heappop(self._sleepers)
+            self._elapsed = max(self._elapsed, due)
+            if not future.done():
+                future.set_result(None)
+                await self._settle()
+        self._elapsed = target
+        await self._settle()
+
+    def jump_wall(self, seconds: float) -> None:
+        """Steps the wall clock alone, as an operator or NTP would."""
+        self._start += timedelta(seconds=seconds)
+
+    async def _settle(self) -> None:
+        for _ in range(SETTLE_ROUNDS):
+            await asyncio.sleep(0)

@@ -1,0 +1,107 @@
+"""Fixtures over real servers, for every test in the repository (the root conftest.py loads this plugin).
+
+A test marked `pg_versions` runs once on each major version of PostgreSQL that this machine has.
+"""
+
+import os
+from collections.abc import Iterator
+from itertools import count
+from pathlib import Path
+
+import pytest
+
+from toban_stack import certs, ports
+from toban_stack.servers import Endpoints
+from toban_stack.servers.binaries import find_postgres, postgres_candidates
+from toban_stack.servers.redis import DATABASES
+from toban_testing.clock import FakeClock
+from toban_testing.servers import SessionServers
+
+_redis_numbers = count(1)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Makes the marker known (markers are strict)."""
+    config.addinivalue_line("markers", "pg_versions: runs on each major version of PostgreSQL that is here")
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Runs tests marked `pg_versions` once a major version."""
+    if metafunc.definition.get_closest_marker("pg_versions") and "pg_major" in metafunc.fixturenames:
+        majors = sorted({candidate.major for candidate in postgres_candidates()})
+        metafunc.parametrize("pg_major", majors, indirect=True, ids=[f"pg{major}" for major in majors])
+
+
+@pytest.fixture(scope="session")
+def servers() -> Iterator[SessionServers]:
+    """The session's servers; none runs before a test asks for it."""
+    session = SessionServers()
+    yield session
+    session.stop()
+
+
+@pytest.fixture(scope="session")
+def default_pg_major() -> int:
+    """TOBAN_TEST_PG when it is set, else the version that `make up` would take."""
+    wanted = os.environ.get("TOBAN_TEST_PG")
+    return find_postgres(int(wanted) if wanted else None).major
+
+
+@pytest.fixture
+def pg_major(request: pytest.FixtureRequest, default_pg_major: int) -> int:
+    """The major version that this test's databases are on."""
+    return int(getattr(request, "param", default_pg_major))
+
+
+@pytest.fixture
+def pg_url(servers: SessionServers, pg_major: int) -> Iterator[str]:
+    """The URL of a fresh database with every migration applied; dropped afterwards."""
+    server = servers.postgres(pg_major)
+    url = server.migrated()
+    yield url
+    server.drop(url)
+
+
+@pytest.fixture
+def pg_empty_url(servers: SessionServers, pg_major: int) -> Iterator[str]:
+    """The URL of a fresh database without our schemas; dropped afterwards."""
+    server = servers.postgres(pg_major)
+    url = server.empty()
+    yield url
+    server.drop(url)
+
+
+@pytest.fixture
+def redis_url(servers: SessionServers) -> str:
+    """The URL of an empty Redis database that no other test of this session uses at the same time."""
+    import redis
+
+    number = 1 + next(_redis_numbers) % (DATABASES - 1)
+    url = f"{servers.redis_url().rpartition('/')[0]}/{number}"
+    with redis.Redis.from_url(url) as connection:
+        connection.flushdb()
+    return url
+
+
+@pytest.fixture(scope="session")
+def s3(servers: SessionServers) -> Endpoints:
+    """S3 with its keys and an empty bucket (`s3_endpoint_url`, `s3_bucket`, `s3_access_key`, ...)."""
+    return servers.s3()
+
+
+@pytest.fixture(scope="session")
+def tls(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a sub-folder of certificates for each service, from one authority."""
+    return certs.make_all(tmp_path_factory.mktemp("tls"))
+
+
+@pytest.fixture
+def free_port() -> int:
+    """A port on 127.0.0.1 that is free now."""
+    return ports.free_port()
+
+
+@pytest.fixture
+def fake_clock() -> FakeClock:
+    """A clock that stands still until `await fake_clock.advance(seconds)`."""
+    return FakeClock()

@@ -1,0 +1,73 @@
+"""The session's servers: fresh databases, an own Redis database, S3, and no servers left by dead sessions."""
+
+import tempfile
+from pathlib import Path
+
+import psycopg
+import pytest
+import redis
+
+from toban_stack import processes
+from toban_stack.home import Home
+from toban_stack.records import Records
+from toban_stack.servers import Endpoints, Servers
+from toban_testing.servers import PREFIX, SessionServers, sweep
+
+
+@pytest.mark.pg_versions
+def test_an_empty_database_on_each_version(pg_empty_url: str, pg_major: int) -> None:
+    with psycopg.connect(pg_empty_url) as connection:
+        row = connection.execute("SELECT current_setting('server_version_num')::int / 10000").fetchone()
+        schemas = connection.execute("SELECT nspname FROM pg_namespace WHERE nspname = 'scheduler'").fetchall()
+    assert row == (pg_major,)
+    assert schemas == []
+
+
+def test_a_migrated_database_is_fresh_for_each_test(servers: SessionServers, pg_major: int, pg_url: str) -> None:
+    with psycopg.connect(pg_url) as connection:
+        connection.execute("CREATE TABLE scheduler.mine (a int)")
+    other = servers.postgres(pg_major).migrated()
+    with psycopg.connect(other) as connection:
+        row = connection.execute("SELECT to_regclass('scheduler.mine'), to_regclass('scheduler.leader')").fetchone()
+    servers.postgres(pg_major).drop(other)
+    assert row is not None
+    assert row[0] is None
+    assert row[1] is not None
+
+
+def test_redis_is_empty_and_asks_for_its_password(redis_url: str) -> None:
+    with redis.Redis.from_url(redis_url) as connection:
+        assert connection.dbsize() == 0
+        connection.set("a", "b")
+    without_password = redis_url.replace(redis_url.split("@")[0].removeprefix("redis://") + "@", "")
+    with redis.Redis.from_url(without_password) as stranger, pytest.raises(redis.AuthenticationError):
+        stranger.dbsize()
+
+
+def test_s3_keeps_objects_for_those_with_the_key(s3: Endpoints) -> None:
+    import boto3
+    from botocore.exceptions import ClientError
+
+    def client(secret: str) -> object:
+        keys = {"aws_access_key_id": s3.s3_access_key, "aws_secret_access_key": secret}
+        return boto3.client("s3", endpoint_url=s3.s3_endpoint_url, region_name=s3.s3_region, **keys)
+
+    good, bad = client(s3.s3_secret_key), client("wrong")
+    good.put_object(Bucket=s3.s3_bucket, Key="k", Body=b"body")
+    assert good.get_object(Bucket=s3.s3_bucket, Key="k")["Body"].read() == b"body"
+    with pytest.raises(ClientError, match="SignatureDoesNotMatch"):
+        bad.get_object(Bucket=s3.s3_bucket, Key="k")
+
+
+def test_servers_of_a_dead_session_are_swept() -> None:
+    root = Path(tempfile.mkdtemp(prefix=PREFIX))
+    (root / "owner").write_text("999999999 None x")
+    home = Home(root / "redis")
+    home.create()
+    records = Records(path=home.state_file)
+    Servers(home=home, records=records, environment={}, durable=False).start("redis")
+    record = records.all()[0]
+    assert processes.alive(record)
+    sweep()
+    assert not processes.alive(record)
+    assert not root.exists()

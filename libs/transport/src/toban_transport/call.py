@@ -1,0 +1,81 @@
+"""Calls from the client's side: always with a deadline, errors as TobanError.
+
+`method` is a method of a generated stub, such as `WorkerServiceStub(channel).Ping`. `timeout` is in seconds.
+"""
+
+from collections.abc import AsyncIterator, Iterator, Sequence
+from typing import TypeVar
+
+import grpc
+import grpc.aio
+
+from toban_transport.errors import from_rpc_error
+
+Q = TypeVar("Q")
+R = TypeVar("R")
+Metadata = Sequence[tuple[str, str]]
+
+
+async def unary(
+    method: "grpc.aio.UnaryUnaryMultiCallable[Q, R]", request: Q, *, timeout: float, metadata: Metadata = ()
+) -> R:
+    """One request, one answer. Raises TobanError."""
+    try:
+        return await method(request, timeout=timeout, metadata=tuple(metadata))
+    except grpc.aio.AioRpcError as error:
+        raise from_rpc_error(error) from None
+
+
+async def stream(
+    method: "grpc.aio.UnaryStreamMultiCallable[Q, R]", request: Q, *, timeout: float, metadata: Metadata = ()
+) -> AsyncIterator[R]:
+    """One request, answers until the server ends. Leaving the loop early cancels the call. Raises TobanError."""
+    call = method(request, timeout=timeout, metadata=tuple(metadata))
+    try:
+        async for answer in call:
+            yield answer
+    except grpc.aio.AioRpcError as error:
+        raise from_rpc_error(error) from None
+    finally:
+        call.cancel()
+
+
+async def duplex(
+    method: "grpc.aio.StreamStreamMultiCallable[Q, R]",
+    requests: AsyncIterator[Q],
+    *,
+    timeout: float,
+    metadata: Metadata = (),
+) -> AsyncIterator[R]:
+    """Requests out as `requests` gives them, answers in. The end of `requests` half-closes the call. Raises TobanError."""
+    call = method(requests, timeout=timeout, metadata=tuple(metadata))
+    try:
+        async for answer in call:
+            yield answer
+    except grpc.aio.AioRpcError as error:
+        raise from_rpc_error(error) from None
+    finally:
+        call.cancel()
+
+
+def unary_sync(
+    method: "grpc.UnaryUnaryMultiCallable[Q, R]", request: Q, *, timeout: float, metadata: Metadata = ()
+) -> R:
+    """As `unary`, blocking, over `open_sync_channel`."""
+    try:
+        return method(request, timeout=timeout, metadata=tuple(metadata))
+    except grpc.RpcError as error:
+        raise from_rpc_error(error) from None
+
+
+def stream_sync(
+    method: "grpc.UnaryStreamMultiCallable[Q, R]", request: Q, *, timeout: float, metadata: Metadata = ()
+) -> Iterator[R]:
+    """As `stream`, blocking, over `open_sync_channel`."""
+    call = method(request, timeout=timeout, metadata=tuple(metadata))
+    try:
+        yield from call
+    except grpc.RpcError as error:
+        raise from_rpc_error(error) from None
+    finally:
+        call.cancel()  # type: ignore[no-untyped-call]

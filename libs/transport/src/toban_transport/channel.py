@@ -1,0 +1,88 @@
+"""Client channels: mTLS with our certificate, the server's identity pinned by the DNS name of its service."""
+
+import asyncio
+from typing import Any
+
+import grpc
+import grpc.aio
+
+from toban_domain.errors import ErrorCode, TobanError
+from toban_transport.authz import SERVICES
+from toban_transport.identity import dns_name
+from toban_transport.tls import TlsFiles, Triple
+
+MAX_MESSAGE_BYTES = 4 * 1024 * 1024
+DRAIN_SECONDS = 30.0
+"""How long calls on a channel with an old certificate may go on."""
+
+
+class ChannelPool:
+    """One channel an (address, service), made when first asked for and made anew when our certificate files change."""
+
+    def __init__(self, *, tls: TlsFiles, trust_domain: str) -> None:
+        self._tls = tls
+        self._trust_domain = trust_domain
+        self._channels: dict[tuple[str, str], tuple[Triple, grpc.aio.Channel]] = {}
+        self._draining: set[asyncio.Task[None]] = set()
+
+    def get(self, address: str, service: str) -> grpc.aio.Channel:
+        """The channel to `service` at `address` (host:port). Connects lazily; calls fail unless the server proves to be that service."""
+        triple = self._tls.current()
+        held = self._channels.get((address, service))
+        if held is not None and held[0] is triple:
+            return held[1]
+        channel = grpc.aio.secure_channel(address, _credentials(triple), options=_options(service, self._trust_domain))
+        self._channels[(address, service)] = (triple, channel)
+        if held is not None:
+            self._drain(held[1])
+        return channel
+
+    async def close(self) -> None:
+        """End all channels at once; calls under way are cancelled."""
+        channels = [channel for _, channel in self._channels.values()]
+        self._channels.clear()
+        for task in tuple(self._draining):
+            task.cancel()
+        await asyncio.gather(*self._draining, return_exceptions=True)
+        await asyncio.gather(*(channel.close(None) for channel in channels))
+
+    def _drain(self, channel: grpc.aio.Channel) -> None:
+        task = asyncio.ensure_future(_close(channel))
+        self._draining.add(task)
+        task.add_done_callback(self._draining.discard)
+
+
+def open_sync_channel(address: str, service: str, tls: TlsFiles, trust_domain: str) -> grpc.Channel:
+    """A blocking channel to `service` at `address`, for the command line; the caller closes it."""
+    return grpc.secure_channel(address, _credentials(tls.current()), options=_options(service, trust_domain))
+
+
+async def _close(channel: grpc.aio.Channel) -> None:
+    await channel.close(grace=DRAIN_SECONDS)
+
+
+def _credentials(triple: Triple) -> grpc.ChannelCredentials:
+    return grpc.ssl_channel_credentials(
+        root_certificates=triple.ca_pem,
+        private_key=triple.key_pem,
+        certificate_chain=triple.certificate_pem,
+    )
+
+
+def _options(service: str, trust_domain: str) -> list[tuple[str, Any]]:
+    if service not in SERVICES:
+        raise TobanError(ErrorCode.INVALID_ARGUMENT, f"{service!r} is not a service; one of {sorted(SERVICES)}")
+    return [
+        ("grpc.ssl_target_name_override", dns_name(service, trust_domain)),
+        # An address is exactly what the cluster advertised: no proxy of the environment in between.
+        ("grpc.enable_http_proxy", 0),
+        ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
+        ("grpc.max_send_message_length", MAX_MESSAGE_BYTES),
+        # The library's own back-off grows to two minutes: longer than any fail-over here may take.
+        ("grpc.initial_reconnect_backoff_ms", 100),
+        ("grpc.min_reconnect_backoff_ms", 500),
+        ("grpc.max_reconnect_backoff_ms", 2000),
+        ("grpc.keepalive_time_ms", 10_000),
+        ("grpc.keepalive_timeout_ms", 3_000),
+        ("grpc.http2.max_pings_without_data", 0),
+    ]

@@ -1,0 +1,104 @@
+"""Protobuf messages to the domain's objects and back, for what more than one service sends."""
+
+from collections.abc import Iterable
+from datetime import UTC, datetime
+
+from google.protobuf.timestamp_pb2 import Timestamp
+
+from toban_domain.errors import ErrorCode, TobanError
+from toban_domain.outcome import AttemptKey, AttemptState, Outcome, OutcomeKind, Reason
+from toban_proto.v1 import common_pb2
+
+
+def timestamp_to_pb(at: datetime | None) -> Timestamp | None:
+    """An aware time as a Timestamp, to the microsecond; None stays None (a message field that is left out)."""
+    if at is None:
+        return None
+    if at.tzinfo is None:
+        raise ValueError("a time without a zone cannot be sent")
+    message = Timestamp()
+    message.FromDatetime(at.astimezone(UTC))
+    return message
+
+
+def timestamp_from_pb(message: Timestamp) -> datetime | None:
+    """A Timestamp in UTC; the unset one (zero) is None. Raises INVALID_ARGUMENT for what is no time."""
+    if not message.seconds and not message.nanos:
+        return None
+    try:
+        return message.ToDatetime(tzinfo=UTC)
+    except (ValueError, OverflowError) as error:
+        raise _invalid(f"timestamp {message.seconds}.{message.nanos} is out of range ({error})") from None
+
+
+def key_to_pb(key: AttemptKey) -> common_pb2.AttemptKey:
+    """An attempt's key."""
+    return common_pb2.AttemptKey(run_id=key.run_id, token=key.token)
+
+
+def key_from_pb(message: common_pb2.AttemptKey) -> AttemptKey:
+    """An attempt's key. Raises INVALID_ARGUMENT unless both numbers are positive."""
+    if message.run_id <= 0 or message.token <= 0:
+        raise _invalid(f"attempt key ({message.run_id}, {message.token}) must have a positive run_id and token")
+    return AttemptKey(message.run_id, message.token)
+
+
+def state_to_pb(state: AttemptState) -> "common_pb2.AttemptState.ValueType":
+    """What an executor holds of an attempt."""
+    return common_pb2.AttemptState.Value(f"ATTEMPT_STATE_{state.name}")
+
+
+def state_from_pb(value: "common_pb2.AttemptState.ValueType") -> AttemptState:
+    """Raises INVALID_ARGUMENT for unspecified and for numbers of a newer version."""
+    return AttemptState[_name(common_pb2.AttemptState.items(), value, "ATTEMPT_STATE_")]
+
+
+def outcome_to_pb(outcome: Outcome) -> common_pb2.Outcome:
+    """How an attempt ended."""
+    return common_pb2.Outcome(
+        kind=common_pb2.OutcomeKind.Value(f"OUTCOME_KIND_{outcome.kind.name}"),
+        exit_code=outcome.exit_code,
+        signal=outcome.signal,
+        error_summary=outcome.error_summary,
+        reason=outcome.reason.value,
+        started_at=timestamp_to_pb(outcome.started_at),
+        finished_at=timestamp_to_pb(outcome.finished_at),
+        last_seq=outcome.last_seq,
+        tree_empty=outcome.tree_empty,
+        last_line=outcome.last_line,
+    )
+
+
+def outcome_from_pb(message: common_pb2.Outcome) -> Outcome:
+    """Raises INVALID_ARGUMENT when the kind, the reason or the time of the end is missing or unknown."""
+    finished_at = timestamp_from_pb(message.finished_at)
+    if finished_at is None:
+        raise _invalid("outcome has no finished_at")
+    try:
+        reason = Reason(message.reason)
+    except ValueError:
+        raise _invalid(f"outcome has an unknown reason {message.reason!r}") from None
+    return Outcome(
+        kind=OutcomeKind[_name(common_pb2.OutcomeKind.items(), message.kind, "OUTCOME_KIND_")],
+        reason=reason,
+        exit_code=message.exit_code if message.HasField("exit_code") else None,
+        signal=message.signal if message.HasField("signal") else None,
+        error_summary=message.error_summary,
+        started_at=timestamp_from_pb(message.started_at),
+        finished_at=finished_at,
+        last_seq=message.last_seq,
+        tree_empty=message.tree_empty,
+        last_line=message.last_line,
+    )
+
+
+def _name(items: Iterable[tuple[str, int]], value: int, prefix: str) -> str:
+    names: dict[int, str] = {number: name for name, number in items}
+    name = names.get(value, "").removeprefix(prefix)
+    if not name or name == "UNSPECIFIED":
+        raise _invalid(f"{prefix.lower()}{value} is not known")
+    return name
+
+
+def _invalid(message: str) -> TobanError:
+    return TobanError(ErrorCode.INVALID_ARGUMENT, message)

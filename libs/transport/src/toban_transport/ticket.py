@@ -1,0 +1,135 @@
+"""Log tickets: a coordinator's signed word that one attempt of one executor incarnation may append log lines.
+
+The signature is made with the coordinator's TLS key; the ticket carries the certificate, so that a log-archiver needs only the CA.
+"""
+
+import hashlib
+from collections import OrderedDict
+from datetime import date, datetime, timedelta
+
+from cryptography import x509
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.serialization import Encoding
+from google.protobuf.message import DecodeError
+
+from toban_domain.errors import ErrorCode, TobanError
+from toban_proto.v1.common_pb2 import LogTicket, LogTicketBody
+from toban_transport.authz import COORDINATOR, service_of
+from toban_transport.identity import spiffe_ids
+from toban_transport.tls import TlsFiles
+
+MAX_BODY_BYTES = 512
+MAX_CERTIFICATE_BYTES = 8192
+_CACHE_SIZE = 4096
+_ALGORITHM = ec.ECDSA(SHA256())
+
+
+class TicketSigner:
+    """Signs with the key that the coordinator's TLS files hold now."""
+
+    def __init__(self, tls: TlsFiles) -> None:
+        self._tls = tls
+
+    def sign(self, *, run_id: int, token: int, incarnation: str, log_day: date | str) -> LogTicket:
+        """A ticket for (run, token) on this incarnation; `log_day` is PostgreSQL's day of the dispatch."""
+        triple = self._tls.current()
+        body = LogTicketBody(run_id=run_id, token=token, incarnation=incarnation, log_day=str(log_day))
+        text = body.SerializeToString(deterministic=True)
+        return LogTicket(
+            body=text,
+            signature=triple.key.sign(text, _ALGORITHM),
+            certificate=triple.certificate.public_bytes(Encoding.DER),
+        )
+
+
+class TicketVerifier:
+    """Verifies tickets against the CA in the archiver's own TLS files; remembers those that were good, by digest.
+
+    `leeway` is how long after its end a signer's certificate still counts: a job may run, and its lines may wait for an archiver, longer
+    than the certificate that was current at its dispatch.
+    """
+
+    def __init__(self, tls: TlsFiles, trust_domain: str, *, leeway: timedelta = timedelta(0)) -> None:
+        self._tls = tls
+        self._trust_domain = trust_domain
+        self._leeway = leeway
+        self._good: OrderedDict[bytes, tuple[LogTicketBody, x509.Certificate]] = OrderedDict()
+        self._authorities: tuple[x509.Certificate, ...] = ()
+
+    def verify(self, ticket: LogTicket, *, now: datetime) -> LogTicketBody:
+        """The body of a good ticket. Raises TobanError TICKET_INVALID. `now` is aware of its zone."""
+        authorities = self._tls.current().authorities
+        if authorities is not self._authorities:
+            # Another CA bundle: what the old one vouched for must be looked at again.
+            self._good.clear()
+            self._authorities = authorities
+        digest = _digest(ticket)
+        held = self._good.get(digest)
+        if held is None:
+            held = self._good[digest] = self._examined(ticket)
+            if len(self._good) > _CACHE_SIZE:
+                self._good.popitem(last=False)
+        body, certificate = held
+        if not certificate.not_valid_before_utc <= now <= certificate.not_valid_after_utc + self._leeway:
+            raise _invalid("its signer's certificate is not valid at this time")
+        return body
+
+    def _examined(self, ticket: LogTicket) -> tuple[LogTicketBody, x509.Certificate]:
+        if len(ticket.body) > MAX_BODY_BYTES or len(ticket.certificate) > MAX_CERTIFICATE_BYTES:
+            raise _invalid("it is too large")
+        certificate = self._signer(ticket.certificate)
+        key = certificate.public_key()
+        if not isinstance(key, ec.EllipticCurvePublicKey):
+            raise _invalid("its signer's key is not an EC key")
+        try:
+            key.verify(ticket.signature, ticket.body, _ALGORITHM)
+        except InvalidSignature:
+            raise _invalid("its signature does not match") from None
+        return _body(ticket.body), certificate
+
+    def _signer(self, der: bytes) -> x509.Certificate:
+        try:
+            certificate = x509.load_der_x509_certificate(der)
+            names = spiffe_ids(certificate)
+        except ValueError:
+            raise _invalid("it carries no certificate") from None
+        if not any(_issued(certificate, authority) for authority in self._authorities):
+            raise _invalid("its signer's certificate is not of our CA")
+        try:
+            service = service_of(names, self._trust_domain)
+        except TobanError as error:
+            raise _invalid(f"its signer is unknown: {error.message}") from None
+        if service != COORDINATOR:
+            raise _invalid(f"it is signed by service {service!r}, not by a coordinator")
+        return certificate
+
+
+def _digest(ticket: LogTicket) -> bytes:
+    # Lengths first, so that two tickets cannot share a text by moving bytes from one field to the next.
+    parts = (ticket.body, ticket.signature, ticket.certificate)
+    return hashlib.sha256(b"".join(len(part).to_bytes(4, "big") + part for part in parts)).digest()
+
+
+def _issued(certificate: x509.Certificate, authority: x509.Certificate) -> bool:
+    try:
+        certificate.verify_directly_issued_by(authority)
+    except (ValueError, TypeError, InvalidSignature):
+        return False
+    return True
+
+
+def _body(text: bytes) -> LogTicketBody:
+    try:
+        body = LogTicketBody.FromString(text)
+        date.fromisoformat(body.log_day)
+    except (DecodeError, ValueError):
+        raise _invalid("its body cannot be read") from None
+    if body.run_id <= 0 or body.token <= 0 or not body.incarnation:
+        raise _invalid("its body lacks run_id, token or incarnation")
+    return body
+
+
+def _invalid(why: str) -> TobanError:
+    return TobanError(ErrorCode.TICKET_INVALID, f"the log ticket is refused: {why}")

@@ -1,0 +1,135 @@
+"""Certificates of every kind, and servers on loopback with real mTLS."""
+
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+
+from toban_proto.v1 import executor_pb2, executor_pb2_grpc, logs_pb2, logs_pb2_grpc
+from toban_runtime.clock import SystemClock
+from toban_transport.channel import ChannelPool
+from toban_transport.server import GrpcServer, build_server
+from toban_transport.tls import TlsFiles
+
+DOMAIN = "toban.internal"
+START = datetime(2026, 1, 1, tzinfo=UTC)
+Forge = Callable[..., TlsFiles]
+
+
+@pytest.fixture
+def forge(tls: Path, tmp_path: Path) -> Forge:
+    """Makes a client folder with any names, signed by our authority or by one of its own."""
+
+    def make(
+        uris: Sequence[str],
+        dns: Sequence[str],
+        *,
+        own_ca: bool = False,
+        common_name: str = "x",
+        valid: tuple[datetime, datetime] = (START, START + timedelta(days=9000)),
+    ) -> TlsFiles:
+        folder = tmp_path / f"forged{len(list(tmp_path.iterdir()))}"
+        folder.mkdir()
+        authority = x509.load_pem_x509_certificate((tls / "ca" / "ca.crt").read_bytes())
+        signer = serialization.load_pem_private_key((tls / "ca" / "ca.key").read_bytes(), password=None)
+        key = ec.generate_private_key(ec.SECP256R1())
+        assert isinstance(signer, ec.EllipticCurvePrivateKey)
+        names = [*map(x509.UniformResourceIdentifier, uris), *map(x509.DNSName, dns)]
+        certificate = (
+            x509.CertificateBuilder()
+            .subject_name(x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common_name)]))
+            .issuer_name(authority.subject)
+            .public_key(key.public_key())
+            .serial_number(x509.random_serial_number())
+            .not_valid_before(valid[0])
+            .not_valid_after(valid[1])
+            .add_extension(x509.SubjectAlternativeName(names), critical=False)
+            .sign(ec.generate_private_key(ec.SECP256R1()) if own_ca else signer, hashes.SHA256())
+        )
+        pem = serialization.Encoding.PEM
+        (folder / "tls.key").touch(mode=0o600)
+        (folder / "tls.key").write_bytes(
+            key.private_bytes(pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+        )
+        (folder / "tls.crt").write_bytes(certificate.public_bytes(pem))
+        (folder / "ca.crt").write_bytes((tls / "ca" / "ca.crt").read_bytes())
+        return TlsFiles(folder)
+
+    return make
+
+
+class Worker(executor_pb2_grpc.WorkerServiceServicer):
+    """Answers Ping and GetStatus as the test says; everything else is not served."""
+
+    def __init__(self) -> None:
+        self.on_ping: Callable[[Any], Any] | None = None
+
+    async def Ping(self, request: Any, context: Any) -> Any:
+        if self.on_ping:
+            answer = await self.on_ping(context)
+            if answer is not None:
+                return answer
+        return executor_pb2.PingResponse(incarnation="i1")
+
+
+class Logs(logs_pb2_grpc.LogIngestServicer, logs_pb2_grpc.LogReaderServicer):
+    """Streams: Append acknowledges each request, Read yields three answers and fails when asked for run 404."""
+
+    async def Append(self, request_iterator: Any, context: Any) -> AsyncIterator[Any]:
+        async for request in request_iterator:
+            yield logs_pb2.AppendResponse(request_id=request.request_id)
+
+    async def Read(self, request: Any, context: Any) -> AsyncIterator[Any]:
+        from toban_domain.errors import ErrorCode, TobanError
+
+        for token in (1, 2, 3):
+            yield logs_pb2.ReadLogResponse(token=token)
+        if request.run_id == 404:
+            raise TobanError(ErrorCode.RUN_NOT_FOUND, "no run 404")
+
+
+@dataclass
+class Site:
+    """A served executor: where it listens, its servicer, and channels that the test opens."""
+
+    address: str
+    worker: Worker
+    tls: Path
+    server: GrpcServer
+    pools: list[ChannelPool] = field(default_factory=list)
+
+    def stub(self, files: TlsFiles, service: str = "executor") -> Any:
+        pool = ChannelPool(tls=files, trust_domain=DOMAIN)
+        self.pools.append(pool)
+        return executor_pb2_grpc.WorkerServiceStub(pool.get(self.address, service))
+
+    def log_channel(self, caller: str) -> Any:
+        pool = ChannelPool(tls=TlsFiles(self.tls / caller), trust_domain=DOMAIN)
+        self.pools.append(pool)
+        return pool.get(self.address, "executor")
+
+    def as_service(self, name: str) -> Any:
+        return self.stub(TlsFiles(self.tls / name))
+
+
+@pytest.fixture
+async def site(tls: Path) -> AsyncIterator[Site]:
+    """An executor's server with all test servicers."""
+    worker, logs = Worker(), Logs()
+    server = build_server(tls=TlsFiles(tls / "executor"), trust_domain=DOMAIN, clock=SystemClock())
+    server.add(executor_pb2_grpc.add_WorkerServiceServicer_to_server, worker)
+    server.add(logs_pb2_grpc.add_LogIngestServicer_to_server, logs)
+    server.add(logs_pb2_grpc.add_LogReaderServicer_to_server, logs)
+    port = await server.start("127.0.0.1", 0)
+    served = Site(f"127.0.0.1:{port}", worker, tls, server)
+    yield served
+    for pool in served.pools:
+        await pool.close()
+    await server.stop(0)

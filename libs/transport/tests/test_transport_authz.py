@@ -1,0 +1,110 @@
+"""The table of callers against the table in DESIGN section 2, method by method and caller by caller."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from toban_domain.errors import ErrorCode, TobanError
+from toban_transport.authz import METHOD_RULES, SERVICES, authorise, check_rules, service_of
+from toban_transport.deadline import (
+    MAX_SECONDS,
+    MAX_STREAM_SECONDS,
+    MAX_UNARY_SECONDS,
+    admitted_seconds,
+)
+from toban_transport.methods import KNOWN_METHODS, PROTO_METHODS
+
+DOMAIN = "toban.internal"
+# Written by hand a second time, from DESIGN section 2: the rules must agree with the design, not with themselves.
+CALLERS = {
+    "WorkerService": {"coordinator"},
+    "ExecutorGateway": {"executor"},
+    "ArchiveGateway": {"log-archiver"},
+    "JobReader": {"admin-web", "admin-cli"},
+    "JobControl": {"admin-web", "admin-cli"},
+    "Operations": {"admin-web", "admin-cli"},
+    "Accounts": {"admin-web", "admin-cli"},
+    "ExternalWork": {"external-worker"},
+    "Peer": {"coordinator"},
+    "LogIngest": {"executor"},
+    "LogReader": {"admin-web", "admin-cli"},
+    "Health": set(SERVICES),
+}
+
+
+def test_every_method_has_a_rule_and_no_rule_is_stale() -> None:
+    assert set(METHOD_RULES) == KNOWN_METHODS
+    assert {method.split("/")[1].rpartition(".")[2] for method in KNOWN_METHODS} == set(CALLERS)
+    check_rules(KNOWN_METHODS, KNOWN_METHODS)
+
+
+@pytest.mark.parametrize("method", sorted(KNOWN_METHODS))
+@pytest.mark.parametrize("caller", sorted(SERVICES))
+def test_every_method_by_every_caller(method: str, caller: str) -> None:
+    service = method.split("/")[1].rpartition(".")[2]
+    ids = [f"spiffe://{DOMAIN}/{caller}"]
+    if caller in CALLERS[service]:
+        assert authorise(method, ids, DOMAIN) == caller
+    else:
+        with pytest.raises(TobanError) as caught:
+            authorise(method, ids, DOMAIN)
+        assert caught.value.code is ErrorCode.PERMISSION_DENIED
+
+
+def test_a_method_that_nobody_knows_is_denied() -> None:
+    with pytest.raises(TobanError):
+        authorise("/toban_proto.v1.WorkerService/Launch", [f"spiffe://{DOMAIN}/coordinator"], DOMAIN)
+
+
+@pytest.mark.parametrize(
+    "ids",
+    [
+        [],
+        ["spiffe://toban.internal/coordinator"] * 2,
+        ["spiffe://toban.internal/"],
+        ["spiffe://toban.internal/Coordinator"],
+        ["spiffe://toban.internal/coordinator/"],
+        ["spiffe://toban.internal/coordinator/1"],
+        ["spiffe://toban.internal/../coordinator"],
+        ["spiffe://toban.internal:443/coordinator"],
+        ["spiffe://user@toban.internal/coordinator"],
+        ["spiffe://toban.internal.evil.example/coordinator"],
+        ["spiffe://eviltoban.internal/coordinator"],
+        ["SPIFFE://toban.internal/coordinator"],
+        ["https://toban.internal/coordinator"],
+        ["coordinator"],
+        ["coordinator.toban.internal"],
+        ["spiffe://toban.internal/coordinator\n"],
+        ["spiffe://toban.internal/coordinator?x"],
+        ["spiffe://toban.internal/coordinator\x00"],
+    ],
+)
+def test_ids_that_name_nobody(ids: list[str]) -> None:
+    with pytest.raises(TobanError) as caught:
+        service_of(ids, DOMAIN)
+    assert caught.value.code is ErrorCode.PERMISSION_DENIED
+
+
+@given(st.text())
+def test_only_our_six_ids_name_a_service(text: str) -> None:
+    spiffe_id = f"spiffe://{DOMAIN}/{text}"
+    if text in SERVICES:
+        assert service_of([spiffe_id], DOMAIN) == text
+    else:
+        with pytest.raises(TobanError):
+            service_of([spiffe_id], DOMAIN)
+
+
+def test_deadlines_are_required_and_bounded() -> None:
+    method = "/toban_proto.v1.JobControl/Apply"
+    assert admitted_seconds(method, 5.0, streaming=False) == 5.0
+    assert admitted_seconds(method, 1e9, streaming=False) == MAX_UNARY_SECONDS
+    assert admitted_seconds(method, 1e9, streaming=True) == MAX_STREAM_SECONDS
+    assert admitted_seconds("/toban_proto.v1.Peer/Ping", 1e9, streaming=False) == 5.0
+    with pytest.raises(TobanError) as caught:
+        admitted_seconds(method, None, streaming=False)
+    assert caught.value.code is ErrorCode.DEADLINE_REQUIRED
+
+
+def test_bounds_of_deadlines_name_methods_that_exist() -> None:
+    assert set(MAX_SECONDS) <= PROTO_METHODS

@@ -1,0 +1,82 @@
+"""Messages to objects and back."""
+
+from datetime import UTC, datetime, timedelta, timezone
+
+import pytest
+from google.protobuf.timestamp_pb2 import Timestamp
+from hypothesis import given
+from hypothesis import strategies as st
+
+from toban_domain.errors import ErrorCode, TobanError
+from toban_domain.outcome import AttemptKey, AttemptState, Outcome, OutcomeKind, Reason
+from toban_proto.v1 import common_pb2
+from toban_transport import convert
+
+AT = datetime(2026, 5, 6, 7, 8, 9, 123456, tzinfo=UTC)
+TIMES = st.integers(1, 2**50).map(lambda micros: datetime.fromtimestamp(0, UTC) + timedelta(microseconds=micros))
+OUTCOMES = st.builds(
+    Outcome,
+    kind=st.sampled_from(OutcomeKind),
+    reason=st.sampled_from(Reason),
+    exit_code=st.none() | st.integers(0, 255),
+    signal=st.none() | st.integers(1, 64),
+    error_summary=st.text(max_size=50),
+    started_at=st.none() | TIMES,
+    finished_at=TIMES,
+    last_seq=st.integers(0, 2**62),
+    tree_empty=st.booleans(),
+    last_line=st.text(max_size=50),
+)
+
+
+@given(OUTCOMES)
+def test_an_outcome_survives_the_wire(outcome: Outcome) -> None:
+    wire = convert.outcome_to_pb(outcome).SerializeToString()
+    assert convert.outcome_from_pb(common_pb2.Outcome.FromString(wire)) == outcome
+
+
+def test_times() -> None:
+    assert convert.timestamp_to_pb(None) is None
+    assert convert.timestamp_from_pb(Timestamp()) is None
+    east = AT.astimezone(timezone(timedelta(hours=9)))
+    message = convert.timestamp_to_pb(east)
+    assert message is not None and convert.timestamp_from_pb(message) == AT
+    with pytest.raises(ValueError, match="zone"):
+        convert.timestamp_to_pb(AT.replace(tzinfo=None))
+    with pytest.raises(TobanError, match="out of range"):
+        convert.timestamp_from_pb(Timestamp(seconds=2**60))
+
+
+def test_keys() -> None:
+    key = AttemptKey(7, 2**62)
+    assert convert.key_from_pb(convert.key_to_pb(key)) == key
+    for bad in ((0, 1), (1, 0), (-1, 1)):
+        with pytest.raises(TobanError, match="positive"):
+            convert.key_from_pb(common_pb2.AttemptKey(run_id=bad[0], token=bad[1]))
+
+
+@pytest.mark.parametrize("state", list(AttemptState))
+def test_states(state: AttemptState) -> None:
+    assert convert.state_from_pb(convert.state_to_pb(state)) is state
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        common_pb2.Outcome(),
+        common_pb2.Outcome(kind=1),
+        common_pb2.Outcome(finished_at=convert.timestamp_to_pb(AT)),
+        common_pb2.Outcome(kind=99, finished_at=convert.timestamp_to_pb(AT)),
+        common_pb2.Outcome(kind=1, reason="bored", finished_at=convert.timestamp_to_pb(AT)),
+    ],
+)
+def test_outcomes_of_nobody(message: common_pb2.Outcome) -> None:
+    with pytest.raises(TobanError) as caught:
+        convert.outcome_from_pb(message)
+    assert caught.value.code is ErrorCode.INVALID_ARGUMENT
+
+
+@pytest.mark.parametrize("number", [0, 99])
+def test_states_of_nobody(number: int) -> None:
+    with pytest.raises(TobanError):
+        convert.state_from_pb(number)

@@ -1,0 +1,117 @@
+"""Log tickets: good, forged, foreign, expired."""
+
+from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from toban_domain.errors import ErrorCode, TobanError
+from toban_proto.v1.common_pb2 import LogTicket, LogTicketBody
+from toban_stack import certs
+from toban_transport.ticket import TicketSigner, TicketVerifier
+from toban_transport.tls import TlsFiles
+
+NOW = datetime(2027, 1, 1, tzinfo=UTC)
+COORDINATOR = ["spiffe://toban.internal/coordinator"]
+DNS = ["coordinator.toban.internal"]
+
+
+def signed(files: TlsFiles) -> LogTicket:
+    return TicketSigner(files).sign(run_id=7, token=2**62, incarnation="i1", log_day=date(2027, 1, 1))
+
+
+@pytest.fixture
+def verifier(tls: Path) -> TicketVerifier:
+    """As a log-archiver has it."""
+    return TicketVerifier(TlsFiles(tls / "log-archiver"), "toban.internal")
+
+
+def refused(verifier: TicketVerifier, ticket: LogTicket, now: datetime = NOW) -> str:
+    with pytest.raises(TobanError) as caught:
+        verifier.verify(ticket, now=now)
+    assert caught.value.code is ErrorCode.TICKET_INVALID
+    return caught.value.message
+
+
+def test_a_good_ticket_says_what_was_signed(tls: Path, verifier: TicketVerifier) -> None:
+    ticket = signed(TlsFiles(tls / "coordinator"))
+    wanted = LogTicketBody(run_id=7, token=2**62, incarnation="i1", log_day="2027-01-01")
+    assert verifier.verify(ticket, now=NOW) == wanted
+    assert verifier.verify(ticket, now=NOW) is verifier.verify(ticket, now=NOW)
+
+
+def test_a_changed_body_signature_or_certificate_is_refused(tls: Path, verifier: TicketVerifier) -> None:
+    good = signed(TlsFiles(tls / "coordinator"))
+    verifier.verify(good, now=NOW)
+    other = LogTicketBody(run_id=8, token=2**62, incarnation="i1", log_day="2027-01-01").SerializeToString()
+    assert "signature" in refused(
+        verifier, LogTicket(body=other, signature=good.signature, certificate=good.certificate)
+    )
+    assert "signature" in refused(verifier, LogTicket(body=good.body, signature=b"", certificate=good.certificate))
+    executor = signed(TlsFiles(tls / "executor"))
+    mixed = LogTicket(body=good.body, signature=executor.signature, certificate=good.certificate)
+    assert "signature" in refused(verifier, mixed)
+
+
+@pytest.mark.parametrize("service", ["executor", "log-archiver", "admin-web", "admin-cli", "external-worker"])
+def test_only_a_coordinator_signs(tls: Path, verifier: TicketVerifier, service: str) -> None:
+    assert "not by a coordinator" in refused(verifier, signed(TlsFiles(tls / service)))
+
+
+def test_a_foreign_ca_is_refused(tmp_path: Path, verifier: TicketVerifier) -> None:
+    foreign = certs.make_all(tmp_path / "foreign")
+    assert "not of our CA" in refused(verifier, signed(TlsFiles(foreign / "coordinator")))
+
+
+def test_a_leaf_that_claims_our_cas_name_is_refused(forge: Any, verifier: TicketVerifier) -> None:
+    assert "not of our CA" in refused(verifier, signed(forge(COORDINATOR, DNS, own_ca=True)))
+
+
+@pytest.mark.parametrize(
+    "uris",
+    [[], [*COORDINATOR, *COORDINATOR], ["spiffe://elsewhere/coordinator"], ["https://toban.internal/coordinator"]],
+)
+def test_names_that_are_no_coordinator_are_refused(forge: Any, verifier: TicketVerifier, uris: list[str]) -> None:
+    assert "signer is unknown" in refused(verifier, signed(forge(uris, DNS)))
+
+
+def test_an_expired_or_early_certificate_is_refused_also_when_remembered(
+    forge: Any, tls: Path, verifier: TicketVerifier
+) -> None:
+    ticket = signed(forge(COORDINATOR, DNS, valid=(NOW - timedelta(days=1), NOW + timedelta(days=1))))
+    verifier.verify(ticket, now=NOW)
+    assert "not valid at this time" in refused(verifier, ticket, NOW + timedelta(days=2))
+    assert "not valid at this time" in refused(verifier, ticket, NOW - timedelta(days=2))
+    lenient = TicketVerifier(TlsFiles(tls / "log-archiver"), "toban.internal", leeway=timedelta(days=7))
+    assert lenient.verify(ticket, now=NOW + timedelta(days=7)).run_id == 7
+    assert "not valid" in refused(lenient, ticket, NOW + timedelta(days=9))
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"\xff\xff",
+        b"",
+        LogTicketBody(run_id=1, token=1, incarnation="i", log_day="yesterday").SerializeToString(),
+        LogTicketBody(run_id=0, token=1, incarnation="i", log_day="2027-01-01").SerializeToString(),
+        LogTicketBody(run_id=1, token=1, log_day="2027-01-01").SerializeToString(),
+    ],
+)
+def test_a_body_that_says_nothing_is_refused_though_signed(tls: Path, verifier: TicketVerifier, body: bytes) -> None:
+    from cryptography.hazmat.primitives.asymmetric import ec
+    from cryptography.hazmat.primitives.hashes import SHA256
+
+    files = TlsFiles(tls / "coordinator")
+    ticket = signed(files)
+    ticket.body = body
+    ticket.signature = files.current().key.sign(body, ec.ECDSA(SHA256()))
+    assert "body" in refused(verifier, ticket)
+
+
+@settings(max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.binary(max_size=600), st.binary(max_size=100), st.binary(max_size=600))
+def test_noise_is_refused_and_never_breaks(verifier: TicketVerifier, body: bytes, signature: bytes, der: bytes) -> None:
+    refused(verifier, LogTicket(body=body, signature=signature, certificate=der))

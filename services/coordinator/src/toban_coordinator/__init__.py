@@ -1,0 +1,1 @@
+"""Leads, decides, owns schema scheduler."""

@@ -1,0 +1,106 @@
+"""What a leader may ask of an executor, and what comes back (docs/fencing.md 3.9).
+
+The adapter behind `WorkerOrders` draws a serial for each RPC and keeps one order RPC in flight per executor, so that serials never overtake each
+other. It also signs the log ticket of every start. Every call takes a batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Protocol
+
+from toban_domain.epoch import Term
+from toban_domain.outcome import AttemptKey
+
+# Refusals of an order as a whole: the executor did not look at the attempts, so these say nothing about them (not "gone").
+NOT_GONE = frozenset({"STALE_EPOCH", "WRONG_INCARNATION"})
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """One incarnation of an executor. `address` is host:port of its WorkerService."""
+
+    incarnation: str
+    worker_id: int
+    address: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OrderStep:
+    """One local step; `timeout_seconds` 0 = none of its own."""
+
+    id: str
+    name: str
+    type: str
+    argv: tuple[str, ...] = ()
+    timeout_seconds: int = 0
+    cancelable: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StartOrder:
+    """Start one attempt. `timeout_seconds` 0 = none; `log_day` is PostgreSQL's day of the dispatch as an ISO date."""
+
+    key: AttemptKey
+    attempt: int
+    job_name: str
+    definition_version: int
+    steps: tuple[OrderStep, ...]
+    payload_json: str = "{}"
+    env: Mapping[str, str] = field(default_factory=dict)
+    timeout_seconds: int = 0
+    grace_seconds: float = 10.0
+    on_lease_loss: str = "kill"
+    slot: datetime | None = None
+    log_day: str
+    traceparent: str = ""
+    working_dir: str = ""
+    allow_shell: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class StartResult:
+    """The executor's answer to one start. A refusal outside NOT_GONE means: a tombstone is written, this attempt never runs there."""
+
+    key: AttemptKey
+    accepted: bool
+    refusal: str = ""
+    message: str = ""
+
+    @property
+    def gone(self) -> bool:
+        """True when this attempt will never run at that executor, so that its run may be placed again."""
+        return not self.accepted and self.refusal not in NOT_GONE
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CancelOrder:
+    """Stop one attempt. `mode` is cooperative or kill; `grace_seconds` lies between SIGTERM and SIGKILL."""
+
+    key: AttemptKey
+    mode: str
+    grace_seconds: float
+    reason: str = ""
+
+
+class WorkerOrders(Protocol):
+    """Orders of the leader to executors."""
+
+    async def start(
+        self, target: Target, term: Term, orders: Sequence[StartOrder], smallest_live_token: int
+    ) -> list[StartResult]:
+        """Start attempts. Raises TobanError (UNAVAILABLE, DEADLINE_EXCEEDED …) when delivery is not certain: send again, it is idempotent."""
+        ...
+
+    async def cancel(self, target: Target, term: Term, orders: Sequence[CancelOrder]) -> dict[AttemptKey, str]:
+        """Cancel attempts → cancelling | finished | unknown | STALE_EPOCH | WRONG_INCARNATION.
+
+        What cannot be delivered is written to executor_orders, to go out with the answer to a heartbeat: such keys answer `queued`.
+        """
+        ...
+
+    async def revoke(self, target: Target, term: Term, keys: Sequence[AttemptKey]) -> dict[AttemptKey, str]:
+        """Take attempts back → gone | running | finished | STALE_EPOCH | WRONG_INCARNATION, or `queued` as in `cancel`."""
+        ...

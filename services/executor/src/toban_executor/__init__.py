@@ -1,0 +1,1 @@
+"""Runs jobs as subprocesses under a lease."""

@@ -1,0 +1,164 @@
+"""Protobuf messages to the executor's own words and back."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+from toban_domain.outcome import AttemptKey
+from toban_executor.decide.messages import CancelOrder, Header, Report, StartAnswer, StartOrder, StepOrder
+from toban_executor.decide.outcome import at
+from toban_executor.ports import Beat, BeatAnswer, Relayed
+from toban_proto.v1 import common_pb2, coordinator_pb2, executor_pb2
+from toban_transport.convert import (
+    key_from_pb,
+    key_to_pb,
+    outcome_from_pb,
+    outcome_to_pb,
+    state_to_pb,
+    timestamp_from_pb,
+    timestamp_to_pb,
+)
+
+
+def header_from_pb(message: executor_pb2.OrderHeader) -> Header:
+    """What gives an order its authority."""
+    return Header(message.leader_epoch, message.serial, message.incarnation)
+
+
+def start_from_pb(message: executor_pb2.StartOrder) -> StartOrder:
+    """One attempt to start."""
+    slot = timestamp_from_pb(message.slot) if message.HasField("slot") else None
+    return StartOrder(
+        key=key_from_pb(message.key),
+        attempt=message.attempt,
+        job_name=message.job_name,
+        steps=tuple(
+            StepOrder(type=step.type or "command", argv=tuple(step.argv), timeout_seconds=step.timeout_seconds)
+            for step in message.steps
+        ),
+        payload_json=message.payload_json or "{}",
+        env=dict(message.env),
+        timeout_seconds=message.timeout_seconds,
+        grace_seconds=message.grace_seconds,
+        slot=slot.isoformat() if slot else "",
+        traceparent=message.traceparent,
+        working_dir=message.working_dir,
+        allow_shell=message.allow_shell,
+        ticket=message.log_ticket.SerializeToString() if message.HasField("log_ticket") else b"",
+    )
+
+
+def answer_to_pb(answer: StartAnswer) -> executor_pb2.StartResult:
+    """What became of a start order."""
+    result = executor_pb2.StartResult(
+        key=key_to_pb(answer.key), accepted=not answer.refusal, refusal=answer.refusal, message=answer.message
+    )
+    if answer.state is not None:
+        result.state = state_to_pb(answer.state)
+    return result
+
+
+def cancel_from_pb(message: executor_pb2.CancelOrder) -> CancelOrder:
+    """One attempt to end."""
+    return CancelOrder(
+        key=key_from_pb(message.key),
+        mode=message.mode or "cooperative",
+        grace_seconds=message.grace_seconds,
+        reason=message.reason,
+    )
+
+
+def beat_to_pb(beat: Beat, incarnation: str) -> coordinator_pb2.HeartbeatRequest:
+    """A heartbeat."""
+    return coordinator_pb2.HeartbeatRequest(
+        incarnation=incarnation,
+        echo=beat.echo,
+        epoch_max=beat.epoch_max,
+        running=len(beat.held),
+        free_slots=beat.free_slots,
+        load=beat.load,
+        labels=dict(beat.labels),
+        held=[executor_pb2.HeldAttempt(key=key_to_pb(key), state=state_to_pb(state)) for key, state in beat.held],
+        order_outcomes=[coordinator_pb2.OrderOutcome(order_id=number, result=text) for number, text in beat.outcomes],
+        draining=beat.draining,
+    )
+
+
+def beat_answer_from_pb(message: coordinator_pb2.HeartbeatResponse) -> BeatAnswer:
+    """The answer to a heartbeat."""
+    return BeatAnswer(
+        granted=message.granted,
+        grant_seq=message.grant_seq,
+        epoch=message.epoch,
+        state=message.state or "on",
+        orders=[relayed for order in message.orders if (relayed := _relayed(order)) is not None],
+        not_held=[key_from_pb(key) for key in message.not_held],
+        smallest_live=message.smallest_live_token,
+        log_archivers=tuple(message.log_archivers),
+    )
+
+
+def _relayed(message: coordinator_pb2.OpenOrder) -> Relayed | None:
+    kind = message.WhichOneof("order")
+    if kind is None:
+        return None
+    body = getattr(message, kind)
+    fields: dict[str, Any] = {"order_id": message.order_id, "header": header_from_pb(body.header)}
+    if kind == "cancel":
+        fields["cancel"] = [cancel_from_pb(order) for order in body.orders]
+    elif kind == "revoke":
+        fields["revoke"] = [key_from_pb(key) for key in body.keys]
+    elif kind == "drain":
+        fields["drain"] = body.drain
+    else:
+        fields["start"] = [start_from_pb(order) for order in body.orders]
+        fields["smallest_live"] = body.smallest_live_token
+    return Relayed(**fields)
+
+
+def report_to_pb(report: Report) -> coordinator_pb2.AttemptReport:
+    """A start or an outcome."""
+    message = coordinator_pb2.AttemptReport(key=key_to_pb(report.key), seq=report.seq, pid=report.pid)
+    if report.outcome is not None:
+        message.outcome.CopyFrom(outcome_to_pb(report.outcome))
+    else:
+        started = timestamp_to_pb(at(report.started_ns))
+        if started is not None:
+            message.started.CopyFrom(started)
+    return message
+
+
+def report_from_pb(message: coordinator_pb2.AttemptReport) -> Report:
+    """A start or an outcome, as the journal kept it."""
+    started = timestamp_from_pb(message.started) if message.HasField("started") else None
+    return Report(
+        key=key_from_pb(message.key),
+        seq=message.seq,
+        started_ns=_nanoseconds(started) if started else 0,
+        outcome=outcome_from_pb(message.outcome) if message.HasField("outcome") else None,
+        pid=message.pid,
+    )
+
+
+def report_to_bytes(report: Report) -> bytes:
+    """A report for the journal."""
+    return report_to_pb(report).SerializeToString()
+
+
+def report_from_bytes(body: bytes) -> Report:
+    """A report of the journal."""
+    return report_from_pb(coordinator_pb2.AttemptReport.FromString(body))
+
+
+def keys_from_pb(messages: "Any") -> list[AttemptKey]:
+    """Several keys."""
+    return [key_from_pb(message) for message in messages]
+
+
+def ticket_from_bytes(body: bytes) -> common_pb2.LogTicket:
+    """A log ticket as it came with its order."""
+    return common_pb2.LogTicket.FromString(body)
+
+
+def _nanoseconds(moment: datetime) -> int:
+    delta = moment - datetime(1970, 1, 1, tzinfo=UTC)
+    return (delta.days * 86_400 + delta.seconds) * 10**9 + delta.microseconds * 1000

@@ -1,0 +1,287 @@
+"""What the executor must not forget, in SQLite (WAL, synchronous=FULL) inside its state directory.
+
+One thread writes. Everything that waits when it becomes free is one transaction, so one fsync serves many orders. A write that
+nobody waits for is kept and tried again when the disk refuses it; one that somebody waits for fails to them.
+"""
+
+import asyncio
+import queue
+import sqlite3
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from toban_domain.errors import ErrorCode, TobanError
+from toban_domain.outcome import AttemptKey
+from toban_executor.adapters.convert import report_from_bytes, report_to_bytes
+from toban_executor.decide.messages import Record, Report
+from toban_executor.ports import Chunk, ChunkBatch, Remembered, Seal
+from toban_observability import metrics
+from toban_observability.logs import get_logger
+
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS meta (key TEXT PRIMARY KEY, value) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS seen (token INTEGER, run_id INTEGER, PRIMARY KEY (token, run_id)) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS tombstones (token INTEGER, run_id INTEGER, PRIMARY KEY (token, run_id)) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS reports (token INTEGER, run_id INTEGER, seq INTEGER, body BLOB,
+    PRIMARY KEY (token, run_id, seq)) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS tickets (token INTEGER, run_id INTEGER, ticket BLOB, PRIMARY KEY (token, run_id)) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS chunks (id INTEGER PRIMARY KEY AUTOINCREMENT, token INTEGER, run_id INTEGER, stream INTEGER,
+    seq_from INTEGER, seq_to INTEGER, lines INTEGER, raw_bytes INTEGER, first_ns INTEGER, last_ns INTEGER, data BLOB);
+CREATE TABLE IF NOT EXISTS seals (token INTEGER, run_id INTEGER, last_seq INTEGER, PRIMARY KEY (token, run_id)) WITHOUT ROWID;
+"""
+_RETRY_SECONDS = 0.5
+_BUSY_MS = 5000
+_GATHER_SECONDS = 0.01
+_BATCH = 1000
+
+_log = get_logger(__name__)
+_commits = metrics.counter("toban_executor_journal_commits_total", "Transactions of the journal by result.", ("result",))
+_rows = metrics.counter("toban_executor_journal_writes_total", "Writes that went into those transactions.")
+
+Statement = tuple[str, tuple[Any, ...]]
+
+
+@dataclass(slots=True)
+class _Work:
+    """Statements to run, or a question to the connection; `done` hears the result or the error."""
+
+    statements: Sequence[Statement] = ()
+    question: Callable[[sqlite3.Connection], Any] | None = None
+    done: Callable[[Any, Exception | None], None] | None = None
+
+
+class Journal:
+    """The journal of one state directory. Open it, `start` it on the event loop's thread, `close` it at the end."""
+
+    def __init__(self, path: Path) -> None:
+        self._connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=_BUSY_MS / 1000)
+        self._connection.execute("PRAGMA journal_mode=WAL")
+        self._connection.execute("PRAGMA synchronous=FULL")
+        self._connection.executescript(_SCHEMA)
+        self._queue: queue.SimpleQueue[_Work | None] = queue.SimpleQueue()
+        self._thread = threading.Thread(target=self._write_all, name="journal", daemon=True)
+
+    # ---- before the loop runs
+
+    def remembered(self) -> Remembered:
+        """Everything that an earlier process left. Only before `start`."""
+        ask = self._connection.execute
+        return Remembered(
+            epoch_max=int(self.meta("epoch_max") or 0),
+            seen=tuple(AttemptKey(run, token) for token, run in ask("SELECT token, run_id FROM seen")),
+            tombstones=tuple(AttemptKey(run, token) for token, run in ask("SELECT token, run_id FROM tombstones")),
+            reports=tuple(report_from_bytes(body) for (body,) in ask("SELECT body FROM reports ORDER BY token, seq")),
+        )
+
+    def meta(self, key: str) -> str:
+        """A named value, empty when unknown. Only before `start`."""
+        row = self._connection.execute("SELECT value FROM meta WHERE key = ?", (key,)).fetchone()
+        return "" if row is None else str(row[0])
+
+    def start(self) -> None:
+        """Begin to write."""
+        self._thread.start()
+
+    def close(self) -> None:
+        """Write what waits and end."""
+        if self._thread.is_alive():
+            self._queue.put(None)
+            self._thread.join()
+        self._connection.close()
+
+    # ---- writes
+
+    async def record(self, records: Iterable[Record]) -> None:
+        """On disk when this returns. Raises UNAVAILABLE when the disk refuses."""
+        if statements := [_record(record) for record in records]:
+            await self._ask(_Work(statements=statements))
+
+    async def set_meta(self, key: str, value: str) -> None:
+        """Remember a named value, on disk when this returns."""
+        await self._ask(_Work(statements=[("INSERT OR REPLACE INTO meta VALUES (?, ?)", (key, value))]))
+
+    def post_records(self, records: Iterable[Record]) -> None:
+        """As `record`, without waiting."""
+        if statements := [_record(record) for record in records]:
+            self._post(statements)
+
+    def forget_below(self, token: int) -> None:
+        """Forget seen and refused pairs below the smallest live token."""
+        self._post([(f"DELETE FROM {table} WHERE token < ?", (token,)) for table in ("seen", "tombstones")])
+
+    def put_report(self, report: Report) -> None:
+        """Keep a report until a coordinator has answered it."""
+        row = (report.key.token, report.key.run_id, report.seq, report_to_bytes(report))
+        self._post([("INSERT OR REPLACE INTO reports VALUES (?, ?, ?, ?)", row)])
+
+    def drop_reports(self, done: Iterable[tuple[AttemptKey, int]]) -> None:
+        """Forget reports that were answered."""
+        sql = "DELETE FROM reports WHERE token = ? AND run_id = ? AND seq = ?"
+        self._post([(sql, (key.token, key.run_id, seq)) for key, seq in done])
+
+    async def put_chunks(self, chunks: Sequence[Chunk], seals: Sequence[Seal], tickets: dict[AttemptKey, bytes]) -> None:
+        """Keep log chunks, ends and tickets until an archiver has committed them; on disk when this returns."""
+        statements: list[Statement] = [
+            ("INSERT OR IGNORE INTO tickets VALUES (?, ?, ?)", (key.token, key.run_id, ticket))
+            for key, ticket in tickets.items()
+        ]
+        statements += [_chunk(chunk) for chunk in chunks]
+        statements += [("INSERT OR REPLACE INTO seals VALUES (?, ?, ?)", (s.key.token, s.key.run_id, s.last_seq)) for s in seals]
+        await self._ask(_Work(statements=statements))
+
+    async def chunks_after(self, chunk_id: int, limit: int, max_bytes: int) -> ChunkBatch:
+        """The next chunks in order of writing, with their tickets; the seals too once no chunk is left behind."""
+        batch: ChunkBatch = await self._ask(_Work(question=lambda db: _read_chunks(db, chunk_id, limit, max_bytes)))
+        return batch
+
+    def drop_chunks(self, ids: Iterable[int], seals: Iterable[AttemptKey]) -> None:
+        """Forget what an archiver has committed; with the seal goes the attempt's ticket."""
+        statements: list[Statement] = [("DELETE FROM chunks WHERE id = ?", (chunk_id,)) for chunk_id in ids]
+        for key in seals:
+            pair = (key.token, key.run_id)
+            statements.append(("DELETE FROM seals WHERE token = ? AND run_id = ?", pair))
+            statements.append(("DELETE FROM tickets WHERE token = ? AND run_id = ?", pair))
+        self._post(statements)
+
+    async def log_bytes(self) -> int:
+        """Compressed bytes of log chunks that wait on disk."""
+        sql = "SELECT coalesce(sum(length(data)), 0) FROM chunks"
+        waiting: int = await self._ask(_Work(question=lambda db: db.execute(sql).fetchone()[0]))
+        return waiting
+
+    async def flush(self) -> None:
+        """Return when everything posted before is on disk."""
+        await self._ask(_Work(question=lambda _db: None))
+
+    def _post(self, statements: Sequence[Statement]) -> None:
+        if statements:
+            self._queue.put(_Work(statements=statements))
+
+    async def _ask(self, work: _Work) -> Any:
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[Any] = loop.create_future()
+        work.done = lambda result, error: _call_back(loop, future, result, error)
+        self._queue.put(work)
+        try:
+            return await future
+        except sqlite3.Error as error:
+            raise TobanError(ErrorCode.UNAVAILABLE, f"the executor's journal cannot be written: {error}") from error
+
+    # ---- the writer's thread
+
+    def _write_all(self) -> None:
+        kept: list[_Work] = []
+        ending = False
+        while not ending or kept:
+            batch, ending = self._take(kept, ending)
+            kept = self._transact(batch)
+            if kept and ending:
+                return
+
+    def _take(self, kept: list[_Work], ending: bool) -> tuple[list[_Work], bool]:
+        """What was kept and what waits; blocks until there is something. While nobody waits for the batch it may grow."""
+        batch = list(kept)
+        try:
+            work = None if ending else self._queue.get(timeout=_RETRY_SECONDS if kept else None)
+            while work is not None:
+                batch.append(work)
+                patient = work.done is None and len(batch) < _BATCH
+                work = self._queue.get(timeout=_GATHER_SECONDS) if patient else self._queue.get_nowait()
+            ending = True
+        except queue.Empty:
+            pass
+        return batch, ending
+
+    def _transact(self, batch: list[_Work]) -> list[_Work]:
+        """One transaction; returns the work to try again."""
+        if not batch:
+            return []
+        results: list[Any] = []
+        try:
+            self._connection.execute("BEGIN IMMEDIATE")
+            for work in batch:
+                for sql, values in work.statements:
+                    self._connection.execute(sql, values)
+                results.append(work.question(self._connection) if work.question else None)
+            self._connection.execute("COMMIT")
+        except sqlite3.Error as error:
+            return self._failed(batch, error)
+        _commits.labels("ok").inc()
+        _rows.inc(sum(len(work.statements) for work in batch))
+        for work, result in zip(batch, results, strict=True):
+            if work.done:
+                work.done(result, None)
+        return []
+
+    def _failed(self, batch: list[_Work], error: sqlite3.Error) -> list[_Work]:
+        _commits.labels("error").inc()
+        _log.error("journal write failed", error=str(error), waiting=len(batch), next_try_seconds=_RETRY_SECONDS)
+        if self._connection.in_transaction:
+            self._connection.execute("ROLLBACK")
+        for work in batch:
+            if work.done:
+                work.done(None, error)
+        return [work for work in batch if not work.done]
+
+
+def _call_back(
+    loop: asyncio.AbstractEventLoop, future: "asyncio.Future[Any]", result: Any, error: Exception | None
+) -> None:
+    def settle() -> None:
+        if future.done():
+            return
+        if error is None:
+            future.set_result(result)
+        else:
+            future.set_exception(error)
+
+    try:
+        loop.call_soon_threadsafe(settle)
+    except RuntimeError:
+        # The loop has ended: nobody waits any more.
+        pass
+
+
+def _record(record: Record) -> Statement:
+    if record.kind == "epoch":
+        return "INSERT OR REPLACE INTO meta VALUES ('epoch_max', ?)", (record.token,)
+    table = "seen" if record.kind == "seen" else "tombstones"
+    return f"INSERT OR IGNORE INTO {table} VALUES (?, ?)", (record.token, record.run_id)
+
+
+def _chunk(chunk: Chunk) -> Statement:
+    sql = (
+        "INSERT INTO chunks (token, run_id, stream, seq_from, seq_to, lines, raw_bytes, first_ns, last_ns, data) "
+        "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+    )
+    place = (chunk.key.token, chunk.key.run_id, chunk.stream, chunk.seq_from, chunk.seq_to)
+    return sql, (*place, chunk.lines, chunk.raw_bytes, chunk.first_ns, chunk.last_ns, chunk.data)
+
+
+def _read_chunks(db: sqlite3.Connection, after: int, limit: int, max_bytes: int) -> ChunkBatch:
+    sql = (
+        "SELECT id, run_id, token, stream, seq_from, seq_to, lines, raw_bytes, first_ns, last_ns, data "
+        "FROM chunks WHERE id > ? ORDER BY id LIMIT ?"
+    )
+    chunks, total, cut = [], 0, False
+    for row in db.execute(sql, (after, limit)):
+        if chunks and total + len(row[10]) > max_bytes:
+            cut = True
+            break
+        total += len(row[10])
+        chunks.append(Chunk(row[0], AttemptKey(row[1], row[2]), *row[3:]))
+    seals: list[Seal] = []
+    if not cut and len(chunks) < limit:
+        found = db.execute("SELECT run_id, token, last_seq FROM seals LIMIT 1000")
+        seals = [Seal(AttemptKey(run, token), last) for run, token, last in found]
+    keys = {chunk.key for chunk in chunks} | {seal.key for seal in seals}
+    return ChunkBatch(chunks=chunks, seals=seals, tickets=_tickets(db, keys))
+
+
+def _tickets(db: sqlite3.Connection, keys: Iterable[AttemptKey]) -> dict[AttemptKey, bytes]:
+    sql = "SELECT ticket FROM tickets WHERE token = ? AND run_id = ?"
+    rows = {key: db.execute(sql, (key.token, key.run_id)).fetchone() for key in keys}
+    return {key: row[0] for key, row in rows.items() if row is not None}

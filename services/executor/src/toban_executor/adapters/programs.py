@@ -1,0 +1,37 @@
+"""Finds programs on the executor's own PATH and reads its allow-list."""
+
+import os
+import shutil
+from pathlib import Path
+
+from toban_domain.errors import ErrorCode, TobanError
+from toban_executor.decide.environment import DEFAULT_PATH
+from toban_executor.decide.programs import AllowList, parse_allow_list
+
+
+def load_allow_list(path: Path | None) -> AllowList:
+    """The list in the file; without a path everything is allowed. Raises TobanError CONFIG_INVALID naming the line."""
+    if path is None:
+        return AllowList()
+    try:
+        return parse_allow_list(path.read_text())
+    except (OSError, ValueError) as error:
+        raise TobanError(ErrorCode.CONFIG_INVALID, f"SCHEDULER_ALLOW_LIST: {path}: {error}") from None
+
+
+class ProgramFinder:
+    """Remembers what it found, for a short list of names; files may change, so hits are checked to be there still."""
+
+    def __init__(self, search_path: str = DEFAULT_PATH) -> None:
+        self._path = search_path
+        self._known: dict[str, tuple[str, str]] = {}
+
+    def __call__(self, name: str) -> tuple[str, str]:
+        """The file that `name` means ("" = none) and the file behind its links."""
+        known = self._known.get(name)
+        if known is None or not os.access(known[0], os.X_OK):
+            found = shutil.which(name, path=self._path) or ""
+            known = (found, os.path.realpath(found) if found else "")
+            if len(self._known) < 1000:
+                self._known[name] = known
+        return known

@@ -1,0 +1,31 @@
+"""The executor's own directory and its exclusive lock."""
+
+import fcntl
+import os
+from pathlib import Path
+
+from toban_domain.errors import ErrorCode, TobanError
+
+
+class StateDir:
+    """Held until the process ends or executes another program: no second executor can use it meanwhile."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._lock = -1
+
+    def lock(self) -> None:
+        """Make the directory (0700) and lock it. Raises TobanError CONFIG_INVALID when another process has it."""
+        try:
+            self.path.mkdir(parents=True, exist_ok=True, mode=0o700)
+            self._lock = os.open(self.path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            raise _invalid(f"cannot use {self.path} ({error.strerror}); name a writable folder") from None
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise _invalid(f"{self.path} belongs to a running executor; give each its own folder") from None
+
+
+def _invalid(message: str) -> TobanError:
+    return TobanError(ErrorCode.CONFIG_INVALID, f"SCHEDULER_STATE_DIR: {message}")

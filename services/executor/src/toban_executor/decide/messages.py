@@ -1,0 +1,100 @@
+"""What orders, grants and the ends of attempts say: the executor's own words for what travels on the wire."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from toban_domain.outcome import AttemptKey, AttemptState, Outcome
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    """What gives an order its authority. `serial` grows within an epoch, for each incarnation of an executor."""
+
+    epoch: int
+    serial: int
+    incarnation: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepOrder:
+    """One step of an attempt. `timeout_seconds` 0 = none of its own."""
+
+    type: str
+    argv: tuple[str, ...]
+    timeout_seconds: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StartOrder:
+    """An attempt to start. Times in seconds; `slot` is the schedule's time as ISO text, empty on demand; `ticket` is opaque."""
+
+    key: AttemptKey
+    attempt: int = 1
+    job_name: str = ""
+    steps: tuple[StepOrder, ...] = ()
+    payload_json: str = "{}"
+    env: Mapping[str, str] = field(default_factory=dict)
+    timeout_seconds: int = 0
+    grace_seconds: float = 2.0
+    slot: str = ""
+    traceparent: str = ""
+    working_dir: str = ""
+    allow_shell: bool = False
+    ticket: bytes = b""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StartAnswer:
+    """What became of a StartOrder. An empty `refusal` means accepted, now or earlier."""
+
+    key: AttemptKey
+    refusal: str = ""
+    message: str = ""
+    state: AttemptState | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CancelOrder:
+    """An attempt to end. `cooperative` and `kill` are the same until jobs have a socket: SIGTERM, grace, SIGKILL."""
+
+    key: AttemptKey
+    mode: str = "cooperative"
+    grace_seconds: float = 2.0
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """Something to be on disk before the answer leaves: `kind` is epoch, seen or tombstone. For an epoch the token is the epoch."""
+
+    kind: str
+    run_id: int
+    token: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttemptEnd:
+    """What a guard says at the end of an attempt. Times are Unix nanoseconds; an empty `cause` means that it ended by itself."""
+
+    key: AttemptKey
+    cause: str = ""
+    reason: str = ""
+    exit_code: int | None = None
+    signal: int | None = None
+    step: int = 0
+    steps: int = 1
+    started_ns: int = 0
+    finished_ns: int = 0
+    last_seq: int = 0
+    last_line: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """One thing to tell the coordinators about an attempt; `seq` numbers them within it (1 start, 2 outcome)."""
+
+    key: AttemptKey
+    seq: int
+    started_ns: int = 0
+    outcome: Outcome | None = None
+    pid: int = 0

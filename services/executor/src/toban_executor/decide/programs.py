@@ -1,0 +1,132 @@
+"""Which programs an executor starts: the local allow-list, and what counts as a shell."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from toban_executor.decide.messages import StartOrder
+from toban_executor.decide.orders import Unfit
+
+_SHELLS = frozenset("sh bash dash zsh ksh mksh fish csh tcsh ash rbash busybox pwsh".split())
+_WRAPPERS = frozenset(
+    "env nice ionice nohup setsid timeout stdbuf time xargs sudo doas su chroot unshare nsenter flock script watch "
+    "chrt taskset setpriv runuser parallel find".split()
+)
+# Interpreter (by the start of its name) and the option letters or words that take code from the command line.
+_CODE_OPTIONS = {
+    "python": ("c", ()),
+    "pypy": ("c", ()),
+    "perl": ("eE", ()),
+    "ruby": ("e", ()),
+    "node": ("ep", ("--eval", "--print")),
+    "php": ("rBRE", ()),
+    "lua": ("e", ()),
+    "Rscript": ("e", ()),
+    "deno": ("", ("eval",)),
+}
+
+SUPPORTED_STEP = "command"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AllowList:
+    """Programs by absolute path or by name; a name means the file found on the executor's own PATH. `listed` is False when
+    there is no file: every program is allowed then."""
+
+    listed: bool = False
+    programs: frozenset[str] = field(default_factory=frozenset)
+    shell: bool = True
+
+
+def parse_allow_list(text: str) -> AllowList:
+    """One program a line, ``#`` comments, and ``shell: true`` to permit shells. Raises ValueError naming the line."""
+    programs, shell = set(), False
+    for number, line in enumerate(text.splitlines(), start=1):
+        entry = line.partition("#")[0].strip()
+        if not entry:
+            continue
+        if entry.startswith("shell:"):
+            shell = _truth(entry.partition(":")[2].strip(), number)
+        elif len(entry.split()) > 1 or ("/" in entry and not entry.startswith("/")):
+            raise ValueError(f"line {number}: {entry!r} is neither a name nor an absolute path")
+        else:
+            programs.add(entry)
+    return AllowList(listed=True, programs=frozenset(programs), shell=shell)
+
+
+def _truth(text: str, number: int) -> bool:
+    if text not in ("true", "false"):
+        raise ValueError(f"line {number}: shell: must be true or false, not {text!r}")
+    return text == "true"
+
+
+def is_shell(argv: Sequence[str], real_name: str = "") -> bool:
+    """True when `argv` runs a shell or code from its own command line. `real_name` is the file behind argv[0]'s links."""
+    if not argv:
+        return False
+    for name in (_base(argv[0]), _base(real_name)):
+        if name in _SHELLS or _takes_code(name, argv[1:]):
+            return True
+    if _base(argv[0]) in _WRAPPERS or _base(real_name) in _WRAPPERS:
+        return any(_base(word) in _SHELLS or _takes_code(_base(word), argv[i + 1 :]) for i, word in enumerate(argv) if i)
+    return False
+
+
+def _base(path: str) -> str:
+    return path.rpartition("/")[2]
+
+
+def _takes_code(name: str, arguments: Sequence[str]) -> bool:
+    for start, (letters, words) in _CODE_OPTIONS.items():
+        if name.startswith(start):
+            return _has_code(arguments, letters, words)
+    return False
+
+
+def _has_code(arguments: Sequence[str], letters: str, words: Sequence[str]) -> bool:
+    for argument in arguments:
+        if argument in words:
+            return True
+        if not argument.startswith("-") or argument in ("-", "--"):
+            return False
+        if not argument.startswith("--") and any(letter in argument for letter in letters):
+            return True
+    return False
+
+
+class ProgramRules:
+    """Judges the steps of an order. `resolve` gives the file that a name means on the executor's PATH ("" = none) and the
+    file behind its links."""
+
+    def __init__(self, *, allowed: AllowList, resolve: Callable[[str], tuple[str, str]]) -> None:
+        self._allowed = allowed
+        self._resolve = resolve
+
+    def unfit(self, order: StartOrder) -> Unfit | None:
+        """Why this order can never run here, or None."""
+        if not order.steps:
+            return Unfit("UNSUPPORTED_STEP", "the order has no step")
+        for number, step in enumerate(order.steps, start=1):
+            if step.type != SUPPORTED_STEP:
+                return Unfit("UNSUPPORTED_STEP", f"step {number} has type {step.type!r}; this executor runs 'command'")
+            if not step.argv or not step.argv[0]:
+                return Unfit("UNSUPPORTED_STEP", f"step {number} has no program: argv is empty")
+            if message := self._forbidden(step.argv, order.allow_shell):
+                return Unfit("PROGRAM_NOT_ALLOWED", f"step {number}: {message}")
+        return None
+
+    def _forbidden(self, argv: Sequence[str], allow_shell: bool) -> str:
+        name = argv[0]
+        found, real = self._resolve(name)
+        if is_shell(argv, real):
+            if not allow_shell:
+                return f"program {name!r} runs a shell (or code from its command line): set allow_shell in the definition"
+            if not self._allowed.shell:
+                return f"program {name!r} runs a shell: this executor's allow-list has no line 'shell: true'"
+        if self._allowed.listed and not ({name, found} & self._allowed.programs):
+            return f"program {name!r} is not in this executor's allow-list"
+        return ""
+
+    def program(self, name: str) -> str:
+        """The file to start for `name` when a list holds, so that a definition's own PATH cannot put another in its place;
+        empty = whatever the job's PATH says."""
+        return self._resolve(name)[0] if self._allowed.listed else ""

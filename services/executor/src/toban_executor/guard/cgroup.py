@@ -1,0 +1,91 @@
+"""One reused cgroup (version 2) a slot, where the mount is writable.
+
+A keeper sits in its slot's cgroup, so jobs are born there: nothing has to be moved and no race exists. To kill, the keeper
+steps out into ``home``, writes ``cgroup.kill`` (atomic, also against fork bombs) and steps back in.
+"""
+
+import contextlib
+import os
+from pathlib import Path
+
+
+class SlotCgroup:
+    """The cgroup of one slot and the home next to it."""
+
+    def __init__(self, *, base: Path, slot: int) -> None:
+        self.path = base / f"slot-{slot}"
+        self._home = base / "home"
+
+    def prepare(self) -> bool:
+        """Make both groups and enter the slot's; False when this machine does not let us."""
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+            self._home.mkdir(exist_ok=True)
+            if not (self.path / "cgroup.kill").exists():
+                return False
+            _enter(self.path)
+        except OSError:
+            return False
+        return True
+
+    def kill(self) -> None:
+        """SIGKILL to every process of the slot but the caller, which must be the slot's keeper."""
+        with contextlib.suppress(OSError):
+            _enter(self._home)
+            try:
+                (self.path / "cgroup.kill").write_text("1")
+            finally:
+                _enter(self.path)
+
+
+def _enter(group: Path) -> None:
+    (group / "cgroup.procs").write_text("0")
+
+
+def find_base(name: str, mounts: Path = Path("/proc/mounts"), own: Path = Path("/proc/self/cgroup")) -> Path | None:
+    """Where groups called `name` may be made: below this process's own group of a cgroup2 mount; None when impossible."""
+    try:
+        lines = [line.split() for line in mounts.read_text().splitlines()]
+        mount = next((Path(fields[1]) for fields in lines if fields[2] == "cgroup2"), None)
+        inside = next((line[3:] for line in own.read_text().splitlines() if line.startswith("0::")), None)
+    except (OSError, IndexError):
+        return None
+    if mount is None or inside is None:
+        return None
+    base = mount / inside.lstrip("/") / name
+    try:
+        base.mkdir(exist_ok=True)
+    except OSError:
+        return None
+    return base if os.access(base, os.W_OK) else None
+
+
+def kill_all(base: Path) -> None:
+    """SIGKILL to everything in all slots below `base`; for the groups of an incarnation that is over."""
+    for group in _groups(base):
+        with contextlib.suppress(OSError):
+            (group / "cgroup.kill").write_text("1")
+
+
+def is_empty(base: Path) -> bool:
+    """True when the kernel says that no process is left in `base` or below. A group that is gone is empty."""
+    try:
+        return "populated 0" in (base / "cgroup.events").read_text()
+    except FileNotFoundError:
+        return True
+    except OSError:
+        return False
+
+
+def remove(base: Path) -> None:
+    """Remove the groups; quietly leaves what still has processes."""
+    for group in [*_groups(base), base]:
+        with contextlib.suppress(OSError):
+            group.rmdir()
+
+
+def _groups(base: Path) -> list[Path]:
+    try:
+        return [entry for entry in base.iterdir() if entry.is_dir()]
+    except OSError:
+        return []

@@ -1,0 +1,108 @@
+"""Cuts what a job writes into numbered lines, in blocks as large as the reads were."""
+
+from collections.abc import Callable, Iterator
+
+from toban_executor.guard.wire import LogBlock
+
+LINE_LIMIT = 16 * 1024
+"""Bytes of one line; a longer one goes on in the next, and all its pieces but the last are `partial`."""
+
+LAST_LINE_CHARS = 200
+
+
+class Numbering:
+    """Line numbers from 1 over both streams of one attempt, and its last line with text in it."""
+
+    def __init__(self) -> None:
+        self.last_seq = 0
+        self._last = b""
+
+    def take(self, count: int) -> int:
+        """Reserve `count` numbers and return the first."""
+        first = self.last_seq + 1
+        self.last_seq += count
+        return first
+
+    def remember(self, line: bytes) -> None:
+        """Keep `line` as the last one, unless it is blank."""
+        if line.strip():
+            self._last = line
+
+    @property
+    def last_line(self) -> str:
+        """The last line with text, at most 200 characters, invalid bytes replaced."""
+        return self._last[: LAST_LINE_CHARS * 4].decode(errors="replace").strip()[:LAST_LINE_CHARS]
+
+
+class LineCutter:
+    """One stream of one attempt: bytes in, blocks of whole lines out."""
+
+    def __init__(self, *, stream: int, numbering: Numbering, now_ns: Callable[[], int]) -> None:
+        self._stream = stream
+        self._numbering = numbering
+        self._now_ns = now_ns
+        self._rest = b""
+
+    def feed(self, data: bytes) -> Iterator[LogBlock]:
+        """Add bytes; yields what became whole lines by them."""
+        at_ns = self._now_ns()
+        end = data.rfind(b"\n") + 1
+        if end:
+            body, self._rest = self._rest + data[:end], data[end:]
+            yield from self._whole(body, at_ns)
+        else:
+            self._rest += data
+        while len(self._rest) > LINE_LIMIT:
+            piece, self._rest = self._rest[:LINE_LIMIT], self._rest[LINE_LIMIT:]
+            yield self._block(piece, 1, at_ns, partial=True)
+
+    def finish(self) -> Iterator[LogBlock]:
+        """The stream ended: what is left without a newline is a partial line."""
+        if self._rest:
+            rest, self._rest = self._rest, b""
+            self._numbering.remember(rest)
+            yield self._block(rest, 1, self._now_ns(), partial=True)
+
+    def _whole(self, body: bytes, at_ns: int) -> Iterator[LogBlock]:
+        self._remember_last(body)
+        if len(body) <= LINE_LIMIT:
+            yield self._block(body, body.count(b"\n"), at_ns)
+            return
+        short: list[bytes] = []
+        for line in _split(body):
+            if len(line) <= LINE_LIMIT + 1:
+                short.append(line)
+                continue
+            yield from self._flush(short, at_ns)
+            short = []
+            while len(line) > LINE_LIMIT + 1:
+                yield self._block(line[:LINE_LIMIT], 1, at_ns, partial=True)
+                line = line[LINE_LIMIT:]
+            short.append(line)
+        yield from self._flush(short, at_ns)
+
+    def _flush(self, lines: list[bytes], at_ns: int) -> Iterator[LogBlock]:
+        if lines:
+            yield self._block(b"".join(lines), len(lines), at_ns)
+
+    def _remember_last(self, body: bytes) -> None:
+        """The last line with text in it: nearly always the last one."""
+        for line in reversed(body[-4 * LINE_LIMIT :].split(b"\n")):
+            if line.strip():
+                self._numbering.remember(line)
+                return
+
+    def _block(self, text: bytes, count: int, at_ns: int, *, partial: bool = False) -> LogBlock:
+        return LogBlock(
+            stream=self._stream,
+            partial=partial,
+            at_ns=at_ns,
+            seq_from=self._numbering.take(count),
+            count=count,
+            text=text,
+        )
+
+
+def _split(body: bytes) -> list[bytes]:
+    """Lines by newline alone, newline kept; `body` ends with one."""
+    return [line + b"\n" for line in body[:-1].split(b"\n")]

@@ -1,0 +1,65 @@
+"""Where an attempt finds its payload, and its working directory when the definition names none.
+
+Both belong to the slot and are empty before and after each attempt. The payload goes to memory where there is a tmpfs: it may
+hold what should not reach a disk, and two writes of a disk's directory a run are what a thousand runs a second notice.
+"""
+
+import os
+import shutil
+from pathlib import Path
+
+from toban_executor.guard.spawn import SpawnError
+
+_MEMORY = Path("/dev/shm")
+
+
+def payload_home(incarnation: str) -> Path:
+    """The directory of payload files in memory for one incarnation; it may not exist."""
+    return _MEMORY / f"toban-{incarnation}"
+
+
+def make_payload_home(incarnation: str, fallback: Path) -> Path:
+    """Make the directory for payload files (0700), in memory if possible, else `fallback`."""
+    home = payload_home(incarnation)
+    try:
+        home.mkdir(mode=0o700)
+    except OSError:
+        return fallback
+    return home
+
+
+class Scratch:
+    """One slot's directory (0700) and payload file (0600)."""
+
+    def __init__(self, *, directory: Path, payload: Path) -> None:
+        self._place = directory
+        self.directory = str(directory)
+        self._payload = payload
+        self.payload = str(payload)
+        shutil.rmtree(directory, ignore_errors=True)
+
+    def prepare(self, payload: str) -> None:
+        """Write the payload file for the first step of an attempt. Raises SpawnError when the disk does not let us."""
+        try:
+            self._place.mkdir(0o700, exist_ok=True)
+            self._write(payload or "{}")
+        except OSError as error:
+            raise SpawnError(f"work directory '{self.directory}': {os.strerror(error.errno or 0)}") from None
+
+    def clear(self) -> None:
+        """Remove the payload file and whatever the attempt left in its directory."""
+        self._payload.unlink(missing_ok=True)
+        try:
+            used = next(self._place.iterdir(), None) is not None
+        except OSError:
+            used = True
+        if used:
+            shutil.rmtree(self.directory, ignore_errors=True)
+
+    def _write(self, payload: str) -> None:
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
+        fd = os.open(self.payload, flags, 0o600)
+        try:
+            os.write(fd, payload.encode())
+        finally:
+            os.close(fd)

@@ -1,0 +1,69 @@
+"""Process trees by /proc: who descends from a process, and signals to all of them."""
+
+import contextlib
+import ctypes
+import os
+from pathlib import Path
+
+_PR_SET_CHILD_SUBREAPER = 36
+
+
+def become_subreaper() -> None:
+    """From now on orphans below this process become its children. Raises OSError when the kernel refuses."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0:
+        raise OSError(ctypes.get_errno(), "prctl(PR_SET_CHILD_SUBREAPER)")
+
+
+def start_time(pid: int) -> int:
+    """Start of process `pid` in clock ticks since boot: with the pid it names a process for good. 0 = no such process."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_bytes().rsplit(b") ", 1)[1].split()
+    except (OSError, IndexError):
+        return 0
+    return 0 if fields[0] in (b"Z", b"X") else int(fields[19])
+
+
+def children(pid: int) -> list[int]:
+    """Direct children of all threads of `pid`; empty when it is gone."""
+    found: list[int] = []
+    try:
+        threads = os.listdir(f"/proc/{pid}/task")  # noqa: PTH208 (names only)
+    except OSError:
+        return found
+    for thread in threads:
+        with contextlib.suppress(OSError):
+            found += map(int, Path(f"/proc/{pid}/task/{thread}/children").read_bytes().split())
+    return found
+
+
+def descendants(pid: int) -> list[int]:
+    """Everything below `pid`, as it was while looking: a walk is not a snapshot, so callers repeat it until nothing is left."""
+    found: list[int] = []
+    todo = [pid]
+    while todo:
+        below = children(todo.pop())
+        found += below
+        todo += below
+    return found
+
+
+def signal_tree(pid: int, signals: tuple[int, ...]) -> int:
+    """Send each of `signals` to everything below `pid`; returns how many processes were there."""
+    below = descendants(pid)
+    for member in below:
+        for number in signals:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(member, number)
+    return len(below)
+
+
+def with_environment(marker: bytes) -> list[int]:
+    """Processes that this user may look at and whose first environment holds the entry `marker` (``NAME=value``)."""
+    found = []
+    for entry in os.listdir("/proc"):  # noqa: PTH208 (names only)
+        if entry.isdigit():
+            with contextlib.suppress(OSError):
+                if marker in Path(f"/proc/{entry}/environ").read_bytes().split(b"\0"):
+                    found.append(int(entry))
+    return found

@@ -1,0 +1,191 @@
+"""Carries out orders: from the answer on disk to the guard, and from the guard's last word to the report.
+
+Its state is the OrderBook's; everything else here is an effect. All of it runs on the event loop's thread.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from toban_domain.errors import TobanError
+from toban_domain.outcome import AttemptKey
+from toban_executor.decide.environment import job_environment
+from toban_executor.decide.lease import HoldSide, Instant
+from toban_executor.decide.messages import AttemptEnd, CancelOrder, Header, Report, StartAnswer, StartOrder
+from toban_executor.decide.orders import OrderBook
+from toban_executor.decide.outcome import outcome_of
+from toban_executor.loops.collect import Collector
+from toban_executor.loops.report import Reporter
+from toban_executor.ports import Block, Guards, Journal
+from toban_observability import metrics
+from toban_observability.logs import get_logger
+from toban_runtime.clock import Clock
+
+_log = get_logger(__name__)
+_starts = metrics.counter("toban_executor_starts_total", "Start orders by result: accepted, or the refusal.", ("result",))
+_outcomes = metrics.counter("toban_executor_outcomes_total", "Ended attempts by kind and reason.", ("kind", "reason"))
+_slots = metrics.gauge("toban_executor_slots", "Jobs that may run at a time.")
+_used = metrics.gauge("toban_executor_slots_used", "Slots with an attempt.")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Launcher:
+    """What a job's start needs beside its order: the files to execute, and the HOME of jobs."""
+
+    program: Callable[[str], str]
+    home: str
+
+
+def instant(clock: Clock) -> Instant:
+    """Now, on both clocks of a lease."""
+    return Instant(clock.boottime(), clock.wall().timestamp())
+
+
+class Attempts:
+    """The attempts of this incarnation. `idle` is set while none is live; `broken` when a guard is gone for good."""
+
+    def __init__(
+        self, *, book: OrderBook, guards: Guards, journal: Journal, reporter: Reporter, collector: Collector, clock: Clock
+    ) -> None:
+        self.book = book
+        self.lease: HoldSide | None = None
+        self.idle = asyncio.Event()
+        self.broken = asyncio.Event()
+        self.launcher = Launcher(program=lambda _name: "", home="/")
+        self._guards = guards
+        self._journal = journal
+        self._reporter = reporter
+        self._collector = collector
+        self._clock = clock
+        self._early: dict[AttemptKey, CancelOrder] = {}
+        self.idle.set()
+        _slots.set(book.slots)
+
+    @property
+    def lease_valid(self) -> bool:
+        """True while jobs may start."""
+        return self.lease is not None and self.lease.valid(instant(self._clock))
+
+    # ---- orders
+
+    async def start(self, header: Header, orders: Sequence[StartOrder], smallest_live: int) -> list[StartAnswer]:
+        """Decide, write down, hand over, answer. Raises UNAVAILABLE when the journal cannot be written: nothing is started."""
+        before = self.book.smallest_live
+        answers, accepted, records = self.book.start(
+            header, orders, smallest_live=smallest_live, lease_valid=self.lease_valid
+        )
+        self._note_live()
+        try:
+            await self._journal.record(records)
+        except TobanError:
+            self.book.withdraw([order.key for order in accepted])
+            self._note_live()
+            raise
+        if self.book.smallest_live > before:
+            self._journal.forget_below(self.book.smallest_live)
+        for order in accepted:
+            self._hand_over(order)
+        for answer in answers:
+            _starts.labels(answer.refusal or "accepted").inc()
+        return answers
+
+    def _hand_over(self, order: StartOrder) -> None:
+        assert self.lease is not None and self.lease.deadline is not None
+        self._collector.opened(order.key, order.ticket)
+        env = job_environment(
+            order, incarnation=self.book.incarnation, home=self.launcher.home, now=self._clock.wall()
+        )
+        self.book.running(order.key)
+        self._guards.spawn(
+            order,
+            env=env,
+            programs=[self.launcher.program(step.argv[0]) for step in order.steps],
+            deadline=self.lease.deadline,
+            lease_grace=self.lease.grace(order.grace_seconds),
+        )
+        early = self._early.pop(order.key, None)
+        if early is not None:
+            self._cancel_one(early)
+
+    async def cancel(self, header: Header, orders: Sequence[CancelOrder], *, relayed: bool = False) -> list[str]:
+        """Begin to end attempts; the outcome says when they have ended."""
+        handed = {key for key, _state in self.book.live if self.book.handed(key)}
+        results, effects, records = self.book.cancel(header, orders, relayed=relayed)
+        await self._journal.record(records)
+        for order in effects:
+            if order.key in handed:
+                self._cancel_one(order)
+            else:
+                self._early[order.key] = order
+        return results
+
+    def _cancel_one(self, order: CancelOrder) -> None:
+        self._guards.kill(
+            order.key, cause="cancel", reason=order.reason or "canceled", grace=order.grace_seconds
+        )
+
+    async def revoke(self, header: Header, keys: Sequence[AttemptKey], *, relayed: bool = False) -> list[str]:
+        """Promise never to start attempts, unless they run or have ended already."""
+        results, records = self.book.revoke(header, keys, relayed=relayed)
+        await self._journal.record(records)
+        return results
+
+    async def drain(self, header: Header, on: bool) -> str:
+        """Take no new work, or take it again."""
+        refusal, records = self.book.admit(header)
+        await self._journal.record(records)
+        if refusal:
+            return refusal
+        self.book.drained = on
+        return "draining" if on else "accepting"
+
+    # ---- lease
+
+    def granted(self, sent: Instant) -> None:
+        """A heartbeat sent at `sent` was granted."""
+        assert self.lease is not None
+        self._guards.push_deadline(self.lease.granted(sent))
+
+    def end(self, keys: Iterable[AttemptKey], *, cause: str, reason: str, grace: float) -> None:
+        """Begin to end attempts for a cause of this executor."""
+        for key in keys:
+            self._guards.kill(key, cause=cause, reason=reason, grace=grace)
+
+    def end_all(self, *, cause: str, reason: str, grace: float) -> None:
+        """Begin to end every live attempt."""
+        self.end([key for key, _state in self.book.live], cause=cause, reason=reason, grace=grace)
+
+    # ---- what the guards say
+
+    def started(self, key: AttemptKey, pid: int, at_ns: int) -> None:
+        """The attempt has been running for a moment."""
+        self._reporter.add(Report(key=key, seq=1, started_ns=at_ns, pid=pid))
+
+    def output(self, key: AttemptKey, block: Block) -> None:
+        """Lines of an attempt."""
+        self._collector.add(key, block)
+
+    def ended(self, end: AttemptEnd) -> None:
+        """The attempt is over: its slot is free, its outcome goes to the journal and to a coordinator at once."""
+        outcome = outcome_of(end)
+        self._collector.closed(end.key, end.last_seq)
+        self.book.finished(end.key)
+        self._note_live()
+        report = Report(key=end.key, seq=2, outcome=outcome)
+        self._journal.put_report(report)
+        self._reporter.add(report)
+        _outcomes.labels(outcome.kind.value, outcome.reason.value).inc()
+        if outcome.error_summary:
+            _log.info("attempt ended", run_id=end.key.run_id, kind=outcome.kind, summary=outcome.error_summary)
+
+    def guards_gone(self) -> None:
+        """Nothing can be said about jobs any more."""
+        self.broken.set()
+
+    def _note_live(self) -> None:
+        live = len(self.book.live)
+        _used.set(live)
+        if live:
+            self.idle.clear()
+        else:
+            self.idle.set()

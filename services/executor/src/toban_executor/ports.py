@@ -1,0 +1,192 @@
+"""What loops and server need from the outside, and the few data that pass there. Adapters implement it."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple, Protocol
+
+from toban_domain.outcome import AttemptKey, AttemptState
+from toban_executor.decide.lease import Instant
+from toban_executor.decide.messages import AttemptEnd, CancelOrder, Header, Record, Report, StartOrder
+
+class Block(NamedTuple):
+    """Consecutive lines of one stream of an attempt. `text` ends each line with a newline, except one `partial` line alone."""
+
+    stream: int
+    partial: bool
+    at_ns: int
+    seq_from: int
+    count: int
+    text: bytes
+
+class Chunk(NamedTuple):
+    """Log lines of one attempt and stream, compressed. `id` is the journal's (0 before it is there)."""
+
+    id: int
+    key: AttemptKey
+    stream: int
+    seq_from: int
+    seq_to: int
+    lines: int
+    raw_bytes: int
+    first_ns: int
+    last_ns: int
+    data: bytes
+
+class Seal(NamedTuple):
+    """The last line number of an attempt."""
+
+    key: AttemptKey
+    last_seq: int
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChunkBatch:
+    """The next things to ship, and the tickets of the attempts in it."""
+
+    chunks: Sequence[Chunk]
+    seals: Sequence[Seal]
+    tickets: Mapping[AttemptKey, bytes]
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Remembered:
+    """What an earlier process on this state directory left behind."""
+
+    epoch_max: int = 0
+    seen: tuple[AttemptKey, ...] = ()
+    tombstones: tuple[AttemptKey, ...] = ()
+    reports: tuple[Report, ...] = ()
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Registered:
+    """A coordinator's answer to Register. Times in milliseconds and seconds; `max_jobs` 0 = the executor's own number."""
+
+    worker_id: int
+    incarnation_key: str
+    lease_ms: int
+    margin_ms: int
+    heartbeat_seconds: float
+    epoch: int
+    max_jobs: int = 0
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Relayed:
+    """An order that came in the answer to a heartbeat; exactly one of the four is set."""
+
+    order_id: int
+    header: Header
+    cancel: Sequence[CancelOrder] | None = None
+    revoke: Sequence[AttemptKey] | None = None
+    drain: bool | None = None
+    start: Sequence[StartOrder] | None = None
+    smallest_live: int = 0
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Beat:
+    """One heartbeat of the executor."""
+
+    echo: int
+    epoch_max: int
+    free_slots: int
+    held: Sequence[tuple[AttemptKey, AttemptState]]
+    outcomes: Sequence[tuple[int, str]] = ()
+    draining: bool = False
+    load: float = 0.0
+    labels: Mapping[str, str] = field(default_factory=dict)
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BeatAnswer:
+    """What a coordinator says to a heartbeat; `state` is the executor's row (on, draining, detached, cut, off)."""
+
+    granted: bool
+    grant_seq: int
+    epoch: int
+    state: str
+    orders: Sequence[Relayed] = ()
+    not_held: Sequence[AttemptKey] = ()
+    smallest_live: int = 0
+    log_archivers: Sequence[str] = ()
+
+class Gateway(Protocol):
+    """Any coordinator: the leader first, then the others. All raise TobanError when none answers well."""
+
+    async def heartbeat(self, beat: Beat) -> BeatAnswer:
+        """Ask for a grant."""
+        ...
+
+    async def report(self, reports: Sequence[Report]) -> Sequence[tuple[AttemptKey, int, str]]:
+        """Hand in reports; the answer names each that is final (key, seq, result)."""
+        ...
+
+class Journal(Protocol):
+    """Durable memory; see adapters.journal for the meaning of each."""
+
+    async def record(self, records: Sequence[Record]) -> None: ...
+    def post_records(self, records: Sequence[Record]) -> None: ...
+    def forget_below(self, token: int) -> None: ...
+    def put_report(self, report: Report) -> None: ...
+    def drop_reports(self, done: Sequence[tuple[AttemptKey, int]]) -> None: ...
+    async def put_chunks(
+        self, chunks: Sequence[Chunk], seals: Sequence[Seal], tickets: dict[AttemptKey, bytes]
+    ) -> None: ...
+    async def chunks_after(self, chunk_id: int, limit: int, max_bytes: int) -> ChunkBatch: ...
+    def drop_chunks(self, ids: Sequence[int], seals: Sequence[AttemptKey]) -> None: ...
+    async def log_bytes(self) -> int: ...
+
+class GuardListener(Protocol):
+    """Hears what the guards say, on the event loop's thread."""
+
+    def started(self, key: AttemptKey, pid: int, at_ns: int) -> None:
+        """The attempt has been running for a moment; shorter ones are told by their end alone."""
+        ...
+
+    def output(self, key: AttemptKey, block: Block) -> None:
+        """Lines of an attempt, in order, always before its end."""
+        ...
+
+    def ended(self, end: AttemptEnd) -> None:
+        """The attempt is over and nothing of its tree is left."""
+        ...
+
+    def guards_gone(self) -> None:
+        """A guard ended without a successor: nothing can be said about its job, the incarnation must end."""
+        ...
+
+class Guards(Protocol):
+    """The slots of this incarnation."""
+
+    def spawn(
+        self, order: StartOrder, *, env: Mapping[str, str], programs: Sequence[str], deadline: Instant, lease_grace: float
+    ) -> None:
+        """Hand an attempt to a free slot; `programs` are the files to start for each step, empty = by the job's PATH."""
+        ...
+
+    def push_deadline(self, deadline: Instant) -> None:
+        """Tell every busy guard until when it may let its job run."""
+        ...
+
+    def kill(self, key: AttemptKey, *, cause: str, reason: str, grace: float) -> None:
+        """SIGTERM now, SIGKILL after `grace` seconds, for the whole tree."""
+        ...
+
+    def kill_directly(self) -> None:
+        """SIGKILL every job from this process, for guards that are stopped themselves."""
+        ...
+
+    def hold_output(self, hold: bool) -> None:
+        """Stop or go on taking output, so that jobs wait in their writes."""
+        ...
+
+class LogStream(Protocol):
+    """One open stream to a log-archiver."""
+
+    async def append(self, batch: ChunkBatch) -> "Shipped":
+        """Send the batch and wait until it is committed. Raises TobanError."""
+        ...
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shipped:
+    """What an archiver refused of a committed batch: (attempt, first line, code). `lacks_ticket` = send again with tickets."""
+
+    refused: Sequence[tuple[AttemptKey, int, str]] = ()
+    lacks_ticket: bool = False
+
+Unlock = Callable[[], None]

@@ -1,0 +1,1 @@
+"""Owns schema logs and the archive in S3."""

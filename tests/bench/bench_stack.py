@@ -1,0 +1,30 @@
+"""A stack of its own for a benchmark: real servers and services in a temporary folder, ended afterwards."""
+
+import contextlib
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from toban_stack.stack import Stack
+from toban_testing.admin import AdminClient
+from toban_testing.stacks import admin_of
+
+
+@contextlib.contextmanager
+def bench_stack(*, coordinators: int = 2, executors: int = 2) -> Iterator[AdminClient]:
+    """A running stack and a client of it."""
+    with tempfile.TemporaryDirectory(prefix="toban-bench-") as home:
+        stack = Stack(home=Path(home), coordinators=coordinators, executors=executors, log_archivers=1)
+        try:
+            stack.up()
+            with admin_of(stack) as admin:
+                yield admin
+        finally:
+            stack.down()
+
+
+def job(name: str, argv: Sequence[str], **spec: Any) -> dict[str, Any]:
+    """The manifest of a job with one command step."""
+    step = {"id": "main", "type": "command", "argv": list(argv)}
+    return {"apiVersion": "toban/v1", "kind": "Job", "metadata": {"name": name}, "spec": {"steps": [step], **spec}}

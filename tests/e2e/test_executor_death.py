@@ -1,0 +1,50 @@
+"""kill -9 of an executor: its jobs die with it, the runs go on elsewhere, never two live at once (I3, I6, I7)."""
+
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from toban_testing.recorder import by_run, marks, recorder_job
+from toban_testing.stacks import admin_of, executor_name, running_stack
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(180)]
+RUNS = 12
+
+
+def alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return not Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] == "Z"
+
+
+def test_jobs_die_with_their_executor_and_run_again_elsewhere(tmp_path: Path) -> None:
+    record = tmp_path / "record"
+    record.mkdir()
+    with running_stack(tmp_path / "home") as stack, admin_of(stack) as admin:
+        admin.apply(recorder_job("steady", record, seconds=8))
+        ids = admin.start("steady", count=RUNS)
+        admin.until(lambda: len(by_run(record)) == RUNS, seconds=20, of="all runs started")
+        held = {run_id: admin.run(run_id) for run_id in ids}
+        victim_worker = held[ids[0]].worker_id
+        lost = {run_id for run_id, run in held.items() if run.worker_id == victim_worker}
+        assert 0 < len(lost) < RUNS, "both executors have work"
+        pids = [mark.pid for mark in marks(record) if mark.run_id in lost]
+        assert all(alive(pid) for pid in pids)
+
+        stack.kill(executor_name(stack, admin, victim_worker), signal.SIGKILL)
+        admin.until(lambda: not any(alive(pid) for pid in pids), seconds=3, of="the jobs of the dead executor died")
+
+        runs = {run_id: admin.until_ended(run_id, seconds=60) for run_id in ids}
+        assert {run.state for run in runs.values()} == {"SUCCEEDED"}
+        for run_id, run in runs.items():
+            if run_id in lost:
+                assert run.lost_count == 1 and run.worker_id != victim_worker and run.token > held[run_id].token
+                assert [mark.what for mark in by_run(record)[run_id]] == ["start", "start", "end"]
+            else:
+                assert run.lost_count == 0 and run.token == held[run_id].token
+                assert [mark.what for mark in by_run(record)[run_id]] == ["start", "end"]
+        assert not [mark for mark in marks(record) if mark.what == "overlap"]
