@@ -4,7 +4,7 @@ MAKEFLAGS += --no-print-directory
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
 PYTEST_ARGS ?=
 
-.PHONY: help bootstrap up down status test lint format types contracts proto proto-check size bench lock docs-check check all
+.PHONY: help bootstrap up down status test lint format types contracts deps proto proto-check size bench lock docs-check check all
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -24,7 +24,7 @@ status: bootstrap ## each process with its address, role and health
 test: bootstrap ## run every test (PYTEST_ARGS='-k name' for some)
 	@python -m pytest $(PYTEST_ARGS)
 
-lint: bootstrap ## ruff, shellcheck, yamllint, deptry
+lint: bootstrap ## ruff, shellcheck, yamllint
 	@scripts/lint
 
 format: bootstrap ## let ruff format the code and sort its imports
@@ -34,7 +34,10 @@ types: bootstrap ## mypy --strict over every package
 	@scripts/types
 
 contracts: bootstrap ## who may import what
-	@lint-imports
+	@lint-imports --no-logo
+
+deps: bootstrap ## each package declares what it imports
+	@scripts/deps
 
 proto: bootstrap ## generate libs/proto from proto/
 	@scripts/proto-gen

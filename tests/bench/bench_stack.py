@@ -6,22 +6,19 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from toban_stack.stack import Stack
 from toban_testing.admin import AdminClient
-from toban_testing.stacks import admin_of
+from toban_testing.stacks import admin_of, running_stack
 
 
 @contextlib.contextmanager
 def bench_stack(*, coordinators: int = 2, executors: int = 2) -> Iterator[AdminClient]:
     """A running stack and a client of it."""
     with tempfile.TemporaryDirectory(prefix="toban-bench-") as home:
-        stack = Stack(home=Path(home), coordinators=coordinators, executors=executors, log_archivers=1)
-        try:
-            stack.up()
-            with admin_of(stack) as admin:
-                yield admin
-        finally:
-            stack.down()
+        with (
+            running_stack(Path(home), coordinators=coordinators, executors=executors) as stack,
+            admin_of(stack) as admin,
+        ):
+            yield admin
 
 
 def job(name: str, argv: Sequence[str], **spec: Any) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 """Durable subprocess runs a second: a backlog of /bin/true on a stack of its own, from the first enqueue to the last exit.
 
-Usage: runs_per_s.py [RUNS] [EXECUTORS]; prints one JSON line. Everything (PostgreSQL with fsync, Redis, 2 coordinators, executors) runs on this machine.
+Usage: runs_per_s.py [RUNS] [EXECUTORS]; prints one JSON line. Everything runs on this machine: PostgreSQL with fsync, Redis, two
+coordinators, the executors.
 """
 
 import json
@@ -27,7 +28,9 @@ def main() -> None:
             ids += admin.start("bench-true", count=min(CHUNK, RUNS - len(ids)))
         enqueued = time.time()
         last = admin.until_ended(ids[-1], seconds=300)
-        admin.until(lambda: not (cluster := admin.cluster()).pending and not cluster.running, seconds=300, of="all ended")
+        admin.until(
+            lambda: not (cluster := admin.cluster()).pending and not cluster.running, seconds=300, of="all ended"
+        )
         wanted = set(ids)
         runs = [run for run in admin.runs(job="bench-true") if run.id in wanted]
         ended = max(run.finished_at.ToMicroseconds() for run in runs) / 1e6

@@ -1,5 +1,6 @@
 """A minute of 20 interval jobs a second with the leader killed, or stopped and woken: no slot lost or doubled, no job dies (I1, I2, I8, I15)."""
 
+import itertools
 import signal
 from collections.abc import Iterator
 from datetime import timedelta
@@ -60,11 +61,13 @@ def check_slots(stack: Stack, admin: AdminClient, record: Path) -> None:
     assert {run["attempt"] for run in runs} == {1}
     for schedule in {run["schedule_id"] for run in runs}:
         slots = sorted(run["slot"] for run in runs if run["schedule_id"] == schedule)
-        gaps = {later - earlier for earlier, later in zip(slots, slots[1:], strict=False)}
+        gaps = {later - earlier for earlier, later in itertools.pairwise(slots)}
         assert gaps == {timedelta(seconds=1)}, f"schedule {schedule} has a hole or a double: {gaps}"
     assert len({run["schedule_id"] for run in runs}) == SCHEDULES
     for run in runs:
-        assert [mark.what for mark in record_of[run["id"]]] == ["start", "end"], f"run {run['id']}: {record_of[run['id']]}"
+        assert [mark.what for mark in record_of[run["id"]]] == ["start", "end"], (
+            f"run {run['id']}: {record_of[run['id']]}"
+        )
 
 
 def test_kill_of_the_leader_loses_and_doubles_nothing(stack: Stack, admin: AdminClient, tmp_path: Path) -> None:
@@ -95,7 +98,9 @@ def test_a_stopped_leader_that_wakes_writes_nothing(stack: Stack, admin: AdminCl
         others = admin_of(stack, without=old)
         with others as survivor:
             after = survivor.until(
-                lambda: c if (c := survivor.cluster()).epoch > before.epoch else None, seconds=6, of="the other coordinator leads"
+                lambda: c if (c := survivor.cluster()).epoch > before.epoch else None,
+                seconds=6,
+                of="the other coordinator leads",
             )
             wait_for_ticks(survivor, record, 3 * SCHEDULES, seconds=20)
     finally:

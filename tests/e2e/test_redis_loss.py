@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from toban_runtime.clock import SystemClock
 from toban_stack.stack import Stack
 from toban_testing.admin import AdminClient
 from toban_testing.recorder import by_run, recorder_job
@@ -15,7 +16,9 @@ pytestmark = [pytest.mark.e2e, pytest.mark.timeout(240)]
 OUTAGE_SECONDS = 30
 
 
-def load_until(admin: AdminClient, record: Path, done: Callable[[], bool], *, seconds: float) -> tuple[list[int], list[int]]:
+def load_until(
+    admin: AdminClient, record: Path, done: Callable[[], bool], *, seconds: float
+) -> tuple[list[int], list[int]]:
     """Start runs a few at a time until `done`; returns their ids and every epoch seen on the way."""
     ids: list[int] = []
     epochs: list[int] = []
@@ -69,7 +72,7 @@ def test_redis_stopped_for_thirty_seconds_under_load(tmp_path: Path) -> None:
     with running_stack(tmp_path / "home") as stack, admin_of(stack) as admin:
         epoch = prepared(stack, admin, record)
         stack.kill("redis", signal.SIGKILL)
-        clock = stack.clock.monotonic
+        clock = SystemClock().monotonic
         end = clock() + OUTAGE_SECONDS
         ids, epochs = load_until(admin, record, lambda: clock() >= end, seconds=OUTAGE_SECONDS + 30)
         stack.start("redis")

@@ -101,22 +101,23 @@ async def test_an_exception_rolls_back(pg_major: int, pool: Pool) -> None:
     assert await settings(pool) == []
 
 
-async def test_a_cancelled_transaction_rolls_back_and_frees_its_connection(pg_major: int, pool: Pool) -> None:
-    async def slow() -> None:
+@pytest.mark.parametrize("turns", range(0, 60, 3))
+async def test_a_cancelled_transaction_rolls_back_and_frees_its_connection(pool: Pool, turns: int) -> None:
+    """Cancelled at many points: before, in and between statements. None would ever commit by itself."""
+
+    async def endless() -> None:
         async with tx(pool) as t:
             await t.execute(SETTING, {"name": "a"})
-            await t.execute("SELECT pg_sleep(1)")
+            await t.execute("SELECT pg_sleep(60)")
 
-    tasks = [asyncio.create_task(slow()) for _ in range(4)]
-    await until_sleeping(pool, tasks)
-    assert await settings(pool) == []
-
-
-async def until_sleeping(pool: Pool, tasks: list[asyncio.Task[None]]) -> None:
-    await asyncio.sleep(0.05)
+    tasks = [asyncio.create_task(endless()) for _ in range(6)]
+    for _ in range(turns):
+        await asyncio.sleep(0.0005)
     for task in tasks:
         task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)
+    results = await asyncio.gather(*tasks, return_exceptions=True)
+    assert all(isinstance(result, asyncio.CancelledError | DidNotHappen) for result in results)
+    assert await settings(pool) == []
 
 
 async def test_a_refused_row_names_its_constraint(pg_major: int, pool: Pool) -> None:

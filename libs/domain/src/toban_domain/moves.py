@@ -56,7 +56,10 @@ class Finish:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Release:
-    """live → PENDING: a retry, a reassignment or a refused start. `attempt` and `lost_count` are the new values."""
+    """live → PENDING: a retry, a reassignment or a refused start. `attempt` and `lost_count` are the new values.
+
+    `started_at`: when the attempt that ended had started, None when it never did.
+    """
 
     run_id: int
     source: RunState
@@ -66,6 +69,7 @@ class Release:
     delay_seconds: float = 0.0
     event: str
     message: str = ""
+    started_at: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

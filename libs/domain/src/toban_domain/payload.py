@@ -48,17 +48,29 @@ def merge_payload(default: Mapping[str, Any], given: Mapping[str, Any]) -> dict[
 
 
 def check_size(payload: Mapping[str, Any]) -> None:
-    """Raises PAYLOAD_TOO_LARGE when the canonical form of the payload is above the limit."""
+    """Raises PAYLOAD_TOO_LARGE when the canonical form of the payload is above the limit, PAYLOAD_INVALID when it cannot be stored."""
     try:
         size = len(canonical_json(payload).encode())
-    except (ValueError, UnicodeEncodeError) as error:
+    except (ValueError, RecursionError) as error:
         raise TobanError(ErrorCode.PAYLOAD_INVALID, f"the payload cannot be written as JSON: {error}") from None
+    if _has_nul(payload):
+        raise TobanError(
+            ErrorCode.PAYLOAD_INVALID, "the payload has a NUL character, which PostgreSQL cannot store; encode it"
+        )
     if size > PAYLOAD_LIMIT:
         raise TobanError(
             ErrorCode.PAYLOAD_TOO_LARGE,
             f"the payload has {size} bytes, the limit is {PAYLOAD_LIMIT}; put the data into a file or a bucket and pass its name",
             detail={"size": size, "limit": PAYLOAD_LIMIT},
         )
+
+
+def _has_nul(value: object) -> bool:
+    if isinstance(value, str):
+        return "\0" in value
+    if isinstance(value, Mapping):
+        return any(_has_nul(key) or _has_nul(item) for key, item in value.items())
+    return isinstance(value, list | tuple) and any(_has_nul(item) for item in value)
 
 
 def _refuse_constant(name: str) -> None:

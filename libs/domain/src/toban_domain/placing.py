@@ -26,6 +26,7 @@ class DueRun:
     slot: datetime | None
     scheduled_for: datetime
     attempt: int
+    lost_count: int = 0
     payload: str
     timeout_seconds: int
     placed_on: str | None = None

@@ -35,7 +35,9 @@ class SettingSpec:
         )
 
 
-def _spec(name: str, default: float, low: float, high: float, unit: str, affects: str, *, integer: bool = False) -> SettingSpec:
+def _spec(
+    name: str, default: float, low: float, high: float, unit: str, affects: str, *, integer: bool = False
+) -> SettingSpec:
     return SettingSpec(
         name=name, default=default, minimum=low, maximum=high, unit=unit, affects=affects, integer=integer
     )
@@ -43,22 +45,65 @@ def _spec(name: str, default: float, low: float, high: float, unit: str, affects
 
 _ALL = (
     _spec("leader_tick_seconds", 1.0, 0.1, 60, "seconds", "how often the leader's loops look when nothing wakes them"),
-    _spec("assign_ahead_seconds", 30.0, 0, 3600, "seconds", "how early a slot's run is made and an executor is named for it"),
+    _spec(
+        "assign_ahead_seconds",
+        30.0,
+        0,
+        3600,
+        "seconds",
+        "how early a slot's run is made and an executor is named for it",
+    ),
     _spec("fire_batch_size", 500, 1, 5000, "schedules", "due schedules settled in one transaction", integer=True),
     _spec("heartbeat_interval_seconds", 1.0, 0.2, 60, "seconds", "how often executors send a heartbeat"),
     _spec("heartbeat_ttl_seconds", 5.0, 1, 600, "seconds", "how long an executor counts as heard of after a heartbeat"),
-    _spec("worker_detach_grace_seconds", 5.0, 0, 600, "seconds", "silence beyond the heartbeat TTL before an executor is detached"),
+    _spec(
+        "worker_detach_grace_seconds",
+        5.0,
+        0,
+        600,
+        "seconds",
+        "silence beyond the heartbeat TTL before an executor is detached",
+    ),
     _spec("leader_stale_seconds", 5.0, 1, 600, "seconds", "how long a leader may go without a finished tick"),
     _spec("subleader_check_seconds", 1.0, 0.2, 60, "seconds", "how often the sub-leader looks at the leader"),
-    _spec("reassign_after_seconds", 60.0, 5, 3600, "seconds", "how long an order may stay open before its executor gets no more grants"),
+    _spec(
+        "reassign_after_seconds",
+        60.0,
+        5,
+        3600,
+        "seconds",
+        "how long an order may stay open before its executor gets no more grants",
+    ),
     _spec("max_jobs_per_worker", 16, 1, 4096, "runs", "slots of an executor that does not say itself", integer=True),
-    _spec("continuation_retry_count", 3, 1, 10, "tries", "questions for continuation before the lease counts as lost", integer=True),
+    _spec(
+        "continuation_retry_count",
+        3,
+        1,
+        10,
+        "tries",
+        "questions for continuation before the lease counts as lost",
+        integer=True,
+    ),
     _spec("continuation_retry_interval_seconds", 0.3, 0.05, 10, "seconds", "time between those questions"),
     _spec("log_retention_days_db", 7, 1, 3650, "days", "how long logs stay in PostgreSQL", integer=True),
-    _spec("skip_late_runs_after_seconds", 0.0, 0, 31_536_000, "seconds", "runs that are later than this are skipped; 0 = never"),
+    _spec(
+        "skip_late_runs_after_seconds",
+        0.0,
+        0,
+        31_536_000,
+        "seconds",
+        "runs that are later than this are skipped; 0 = never",
+    ),
     _spec("executor_lease_seconds", 10.0, 2, 600, "seconds", "lease of executors that register from now on"),
     _spec("lease_freeze_max_seconds", 300.0, 0, 86_400, "seconds", "how long a job may stay frozen without a lease"),
-    _spec("shutdown_timeout_seconds", 30.0, 0, 86_400, "seconds", "how long an executor waits for its jobs when it is stopped"),
+    _spec(
+        "shutdown_timeout_seconds",
+        30.0,
+        0,
+        86_400,
+        "seconds",
+        "how long an executor waits for its jobs when it is stopped",
+    ),
 )
 SETTINGS: Mapping[str, SettingSpec] = {spec.name: spec for spec in _ALL}
 

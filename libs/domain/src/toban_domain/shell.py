@@ -1,53 +1,80 @@
-"""Tells commands that hand a string to an interpreter from those that start a program: the former need `allow_shell: true`."""
+"""Tells commands that hand code to an interpreter from those that start a program: the former need `allow_shell: true`."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
-_SHELLS = frozenset(
-    {"sh", "bash", "dash", "zsh", "ksh", "mksh", "fish", "ash", "csh", "tcsh", "busybox", "pwsh", "powershell"}
-)
-# Interpreters and the options with which they take their program as an argument.
-_INLINE = {
-    "python": frozenset({"-c"}),
-    "perl": frozenset({"-e", "-E"}),
-    "ruby": frozenset({"-e"}),
-    "node": frozenset({"-e", "--eval", "-p", "--print"}),
-    "nodejs": frozenset({"-e", "--eval", "-p", "--print"}),
-    "php": frozenset({"-r"}),
-    "lua": frozenset({"-e"}),
-    "awk": frozenset[str](),
-}
-# Programs that start the program named by their arguments.
+_SHELLS = frozenset("sh bash dash zsh ksh mksh fish csh tcsh ash rbash busybox pwsh".split())  # noqa: SIM905 (a list of words)
+# Programs that start the program named in their arguments.
 _WRAPPERS = frozenset(
-    {"env", "nice", "nohup", "setsid", "timeout", "stdbuf", "ionice", "chrt", "taskset", "sudo", "xargs", "time"}
+    """env nice ionice nohup setsid timeout stdbuf time xargs sudo doas su chroot unshare nsenter flock script watch chrt
+    taskset setpriv runuser parallel find""".split()  # noqa: SIM905 (a list of words)
 )
+
+
+@dataclass(frozen=True, slots=True)
+class _Interpreter:
+    """Letters of the options that bring code, that take a value, and that end the options; and words that bring code."""
+
+    code: str
+    value: str = ""
+    end: str = ""
+    words: frozenset[str] = frozenset()
+
+
+# By the start of the name, so that python3.11 is python.
+_INTERPRETERS: Mapping[str, _Interpreter] = {
+    "python": _Interpreter("c", "WX", "m"),
+    "pypy": _Interpreter("c", "WX", "m"),
+    "perl": _Interpreter("eE", "IMm"),
+    "ruby": _Interpreter("e", "IrC"),
+    "node": _Interpreter("ep", "r", words=frozenset({"--eval", "--print"})),
+    "php": _Interpreter("rBRE", "dc"),
+    "lua": _Interpreter("e", "l"),
+    "Rscript": _Interpreter("e"),
+    "deno": _Interpreter("", words=frozenset({"eval"})),
+}
 
 
 def shell_reason(argv: Sequence[str]) -> str:
-    """Why this command counts as shell ("" = it does not): a shell, an interpreter with its program as an argument, or a wrapper of one."""
-    for index, word in enumerate(argv):
-        program = word.rsplit("/", 1)[-1]
-        if program in _SHELLS:
-            return f"{program} is a shell"
-        options = _INLINE.get(program.rstrip("0123456789."))
-        if options is not None:
-            used = next((arg for arg in argv[index + 1 :] if _names_inline(arg, options)), None)
-            return f"{program} {used} takes a program as an argument" if used else ""
-        if program not in _WRAPPERS and (index == 0 or not _may_precede(argv[0], word)):
-            return ""
+    """Why this command counts as shell ("" = it does not): a shell, an interpreter with code as an argument, or a wrapper of one."""
+    if not argv:
+        return ""
+    wrapped = _base(argv[0]) in _WRAPPERS
+    for index in range(len(argv) if wrapped else 1):
+        name = _base(argv[index])
+        if name in _SHELLS:
+            return f"{name} is a shell"
+        if option := _code_option(name, argv[index + 1 :]):
+            return f"{name} {option} takes code as an argument"
     return ""
 
 
-def _names_inline(arg: str, options: frozenset[str]) -> bool:
-    """True for -c, and for -c behind other short options, as in -Ic."""
-    if arg in options:
-        return True
-    short = {option[1] for option in options if len(option) == 2}
-    return len(arg) > 1 and arg[0] == "-" and arg[1] != "-" and not short.isdisjoint(arg[1:]) and arg.isascii()
+def _base(path: str) -> str:
+    return path.rpartition("/")[2]
 
 
-def _may_precede(first: str, word: str) -> bool:
-    """True for what stands between a wrapper and its program: options, assignments, numbers."""
-    wrapped = first.rsplit("/", 1)[-1] in _WRAPPERS
-    return wrapped and (word.startswith("-") or "=" in word or word[:1].isdigit())
+def _code_option(name: str, arguments: Sequence[str]) -> str:
+    """The option with which this interpreter takes code from its arguments, "" when it takes none."""
+    interpreter = next((item for start, item in _INTERPRETERS.items() if name.startswith(start)), None)
+    if interpreter is None:
+        return ""
+    value_follows = False
+    for argument in arguments:
+        if value_follows:
+            value_follows = False
+        elif argument.partition("=")[0] in interpreter.words:
+            return argument
+        elif not argument.startswith("-") or argument in ("-", "--"):
+            return ""
+        elif not argument.startswith("--"):
+            for place, letter in enumerate(argument[1:], start=2):
+                if letter in interpreter.code:
+                    return argument
+                if letter in interpreter.end:
+                    return ""
+                if letter in interpreter.value:
+                    value_follows = place == len(argument)
+                    break
+    return ""

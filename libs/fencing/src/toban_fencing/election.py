@@ -80,7 +80,9 @@ class Seen:
 
 @dataclass(frozen=True, slots=True)
 class Tick:
-    """Time has passed."""
+    """Time has passed. `look`: something hints that the leader row has changed, so read it now."""
+
+    look: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -227,7 +229,9 @@ class Candidate:
     """The standing side: what was seen of the row and of the lock, and which calls are under way."""
 
     seen: Seen | None = None
+    # The epoch whose leader is said to be dead, and when that was heard.
     evidence: int | None = None
+    evidence_at: float = 0.0
     lock_sent: float | None = None
     redis_gone_at: float | None = None
     poll_at: float = 0.0

@@ -52,8 +52,8 @@ def decide(state: ElectorState, event: Event, now: float) -> Step:
     """The next state and what to do, in order. `now` never goes back (CLOCK_BOOTTIME, seconds)."""
     state = _end_aside(state, now)
     match event:
-        case Tick():
-            return _on_tick(state, now)
+        case Tick(look=look):
+            return _on_tick(state, now, look)
         case RowRead(row=row):
             return _on_row(state, row, now)
         case LockTried():
@@ -65,7 +65,7 @@ def decide(state: ElectorState, event: Event, now: float) -> Step:
         case RenewDone():
             return _on_renewal(state, event, now)
         case DeathEvidence(epoch=epoch):
-            return _contend(replace(state, candidate=replace(state.candidate, evidence=epoch)), now)
+            return _contend(replace(state, candidate=replace(state.candidate, evidence=epoch, evidence_at=now)), now)
         case Leave():
             return _leave(state, now)
         case DegradeSeen() | Deposed():
@@ -95,14 +95,14 @@ def _end_aside(state: ElectorState, now: float) -> ElectorState:
 # ---------------------------------------------------------------- standing
 
 
-def _on_tick(state: ElectorState, now: float) -> Step:
+def _on_tick(state: ElectorState, now: float, look: bool) -> Step:
     if state.term is not None:
         return _lead(state, state.term, now)
     if state.role is Role.LEFT:
         return state, ()
     candidate = state.candidate
     effects: tuple[Effect, ...] = ()
-    if not candidate.reading and now >= candidate.poll_at:
+    if not candidate.reading and (look or now >= candidate.poll_at):
         candidate = replace(candidate, reading=True, poll_at=now + state.timings.poll)
         effects = (ReadRow(),)
     state, more = _contend(replace(state, candidate=candidate), now)
@@ -118,7 +118,9 @@ def _on_row(state: ElectorState, row: LeaderRow | None, now: float) -> Step:
         candidate = replace(candidate, seen=Seen(row=row, since=seen.since, read_at=now))
     else:
         moved = seen is not None and not _same_beat(seen.row, row)
-        evidence = None if moved else candidate.evidence
+        # A last beat may have been on its way when its leader died; one that comes later proves that it lives.
+        void = moved and now - candidate.evidence_at > state.timings.still_with_evidence
+        evidence = None if void else candidate.evidence
         candidate = replace(candidate, seen=Seen(row=row, since=now, read_at=now), evidence=evidence)
     return _contend(replace(state, candidate=candidate), now)
 

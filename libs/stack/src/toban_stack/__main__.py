@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 from toban_stack.errors import StackError
+from toban_stack.report import columns, say
 from toban_stack.stack import Stack
 
 USAGE = 2
@@ -22,7 +23,7 @@ def main(arguments: list[str]) -> int:
         return USAGE
     try:
         return words[arguments[0]]()
-    except StackError as error:
+    except (StackError, PermissionError) as error:
         sys.stderr.write(f"\nmake {arguments[0]} failed: {error}\n")
         return 1
     except KeyboardInterrupt:
@@ -41,8 +42,8 @@ def up() -> int:
 def down() -> int:
     """Ends everything and says what it ended."""
     lines = _stack().down()
-    _print(*(f"• {line}" for line in lines))
-    _print("Toban is stopped; its data stays in " + str(home()) if lines else "nothing was running")
+    say(*(f"• {line}" for line in lines))
+    say("Toban is stopped; its data stays in " + str(home()) if lines else "nothing was running")
     return 0
 
 
@@ -50,18 +51,12 @@ def status() -> int:
     """Prints a line a process; 0 only when all are green."""
     rows = _stack().status()
     if not rows:
-        _print("no stack runs here: make up")
+        say("no stack runs here: make up")
         return 1
     table = [("PROCESS", "ROLE", "ADDRESS", "ADMIN", "PID", "HEALTH")]
     table += [(row.name, row.role, row.address, row.admin or "-", str(row.pid), row.health) for row in rows]
-    _print(*columns(table))
+    say(*columns(table))
     return 0 if all(row.green for row in rows) else 1
-
-
-def columns(table: list[tuple[str, ...]]) -> list[str]:
-    """Lines with their cells padded to columns."""
-    widths = [max(len(row[i]) for row in table) for i in range(len(table[0]))]
-    return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in table]
 
 
 def project_root() -> Path:
@@ -81,7 +76,7 @@ def _stack() -> Stack:
         coordinators=_count("COORDINATORS", 2),
         executors=_count("EXECUTORS", 2),
         log_archivers=_count("LOG_ARCHIVERS", 1),
-        say=lambda line: _print(f"• {line}"),
+        say=lambda line: say(f"• {line}"),
     )
 
 
@@ -90,12 +85,6 @@ def _count(variable: str, default: int) -> int:
     if not raw.isdigit() or not 1 <= int(raw) <= 64:
         raise StackError(f"{variable}={raw!r} is not a number of processes: give one from 1 to 64")
     return int(raw)
-
-
-def _print(*lines: str) -> None:
-    for line in lines:
-        sys.stdout.write(line + "\n")
-    sys.stdout.flush()
 
 
 if __name__ == "__main__":

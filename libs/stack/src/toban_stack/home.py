@@ -7,8 +7,10 @@ from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 
-# A Unix socket's path may have 107 bytes; the longest name we put below the folder has 20.
-MAX_SOCKET_FOLDER_BYTES = 80
+from toban_stack.errors import StackError
+
+# A Unix socket's path may have 107 bytes; the longest name that is put below the folder has 33.
+MAX_SOCKET_FOLDER_BYTES = 70
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +23,8 @@ class Home:
         """Makes the folders that every stack has, readable by their owner only."""
         for folder in (self.root, self.logs, self.secrets, self.data, self.run, self.sockets):
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if self.sockets.stat().st_uid != os.geteuid() or self.sockets.is_symlink():
+            raise StackError(f"{self.sockets} belongs to somebody else: remove it, or set TOBAN_HOME to a shorter path")
 
     @property
     def logs(self) -> Path:

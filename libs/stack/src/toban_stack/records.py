@@ -3,10 +3,12 @@
 import json
 import os
 import threading
-from dataclasses import asdict
+from collections.abc import Mapping
+from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
 
+from toban_stack.errors import StackError
 from toban_stack.processes import ProcessRecord, alive
 
 
@@ -16,8 +18,8 @@ class Records:
     def __init__(self, *, path: Path) -> None:
         self._path = path
         self._lock = threading.Lock()
-        raw: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {}
-        self._processes = {row["name"]: ProcessRecord(**row) for row in raw.pop("processes", [])}
+        raw = _read(path)
+        self._processes = {row["name"]: _record(row) for row in raw.pop("processes", [])}
         self._facts = raw
 
     def all(self) -> list[ProcessRecord]:
@@ -60,3 +62,19 @@ class Records:
         draft = self._path.with_name(f".{self._path.name}.{os.getpid()}")
         draft.write_text(json.dumps(content, indent=1) + "\n")
         draft.replace(self._path)
+
+
+def _read(path: Path) -> dict[str, Any]:
+    if not path.exists():
+        return {}
+    try:
+        content: dict[str, Any] = json.loads(path.read_text())
+    except ValueError as error:
+        raise StackError(f"{path} is damaged ({error}): end what still runs by hand and remove the file") from error
+    return content
+
+
+def _record(row: Mapping[str, Any]) -> ProcessRecord:
+    """Of another release, too: fields that this one does not know are left out."""
+    known = {field.name for field in fields(ProcessRecord)}
+    return ProcessRecord(**{name: value for name, value in row.items() if name in known})

@@ -23,6 +23,8 @@ STOP_SECONDS = 15.0
 MODULES = {"coordinator": "toban_coordinator", "log-archiver": "toban_log_archiver", "executor": "toban_executor"}
 # Settings of the caller that services take as they are.
 PASSED_ON = ("LOG_LEVEL", "LOG_FORMAT", "SLOTS", "LABELS", "ALLOW_LIST")
+# How long `down` lets running jobs go on; less than STOP_SECONDS, so that the executor ends them itself.
+JOB_GRACE_SECONDS = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,6 +141,8 @@ class Services:
             "LOG_FORMAT": "console",
             **self._secrets_of(role),
         }
+        if role == "executor":
+            settings["SHUTDOWN_TIMEOUT_SECONDS"] = str(JOB_GRACE_SECONDS)
         given = {
             key: self._environment[f"SCHEDULER_{key}"] for key in PASSED_ON if f"SCHEDULER_{key}" in self._environment
         }

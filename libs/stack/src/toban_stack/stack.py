@@ -78,6 +78,8 @@ class Stack:
 
     def down(self) -> list[str]:
         """Ends every process of the stack, the last started role first; returns a line for each."""
+        if not self.home.state_file.exists():
+            return []
         with self._exclusive() as records:
             lines: list[str] = []
             running = records.all()

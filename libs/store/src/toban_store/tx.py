@@ -71,11 +71,10 @@ class Tx:
             raise sort_error(error, committing=self._lone) from error
         return cursor.rowcount
 
-    async def notify(self, payload: str) -> None:
+    async def notify(self, payload: str, *, channel: str = WAKE_CHANNEL) -> None:
         """Wakes every listener with `payload` (a loop's name) when this transaction commits; equal payloads of one transaction are one."""
-        await self._run(
-            "SELECT pg_notify(%(channel)s::text, %(payload)s::text)", {"channel": WAKE_CHANNEL, "payload": payload}
-        )
+        params = {"channel": channel, "payload": payload}
+        await self._run("SELECT pg_notify(%(channel)s::text, %(payload)s::text)", params)
 
     async def _run(self, sql: str, params: Params | None) -> psycopg.AsyncCursor[Row]:
         try:

@@ -10,9 +10,9 @@ from google.protobuf.message import Message
 
 from toban_domain.errors import ErrorCode, TobanError
 from toban_domain.run import TERMINAL
+from toban_proto.v1 import common_pb2, logs_pb2, logs_pb2_grpc
 from toban_proto.v1 import coordinator_pb2 as pb
 from toban_proto.v1 import coordinator_pb2_grpc as rpc
-from toban_proto.v1 import logs_pb2, logs_pb2_grpc
 from toban_runtime.clock import SystemClock
 from toban_transport.call import stream_sync, unary_sync
 from toban_transport.channel import open_sync_channel
@@ -82,7 +82,7 @@ class AdminClient:
         """Every run that fits the filters of ListRunsRequest, newest first."""
         cursor = ""
         while True:
-            request = pb.ListRunsRequest(page=pb.Page(limit=page, cursor=cursor), **filters)
+            request = pb.ListRunsRequest(page=common_pb2.Page(limit=page, cursor=cursor), **filters)
             answer = self.call(rpc.JobReaderStub, "ListRuns", request)
             yield from answer.runs
             cursor = answer.next_cursor

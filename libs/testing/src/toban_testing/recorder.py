@@ -11,11 +11,10 @@ from pathlib import Path
 from typing import Any
 
 OVERLAP_EXIT = 99
-_INNER = 'echo "start $TOBAN_RUN_ID $TOBAN_FENCE $$" >> "$RECORD/marks"; sleep "$SECONDS_TO_RUN"; echo "end $TOBAN_RUN_ID $TOBAN_FENCE $$" >> "$RECORD/marks"'
+_MARK = '$TOBAN_RUN_ID $TOBAN_FENCE $$" >> "$RECORD/marks"'
+_INNER = f'echo "start {_MARK}; sleep "$SECONDS_TO_RUN"; echo "end {_MARK}'
 _OUTER = f"flock -n -E {OVERLAP_EXIT} \"$RECORD/run-$TOBAN_RUN_ID\" sh -c '{_INNER}'; s=$?; "
-_SCRIPT = (
-    _OUTER + f'[ $s = {OVERLAP_EXIT} ] && echo "overlap $TOBAN_RUN_ID $TOBAN_FENCE $$" >> "$RECORD/marks"; exit $s'
-)
+_SCRIPT = _OUTER + f'[ $s = {OVERLAP_EXIT} ] && echo "overlap {_MARK}; exit $s'
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,12 +1,14 @@
 """What loops and server need from the outside, and the few data that pass there. Adapters implement it."""
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
 from toban_domain.outcome import AttemptKey, AttemptState
 from toban_executor.decide.lease import Instant
 from toban_executor.decide.messages import AttemptEnd, CancelOrder, Header, Record, Report, StartOrder
+
 
 class Block(NamedTuple):
     """Consecutive lines of one stream of an attempt. `text` ends each line with a newline, except one `partial` line alone."""
@@ -15,8 +17,9 @@ class Block(NamedTuple):
     partial: bool
     at_ns: int
     seq_from: int
-    count: int
+    lines: int
     text: bytes
+
 
 class Chunk(NamedTuple):
     """Log lines of one attempt and stream, compressed. `id` is the journal's (0 before it is there)."""
@@ -32,11 +35,13 @@ class Chunk(NamedTuple):
     last_ns: int
     data: bytes
 
+
 class Seal(NamedTuple):
     """The last line number of an attempt."""
 
     key: AttemptKey
     last_seq: int
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChunkBatch:
@@ -46,6 +51,7 @@ class ChunkBatch:
     seals: Sequence[Seal]
     tickets: Mapping[AttemptKey, bytes]
 
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Remembered:
     """What an earlier process on this state directory left behind."""
@@ -54,6 +60,7 @@ class Remembered:
     seen: tuple[AttemptKey, ...] = ()
     tombstones: tuple[AttemptKey, ...] = ()
     reports: tuple[Report, ...] = ()
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Registered:
@@ -67,6 +74,7 @@ class Registered:
     epoch: int
     max_jobs: int = 0
 
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Relayed:
     """An order that came in the answer to a heartbeat; exactly one of the four is set."""
@@ -78,6 +86,7 @@ class Relayed:
     drain: bool | None = None
     start: Sequence[StartOrder] | None = None
     smallest_live: int = 0
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Beat:
@@ -92,6 +101,7 @@ class Beat:
     load: float = 0.0
     labels: Mapping[str, str] = field(default_factory=dict)
 
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BeatAnswer:
     """What a coordinator says to a heartbeat; `state` is the executor's row (on, draining, detached, cut, off)."""
@@ -105,6 +115,7 @@ class BeatAnswer:
     smallest_live: int = 0
     log_archivers: Sequence[str] = ()
 
+
 class Gateway(Protocol):
     """Any coordinator: the leader first, then the others. All raise TobanError when none answers well."""
 
@@ -115,6 +126,7 @@ class Gateway(Protocol):
     async def report(self, reports: Sequence[Report]) -> Sequence[tuple[AttemptKey, int, str]]:
         """Hand in reports; the answer names each that is final (key, seq, result)."""
         ...
+
 
 class Journal(Protocol):
     """Durable memory; see adapters.journal for the meaning of each."""
@@ -130,6 +142,7 @@ class Journal(Protocol):
     async def chunks_after(self, chunk_id: int, limit: int, max_bytes: int) -> ChunkBatch: ...
     def drop_chunks(self, ids: Sequence[int], seals: Sequence[AttemptKey]) -> None: ...
     async def log_bytes(self) -> int: ...
+
 
 class GuardListener(Protocol):
     """Hears what the guards say, on the event loop's thread."""
@@ -150,11 +163,18 @@ class GuardListener(Protocol):
         """A guard ended without a successor: nothing can be said about its job, the incarnation must end."""
         ...
 
+
 class Guards(Protocol):
     """The slots of this incarnation."""
 
     def spawn(
-        self, order: StartOrder, *, env: Mapping[str, str], programs: Sequence[str], deadline: Instant, lease_grace: float
+        self,
+        order: StartOrder,
+        *,
+        env: Mapping[str, str],
+        programs: Sequence[str],
+        deadline: Instant,
+        lease_grace: float,
     ) -> None:
         """Hand an attempt to a free slot; `programs` are the files to start for each step, empty = by the job's PATH."""
         ...
@@ -163,8 +183,8 @@ class Guards(Protocol):
         """Tell every busy guard until when it may let its job run."""
         ...
 
-    def kill(self, key: AttemptKey, *, cause: str, reason: str, grace: float) -> None:
-        """SIGTERM now, SIGKILL after `grace` seconds, for the whole tree."""
+    def kill(self, key: AttemptKey, *, cause: str, reason: str, grace: float | None) -> bool:
+        """SIGTERM now, SIGKILL after `grace` seconds (None = the order's own), for the whole tree. False when no slot has the attempt."""
         ...
 
     def kill_directly(self) -> None:
@@ -175,6 +195,15 @@ class Guards(Protocol):
         """Stop or go on taking output, so that jobs wait in their writes."""
         ...
 
+
+class Archivers(Protocol):
+    """The log-archivers; `open` raises TobanError when none is known."""
+
+    def open(self) -> "AbstractAsyncContextManager[LogStream]":
+        """A stream to one of them, another one after a failure."""
+        ...
+
+
 class LogStream(Protocol):
     """One open stream to a log-archiver."""
 
@@ -182,11 +211,13 @@ class LogStream(Protocol):
         """Send the batch and wait until it is committed. Raises TobanError."""
         ...
 
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shipped:
     """What an archiver refused of a committed batch: (attempt, first line, code). `lacks_ticket` = send again with tickets."""
 
     refused: Sequence[tuple[AttemptKey, int, str]] = ()
     lacks_ticket: bool = False
+
 
 Unlock = Callable[[], None]

@@ -1,1 +1,1 @@
-"""Owns schema logs and the archive in S3."""
+"""Keeps the output of jobs: takes chunks from executors, serves them to readers; owns schema logs."""

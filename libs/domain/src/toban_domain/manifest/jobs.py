@@ -20,7 +20,6 @@ from toban_domain.manifest.fields import Fields
 from toban_domain.manifest.meta import Meta
 from toban_domain.manifest.retries import read_retry
 from toban_domain.payload import check_size, kind_of
-from toban_domain.payload_schema import schema_problems, value_problems
 from toban_domain.shell import shell_reason
 
 _ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
@@ -53,7 +52,6 @@ def read_job(meta: Meta, spec: Fields) -> JobSpec:
         skip_late_after_seconds=_skip_late(spec),
         allow_shell=allow_shell,
     )
-    _check_default(spec, job)
     spec.later(
         "secrets",
         "notify",
@@ -172,20 +170,15 @@ def _argv(fields: Fields, *, allow_shell: bool) -> tuple[str, ...]:
 
 
 def _schema(spec: Fields) -> dict[str, Any] | None:
+    """The JSON Schema as it stands: the server compiles it."""
     value = spec.raw("payload_schema")
-    if value is None:
-        return None
-    for path, message in schema_problems(value):
-        spec.problems.add(spec.at("payload_schema") + path, message)
-    return dict(value) if isinstance(value, Mapping) else None
-
-
-def _check_default(spec: Fields, job: JobSpec) -> None:
-    """A default payload may lack required parameters (the caller gives them), but what it has must fit."""
-    if job.payload_schema is None or schema_problems(job.payload_schema):
-        return
-    for path, message in value_problems(job.payload_schema, job.default_payload, partial=True):
-        spec.problems.add(spec.at("default_payload") + path, message, "the payload_schema of this job asks for that")
+    if value is not None and not isinstance(value, Mapping):
+        spec.bad(
+            "payload_schema",
+            f"must be a mapping, is {kind_of(value)}",
+            "write a JSON Schema (2020-12), such as {type: object}",
+        )
+    return read_payload(spec, "payload_schema") if isinstance(value, Mapping) else None
 
 
 def _env(spec: Fields) -> dict[str, str]:

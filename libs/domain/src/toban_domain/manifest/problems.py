@@ -8,7 +8,11 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from toban_domain.errors import ErrorCode, TobanError
+from toban_domain.payload import canonical_json
 from toban_domain.schedule import RuleSpec
+
+# Detail travels in gRPC metadata, which is bounded: the first problems that fit are told, and how many more there are.
+DETAIL_BYTES = 3500
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,11 +72,24 @@ def nearest(word: str, known: Iterable[str]) -> str:
     return lowered[close[0]] if close else ""
 
 
-def raise_for(problems: Sequence[ManifestProblem]) -> None:
-    """Raises MANIFEST_INVALID with all problems in `detail.errors` (SCHEDULE_INVALID when all are about rules); returns when there are none."""
+def raise_for(problems: Sequence[ManifestProblem], *, detail_bytes: int | None = DETAIL_BYTES) -> None:
+    """Raises MANIFEST_INVALID with the problems in `detail.errors` (SCHEDULE_INVALID when all are about rules); returns when there are none.
+
+    `detail_bytes` bounds what is told in detail; None = everything, for a caller on the same machine.
+    """
     if not problems:
         return
     codes = {problem.code for problem in problems}
     code = codes.pop() if len(codes) == 1 else ErrorCode.MANIFEST_INVALID
     more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
-    raise TobanError(code, problems[0].line() + more, detail={"errors": [problem.to_json() for problem in problems]})
+    told: list[dict[str, str]] = []
+    for problem in problems:
+        told.append(problem.to_json())
+        if detail_bytes is not None and len(canonical_json(told)) > detail_bytes:
+            told.pop()
+            break
+    raise TobanError(
+        code,
+        problems[0].line() + more,
+        detail={"errors": told, "left_out": len(problems) - len(told)} if told else None,
+    )

@@ -74,7 +74,7 @@ class AttemptKey(_message.Message):
     TOKEN_FIELD_NUMBER: _builtins.int
     run_id: _builtins.int
     token: _builtins.int
-    """epoch | attempt number: 63 bits, grows over all dispatches of all runs (DESIGN 3.11)."""
+    """epoch | attempt number: 63 bits, grows over all dispatches of all runs (docs/fencing.md 3.11)."""
     def __init__(
         self,
         *,

@@ -22,7 +22,7 @@ DESCRIPTOR: _descriptor.FileDescriptor
 
 @_typing.final
 class OrderHeader(_message.Message):
-    """What carries authority in every order (DESIGN 3.9)."""
+    """What carries authority in every order (docs/fencing.md 3.9)."""
 
     DESCRIPTOR: _descriptor.Descriptor
 

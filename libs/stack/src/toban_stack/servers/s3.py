@@ -90,7 +90,11 @@ class S3Server:
             name=self.name,
             role="object store",
             argv=(str(self.binary), "mini", *(f"-{key}={value}" for key, value in options.items())),
-            environment={"PATH": os.environ.get("PATH", os.defpath), "HOME": str(self._home.run)},
+            environment={
+                "PATH": os.environ.get("PATH", os.defpath),
+                "HOME": str(self._home.run),
+                "TMPDIR": str(self._home.sockets),
+            },
             log=self._home.log_file(self.name),
             address=self.address,
         )

@@ -20,8 +20,8 @@ SELECT e.incarnation::text AS incarnation
 -- DISPATCHED | RUNNING → the end of one dispatch whose run goes on.
 UPDATE scheduler.job_attempts a
    SET state = i.state, reason = i.reason, error_summary = i.error, outcome = COALESCE(i.outcome::jsonb, a.outcome),
-       started_at = COALESCE(LEAST(now(), GREATEST(i.started_at, a.dispatched_at)), a.started_at),
-       finished_at = LEAST(now(), GREATEST(i.finished_at, a.dispatched_at)), exit_code = i.exit_code, term_signal = i.signal,
+       started_at = CASE WHEN i.started_at IS NULL THEN a.started_at ELSE LEAST(now(), GREATEST(i.started_at, a.dispatched_at)) END,
+       finished_at = CASE WHEN i.finished_at IS NULL THEN now() ELSE LEAST(now(), GREATEST(i.finished_at, a.dispatched_at)) END, exit_code = i.exit_code, term_signal = i.signal,
        last_seq = COALESCE(i.last_seq, a.last_seq)
   FROM unnest(%(ids)s::bigint[], %(tokens)s::bigint[], %(states)s::text[], %(reasons)s::text[], %(errors)s::text[], %(outcomes)s::text[],
               %(started)s::timestamptz[], %(finished)s::timestamptz[], %(exit_codes)s::integer[], %(signals)s::integer[], %(last_seqs)s::bigint[])

@@ -3,9 +3,10 @@
 SELECT nextval('scheduler.worker_id_seq') AS worker_id;
 
 -- name: register
--- A new incarnation of a coordinator.
+-- A new incarnation of a coordinator; once more is the same.
 INSERT INTO scheduler.coordinators (incarnation, worker_id, node_id, address, pid, version)
-VALUES (%(incarnation)s::uuid, %(worker_id)s::bigint, %(node_id)s::text, %(address)s::text, %(pid)s::integer, %(version)s::text);
+VALUES (%(incarnation)s::uuid, %(worker_id)s::bigint, %(node_id)s::text, %(address)s::text, %(pid)s::integer, %(version)s::text)
+ON CONFLICT (incarnation) DO NOTHING;
 
 -- name: touch
 -- Still there, with this role.

@@ -32,7 +32,7 @@ WITH asked AS (
                          %(loads)s::double precision[], %(draining)s::boolean[])
         AS t (incarnation, echo, epoch_max, free_slots, load, draining)
 ), locked AS (
-    SELECT e.incarnation FROM scheduler.executors e JOIN asked USING (incarnation) ORDER BY e.incarnation FOR NO KEY UPDATE OF e
+    SELECT e.incarnation, e.grant_seq FROM scheduler.executors e JOIN asked USING (incarnation) ORDER BY e.incarnation FOR NO KEY UPDATE OF e
 )
 UPDATE scheduler.executors e
    SET grant_seq = e.grant_seq + CASE WHEN e.state IN ('on', 'draining', 'detached') AND e.grant_seq - a.echo <= %(lag)s::bigint
@@ -47,7 +47,7 @@ UPDATE scheduler.executors e
   FROM asked a JOIN locked USING (incarnation)
  WHERE e.incarnation = a.incarnation AND e.state <> 'off'
 RETURNING e.incarnation::text AS incarnation, e.worker_id, e.node_id, e.pid, e.grpc_host, e.grpc_port, e.state, e.detach_mode, e.grant_seq,
-          e.state IN ('on', 'draining', 'detached') AND e.granted_at = now() AS granted, e.slots;
+          e.grant_seq > locked.grant_seq AS granted, e.slots;
 
 -- name: smallest_live
 -- The smallest token that each incarnation still holds.

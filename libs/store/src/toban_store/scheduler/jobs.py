@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 from toban_domain.job import JobSpec
@@ -97,3 +98,11 @@ def _definitions(rows: Sequence[Row]) -> dict[str, Definition]:
         )
         for row in rows
     }
+
+
+async def server_now(t: Tx) -> datetime:
+    """PostgreSQL's time at the start of the transaction."""
+    row = await t.fetch_one(_sql.server_now)
+    assert row is not None
+    now: datetime = row["now"]
+    return now

@@ -48,3 +48,7 @@ WITH changed AS (
     INSERT INTO scheduler.job_definition_versions (definition_id, version, spec, created_by) SELECT id, version, spec, updated_by FROM changed
 )
 SELECT id, version FROM changed
+
+-- name: server_now
+-- PostgreSQL's time: that of schedules.
+SELECT now() AS now

@@ -43,7 +43,7 @@ class Beaten:
 
 
 async def read_row(pool: Pool) -> Row:
-    """epoch, holder ('' = none), worker_id, address, node_id, resigned_epoch, beat, last_tick_at."""
+    """epoch, holder ('' = none), worker_id, address, node_id, resigned_epoch, beat, last_tick_at, server_time."""
     async with autocommit(pool) as t:
         row = await t.fetch_one(_Q.read_row)
     if row is None:

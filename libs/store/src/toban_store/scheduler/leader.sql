@@ -1,7 +1,7 @@
 -- name: read_row
--- The leader row, its beat, and the cluster that answers.
+-- The leader row, its beat, and the clock of PostgreSQL.
 SELECT l.epoch, coalesce(l.holder::text, '') AS holder, coalesce(l.worker_id, 0) AS worker_id, l.address, l.node_id, l.resigned_epoch,
-       b.beat, b.last_tick_at
+       b.beat, b.last_tick_at, clock_timestamp() AS server_time
   FROM scheduler.leader l, scheduler.leader_beat b
  WHERE l.id = 1 AND b.id = 1;
 

@@ -68,7 +68,7 @@ class Waiting:
 
 
 async def enqueue(t: Tx, new: Sequence[NewRun], *, actor: str) -> list[Enqueued]:
-    """∅ → PENDING, answers in the order given."""
+    """∅ → PENDING and a wake-up for loop `assign`, in one statement; answers in the order given."""
     rows = await t.fetch_all(
         _sql.enqueue,
         {
@@ -104,12 +104,6 @@ async def final_state(t: Tx, run_id: int) -> RunState | None:
     """The terminal state of a run in the history; None when it is not there."""
     row = await t.fetch_one(_sql.final_state, {"id": run_id})
     return None if row is None else RunState(row["state"])
-
-
-async def pending_exists(t: Tx) -> bool:
-    """Whether any run waits for a place."""
-    row = await t.fetch_one(_sql.pending_exists)
-    return bool(row and row["found"])
 
 
 async def pending_by_definition(t: Tx, now: datetime) -> list[Waiting]:

@@ -1,5 +1,5 @@
 -- name: enqueue
--- ∅ → PENDING: one row a run with its first event, in the order given. A run whose idempotency key is taken is not made.
+-- ∅ → PENDING: one row a run with its first event, in the order given, and a wake-up. A run whose idempotency key is taken is not made.
 WITH input AS MATERIALIZED (
     SELECT nextval('scheduler.run_id_seq') AS id, u.*
       FROM unnest(%(definition_ids)s::bigint[], %(versions)s::bigint[], %(jobs)s::text[], %(times)s::timestamptz[], %(priorities)s::integer[],
@@ -20,7 +20,9 @@ WITH input AS MATERIALIZED (
 ), event AS (
     INSERT INTO scheduler.job_events (run_id, type, to_state, actor) SELECT id, 'created', 'PENDING', %(actor)s::text FROM made
 )
-SELECT i.id, m.id IS NOT NULL AS created FROM input i LEFT JOIN made m ON m.id = i.id ORDER BY i.ord
+SELECT i.id, m.id IS NOT NULL AS created, (SELECT pg_notify('toban_wake', 'assign'))::text AS woken
+  FROM input i LEFT JOIN made m ON m.id = i.id
+ ORDER BY i.ord
 
 -- name: by_keys
 -- Runs that idempotency keys name, with their jobs.
@@ -38,10 +40,6 @@ SELECT r.id, r.state::text AS state, r.token, r.dispatched_at IS NOT NULL AS sen
 -- name: final_state
 -- The state of a run that is in the history; its id came from the sequence before it ended, so a scan by id alone finds it.
 SELECT h.state::text AS state FROM scheduler.runs_history h WHERE h.id = %(id)s::bigint LIMIT 1
-
--- name: pending_exists
--- Whether any run waits for a place.
-SELECT EXISTS (SELECT 1 FROM scheduler.runs_live WHERE state = 'PENDING') AS found
 
 -- name: pending_by_definition
 -- What waits, by definition: for metrics, late runs and max_wait.

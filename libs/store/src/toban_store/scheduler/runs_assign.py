@@ -11,7 +11,7 @@ from toban_domain.moves import Placement
 from toban_domain.placing import DueRun, ExecutorLoad
 from toban_domain.run import RunState
 from toban_store import queries
-from toban_store.tx import FencedTx, Tx
+from toban_store.tx import FencedTx, Row, Tx
 
 _sql = queries.load(__name__)
 
@@ -23,6 +23,14 @@ class AheadRun:
     id: int
     definition_id: int
     definition_version: int
+
+
+@dataclass(frozen=True, slots=True)
+class Outlook:
+    """When the next run becomes due (None = nothing waits for a time), and whether runs of the near future have no executor named yet."""
+
+    next_due: datetime | None
+    unnamed: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,9 +67,9 @@ class CancelingRun:
     address: str
 
 
-async def due_runs(t: Tx, now: datetime, *, limit: int) -> list[DueRun]:
-    """Runs that may start at `now`, most urgent first."""
-    rows = await t.fetch_all(_sql.due_runs, {"now": now, "limit": limit})
+async def due_runs(t: Tx, now: datetime, *, limit: int, blocked: Sequence[int] = ()) -> list[DueRun]:
+    """Runs that may start at `now`, most urgent first; definitions in `blocked` are left out."""
+    rows = await t.fetch_all(_sql.due_runs, {"now": now, "limit": limit, "blocked": list(blocked)})
     return [DueRun(**{**row, "state": RunState(row["state"])}) for row in rows]
 
 
@@ -71,11 +79,10 @@ async def ahead_runs(t: Tx, now: datetime, until: datetime, *, limit: int) -> li
     return [AheadRun(**row) for row in rows]
 
 
-async def next_due(t: Tx, now: datetime) -> datetime | None:
-    """When the next run becomes due after `now`; None when nothing waits for a time."""
-    row = await t.fetch_one(_sql.next_due, {"now": now})
-    at: datetime | None = row["at"] if row else None
-    return at
+async def outlook(t: Tx, now: datetime, until: datetime) -> Outlook:
+    """What is to come after `now`."""
+    row = await t.fetch_one(_sql.outlook, {"now": now, "until": until})
+    return Outlook(row["next_due"], row["unnamed"]) if row else Outlook(None, False)
 
 
 async def executor_loads(t: Tx) -> list[ExecutorLoad]:
@@ -100,38 +107,30 @@ async def executor_loads(t: Tx) -> list[ExecutorLoad]:
     ]
 
 
-async def lock_executors(t: FencedTx, incarnations: Sequence[str]) -> frozenset[str]:
-    """Locks those of `incarnations` that are `on`: none of them can be fenced before this transaction ends."""
-    rows = await t.fetch_all(_sql.lock_executors, {"incarnations": sorted(incarnations)})
-    return frozenset(row["incarnation"] for row in rows)
-
-
-async def place(t: FencedTx, placements: Sequence[tuple[Placement, int]]) -> dict[int, str]:
-    """PENDING or placed ahead → sent, each with the worker id of its executor. Answers run → day of its logs, for those that moved."""
+async def place(t: FencedTx, placements: Sequence[Placement]) -> dict[int, str]:
+    """PENDING or placed ahead → sent. Answers run → day of its logs, for those that moved."""
     if not placements:
         return {}
     rows = await t.fetch_all(
         _sql.place,
         {
-            "ids": [p.run_id for p, _ in placements],
-            "tokens": [p.token for p, _ in placements],
-            "incarnations": [p.incarnation for p, _ in placements],
-            "workers": [worker for _, worker in placements],
+            "ids": [p.run_id for p in placements],
+            "tokens": [p.token for p in placements],
+            "incarnations": [p.incarnation for p in placements],
+            "executors": list({p.incarnation for p in placements}),
             "epoch": t.term.epoch,
         },
     )
     return {row["id"]: row["log_day"] for row in rows}
 
 
-async def name_executors(t: FencedTx, names: Sequence[tuple[int, str, int]]) -> set[int]:
-    """PENDING → ASSIGNED ahead; `names` are (run, incarnation, worker id)."""
+async def name_executors(t: FencedTx, names: Sequence[tuple[int, str]]) -> set[int]:
+    """PENDING → ASSIGNED ahead; `names` are (run, incarnation)."""
     if not names:
         return set()
-    ids, incarnations, workers = zip(*names, strict=True)
-    rows = await t.fetch_all(
-        _sql.name_executors, {"ids": list(ids), "incarnations": list(incarnations), "workers": list(workers)}
-    )
-    return {row["id"] for row in rows}
+    runs, incarnations = zip(*names, strict=True)
+    parameters = {"ids": list(runs), "incarnations": list(incarnations), "executors": list(set(incarnations))}
+    return {row["id"] for row in await t.fetch_all(_sql.name_executors, parameters)}
 
 
 async def unconfirmed(t: Tx, before: datetime, *, limit: int) -> list[SentRun]:
@@ -146,6 +145,6 @@ async def to_cancel(t: Tx, *, limit: int) -> list[CancelingRun]:
     return [CancelingRun(**_addressed(row)) for row in rows]
 
 
-def _addressed(row: dict[str, object]) -> dict[str, object]:
+def _addressed(row: Row) -> Row:
     host, port = row.pop("grpc_host"), row.pop("grpc_port")
     return {**row, "address": f"{host}:{port}"}

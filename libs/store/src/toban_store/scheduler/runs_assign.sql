@@ -1,6 +1,6 @@
 -- name: due_runs
 -- Runs that may start now: PENDING ones, and ones that were placed ahead and whose time has come.
-SELECT c.id, c.definition_id, c.definition_version, c.job_name, c.state::text AS state, c.origin, c.slot, c.scheduled_for, c.attempt,
+SELECT c.id, c.definition_id, c.definition_version, c.job_name, c.state::text AS state, c.origin, c.slot, c.scheduled_for, c.attempt, c.lost_count,
        c.payload::text AS payload, c.timeout_seconds, c.assigned_incarnation::text AS placed_on, c.started_at IS NOT NULL AS started,
        c.schedule_id IS NOT NULL AND EXISTS (
            SELECT 1 FROM scheduler.runs_live o
@@ -8,10 +8,12 @@ SELECT c.id, c.definition_id, c.definition_version, c.job_name, c.state::text AS
   FROM (
         (SELECT * FROM scheduler.runs_live r
           WHERE r.state = 'PENDING' AND r.scheduled_for <= %(now)s::timestamptz AND (r.not_before IS NULL OR r.not_before <= %(now)s::timestamptz)
+            AND r.definition_id <> ALL (%(blocked)s::bigint[])
           ORDER BY r.priority DESC, r.scheduled_for, r.id LIMIT %(limit)s::integer)
         UNION ALL
         (SELECT * FROM scheduler.runs_live r
           WHERE r.state = 'ASSIGNED' AND r.dispatched_at IS NULL AND r.scheduled_for <= %(now)s::timestamptz
+            AND r.definition_id <> ALL (%(blocked)s::bigint[])
           ORDER BY r.scheduled_for, r.id LIMIT %(limit)s::integer)
        ) c
  ORDER BY c.priority DESC, c.scheduled_for, c.id
@@ -25,51 +27,52 @@ SELECT r.id, r.definition_id, r.definition_version
  ORDER BY r.scheduled_for, r.id
  LIMIT %(limit)s::integer
 
--- name: next_due
--- When the next run becomes due after `now`.
+-- name: outlook
+-- When the next run becomes due after `now`, and whether a run up to `until` has no named executor yet.
 SELECT LEAST(
     (SELECT min(r.scheduled_for) FROM scheduler.runs_live r
       WHERE r.state = 'ASSIGNED' AND r.dispatched_at IS NULL AND r.scheduled_for > %(now)s::timestamptz),
     (SELECT min(GREATEST(r.scheduled_for, r.not_before)) FROM scheduler.runs_live r
-      WHERE r.state = 'PENDING' AND GREATEST(r.scheduled_for, r.not_before) > %(now)s::timestamptz)) AS at
+      WHERE r.state = 'PENDING' AND GREATEST(r.scheduled_for, r.not_before) > %(now)s::timestamptz)) AS next_due,
+    EXISTS (SELECT 1 FROM scheduler.runs_live r
+             WHERE r.state = 'PENDING' AND r.scheduled_for > %(now)s::timestamptz AND r.scheduled_for <= %(until)s::timestamptz) AS unnamed
 
 -- name: executor_loads
 -- Every incarnation that is not off, with what it holds.
 SELECT e.incarnation::text AS incarnation, e.worker_id, e.instance, e.grpc_host, e.grpc_port, e.state, e.slots, e.load, e.labels, e.last_heartbeat_at,
-       d.instance IS NOT NULL AS drained, COALESCE(h.held, 0) AS held, h.smallest_token
+       d.instance IS NOT NULL AS drained, h.held, h.smallest_token
   FROM scheduler.executors e
   LEFT JOIN scheduler.executor_drains d ON d.instance = e.instance
-  LEFT JOIN (SELECT r.assigned_incarnation, count(*) AS held, min(r.token) AS smallest_token
-               FROM scheduler.runs_live r
-              WHERE r.state IN ('ASSIGNED', 'RUNNING', 'CANCEL_REQUESTED') AND r.dispatched_at IS NOT NULL
-              GROUP BY r.assigned_incarnation) h ON h.assigned_incarnation = e.incarnation
+ CROSS JOIN LATERAL (
+    SELECT count(*) AS held, min(r.token) AS smallest_token
+      FROM scheduler.runs_live r
+     WHERE r.assigned_incarnation = e.incarnation AND r.state IN ('ASSIGNED', 'RUNNING', 'CANCEL_REQUESTED') AND r.dispatched_at IS NOT NULL) h
  WHERE e.state <> 'off'
 
--- name: lock_executors
--- Locks executors that may take new work against a fence, in the order of their incarnations.
-SELECT e.incarnation::text AS incarnation
-  FROM scheduler.executors e
- WHERE e.incarnation = ANY(%(incarnations)s::uuid[]) AND e.state = 'on'
- ORDER BY e.incarnation
-   FOR SHARE
-
 -- name: place
--- PENDING, or ASSIGNED and not sent → ASSIGNED and sent: token, day of the logs, attempt row and event in one statement.
+-- PENDING, or ASSIGNED and not sent → ASSIGNED and sent: token, day of the logs, attempt row and event in one statement. Executors that are not
+-- `on` get nothing; those that are stay locked against a fence. They are locked before the runs: `locked` waits for `takers`.
 WITH input AS MATERIALIZED (
-    SELECT * FROM unnest(%(ids)s::bigint[], %(tokens)s::bigint[], %(incarnations)s::uuid[], %(workers)s::bigint[])
-                  AS i(id, token, incarnation, worker_id)
+    SELECT * FROM unnest(%(ids)s::bigint[], %(tokens)s::bigint[], %(incarnations)s::uuid[]) AS i(id, token, incarnation)
+), takers AS MATERIALIZED (
+    SELECT e.incarnation, e.worker_id
+      FROM scheduler.executors e
+     WHERE e.incarnation = ANY(%(executors)s::uuid[]) AND e.state = 'on'
+     ORDER BY e.incarnation
+       FOR SHARE
 ), locked AS MATERIALIZED (
     SELECT r.id, r.state
       FROM scheduler.runs_live r
      WHERE r.id = ANY(%(ids)s::bigint[]) AND r.state IN ('PENDING', 'ASSIGNED') AND r.dispatched_at IS NULL
+       AND (SELECT count(*) FROM takers) > 0
      ORDER BY r.id
        FOR UPDATE
 ), moved AS (
     UPDATE scheduler.runs_live r
        SET state = 'ASSIGNED', token = i.token, log_day = (now() AT TIME ZONE 'UTC')::date, leader_epoch = %(epoch)s::bigint,
-           assigned_incarnation = i.incarnation, assigned_worker_id = i.worker_id, assigned_at = COALESCE(r.assigned_at, now()),
+           assigned_incarnation = e.incarnation, assigned_worker_id = e.worker_id, assigned_at = COALESCE(r.assigned_at, now()),
            dispatched_at = now(), not_before = NULL, version = r.version + 1
-      FROM input i JOIN locked l ON l.id = i.id
+      FROM input i JOIN locked l ON l.id = i.id JOIN takers e ON e.incarnation = i.incarnation
      WHERE r.id = i.id AND r.state = l.state AND r.dispatched_at IS NULL
     RETURNING r.id, r.token, r.attempt, r.log_day, r.dispatched_at, r.assigned_incarnation, r.assigned_worker_id, l.state AS source
 ), attempt AS (
@@ -82,15 +85,25 @@ WITH input AS MATERIALIZED (
 SELECT id, log_day::text AS log_day FROM moved
 
 -- name: name_executors
--- PENDING → ASSIGNED ahead of time: an executor is named, nothing is sent, no token is drawn.
+-- PENDING → ASSIGNED ahead of time: an executor is named, nothing is sent, no token is drawn. Locks as in `place`.
 WITH input AS MATERIALIZED (
-    SELECT * FROM unnest(%(ids)s::bigint[], %(incarnations)s::uuid[], %(workers)s::bigint[]) AS i(id, incarnation, worker_id)
+    SELECT * FROM unnest(%(ids)s::bigint[], %(incarnations)s::uuid[]) AS i(id, incarnation)
+), takers AS MATERIALIZED (
+    SELECT e.incarnation, e.worker_id
+      FROM scheduler.executors e
+     WHERE e.incarnation = ANY(%(executors)s::uuid[]) AND e.state = 'on'
+     ORDER BY e.incarnation
+       FOR SHARE
 ), locked AS MATERIALIZED (
-    SELECT r.id FROM scheduler.runs_live r WHERE r.id = ANY(%(ids)s::bigint[]) AND r.state = 'PENDING' ORDER BY r.id FOR UPDATE
+    SELECT r.id
+      FROM scheduler.runs_live r
+     WHERE r.id = ANY(%(ids)s::bigint[]) AND r.state = 'PENDING' AND (SELECT count(*) FROM takers) > 0
+     ORDER BY r.id
+       FOR UPDATE
 ), moved AS (
     UPDATE scheduler.runs_live r
-       SET state = 'ASSIGNED', assigned_incarnation = i.incarnation, assigned_worker_id = i.worker_id, assigned_at = now(), version = r.version + 1
-      FROM input i JOIN locked l ON l.id = i.id
+       SET state = 'ASSIGNED', assigned_incarnation = e.incarnation, assigned_worker_id = e.worker_id, assigned_at = now(), version = r.version + 1
+      FROM input i JOIN locked l ON l.id = i.id JOIN takers e ON e.incarnation = i.incarnation
      WHERE r.id = i.id AND r.state = 'PENDING'
     RETURNING r.id, r.assigned_worker_id
 ), event AS (

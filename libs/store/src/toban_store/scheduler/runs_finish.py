@@ -5,12 +5,12 @@ Every function answers with the ids that moved; a run that is missing there was 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from toban_domain.moves import Finish, LiveRun, Orphan, Release, RequestCancel, Started
-from toban_domain.outcome import Outcome
+from toban_domain.outcome import AttemptKey, Outcome
 from toban_domain.payload import canonical_json
 from toban_domain.run import RunState
 from toban_store import queries
@@ -64,10 +64,39 @@ async def mark_started(t: Tx, moves: Sequence[Started]) -> set[int]:
 
 
 async def finish(t: Tx, moves: Sequence[Finish]) -> list[Finished]:
-    """live → terminal, into the history."""
-    if not moves:
+    """live → terminal, into the history; wakes loop `assign` when a run waits."""
+    return await _finish(t, _finish_parameters(moves), ()) if moves else []
+
+
+async def finish_held(
+    t: Tx, incarnation: str, target: RunState, outcomes: Mapping[AttemptKey, Outcome]
+) -> list[Finished]:
+    """The same for attempts that `incarnation` holds, in whatever state, without looking at them before.
+
+    Only for outcomes that end a run in `target` from every state in which an executor holds it.
+    """
+    if not outcomes:
         return []
-    rows = await t.fetch_all(_sql.finish, _finish_parameters(moves))
+    moves = [
+        Finish(
+            run_id=key.run_id,
+            # Stands for any held state; the parameter below says so.
+            source=RunState.RUNNING,
+            token=key.token,
+            target=target,
+            reason=outcome.reason.value,
+            error_summary=outcome.error_summary,
+            message=outcome.error_summary,
+            attempt_state=target.value,
+            outcome=outcome,
+        )
+        for key, outcome in outcomes.items()
+    ]
+    return await _finish(t, {**_finish_parameters(moves), "sources": [""] * len(moves)}, (incarnation,))
+
+
+async def _finish(t: Tx, parameters: dict[str, list[Any]], reporters: Sequence[str]) -> list[Finished]:
+    rows = await t.fetch_all(_sql.finish, {**parameters, "reporters": list(reporters)})
     return [Finished(row["id"], row["job_name"], row["target"], row["origin"], row["start_lag"]) for row in rows]
 
 
@@ -108,6 +137,7 @@ async def release(t: Tx, moves: Sequence[Release]) -> set[int]:
             "delays": [m.delay_seconds for m in moves],
             "types": [m.event for m in moves],
             "messages": [m.message for m in moves],
+            "started": [m.started_at for m in moves],
         },
     )
     return {row["id"] for row in rows}

@@ -27,7 +27,8 @@ WITH input AS MATERIALIZED (
 SELECT id FROM moved
 
 -- name: finish
--- live → SUCCEEDED | FAILED | TIMED_OUT | CANCELED | SKIPPED | EXPIRED: the row goes to the history; its attempt and event with it.
+-- live → SUCCEEDED | FAILED | TIMED_OUT | CANCELED | SKIPPED | EXPIRED: the row goes to the history; its attempt and event with it, and loop
+-- `assign` is woken when a run waits. A source of '' is any state in which one of `reporters` holds the run.
 WITH input AS MATERIALIZED (
     SELECT *
       FROM unnest(%(ids)s::bigint[], %(sources)s::text[], %(tokens)s::bigint[], %(targets)s::text[], %(reasons)s::text[], %(errors)s::text[],
@@ -35,12 +36,17 @@ WITH input AS MATERIALIZED (
                   %(finished)s::timestamptz[], %(exit_codes)s::integer[], %(signals)s::integer[], %(last_seqs)s::bigint[], %(last_lines)s::text[])
            AS i(id, source, token, target, new_reason, new_error, message, actor, attempt_state, outcome, new_started, new_finished,
                 new_exit_code, new_signal, last_seq, new_last_line)
+), locked AS MATERIALIZED (
+    SELECT r.id, r.state FROM scheduler.runs_live r WHERE r.id = ANY(%(ids)s::bigint[]) ORDER BY r.id FOR UPDATE
 ), gone AS (
     DELETE FROM scheduler.runs_live r
-     USING input i, scheduler.run_transitions t
-     WHERE r.id = i.id AND r.state = i.source::scheduler.run_state AND r.token IS NOT DISTINCT FROM i.token
-       AND t.from_state = i.source::scheduler.run_state AND t.to_state = i.target::scheduler.run_state
-    RETURNING r.*, i.source, i.target, i.new_reason, i.new_error, i.message, i.actor, i.attempt_state, i.outcome, i.new_exit_code, i.new_signal,
+     USING input i JOIN locked l ON l.id = i.id JOIN scheduler.run_transitions t
+                ON t.from_state = l.state AND t.to_state = i.target::scheduler.run_state
+     WHERE r.id = i.id AND r.state = l.state AND r.token IS NOT DISTINCT FROM i.token
+       AND (r.state::text = i.source
+            OR (i.source = '' AND r.assigned_incarnation = ANY(%(reporters)s::uuid[])
+                AND r.state IN ('ASSIGNED', 'RUNNING', 'CANCEL_REQUESTED', 'ORPHANED')))
+    RETURNING r.*, r.state::text AS source, i.target, i.new_reason, i.new_error, i.message, i.actor, i.attempt_state, i.outcome, i.new_exit_code, i.new_signal,
               i.last_seq, i.new_last_line,
               -- The executor's clock may be off; a day partition for anything between yesterday and now is there.
               LEAST(now(), GREATEST(i.new_finished, r.dispatched_at, now() - interval '1 day')) AS ended_at,
@@ -69,22 +75,24 @@ WITH input AS MATERIALIZED (
     INSERT INTO scheduler.job_events (at, run_id, type, from_state, to_state, message, actor)
     SELECT clock_timestamp(), id, lower(target), source, target, message, actor FROM gone
 )
-SELECT id, job_name, target, origin, extract(epoch FROM began_at - scheduled_for)::double precision AS start_lag FROM gone
+SELECT id, job_name, target, origin, extract(epoch FROM began_at - scheduled_for)::double precision AS start_lag,
+       (SELECT pg_notify('toban_wake', 'assign') WHERE EXISTS (SELECT 1 FROM scheduler.runs_live w WHERE w.state = 'PENDING'))::text AS woken
+  FROM gone
 
 -- name: release
 -- ASSIGNED | RUNNING | ORPHANED | DEFERRED → PENDING: nobody holds the run any more; attempt and lost_count get new values.
 WITH input AS MATERIALIZED (
     SELECT *
       FROM unnest(%(ids)s::bigint[], %(sources)s::text[], %(tokens)s::bigint[], %(attempts)s::integer[], %(losts)s::integer[],
-                  %(delays)s::double precision[], %(types)s::text[], %(messages)s::text[])
-           AS i(id, source, token, attempt, lost_count, delay, type, message)
+                  %(delays)s::double precision[], %(types)s::text[], %(messages)s::text[], %(started)s::timestamptz[])
+           AS i(id, source, token, attempt, lost_count, delay, type, message, started_at)
 ), locked AS MATERIALIZED (
     SELECT r.id FROM scheduler.runs_live r WHERE r.id = ANY(%(ids)s::bigint[]) ORDER BY r.id FOR UPDATE
 ), moved AS (
     UPDATE scheduler.runs_live r
        SET state = 'PENDING', attempt = i.attempt, lost_count = i.lost_count, version = r.version + 1,
            not_before = CASE WHEN i.delay > 0 THEN now() + make_interval(secs => i.delay) END,
-           token = NULL, log_day = NULL, leader_epoch = NULL, assigned_incarnation = NULL, assigned_worker_id = NULL, assigned_at = NULL,
+           started_at = CASE WHEN i.started_at IS NULL THEN r.started_at ELSE LEAST(now(), GREATEST(i.started_at, r.dispatched_at)) END, token = NULL, log_day = NULL, leader_epoch = NULL, assigned_incarnation = NULL, assigned_worker_id = NULL, assigned_at = NULL,
            dispatched_at = NULL
       FROM input i JOIN locked l ON l.id = i.id
      WHERE r.id = i.id AND r.state = i.source::scheduler.run_state AND r.token IS NOT DISTINCT FROM i.token

@@ -61,7 +61,13 @@ class GuardClient:
     # ---- orders
 
     def spawn(
-        self, order: StartOrder, *, env: Mapping[str, str], programs: Sequence[str], deadline: Instant, lease_grace: float
+        self,
+        order: StartOrder,
+        *,
+        env: Mapping[str, str],
+        programs: Sequence[str],
+        deadline: Instant,
+        lease_grace: float,
     ) -> None:
         """Hand an attempt to a free slot; what cannot be handed over ends at once with the reason."""
         slot = self._free.pop()
@@ -78,12 +84,15 @@ class GuardClient:
             message = {"t": "lease", "token": order.key.token, "boot": deadline.boot, "wall": deadline.wall}
             self._send(slot, encode(self._named(message)))
 
-    def kill(self, key: AttemptKey, *, cause: str, reason: str, grace: float) -> None:
-        """SIGTERM now, SIGKILL after `grace` seconds, for the whole tree."""
+    def kill(self, key: AttemptKey, *, cause: str, reason: str, grace: float | None) -> bool:
+        """SIGTERM now, SIGKILL after `grace` seconds (None = the order's own), for the whole tree. False when no slot has the attempt."""
         slot = self._slot_of.get(key)
-        if slot is not None:
-            message = {"t": "kill", "token": key.token, "cause": cause, "reason": reason, "grace": grace}
-            self._send(slot, encode(self._named(message)))
+        if slot is None:
+            return False
+        seconds = self._busy[slot].grace_seconds if grace is None else grace
+        message = {"t": "kill", "token": key.token, "cause": cause, "reason": reason, "grace": seconds}
+        self._send(slot, encode(self._named(message)))
+        return True
 
     def kill_directly(self) -> None:
         """SIGKILL every job from this process, for guards that are stopped themselves."""

@@ -38,7 +38,9 @@ _GATHER_SECONDS = 0.01
 _BATCH = 1000
 
 _log = get_logger(__name__)
-_commits = metrics.counter("toban_executor_journal_commits_total", "Transactions of the journal by result.", ("result",))
+_commits = metrics.counter(
+    "toban_executor_journal_commits_total", "Transactions of the journal by result.", ("result",)
+)
 _rows = metrics.counter("toban_executor_journal_writes_total", "Writes that went into those transactions.")
 
 Statement = tuple[str, tuple[Any, ...]]
@@ -110,7 +112,8 @@ class Journal:
 
     def forget_below(self, token: int) -> None:
         """Forget seen and refused pairs below the smallest live token."""
-        self._post([(f"DELETE FROM {table} WHERE token < ?", (token,)) for table in ("seen", "tombstones")])
+        old = ("DELETE FROM seen WHERE token < ?", "DELETE FROM tombstones WHERE token < ?")
+        self._post([(sql, (token,)) for sql in old])
 
     def put_report(self, report: Report) -> None:
         """Keep a report until a coordinator has answered it."""
@@ -122,14 +125,18 @@ class Journal:
         sql = "DELETE FROM reports WHERE token = ? AND run_id = ? AND seq = ?"
         self._post([(sql, (key.token, key.run_id, seq)) for key, seq in done])
 
-    async def put_chunks(self, chunks: Sequence[Chunk], seals: Sequence[Seal], tickets: dict[AttemptKey, bytes]) -> None:
+    async def put_chunks(
+        self, chunks: Sequence[Chunk], seals: Sequence[Seal], tickets: dict[AttemptKey, bytes]
+    ) -> None:
         """Keep log chunks, ends and tickets until an archiver has committed them; on disk when this returns."""
         statements: list[Statement] = [
             ("INSERT OR IGNORE INTO tickets VALUES (?, ?, ?)", (key.token, key.run_id, ticket))
             for key, ticket in tickets.items()
         ]
         statements += [_chunk(chunk) for chunk in chunks]
-        statements += [("INSERT OR REPLACE INTO seals VALUES (?, ?, ?)", (s.key.token, s.key.run_id, s.last_seq)) for s in seals]
+        statements += [
+            ("INSERT OR REPLACE INTO seals VALUES (?, ?, ?)", (s.key.token, s.key.run_id, s.last_seq)) for s in seals
+        ]
         await self._ask(_Work(statements=statements))
 
     async def chunks_after(self, chunk_id: int, limit: int, max_bytes: int) -> ChunkBatch:
@@ -248,8 +255,10 @@ def _call_back(
 def _record(record: Record) -> Statement:
     if record.kind == "epoch":
         return "INSERT OR REPLACE INTO meta VALUES ('epoch_max', ?)", (record.token,)
-    table = "seen" if record.kind == "seen" else "tombstones"
-    return f"INSERT OR IGNORE INTO {table} VALUES (?, ?)", (record.token, record.run_id)
+    pair = (record.token, record.run_id)
+    if record.kind == "seen":
+        return "INSERT OR IGNORE INTO seen VALUES (?, ?)", pair
+    return "INSERT OR IGNORE INTO tombstones VALUES (?, ?)", pair
 
 
 def _chunk(chunk: Chunk) -> Statement:
@@ -266,7 +275,8 @@ def _read_chunks(db: sqlite3.Connection, after: int, limit: int, max_bytes: int)
         "SELECT id, run_id, token, stream, seq_from, seq_to, lines, raw_bytes, first_ns, last_ns, data "
         "FROM chunks WHERE id > ? ORDER BY id LIMIT ?"
     )
-    chunks, total, cut = [], 0, False
+    chunks: list[Chunk] = []
+    total, cut = 0, False
     for row in db.execute(sql, (after, limit)):
         if chunks and total + len(row[10]) > max_bytes:
             cut = True

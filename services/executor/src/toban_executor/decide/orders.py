@@ -35,7 +35,10 @@ class OrderBook:
         self.slots = slots
         self.epoch_max = 0
         self.smallest_live = 0
-        self.accepting = True
+        # Three independent reasons to take no new work: a Drain order, the end of this process, the state of our row.
+        self.drained = False
+        self.stopping = False
+        self.row_closed = False
         self._serial = 0
         self._unfit = unfit
         self._seen: dict[AttemptKey, AttemptState] = {}
@@ -159,6 +162,17 @@ class OrderBook:
         return [Record("epoch", 0, epoch)]
 
     # ---- what happens to attempts
+
+    @property
+    def accepting(self) -> bool:
+        """True while new work may be taken."""
+        return not (self.drained or self.stopping or self.row_closed)
+
+    def withdraw(self, keys: Iterable[AttemptKey]) -> None:
+        """The acceptance of these could not be written down, so it did not happen and nobody was told."""
+        for key in keys:
+            self._seen.pop(key, None)
+            self._live.discard(key)
 
     def running(self, key: AttemptKey) -> None:
         """The attempt was handed to a guard."""

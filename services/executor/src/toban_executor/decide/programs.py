@@ -6,10 +6,13 @@ from dataclasses import dataclass, field
 from toban_executor.decide.messages import StartOrder
 from toban_executor.decide.orders import Unfit
 
-_SHELLS = frozenset("sh bash dash zsh ksh mksh fish csh tcsh ash rbash busybox pwsh".split())
+_SHELLS = frozenset(
+    ["sh", "bash", "dash", "zsh", "ksh", "mksh", "fish", "csh", "tcsh", "ash", "rbash", "busybox", "pwsh"]
+)
+# Programs that start the program named in their arguments.
 _WRAPPERS = frozenset(
-    "env nice ionice nohup setsid timeout stdbuf time xargs sudo doas su chroot unshare nsenter flock script watch "
-    "chrt taskset setpriv runuser parallel find".split()
+    """env nice ionice nohup setsid timeout stdbuf time xargs sudo doas su chroot unshare nsenter flock script watch chrt
+    taskset setpriv runuser parallel find""".split()  # noqa: SIM905 (a list of words)
 )
 # Interpreter (by the start of its name) and the option letters or words that take code from the command line.
 _CODE_OPTIONS = {
@@ -67,7 +70,9 @@ def is_shell(argv: Sequence[str], real_name: str = "") -> bool:
         if name in _SHELLS or _takes_code(name, argv[1:]):
             return True
     if _base(argv[0]) in _WRAPPERS or _base(real_name) in _WRAPPERS:
-        return any(_base(word) in _SHELLS or _takes_code(_base(word), argv[i + 1 :]) for i, word in enumerate(argv) if i)
+        return any(
+            _base(word) in _SHELLS or _takes_code(_base(word), argv[i + 1 :]) for i, word in enumerate(argv) if i
+        )
     return False
 
 
@@ -119,7 +124,9 @@ class ProgramRules:
         found, real = self._resolve(name)
         if is_shell(argv, real):
             if not allow_shell:
-                return f"program {name!r} runs a shell (or code from its command line): set allow_shell in the definition"
+                return (
+                    f"program {name!r} runs a shell (or code from its command line): set allow_shell in the definition"
+                )
             if not self._allowed.shell:
                 return f"program {name!r} runs a shell: this executor's allow-list has no line 'shell: true'"
         if self._allowed.listed and not ({name, found} & self._allowed.programs):

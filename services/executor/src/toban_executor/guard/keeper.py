@@ -353,6 +353,4 @@ def _end_message(job: Job) -> dict[str, Any]:
 def serve(*, channel: Channel, incarnation: str, scratch: Scratch, group: SlotCgroup | None) -> None:
     """Body of a keeper process, already its own child subreaper."""
     entered = group is not None and group.prepare()
-    Keeper(
-        channel=channel, incarnation=incarnation, scratch=scratch, cgroup=group if entered else None
-    ).run()
+    Keeper(channel=channel, incarnation=incarnation, scratch=scratch, cgroup=group if entered else None).run()

@@ -14,7 +14,7 @@ from toban_executor.guard.clock import boottime, pause
 from toban_executor.guard.scratch import payload_home
 from toban_executor.guard.tree import descendants, start_time, with_environment
 
-_PATIENCE = 5.0
+_PATIENCE = 2.0
 """Seconds for guards to end by themselves: they SIGKILL at once when the executor has gone."""
 
 

@@ -27,7 +27,7 @@ def boot_id() -> str:
 
 def pid_namespace() -> str:
     """Names the pid namespace: pids of another one mean nothing here."""
-    return os.readlink("/proc/self/ns/pid")
+    return str(Path("/proc/self/ns/pid").readlink())
 
 
 def write(directory: Path, record: GuardRecord) -> None:

@@ -22,7 +22,9 @@ from toban_observability.logs import get_logger
 from toban_runtime.clock import Clock
 
 _log = get_logger(__name__)
-_starts = metrics.counter("toban_executor_starts_total", "Start orders by result: accepted, or the refusal.", ("result",))
+_starts = metrics.counter(
+    "toban_executor_starts_total", "Start orders by result: accepted, or the refusal.", ("result",)
+)
 _outcomes = metrics.counter("toban_executor_outcomes_total", "Ended attempts by kind and reason.", ("kind", "reason"))
 _slots = metrics.gauge("toban_executor_slots", "Jobs that may run at a time.")
 _used = metrics.gauge("toban_executor_slots_used", "Slots with an attempt.")
@@ -45,7 +47,14 @@ class Attempts:
     """The attempts of this incarnation. `idle` is set while none is live; `broken` when a guard is gone for good."""
 
     def __init__(
-        self, *, book: OrderBook, guards: Guards, journal: Journal, reporter: Reporter, collector: Collector, clock: Clock
+        self,
+        *,
+        book: OrderBook,
+        guards: Guards,
+        journal: Journal,
+        reporter: Reporter,
+        collector: Collector,
+        clock: Clock,
     ) -> None:
         self.book = book
         self.lease: HoldSide | None = None
@@ -92,9 +101,7 @@ class Attempts:
     def _hand_over(self, order: StartOrder) -> None:
         assert self.lease is not None and self.lease.deadline is not None
         self._collector.opened(order.key, order.ticket)
-        env = job_environment(
-            order, incarnation=self.book.incarnation, home=self.launcher.home, now=self._clock.wall()
-        )
+        env = job_environment(order, incarnation=self.book.incarnation, home=self.launcher.home, now=self._clock.wall())
         self.book.running(order.key)
         self._guards.spawn(
             order,
@@ -109,20 +116,17 @@ class Attempts:
 
     async def cancel(self, header: Header, orders: Sequence[CancelOrder], *, relayed: bool = False) -> list[str]:
         """Begin to end attempts; the outcome says when they have ended."""
-        handed = {key for key, _state in self.book.live if self.book.handed(key)}
         results, effects, records = self.book.cancel(header, orders, relayed=relayed)
         await self._journal.record(records)
         for order in effects:
-            if order.key in handed:
-                self._cancel_one(order)
-            else:
-                self._early[order.key] = order
+            self._cancel_one(order)
         return results
 
     def _cancel_one(self, order: CancelOrder) -> None:
-        self._guards.kill(
-            order.key, cause="cancel", reason=order.reason or "canceled", grace=order.grace_seconds
-        )
+        reason = order.reason or "canceled"
+        if not self._guards.kill(order.key, cause="cancel", reason=reason, grace=order.grace_seconds):
+            # Accepted, but its start is still on the way to the disk.
+            self._early[order.key] = order
 
     async def revoke(self, header: Header, keys: Sequence[AttemptKey], *, relayed: bool = False) -> list[str]:
         """Promise never to start attempts, unless they run or have ended already."""
@@ -146,12 +150,12 @@ class Attempts:
         assert self.lease is not None
         self._guards.push_deadline(self.lease.granted(sent))
 
-    def end(self, keys: Iterable[AttemptKey], *, cause: str, reason: str, grace: float) -> None:
+    def end(self, keys: Iterable[AttemptKey], *, cause: str, reason: str, grace: float | None) -> None:
         """Begin to end attempts for a cause of this executor."""
         for key in keys:
             self._guards.kill(key, cause=cause, reason=reason, grace=grace)
 
-    def end_all(self, *, cause: str, reason: str, grace: float) -> None:
+    def end_all(self, *, cause: str, reason: str, grace: float | None) -> None:
         """Begin to end every live attempt."""
         self.end([key for key, _state in self.book.live], cause=cause, reason=reason, grace=grace)
 
@@ -183,7 +187,7 @@ class Attempts:
         self.broken.set()
 
     def _note_live(self) -> None:
-        live = len(self.book.live)
+        live = self.book.slots - self.book.free_slots
         _used.set(live)
         if live:
             self.idle.clear()

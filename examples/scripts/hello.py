@@ -1,0 +1,7 @@
+"""Says hello. A job learns about itself from TOBAN_* variables; each plain parameter comes as TOBAN_PARAM_<NAME>."""
+
+import os
+import socket
+
+name = os.environ.get("TOBAN_PARAM_NAME", "world")
+print(f"Hello, {name}! This is run {os.environ.get('TOBAN_RUN_ID', '?')} on {socket.gethostname()}.")

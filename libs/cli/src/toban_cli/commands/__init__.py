@@ -1,0 +1,1 @@
+"""The commands: each reads arguments, makes calls, shows the answer."""

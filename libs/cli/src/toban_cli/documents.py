@@ -1,0 +1,111 @@
+"""Manifests from files: YAML to documents, with file, line and column for what YAML itself refuses."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from toban_domain.errors import ErrorCode, TobanError
+from toban_domain.manifest import Document
+
+_SUFFIXES = (".yaml", ".yml")
+_MAX_BYTES = 1024 * 1024
+
+
+class _Loader(yaml.SafeLoader):
+    """YAML's safe types, but times stay text and a key given twice is an error."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        seen: set[Any] = set()
+        for key_node, _ in node.value:
+            key = self.construct_object(key_node, deep=True)
+            if isinstance(key, str) and key != "<<" and key in seen:
+                raise yaml.constructor.ConstructorError(
+                    None, None, f"the key {key!r} is given twice", key_node.start_mark
+                )
+            if isinstance(key, str):
+                seen.add(key)
+        return super().construct_mapping(node, deep=deep)
+
+
+_Loader.yaml_implicit_resolvers = {
+    first: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:timestamp"]
+    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+}
+
+
+def read_documents(names: Sequence[str]) -> list[Document]:
+    """The documents of all files, folders (recursively, by name) and "-"; raises MANIFEST_INVALID or NOT_FOUND."""
+    documents: list[Document] = []
+    for name in names:
+        if name == "-":
+            documents += _parse("stdin", sys.stdin.buffer.read(_MAX_BYTES + 1), Path.cwd())
+            continue
+        for path in _files(Path(name)):
+            documents += _parse(str(path), _bytes(path), path.parent)
+    if not documents:
+        raise TobanError(
+            ErrorCode.MANIFEST_INVALID,
+            f"{', '.join(names)}: no document found; write at least one with apiVersion, kind, metadata, spec",
+        )
+    return documents
+
+
+def _files(path: Path) -> list[Path]:
+    if not path.is_dir():
+        return [path]
+    found = sorted(file for file in path.rglob("*") if file.suffix in _SUFFIXES and file.is_file())
+    if not found:
+        raise TobanError(ErrorCode.NOT_FOUND, f"{path}: no *.yaml or *.yml in this folder; name another")
+    return found
+
+
+def _bytes(path: Path) -> bytes:
+    try:
+        with path.open("rb") as file:
+            return file.read(_MAX_BYTES + 1)
+    except OSError as error:
+        raise TobanError(
+            ErrorCode.NOT_FOUND, f"{path} cannot be read ({error.strerror}); give a YAML file, a folder, or -"
+        ) from None
+
+
+def _parse(source: str, content: bytes, folder: Path) -> Iterator[Document]:
+    if len(content) > _MAX_BYTES:
+        raise TobanError(ErrorCode.MANIFEST_INVALID, f"{source}: is larger than {_MAX_BYTES} bytes; split it")
+    try:
+        bodies = [body for body in yaml.load_all(content, Loader=_Loader) if body is not None]
+    except yaml.MarkedYAMLError as error:
+        raise _refused(source, error) from None
+    except (yaml.YAMLError, UnicodeDecodeError, RecursionError, ValueError) as error:
+        raise TobanError(
+            ErrorCode.MANIFEST_INVALID, f"{source}: is not YAML in UTF-8 ({' '.join(str(error).split())})"
+        ) from None
+    for number, body in enumerate(bodies, start=1):
+        yield Document(source if len(bodies) == 1 else f"{source}, document {number}", _resolved(body, folder))
+
+
+def _refused(source: str, error: yaml.MarkedYAMLError) -> TobanError:
+    mark = error.problem_mark or error.context_mark
+    where = f"{source}:{mark.line + 1}:{mark.column + 1}" if mark is not None else source
+    what = error.problem or error.context or "is not YAML"
+    return TobanError(
+        ErrorCode.MANIFEST_INVALID,
+        f"{where}: {what}; look at indentation, colons and quotes there",
+        detail={"source": source},
+    )
+
+
+def _resolved(body: Any, folder: Path) -> Any:
+    """`working_dir` of a job counts from the folder of its file, so that a definition works from any clone."""
+    spec = body.get("spec") if isinstance(body, dict) else None
+    if not isinstance(spec, dict) or body.get("kind") != "Job":
+        return body
+    directory = spec.get("working_dir")
+    if not isinstance(directory, str) or not directory or directory.startswith("/"):
+        return body
+    return {**body, "spec": {**spec, "working_dir": str((folder / directory).resolve())}}

@@ -1,0 +1,164 @@
+"""Waits for the end of a run while showing its output.
+
+Two sources end at different moments: the coordinator says that the run is over, the log-archiver that its output is complete. One thread
+follows the log; the caller's thread watches the run, then waits a moment for the log to be sealed, and reads what is still missing.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+from toban_cli import report
+from toban_cli.client import Client
+from toban_cli.lines import LinePrinter
+from toban_domain.errors import ErrorCode, TobanError
+from toban_domain.run import TERMINAL
+
+# Between two looks or attempts, seconds.
+PAUSE_SECONDS = 0.1
+# How long the last lines of a run that is over may take to arrive, seconds.
+SEAL_SECONDS = 5.0
+# How long nobody may answer while we wait for a run, seconds: a fail-over is much shorter.
+OUTAGE_SECONDS = 60.0
+
+_TERMINAL = frozenset(str(state) for state in TERMINAL)
+
+
+def attend(client: Client, run_id: int, *, show_log: bool, tail: int = 0) -> Any:
+    """The run in its terminal state. Raises TobanError when no coordinator answers for OUTAGE_SECONDS."""
+    follower = _Follower(client, run_id, tail) if show_log else None
+    if follower is not None:
+        follower.start()
+    try:
+        run = _watch(client, run_id, follower)
+        if follower is not None:
+            follower.finish(run)
+    finally:
+        if follower is not None:
+            follower.stop()
+    return run
+
+
+def _watch(client: Client, run_id: int, follower: _Follower | None) -> Any:
+    from toban_proto.v1.coordinator_pb2 import GetRunRequest
+
+    pause = threading.Event()
+    failures = 0
+    while True:
+        try:
+            for run in client.watch(GetRunRequest(id=run_id)):
+                failures = 0
+                if follower is not None:
+                    follower.latest_token = run.token
+                if run.state in _TERMINAL:
+                    return client.read("GetRun", GetRunRequest(id=run_id))
+        except TobanError as error:
+            failures += 1
+            if (
+                error.code not in (ErrorCode.UNAVAILABLE, ErrorCode.DEADLINE_EXCEEDED)
+                or failures * PAUSE_SECONDS > OUTAGE_SECONDS
+            ):
+                raise
+        pause.wait(PAUSE_SECONDS)
+
+
+class _Follower:
+    """Shows the log of one run from a thread of its own."""
+
+    def __init__(self, client: Client, run_id: int, tail: int) -> None:
+        self._client = client
+        self._run_id = run_id
+        self._tail = tail
+        self._printer = LinePrinter()
+        self._fleet = client.new_archivers()
+        self._stopped = threading.Event()
+        self._complaint = ""
+        self._ended_token = 0
+        self.latest_token = 0
+        """Token of the run's latest dispatch, as the watcher sees it."""
+        self._thread = threading.Thread(target=self._follow, name="log", daemon=True)
+
+    def start(self) -> None:
+        """Begins to show lines."""
+        self._thread.start()
+
+    def finish(self, run: Any) -> None:
+        """After the end of the run: waits for the output to be complete, then prints what the follower has not."""
+        waited = 0.0
+        try:
+            while run.token and waited < SEAL_SECONDS and not self._sealed(run.token):
+                self._stopped.wait(PAUSE_SECONDS)
+                waited += PAUSE_SECONDS
+            self.stop()
+            self._rest()
+        except TobanError as error:
+            self._complain(error)
+
+    def stop(self) -> None:
+        """Ends the thread: closing its connections ends the stream that it waits on."""
+        self._stopped.set()
+        self._fleet.close()
+        self._thread.join(timeout=SEAL_SECONDS)
+
+    def _follow(self) -> None:
+        while not self._stopped.is_set():
+            try:
+                self._follow_once()
+                self._await_attempt()
+            except TobanError as error:
+                if not self._stopped.is_set():
+                    self._complain(error)
+            except ValueError:
+                # gRPC refuses calls on a channel that was closed under it: we are stopping.
+                return
+            self._stopped.wait(PAUSE_SECONDS)
+
+    def _follow_once(self) -> None:
+        """Shows lines until the last attempt so far is complete."""
+        from toban_proto.v1.logs_pb2 import ReadLogRequest
+
+        tail = 0 if self._printer.printed else self._tail
+        token = self.latest_token if self._ended_token else 0
+        request = ReadLogRequest(run_id=self._run_id, token=token, follow=True, tail=tail)
+        for answer in self._client.log(request, self._fleet):
+            if self._stopped.is_set():
+                return
+            self._printer.show(answer)
+            if answer.at_end:
+                self._ended_token = answer.token
+
+    def _await_attempt(self) -> None:
+        """Waits for a retry of the run: its output begins under a larger token."""
+        while self._ended_token and self.latest_token <= self._ended_token and not self._stopped.is_set():
+            self._stopped.wait(PAUSE_SECONDS)
+
+    def _attempts(self) -> Any:
+        from toban_proto.v1.logs_pb2 import DescribeLogRequest
+
+        return self._client.describe_log(DescribeLogRequest(run_id=self._run_id)).attempts
+
+    def _sealed(self, token: int) -> bool:
+        return any(item.token == token and item.sealed for item in self._attempts())
+
+    def _rest(self) -> None:
+        """Reads what is stored beyond the lines that were printed."""
+        from toban_proto.v1.logs_pb2 import ReadLogRequest
+
+        printed = self._printer.printed
+        requests = [
+            ReadLogRequest(run_id=self._run_id, token=item.token, from_seq=printed.get(item.token, 0) + 1)
+            for item in self._attempts()
+            if item.last_seq > printed.get(item.token, 0) and item.token >= min(printed, default=0)
+        ]
+        if self._tail and not printed:
+            requests = [ReadLogRequest(run_id=self._run_id, tail=self._tail)]
+        for request in requests:
+            for answer in self._client.log(request):
+                self._printer.show(answer)
+
+    def _complain(self, error: TobanError) -> None:
+        """Says once that the output cannot be shown; the run does not depend on it."""
+        if error.message != self._complaint:
+            self._complaint = error.message
+            report.note(f"warning: the output cannot be shown: {error.message}")

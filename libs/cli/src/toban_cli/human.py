@@ -1,0 +1,93 @@
+"""Times, durations and states for people."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from google.protobuf.timestamp_pb2 import Timestamp
+
+NOTHING = "-"
+STATE_STYLES = {
+    "SUCCEEDED": "green",
+    "ok": "green",
+    "on": "green",
+    "active": "green",
+    "leader": "bold",
+    "FAILED": "red",
+    "TIMED_OUT": "red",
+    "EXPIRED": "red",
+    "lost": "red",
+    "failed": "red",
+    "error": "red",
+    "off": "red",
+    "cut": "red",
+    "RUNNING": "cyan",
+    "ASSIGNED": "cyan",
+    "CANCEL_REQUESTED": "yellow",
+    "CANCELED": "yellow",
+    "SKIPPED": "yellow",
+    "ORPHANED": "yellow",
+    "draining": "yellow",
+    "detached": "yellow",
+    "warning": "yellow",
+    "stopped": "yellow",
+}
+
+
+def to_time(stamp: Timestamp) -> datetime | None:
+    """The time (UTC), None when it is not set."""
+    from toban_transport.convert import timestamp_from_pb
+
+    return timestamp_from_pb(stamp)
+
+
+def duration(seconds: float) -> str:
+    """0.42s, 5.0s, 3m 12s, 2h 05m, 3d 04h."""
+    seconds = max(0.0, seconds)
+    if seconds < 60:
+        return f"{seconds:.2f}s" if seconds < 1 else f"{seconds:.1f}s"
+    minutes, rest = divmod(int(seconds), 60)
+    if minutes < 60:
+        return f"{minutes}m {rest:02d}s"
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}h {minutes:02d}m" if hours < 48 else f"{hours // 24}d {hours % 24:02d}h"
+
+
+def age(stamp: Timestamp, now: datetime) -> str:
+    """How long ago or how far ahead: "5s ago", "in 3m"."""
+    at = to_time(stamp)
+    if at is None:
+        return NOTHING
+    seconds = (now - at).total_seconds()
+    words = _rough(abs(seconds))
+    if words == "0s":
+        return "now"
+    return f"{words} ago" if seconds > 0 else f"in {words}"
+
+
+def local(stamp: Timestamp, now: datetime) -> str:
+    """Local time with its age: "2026-11-21 12:03:05 (5s ago)"."""
+    at = to_time(stamp)
+    return NOTHING if at is None else f"{at.astimezone():%Y-%m-%d %H:%M:%S} ({age(stamp, now)})"
+
+
+def brief(stamp: Timestamp, now: datetime) -> str:
+    """As `local`, for tables: the time alone for today, date and minute for other days."""
+    at = to_time(stamp)
+    if at is None:
+        return NOTHING
+    today = at.astimezone().date() == now.astimezone().date()
+    return f"{at.astimezone():{'%H:%M:%S' if today else '%m-%d %H:%M'}} ({age(stamp, now)})"
+
+
+def took(start: Timestamp, end: Timestamp, now: datetime) -> str:
+    """From start to end, or until now when it has not ended."""
+    begun, ended = to_time(start), to_time(end)
+    return NOTHING if begun is None else duration(((ended or now) - begun).total_seconds())
+
+
+def _rough(seconds: float) -> str:
+    for size, unit in ((86_400, "d"), (3600, "h"), (60, "m")):
+        if seconds >= 2 * size or (size > 60 and seconds >= size):
+            return f"{int(seconds // size)}{unit}"
+    return f"{int(seconds)}s"

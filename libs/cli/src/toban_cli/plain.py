@@ -1,0 +1,62 @@
+"""Messages as JSON for programs: names as in the proto files, embedded JSON opened, epochs and tokens as text (they exceed 2^53)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from typing import Any
+
+from google.protobuf.json_format import MessageToDict
+from google.protobuf.message import Message
+
+_SAFE = 2**53
+_ALWAYS_TEXT = frozenset({"epoch", "token", "leader_epoch"})
+
+
+def plain(message: Message) -> dict[str, Any]:
+    """One message; unset times are left out."""
+    return _opened(
+        MessageToDict(message, preserving_proto_field_name=True, always_print_fields_with_no_presence=True), message
+    )
+
+
+def plain_list(messages: Iterable[Message]) -> list[dict[str, Any]]:
+    """Several messages."""
+    return [plain(message) for message in messages]
+
+
+def _opened(data: dict[str, Any], message: Message) -> dict[str, Any]:
+    out: dict[str, Any] = {}
+    for field in message.DESCRIPTOR.fields:
+        if field.name not in data:
+            continue
+        value = data[field.name]
+        if field.name.endswith("_json") and isinstance(value, str):
+            out[field.name.removesuffix("_json")] = _parsed(value)
+        elif (
+            field.cpp_type in (field.CPPTYPE_INT64, field.CPPTYPE_UINT64)
+            and field.name not in _ALWAYS_TEXT
+            and isinstance(value, str)
+        ):
+            out[field.name] = int(value) if abs(int(value)) < _SAFE else value
+        elif field.message_type is not None and isinstance(value, list):
+            out[field.name] = [
+                _opened(item, part) for item, part in zip(value, getattr(message, field.name), strict=True)
+            ]
+        elif (
+            field.message_type is not None
+            and isinstance(value, dict)
+            and field.message_type.name != "Timestamp"
+            and not field.is_repeated
+        ):
+            out[field.name] = _opened(value, getattr(message, field.name))
+        else:
+            out[field.name] = value
+    return out
+
+
+def _parsed(text: str) -> Any:
+    try:
+        return json.loads(text) if text else {}
+    except ValueError:
+        return text

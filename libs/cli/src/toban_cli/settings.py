@@ -1,0 +1,73 @@
+"""Where the cluster is: SCHEDULER_* variables, else the local stack's own record in $TOBAN_HOME/stack.json."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from toban_domain.errors import ErrorCode, TobanError
+
+IDENTITY = "admin-cli"
+DEFAULT_TLS_DIR = "/etc/scheduler/tls"
+DEFAULT_TRUST_DOMAIN = "toban.internal"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """Addresses (host:port) and certificates."""
+
+    coordinators: tuple[str, ...]
+    log_archivers: tuple[str, ...]
+    tls_dir: Path
+    trust_domain: str
+
+
+def read_settings(environ: Mapping[str, str]) -> Settings:
+    """Raises CONFIG_INVALID when no coordinator is named or an address is not host:port."""
+    stack = _stack(environ)
+    coordinators = _addresses("SCHEDULER_COORDINATORS", environ, stack.get("coordinators", []))
+    if not coordinators:
+        raise TobanError(
+            ErrorCode.CONFIG_INVALID,
+            "no coordinator is named; set SCHEDULER_COORDINATORS=host:port,host:port, or run `make up` and use scripts/toban",
+        )
+    return Settings(
+        coordinators=coordinators,
+        log_archivers=_addresses("SCHEDULER_LOG_ARCHIVERS", environ, stack.get("log_archivers", [])),
+        tls_dir=_tls_dir(Path(environ.get("SCHEDULER_TLS_DIR") or stack.get("tls_dir") or DEFAULT_TLS_DIR)),
+        trust_domain=environ.get("SCHEDULER_TRUST_DOMAIN") or stack.get("trust_domain") or DEFAULT_TRUST_DOMAIN,
+    )
+
+
+def _stack(environ: Mapping[str, str]) -> dict[str, Any]:
+    home = environ.get("TOBAN_HOME")
+    path = Path(home) / "stack.json" if home else None
+    if path is None or not path.exists():
+        return {}
+    try:
+        record = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise TobanError(ErrorCode.CONFIG_INVALID, f"{path} cannot be read ({error}); run `make up` again") from None
+    return record if isinstance(record, dict) else {}
+
+
+def _addresses(variable: str, environ: Mapping[str, str], recorded: list[str]) -> tuple[str, ...]:
+    given = environ.get(variable, "")
+    addresses = tuple(part.strip() for part in given.split(",") if part.strip()) if given else tuple(recorded)
+    for address in addresses:
+        host, colon, port = address.rpartition(":")
+        if not (host and colon and port.isdigit()):
+            raise TobanError(
+                ErrorCode.CONFIG_INVALID,
+                f"{variable} has {address!r}, which is not host:port; write {variable}=host:port,host:port",
+            )
+    return addresses
+
+
+def _tls_dir(directory: Path) -> Path:
+    """A folder of certificates, or a folder with one folder a service, as the local stack has it."""
+    own = directory / IDENTITY
+    return own if own.is_dir() else directory

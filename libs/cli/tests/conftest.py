@@ -1,0 +1,185 @@
+"""A cluster for the command line to talk to: the real server over mTLS, with answers that the test sets."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from toban_cli.main import run
+from toban_domain.errors import ErrorCode, TobanError
+from toban_proto.v1 import coordinator_pb2 as pb
+from toban_proto.v1 import coordinator_pb2_grpc, logs_pb2, logs_pb2_grpc
+from toban_runtime.clock import SystemClock
+from toban_transport.server import build_server
+from toban_transport.tls import TlsFiles
+
+
+class Control(coordinator_pb2_grpc.JobControlServicer):
+    """Keeps requests, gives the answers of the test."""
+
+    def __init__(self) -> None:
+        self.requests: list[Any] = []
+        self.answers: dict[str, Any] = {}
+
+    def answer(self, method: str, request: Any) -> Any:
+        self.requests.append(request)
+        answer = self.answers[method]
+        if isinstance(answer, Exception):
+            raise answer
+        return answer(request) if callable(answer) else answer
+
+    async def Apply(self, request: Any, context: Any) -> Any:
+        return self.answer("Apply", request)
+
+    async def StartRuns(self, request: Any, context: Any) -> Any:
+        return self.answer("StartRuns", request)
+
+    async def CancelRun(self, request: Any, context: Any) -> Any:
+        return self.answer("CancelRun", request)
+
+
+class Reader(coordinator_pb2_grpc.JobReaderServicer):
+    """Answers from `answers`; `runs` are what WatchRun sends, the last of them is the run."""
+
+    def __init__(self) -> None:
+        self.requests: list[Any] = []
+        self.answers: dict[str, Any] = {}
+        self.runs: list[pb.Run] = []
+        self.logged = asyncio.Event()
+
+    def answer(self, method: str, request: Any) -> Any:
+        self.requests.append(request)
+        return self.answers[method]
+
+    async def ListJobs(self, request: Any, context: Any) -> Any:
+        return self.answer("ListJobs", request)
+
+    async def GetJob(self, request: Any, context: Any) -> Any:
+        return self.answer("GetJob", request)
+
+    async def ListSchedules(self, request: Any, context: Any) -> Any:
+        return self.answer("ListSchedules", request)
+
+    async def ListRuns(self, request: Any, context: Any) -> Any:
+        return self.answer("ListRuns", request)
+
+    async def ListExecutors(self, request: Any, context: Any) -> Any:
+        return self.answer("ListExecutors", request)
+
+    async def GetCluster(self, request: Any, context: Any) -> Any:
+        return self.answer("GetCluster", request)
+
+    async def GetRun(self, request: Any, context: Any) -> Any:
+        if not self.runs:
+            raise TobanError(ErrorCode.RUN_NOT_FOUND, f"there is no run {request.id}; see `toban run list`")
+        return self.runs[-1]
+
+    async def WatchRun(self, request: Any, context: Any) -> AsyncIterator[Any]:
+        for run_now in self.runs[:-1]:
+            yield run_now
+        await self.logged.wait()
+        yield self.runs[-1]
+
+
+class Logs(logs_pb2_grpc.LogReaderServicer):
+    """Sends `first` to followers and keeps their stream open; the whole log is `first + late`."""
+
+    def __init__(self) -> None:
+        self.first: list[logs_pb2.LogLine] = []
+        self.late: list[logs_pb2.LogLine] = []
+        self.token = 7
+        self.requests: list[Any] = []
+        self.at_end = False
+        self.reader: Reader | None = None
+
+    async def Read(self, request: Any, context: Any) -> AsyncIterator[Any]:
+        self.requests.append(request)
+        lines = [line for line in self.first + ([] if request.follow else self.late) if line.seq >= request.from_seq]
+        yield logs_pb2.ReadLogResponse(token=self.token, lines=lines[-request.tail :] if request.tail else lines)
+        if request.follow and self.at_end:
+            yield logs_pb2.ReadLogResponse(token=self.token, at_end=True)
+        if request.follow:
+            if self.reader is not None:
+                self.reader.logged.set()
+            if not self.at_end:
+                await asyncio.Event().wait()
+
+    async def Describe(self, request: Any, context: Any) -> Any:
+        return logs_pb2.DescribeLogResponse(
+            attempts=[logs_pb2.AttemptLog(token=self.token, sealed=True, last_seq=len(self.first + self.late))]
+        )
+
+
+class FakeCluster:
+    """One coordinator and one log-archiver in a thread with an event loop."""
+
+    def __init__(self, tls: Path) -> None:
+        self.loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self.loop.run_forever, daemon=True)
+        self._thread.start()
+        self.do(self._start(tls))
+
+    def do(self, work: Any) -> Any:
+        return asyncio.run_coroutine_threadsafe(work, self.loop).result(30)
+
+    async def _start(self, tls: Path) -> None:
+        self.control, self.reader, self.logs = Control(), Reader(), Logs()
+        self.logs.reader = self.reader
+        self._servers = []
+        ports = []
+        for name, servicers in (
+            (
+                "coordinator",
+                [
+                    (coordinator_pb2_grpc.add_JobControlServicer_to_server, self.control),
+                    (coordinator_pb2_grpc.add_JobReaderServicer_to_server, self.reader),
+                ],
+            ),
+            ("log-archiver", [(logs_pb2_grpc.add_LogReaderServicer_to_server, self.logs)]),
+        ):
+            server = build_server(tls=TlsFiles(tls / name), trust_domain="toban.internal", clock=SystemClock())
+            for adder, servicer in servicers:
+                server.add(adder, servicer)
+            ports.append(await server.start("127.0.0.1", 0))
+            self._servers.append(server)
+        self.coordinator, self.archiver = (f"127.0.0.1:{port}" for port in ports)
+
+    async def _stop(self) -> None:
+        for server in self._servers:
+            await server.stop(0)
+
+    def close(self) -> None:
+        self.do(self._stop())
+        self.loop.call_soon_threadsafe(self.loop.stop)
+        self._thread.join()
+        self.loop.close()
+
+
+@pytest.fixture
+def cluster(tls: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeCluster]:
+    """A running cluster that the environment names."""
+    fake = FakeCluster(tls)
+    monkeypatch.setenv("SCHEDULER_COORDINATORS", fake.coordinator)
+    monkeypatch.setenv("SCHEDULER_LOG_ARCHIVERS", fake.archiver)
+    monkeypatch.setenv("SCHEDULER_TLS_DIR", str(tls))
+    yield fake
+    fake.close()
+
+
+@pytest.fixture
+def toban(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[int, str, str]]:
+    """Runs a command: (exit code, stdout, stderr)."""
+    monkeypatch.setenv("TZ", "UTC")
+    monkeypatch.delenv("TOBAN_HOME", raising=False)
+
+    def call(*argv: str) -> tuple[int, str, str]:
+        code = run(argv)
+        out, err = capfd.readouterr()
+        return code, out, err
+
+    return call

@@ -1,0 +1,358 @@
+"""The commands against a cluster over mTLS: requests, tables, JSON, exit codes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from google.protobuf.timestamp_pb2 import Timestamp
+
+from toban_domain.errors import ErrorCode, TobanError
+from toban_proto.v1 import coordinator_pb2 as pb
+from toban_proto.v1 import logs_pb2
+from toban_runtime.clock import SystemClock
+
+Toban = Callable[..., tuple[int, str, str]]
+EPOCH = (1 << 51) | (3 << 27)
+
+
+def ago(seconds: float) -> Timestamp:
+    stamp = Timestamp()
+    stamp.FromDatetime(SystemClock().wall() - timedelta(seconds=seconds))
+    return stamp
+
+
+def a_run(state: str = "SUCCEEDED", **fields: Any) -> pb.Run:
+    given: dict[str, Any] = {
+        "id": 12,
+        "job": "hello",
+        "state": state,
+        "attempt": 1,
+        "max_attempts": 1,
+        "token": 7,
+        "executor": "node-1",
+        "scheduled_for": ago(90),
+        "started_at": ago(90),
+        "finished_at": ago(88.5),
+        "exit_code": 0,
+        "last_line": "Hello, world!",
+        "payload_json": '{"name":"Ada"}',
+        "origin": "demand",
+        "definition_version": 2,
+        "leader_epoch": EPOCH,
+    }
+    return pb.Run(**{key: value for key, value in {**given, **fields}.items() if value is not None})
+
+
+def squeezed(text: str) -> str:
+    return "\n".join(" ".join(part.split()) for part in text.splitlines())
+
+
+def line(seq: int, text: str, stream: int = logs_pb2.LOG_STREAM_STDOUT) -> logs_pb2.LogLine:
+    return logs_pb2.LogLine(seq=seq, text=text.encode(), stream=stream)  # type: ignore[arg-type]
+
+
+def test_job_list(cluster: Any, toban: Toban) -> None:
+    jobs = [
+        pb.Job(name="hello", version=3, enabled=True, updated_at=ago(7200), description="Says hello", last_run=a_run()),
+        pb.Job(name="quiet", version=1, enabled=False, updated_at=ago(60)),
+    ]
+    cluster.reader.answers["ListJobs"] = pb.ListJobsResponse(jobs=jobs)
+    code, out, err = toban("job", "list")
+    assert (code, err) == (0, "")
+    assert out.splitlines() == [
+        "NAME   VERSION  ENABLED  LAST RUN  STATE      UPDATED  DESCRIPTION",
+        "hello  3        yes      90s ago   SUCCEEDED  2h ago   Says hello",
+        "quiet  1        no       -         -          60s ago",
+    ]
+
+
+def test_lists_that_are_empty_say_what_to_do(cluster: Any, toban: Toban) -> None:
+    cluster.reader.answers |= {"ListJobs": pb.ListJobsResponse(), "ListRuns": pb.ListRunsResponse()}
+    assert toban("job", "list") == (0, "No jobs. Make some with `toban apply -f FILE`.\n", "")
+    assert toban("run", "list") == (0, "No runs. Start one with `toban run start JOB`.\n", "")
+
+
+def test_job_get(cluster: Any, toban: Toban) -> None:
+    job = pb.Job(name="hello", version=3, enabled=True, spec_json='{"name":"hello"}', updated_at=ago(7200))
+    job.schedules.add(name="often", rule="every 5 seconds")
+    cluster.reader.answers["GetJob"] = job
+    code, out, _ = toban("job", "get", "hello")
+    assert code == 0
+    assert "Schedules: often (every 5 seconds)" in out
+    assert out.endswith('Definition:\n{\n  "name": "hello"\n}\n')
+    code, out, _ = toban("job", "get", "hello", "-o", "json")
+    assert json.loads(out)["spec"] == {"name": "hello"}
+
+
+def test_schedule_list(cluster: Any, toban: Toban) -> None:
+    schedule = pb.Schedule(
+        name="often",
+        job="hello",
+        enabled=True,
+        status="active",
+        rule="every 5 seconds",
+        next_run_at=ago(-65),
+        last_run_at=ago(3),
+    )
+    cluster.reader.answers["ListSchedules"] = pb.ListSchedulesResponse(schedules=[schedule])
+    code, out, _ = toban("schedule", "list", "--job", "hello")
+    assert code == 0
+    assert cluster.reader.requests[-1].job == "hello"
+    assert out.splitlines()[0].split() == ["NAME", "JOB", "RULE", "STATUS", "NEXT", "LAST"]
+    assert "every 5 seconds  active" in out
+    assert "(in 64s)  3s ago" in out
+
+
+def test_run_list(cluster: Any, toban: Toban) -> None:
+    runs = [
+        a_run(),
+        a_run("FAILED", id=13, exit_code=None, signal=9, last_line="", error_summary="killed by SIGKILL"),
+        a_run(
+            "PENDING",
+            id=14,
+            started_at=None,
+            finished_at=None,
+            exit_code=None,
+            executor="",
+            last_line="",
+            scheduled_for=ago(-30),
+        ),
+    ]
+    cluster.reader.answers["ListRuns"] = pb.ListRunsResponse(runs=runs)
+    code, out, err = toban("run", "list", "--job", "hello", "--state", "failed", "--state", "PENDING", "--limit", "3")
+    assert (code, err) == (0, "")
+    request = cluster.reader.requests[-1]
+    assert (request.job, list(request.states), request.page.limit) == ("hello", ["FAILED", "PENDING"], 3)
+    assert out.splitlines() == [
+        "RUN  JOB    STATE      DUE      TOOK  EXIT     TRY  EXECUTOR  LAST LINE",
+        "12   hello  SUCCEEDED  90s ago  1.5s  0        1    node-1    Hello, world!",
+        "13   hello  FAILED     90s ago  1.5s  SIGKILL  1    node-1    killed by SIGKILL",
+        "14   hello  PENDING    in 29s   -     -        1    -",
+    ]
+
+
+def test_run_get(cluster: Any, toban: Toban) -> None:
+    run = a_run()
+    run.attempts.add(
+        attempt=1, state="SUCCEEDED", executor="node-1", started_at=ago(90), finished_at=ago(88.5), exit_code=0
+    )
+    run.events.add(at=ago(90), type="started", from_state="ASSIGNED", to_state="RUNNING", actor="executor")
+    cluster.reader.runs = [run]
+    code, out, _ = toban("run", "get", "12")
+    assert code == 0
+    for text in ("State: SUCCEEDED", "Job: hello (version 2)", "Took: 1.5s", "ASSIGNED → RUNNING"):
+        assert text in squeezed(out)
+    code, out, _ = toban("run", "get", "12", "-o", "json")
+    told = json.loads(out)
+    assert (told["id"], told["leader_epoch"], told["payload"]) == (12, str(EPOCH), {"name": "Ada"})
+    assert told["attempts"][0]["token"] == "0"
+
+
+def test_a_run_that_is_not_there(cluster: Any, toban: Toban) -> None:
+    assert toban("run", "get", "99") == (66, "", "error: there is no run 99; see `toban run list`\n")
+    code, out, err = toban("run", "get", "99", "-o", "json")
+    assert (code, out) == (66, "")
+    assert json.loads(err)["error"] | {"detail": None} == {
+        "code": "RUN_NOT_FOUND",
+        "message": "there is no run 99; see `toban run list`",
+        "exit_code": 66,
+        "detail": None,
+    }
+
+
+def test_apply_twice(cluster: Any, toban: Toban, tmp_path: Path) -> None:
+    (tmp_path / "b").mkdir()
+    (tmp_path / "b" / "job.yml").write_text(
+        "apiVersion: toban/v1\nkind: Job\nmetadata: {name: x}\nspec: {working_dir: ., steps: [{argv: [/bin/true]}]}\n"
+    )
+    (tmp_path / "a.yaml").write_text(
+        "apiVersion: toban/v1\nkind: Schedule\nmetadata: {name: s}\nspec: {job: x, interval_seconds: 5}\n"
+    )
+    (tmp_path / "notes.txt").write_text("not ours")
+    applied = [
+        pb.Applied(kind="Schedule", name="s", action="created"),
+        pb.Applied(kind="Job", name="x", action="unchanged", version=1),
+    ]
+    cluster.control.answers["Apply"] = pb.ApplyResponse(applied=applied)
+    assert toban("apply", "-f", str(tmp_path)) == (0, "schedule s created\njob x unchanged\n", "")
+    sent = [json.loads(manifest.json) for manifest in cluster.control.requests[0].manifests]
+    assert [body["metadata"]["name"] for body in sent] == ["s", "x"]
+    assert sent[1]["spec"]["working_dir"] == str(tmp_path / "b")
+    code, out, _ = toban("apply", "-f", str(tmp_path), "--dry-run", "-o", "json")
+    assert cluster.control.requests[1].dry_run
+    assert json.loads(out)[1] == {"kind": "Job", "name": "x", "action": "unchanged", "version": 1}
+    assert code == 0
+
+
+def test_mistakes_that_the_server_finds_are_one_line_each(cluster: Any, toban: Toban, tmp_path: Path) -> None:
+    file = tmp_path / "a.yaml"
+    file.write_text(
+        "apiVersion: toban/v1\nkind: Schedule\nmetadata: {name: s}\nspec: {job: nope, interval_seconds: 5}\n"
+    )
+    detail = {
+        "errors": [
+            {"source": "a.yaml", "path": "spec.job", "message": "there is no job 'nope'", "hint": "apply it first"}
+        ]
+    }
+    cluster.control.answers["Apply"] = TobanError(ErrorCode.MANIFEST_INVALID, "one problem", detail=detail)
+    assert toban("apply", "-f", str(file)) == (
+        65,
+        "",
+        "error: a.yaml: spec.job: there is no job 'nope'; apply it first\n",
+    )
+
+
+def test_run_start(cluster: Any, toban: Toban) -> None:
+    cluster.control.answers["StartRuns"] = pb.StartRunsResponse(runs=[pb.StartedRun(run_id=12, created=True)])
+    code, out, err = toban(
+        "run", "start", "hello", "--payload", '{"a":1,"name":"x"}', "-p", "name=Ada", "-p", "count:=3"
+    )
+    assert (code, out, err) == (0, "run 12 started\n", "")
+    request = cluster.control.requests[0].runs[0]
+    assert json.loads(request.payload_json) == {"a": 1, "name": "Ada", "count": 3}
+    # Without a key of the caller the command makes one: it may be sent again to another coordinator.
+    assert request.idempotency_key.startswith("cli-")
+    cluster.control.answers["StartRuns"] = pb.StartRunsResponse(runs=[pb.StartedRun(run_id=12)])
+    code, out, _ = toban("run", "start", "hello", "--idempotency-key", "k1", "-o", "json")
+    assert json.loads(out) == {"run_id": 12, "created": False}
+    assert cluster.control.requests[1].runs[0].idempotency_key == "k1"
+
+
+@pytest.mark.parametrize(
+    ("run", "code", "last"),
+    [
+        (a_run(), 0, "run 12 SUCCEEDED, exit code 0, 1.5s"),
+        (a_run("FAILED", exit_code=3, error_summary="exit code 3"), 1, "run 12 FAILED, exit code 3, 1.5s: exit code 3"),
+        (
+            a_run("TIMED_OUT", exit_code=None, signal=15, reason="timeout"),
+            124,
+            "run 12 TIMED_OUT, ended by SIGTERM, 1.5s: timeout",
+        ),
+        (a_run("CANCELED", exit_code=None, cancel_reason="by Ada"), 3, "run 12 CANCELED, 1.5s: by Ada"),
+        (a_run("SKIPPED", exit_code=None, started_at=None, reason="late"), 4, "run 12 SKIPPED: late"),
+        (a_run("EXPIRED", exit_code=None, started_at=None, reason="lost"), 5, "run 12 EXPIRED: lost"),
+    ],
+)
+def test_wait_exits_with_the_result(cluster: Any, toban: Toban, run: pb.Run, code: int, last: str) -> None:
+    cluster.control.answers["StartRuns"] = pb.StartRunsResponse(runs=[pb.StartedRun(run_id=12, created=True)])
+    cluster.reader.runs = [a_run("PENDING"), run]
+    cluster.loop.call_soon_threadsafe(cluster.reader.logged.set)
+    assert toban("run", "start", "hello", "--wait") == (code, "", f"run 12 of hello started\n{last}\n")
+
+
+def test_follow_shows_every_line_once_on_its_stream(cluster: Any, toban: Toban) -> None:
+    cluster.control.answers["StartRuns"] = pb.StartRunsResponse(runs=[pb.StartedRun(run_id=12, created=True)])
+    cluster.reader.runs = [a_run("RUNNING"), a_run()]
+    cluster.logs.first = [line(1, "one"), line(2, "warned", logs_pb2.LOG_STREAM_STDERR)]
+    cluster.logs.late = [line(3, "three"), line(4, "cut", logs_pb2.LOG_STREAM_SYSTEM)]
+    code, out, err = toban("run", "start", "hello", "--follow")
+    assert (code, out) == (0, "one\nthree\n")
+    assert err.splitlines() == [
+        "run 12 of hello started",
+        "warned",
+        "[toban] cut",
+        "run 12 SUCCEEDED, exit code 0, 1.5s",
+    ]
+
+
+def test_a_log_that_is_complete_is_not_read_again(cluster: Any, toban: Toban) -> None:
+    cluster.reader.runs = [a_run("RUNNING"), a_run()]
+    cluster.logs.first = [line(1, "one")]
+    cluster.logs.at_end = True
+    assert toban("run", "logs", "12", "-f") == (0, "one\n", "run 12 SUCCEEDED, exit code 0, 1.5s\n")
+    assert [request.follow for request in cluster.logs.requests] == [True]
+
+
+def test_follow_goes_on_when_no_output_can_be_read(
+    cluster: Any, toban: Toban, monkeypatch: pytest.MonkeyPatch, free_port: int
+) -> None:
+    monkeypatch.setenv("SCHEDULER_LOG_ARCHIVERS", f"127.0.0.1:{free_port}")
+    cluster.reader.runs = [a_run("RUNNING"), a_run()]
+    cluster.loop.call_soon_threadsafe(cluster.reader.logged.set)
+    code, out, err = toban("run", "logs", "12", "-f")
+    assert (code, out) == (0, "")
+    warnings = [text for text in err.splitlines() if text.startswith("warning: ")]
+    assert len(warnings) == 1
+    assert f"127.0.0.1:{free_port}" in warnings[0]
+    assert err.endswith("run 12 SUCCEEDED, exit code 0, 1.5s\n")
+
+
+def test_run_logs(cluster: Any, toban: Toban) -> None:
+    cluster.reader.runs = [a_run()]
+    cluster.logs.first = [line(number, f"line {number}") for number in range(1, 6)]
+    assert toban("run", "logs", "12") == (0, "".join(f"line {number}\n" for number in range(1, 6)), "")
+    assert toban("run", "logs", "12", "--tail", "2") == (0, "line 4\nline 5\n", "")
+
+
+def test_an_interrupted_wait_says_that_the_run_goes_on(
+    cluster: Any, toban: Toban, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from toban_cli import follow
+
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(follow, "_watch", interrupted)
+    cluster.control.answers["StartRuns"] = pb.StartRunsResponse(runs=[pb.StartedRun(run_id=12, created=True)])
+    code, _, err = toban("run", "start", "hello", "--wait")
+    assert code == 130
+    assert "run 12 goes on" in err
+    assert "toban run cancel 12" in err
+
+
+def test_cancel(cluster: Any, toban: Toban) -> None:
+    cluster.control.answers["CancelRun"] = pb.CancelRunResponse(run=a_run("CANCEL_REQUESTED"))
+    assert toban("run", "cancel", "12", "--reason", "no need", "--kill") == (0, "run 12 CANCEL_REQUESTED\n", "")
+    request = cluster.control.requests[0]
+    assert (request.id, request.reason, request.mode) == (12, "no need", "kill")
+    cluster.control.answers["CancelRun"] = TobanError(ErrorCode.RESOURCE_INVALID_STATE, "run 12 has ended (SUCCEEDED)")
+    assert toban("run", "cancel", "12") == (74, "", "error: run 12 has ended (SUCCEEDED)\n")
+
+
+def test_executors_and_cluster(cluster: Any, toban: Toban) -> None:
+    executor = pb.Executor(
+        worker_id=5,
+        node_id="node-1",
+        address="127.0.0.1:7001",
+        state="on",
+        slots=16,
+        running=2,
+        last_heartbeat_at=ago(0.5),
+        labels={"zone": "a"},
+    )
+    cluster.reader.answers["ListExecutors"] = pb.ListExecutorsResponse(executors=[executor])
+    code, out, _ = toban("executor", "list")
+    assert code == 0
+    assert out.splitlines() == [
+        "ID  NODE    ADDRESS         STATE  RUNNING  SEEN  LABELS",
+        "5   node-1  127.0.0.1:7001  on     2/16     now   zone=a",
+    ]
+    answer = pb.Cluster(
+        epoch=EPOCH,
+        leader_worker_id=1,
+        leader_address="127.0.0.1:6001",
+        leader_since=ago(3700),
+        last_beat_at=ago(0.1),
+        settled=True,
+        executors=[executor],
+        running=2,
+        pending=1,
+        server_time=ago(0),
+        health_json='{"status":"warning","checks":{"redis":{"status":"warning","value":"down"},"postgresql":{"status":"ok"}}}',
+    )
+    answer.coordinators.add(
+        worker_id=1, node_id="node-1", address="127.0.0.1:6001", role="leader", status="ok", last_heartbeat_at=ago(0.3)
+    )
+    cluster.reader.answers["GetCluster"] = answer
+    code, out, _ = toban("cluster", "status")
+    assert code == 0
+    assert f"Leader: 127.0.0.1:6001 (worker 1, epoch {EPOCH}, since 1h ago)" in squeezed(out)
+    assert "Health: warning: redis warning (down)" in squeezed(out)
+    assert "Runs: 2 running, 1 waiting" in squeezed(out)
+    code, out, _ = toban("cluster", "status", "--output=json")
+    assert (json.loads(out)["epoch"], json.loads(out)["health"]["status"]) == (str(EPOCH), "warning")

@@ -1,0 +1,67 @@
+"""Tables fit terminals, and are whole elsewhere."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from google.protobuf.timestamp_pb2 import Timestamp
+
+from toban_cli.human import age, brief, duration, local
+from toban_cli.tables import render
+
+NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
+HEADERS = ["RUN", "JOB", "STATE", "LAST LINE"]
+ROWS = [["12", "a-job-with-a-long-name", "SUCCEEDED", "x" * 90], ["13", "b", "FAILED", "short"]]
+
+
+def stamp(seconds: float) -> Timestamp:
+    found = Timestamp()
+    found.FromDatetime(NOW + timedelta(seconds=seconds))
+    return found
+
+
+@pytest.mark.parametrize("width", [40, 60, 80, 120])
+def test_a_table_never_wraps_on_a_terminal(width: int) -> None:
+    lines = render(HEADERS, ROWS, loose=["JOB", "LAST LINE"], width=width, colour=False).splitlines()
+    assert len(lines) == 3
+    assert max(map(len, lines)) <= width
+    assert lines[1].endswith("…")
+    assert "SUCCEEDED" in lines[1]
+
+
+def test_nothing_is_cut_where_nobody_looks() -> None:
+    assert render(HEADERS, ROWS, loose=["JOB", "LAST LINE"], width=None, colour=False).splitlines() == [
+        "RUN  JOB                     STATE      LAST LINE",
+        "12   a-job-with-a-long-name  SUCCEEDED  " + "x" * 90,
+        "13   b                       FAILED     short",
+    ]
+
+
+def test_states_have_colours_on_a_terminal_only() -> None:
+    assert "\x1b[31mFAILED" in render(HEADERS, ROWS, loose=["LAST LINE"], width=80, colour=True)
+    assert "\x1b" not in render(HEADERS, ROWS, loose=["LAST LINE"], width=80, colour=False)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [(0.05, "0.05s"), (5, "5.0s"), (72, "1m 12s"), (3_660, "1h 01m"), (200_000, "2d 07h"), (-1, "0.00s")],
+)
+def test_durations(seconds: float, words: str) -> None:
+    assert duration(seconds) == words
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [(0.4, "now"), (-5, "5s ago"), (-119, "119s ago"), (-120, "2m ago"), (3_600, "in 1h"), (-86_400 * 3, "3d ago")],
+)
+def test_ages(seconds: float, words: str) -> None:
+    assert age(stamp(seconds), NOW) == words
+
+
+def test_times(monkeypatch: pytest.MonkeyPatch) -> None:
+    at = (NOW - timedelta(seconds=5)).astimezone()
+    assert local(stamp(-5), NOW) == f"{at:%Y-%m-%d %H:%M:%S} (5s ago)"
+    assert brief(stamp(-5), NOW) == f"{at:%H:%M:%S} (5s ago)"
+    assert brief(stamp(86_400 * 3), NOW) == f"{at + timedelta(days=3, seconds=5):%m-%d %H:%M} (in 3d)"
+    assert local(Timestamp(), NOW) == brief(Timestamp(), NOW) == "-"

@@ -1,0 +1,201 @@
+"""Wrong input: each gets one clear line, a distinct exit code, and nothing half done."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+Toban = Callable[..., tuple[int, str, str]]
+JOB = "apiVersion: toban/v1\nkind: Job\nmetadata: {name: x}\nspec:\n  steps: [{argv: [/bin/true]}]\n"
+SCHEDULE = "apiVersion: toban/v1\nkind: Schedule\nmetadata: {name: s}\nspec: {job: x, RULE}\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (JOB + "  timeout: 5\n", "spec.timeout: is not a known key; did you mean 'timeout_seconds'?"),
+        (JOB + "  timeout_seconds: soon\n", "spec.timeout_seconds: must be a whole number, is 'soon'"),
+        (JOB + "  enabled: yep\n", "spec.enabled: must be true or false, is 'yep'"),
+        (JOB.replace("/bin/true", "sh, -c, date"), "spec.steps[0].argv: is a shell command (sh is a shell)"),
+        (JOB.replace("name: x", "name: X Y"), "metadata.name: 'X Y' is not a name"),
+        (JOB + "  on_lease_loss: freeze\n", "is not available in this version"),
+        ("kind: Calendar\napiVersion: toban/v1\n", "kind: Calendar is not available in this version"),
+        (SCHEDULE.replace("RULE", 'cron: "0 0 30 2 *"'), "spec.cron: '0 0 30 2 *' never fires"),
+        (SCHEDULE.replace("RULE", 'cron: "61 * * * *"'), "spec.cron: '61' is not a minute"),
+        (SCHEDULE.replace("RULE", 'daily_at: "03:00", timezone: Europe/Berln'), "did you mean Europe/Berlin"),
+        (JOB + f"  default_payload: {{blob: {'x' * 40_000}}}\n", "the limit is 32768"),
+        (JOB + "---\n" + JOB, "document 2: metadata.name: Job 'x' is already in"),
+        ("a: [1,\n", ":2:1: "),
+        ("a: b: c\n", ":1:5: mapping values are not allowed here"),
+        ("a: 1\na: 2\n", ":2:1: the key 'a' is given twice"),
+        ("\x00\x01", "is not YAML in UTF-8"),
+        ("# only a comment\n", "no document found"),
+        ("- 1\n", "must be a mapping, is a list"),
+    ],
+)
+@pytest.mark.parametrize("command", ["validate", "apply"])
+def test_a_wrong_file_is_refused_before_anything_is_sent(
+    toban: Toban, tmp_path: Path, text: str, words: str, command: str
+) -> None:
+    file = tmp_path / "jobs.yaml"
+    file.write_text(text)
+    code, out, err = toban(command, "-f", str(file))
+    assert (code, out) == (65, "")
+    assert err.startswith(f"error: {file}") or "document" in err
+    assert words in err
+    assert len(err.splitlines()) == 1
+
+
+def test_all_mistakes_of_all_files_are_told(toban: Toban, tmp_path: Path) -> None:
+    (tmp_path / "a.yaml").write_text(JOB + "  timeout: 5\n  retries: 2\n")
+    (tmp_path / "b.yaml").write_text(SCHEDULE.replace("RULE", "interval_seconds: 0"))
+    code, _, err = toban("validate", "-f", str(tmp_path))
+    assert code == 65
+    assert [text.split(": ")[2] for text in err.splitlines()] == [
+        "spec.timeout",
+        "spec.retries",
+        "spec.interval_seconds",
+    ]
+    _, _, err = toban("validate", "-f", str(tmp_path), "-o", "json")
+    assert len(json.loads(err)["error"]["detail"]["errors"]) == 3
+
+
+def test_good_files(toban: Toban, tmp_path: Path) -> None:
+    (tmp_path / "a.yaml").write_text(JOB)
+    assert toban("validate", "-f", str(tmp_path)) == (0, "1 document is valid\n", "")
+    code, out, _ = toban("validate", "-f", str(tmp_path), "-o", "json")
+    assert (code, json.loads(out)) == (0, {"valid": True, "documents": 1})
+
+
+@pytest.mark.parametrize(
+    ("argv", "code", "words"),
+    [
+        (("validate", "-f", "/nowhere.yaml"), 66, "/nowhere.yaml cannot be read (No such file or directory)"),
+        (("validate", "-f", "."), 66, "no *.yaml or *.yml in this folder"),
+        (("validate",), 64, "Missing option '--file'"),
+        (("rum",), 64, "No such command 'rum'. Did you mean 'run'? See"),
+        (("run", "get", "twelve"), 64, "Invalid value for 'RUN'"),
+        (("run", "list", "--state", "FALED"), 64, "did you mean FAILED?"),
+        (("run", "start", "x", "-p", "novalue"), 65, "is not name=value"),
+        (("run", "start", "x", "-p", "n:=abc"), 65, "the value is not JSON"),
+        (("run", "start", "x", "--payload", "[1]"), 65, "the payload is a list; give one JSON object"),
+        (("run", "start", "x", "--payload", "{"), 65, "the payload is not JSON"),
+        (("run", "start", "x", "--payload", "@/nowhere.json"), 65, "cannot be read"),
+        (("run", "start", "x", "-p", "blob=" + "x" * 40_000), 65, "the limit is 32768"),
+        (("job", "list"), 78, "no coordinator is named"),
+    ],
+)
+def test_wrong_arguments(
+    toban: Toban, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, argv: tuple[str, ...], code: int, words: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("SCHEDULER_COORDINATORS", raising=False)
+    found, out, err = toban(*argv)
+    assert (found, out) == (code, "")
+    assert err.startswith("error: ")
+    assert words in err
+    assert len(err.splitlines()) == 1
+
+
+def test_usage_errors_are_json_when_asked(toban: Toban) -> None:
+    code, _, err = toban("job", "get", "-o", "json")
+    assert code == 64
+    assert json.loads(err)["error"]["code"] == "USAGE"
+
+
+def test_nobody_answers(toban: Toban, tls: Path, monkeypatch: pytest.MonkeyPatch, free_port: int) -> None:
+    monkeypatch.setenv("SCHEDULER_COORDINATORS", f"127.0.0.1:{free_port},127.0.0.1:1")
+    monkeypatch.setenv("SCHEDULER_TLS_DIR", str(tls))
+    code, out, err = toban("job", "list")
+    assert (code, out) == (69, "")
+    assert (
+        err
+        == f"error: no coordinator answers: 127.0.0.1:{free_port}, 127.0.0.1:1. See what runs with `make status`, start it with `make up`\n"
+    )
+
+
+def test_the_next_address_answers(cluster: Any, toban: Toban, monkeypatch: pytest.MonkeyPatch, free_port: int) -> None:
+    from toban_proto.v1 import coordinator_pb2 as pb
+
+    cluster.reader.answers["ListJobs"] = pb.ListJobsResponse()
+    monkeypatch.setenv("SCHEDULER_COORDINATORS", f"127.0.0.1:{free_port},{cluster.coordinator}")
+    assert toban("job", "list")[0] == 0
+
+
+def test_an_address_that_is_none(toban: Toban, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SCHEDULER_COORDINATORS", "localhost")
+    code, _, err = toban("job", "list")
+    assert code == 78
+    assert "'localhost', which is not host:port" in err
+
+
+def test_without_a_certificate(cluster: Any, toban: Toban, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("SCHEDULER_TLS_DIR", str(tmp_path))
+    code, out, err = toban("job", "list")
+    assert (code, out) == (78, "")
+    assert f"{tmp_path}/tls.crt: cannot be read" in err
+    assert len(err.splitlines()) == 1
+
+
+def test_with_the_certificate_of_another_service(
+    cluster: Any, toban: Toban, tls: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SCHEDULER_TLS_DIR", str(tls / "executor"))
+    code, out, err = toban("job", "list")
+    assert (code, out) == (77, "")
+    assert "service 'executor' may not call" in err
+    assert len(err.splitlines()) == 1
+
+
+def test_with_the_certificate_of_another_authority(
+    cluster: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from toban_stack import certs
+
+    monkeypatch.setenv("SCHEDULER_TLS_DIR", str(certs.make_all(tmp_path)))
+    # A process of its own: the library's own chatter can only be silenced before it is loaded.
+    done = subprocess.run(
+        [sys.executable, "-m", "toban_cli", "job", "list"], capture_output=True, text=True, timeout=60
+    )
+    assert (done.returncode, done.stdout) == (69, "")
+    assert "certificate" in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_the_local_stack_needs_no_setting(
+    cluster: Any, toban: Toban, tls: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    from toban_proto.v1 import coordinator_pb2 as pb
+
+    cluster.reader.answers["ListJobs"] = pb.ListJobsResponse()
+    record = {
+        "coordinators": [cluster.coordinator],
+        "log_archivers": [],
+        "tls_dir": str(tls),
+        "trust_domain": "toban.internal",
+    }
+    (tmp_path / "stack.json").write_text(json.dumps(record))
+    for name in ("SCHEDULER_COORDINATORS", "SCHEDULER_LOG_ARCHIVERS", "SCHEDULER_TLS_DIR"):
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("TOBAN_HOME", str(tmp_path))
+    assert toban("job", "list")[0] == 0
+
+
+def test_help_needs_neither_grpc_nor_rich() -> None:
+    heavy = ("grpc", "rich", "google.protobuf", "yaml")
+    script = (
+        f"import sys; from toban_cli.main import run; run(['--help']); sys.exit(any(m in sys.modules for m in {heavy}))"
+    )
+    begun = time.perf_counter()
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=30)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "apply" in done.stdout
+    # The bound is 0.4 s on an idle machine; tests run beside others.
+    assert time.perf_counter() - begun < 4

@@ -1,0 +1,43 @@
+"""Every code has a status, an exit code and a row in docs/errors.md."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from toban_domain.errors import GRPC_STATUS, ErrorCode, FencedOut, TobanError
+
+DOC = Path(__file__).parents[3] / "docs" / "errors.md"
+
+
+@pytest.mark.parametrize("code", ErrorCode)
+def test_every_code_has_a_status_and_an_exit_code(code: ErrorCode) -> None:
+    assert code in GRPC_STATUS
+    # 0 is success, 1 … 5 and 124 are results of runs, 64 is a mistake in the arguments, 130 an interrupt.
+    assert 65 <= TobanError(code, "x").exit_code <= 78
+
+
+@pytest.mark.parametrize("code", ErrorCode)
+def test_every_code_is_documented_with_its_exit_code(code: ErrorCode) -> None:
+    row = re.search(rf"^\| `{code}` \| (\d+) \| .+ \| .+ \|$", DOC.read_text(encoding="utf-8"), re.MULTILINE)
+    assert row is not None, f"docs/errors.md has no row for {code}"
+    assert int(row[1]) == TobanError(code, "x").exit_code
+
+
+def test_no_row_for_a_code_that_is_gone() -> None:
+    assert set(re.findall(r"^\| `([A-Z_]+)` \| \d+ \|", DOC.read_text(encoding="utf-8"), re.MULTILINE)) == set(
+        ErrorCode
+    )
+
+
+def test_an_error_carries_message_and_detail() -> None:
+    error = TobanError(ErrorCode.JOB_NOT_FOUND, "there is no job 'x'", detail={"job": "x"})
+    assert (str(error), error.detail, error.exit_code) == ("there is no job 'x'", {"job": "x"}, 66)
+
+
+def test_fenced_out() -> None:
+    error = FencedOut(42)
+    assert (error.code, error.epoch) == (ErrorCode.FENCED_OUT, 42)
+    assert "42" in error.message

@@ -1,0 +1,242 @@
+"""Manifests: sound ones become specs, wrong ones say everything that is wrong."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from toban_domain.errors import ErrorCode, TobanError
+from toban_domain.job import ExponentialBackoff, JobSpec, RetrySpec
+from toban_domain.manifest import Document, find_problems, read_manifests
+from toban_domain.schedule import CatchUpSpec, RuleSpec, ScheduleSpec
+
+
+def no_check(rule: RuleSpec) -> list[tuple[str, str, str]]:
+    return []
+
+
+def job(**spec: Any) -> dict[str, Any]:
+    return {
+        "apiVersion": "toban/v1",
+        "kind": "Job",
+        "metadata": {"name": "x"},
+        "spec": {"steps": [{"argv": ["true"]}], **spec},
+    }
+
+
+def schedule(**spec: Any) -> dict[str, Any]:
+    return {"apiVersion": "toban/v1", "kind": "Schedule", "metadata": {"name": "s"}, "spec": {"job": "x", **spec}}
+
+
+def read(body: object) -> Any:
+    return read_manifests([Document("a.yaml", body)], check_rule=no_check)[0].spec
+
+
+def problems(*bodies: object) -> list[tuple[str, str]]:
+    _, found = find_problems([Document("a.yaml", body) for body in bodies], check_rule=no_check)
+    return [(problem.path, problem.line()) for problem in found]
+
+
+def test_a_full_job() -> None:
+    body = job(
+        enabled=False,
+        steps=[
+            {"id": "one", "name": "First", "argv": ["tar", "-c"], "timeout_seconds": 5, "cancelable": False},
+            {"argv": ["true"], "type": "command"},
+        ],
+        payload_schema={"type": "object"},
+        default_payload={"a": 1},
+        env={"LANG": "C"},
+        working_dir="/srv",
+        timeout_seconds=60,
+        retry={"max_attempts": 3, "backoff_seconds": {"initial": 1, "multiplier": 3, "max": 20, "jitter": 0.5}},
+        cancel={"mode": "cooperative", "grace_seconds": 2.5},
+        concurrency={"policy": "allow"},
+        priority=-5,
+        selector={"labels": {"zone": "a"}},
+        on_lease_loss="kill",
+        max_lost=0,
+        max_wait_seconds=10,
+        skip_late_after_seconds=0,
+        allow_shell=True,
+    )
+    body["metadata"] |= {"description": "text", "labels": {"team": "ops"}}
+    spec = read(body)
+    assert isinstance(spec, JobSpec)
+    assert (spec.name, spec.description, spec.labels, spec.enabled) == ("x", "text", {"team": "ops"}, False)
+    assert [(step.id, step.argv) for step in spec.steps] == [("one", ("tar", "-c")), ("step-2", ("true",))]
+    assert spec.retry == RetrySpec(
+        max_retries=2, backoff=ExponentialBackoff(initial=1, multiplier=3, maximum=20, jitter=0.5)
+    )
+    assert (spec.cancel.mode, spec.cancel.grace_seconds, spec.max_lost, spec.skip_late_after_seconds) == (
+        "cooperative",
+        2.5,
+        0,
+        0,
+    )
+    assert JobSpec.from_json(spec.to_json()) == spec
+
+
+def test_the_least_job() -> None:
+    assert read(job()) == JobSpec.from_json({"name": "x", "steps": [{"id": "step-1", "argv": ["true"]}]})
+
+
+def test_a_full_schedule() -> None:
+    spec = read(
+        schedule(
+            cron="0 3 * * *",
+            timezone="Europe/Berlin",
+            dst={"gap": "skip"},
+            payload={"a": 1},
+            catch_up={"policy": "all", "max": 5},
+        )
+    )
+    assert isinstance(spec, ScheduleSpec)
+    assert spec.rule == RuleSpec(cron="0 3 * * *", timezone="Europe/Berlin", gap="skip")
+    assert spec.catch_up == CatchUpSpec(policy="all", max=5)
+    assert read(schedule(interval_seconds=5, catch_up="one")).catch_up.policy == "one"
+
+
+@pytest.mark.parametrize(
+    ("body", "path", "words"),
+    [
+        ([], "", "must be a mapping, is a list"),
+        (None, "", "must be a mapping, is nothing"),
+        ({}, "apiVersion", "is missing"),
+        ({"apiVersion": "toban/v2"}, "apiVersion", "this version reads toban/v1"),
+        ({"apiVersion": "toban/v1", "kind": "job"}, "kind", "did you mean 'Job'?"),
+        ({"apiVersion": "toban/v1", "kind": "EventTrigger"}, "kind", "not available in this version"),
+        (job() | {"metadata": {}}, "metadata.name", "is missing"),
+        (job() | {"metadata": {"name": "-x"}}, "metadata.name", "is not a name"),
+        (job() | {"metadata": {"name": "x", "labels": {"a": 1}}}, "metadata.labels.a", 'put it into quotes: a: "1"'),
+        (job() | {"metadata": {"name": "x", "labels": {"a": True}}}, "metadata.labels.a", 'a: "true"'),
+        (job() | {"spec": None}, "spec.steps", "is missing"),
+        (job() | {"sepc": {}}, "sepc", "did you mean 'spec'?"),
+        (job(steps=[]), "spec.steps", "at least one step"),
+        (job(steps=["true"]), "spec.steps[0]", "must be a mapping, is text"),
+        (job(steps=[{"argv": "tar -c"}]), "spec.steps[0].argv", "write ['tar', '-c']"),
+        (job(steps=[{"argv": ["sleep", 5]}]), "spec.steps[0].argv[1]", 'put it into quotes: "5"'),
+        (job(steps=[{"argv": [""]}]), "spec.steps[0].argv[0]", "not empty"),
+        (job(steps=[{"argv": ["a\0"]}]), "spec.steps[0].argv[0]", "must be text"),
+        (job(steps=[{"run": ["true"]}]), "spec.steps[0].argv", "is missing"),
+        (job(steps=[{"argv": ["bash", "x"]}]), "spec.steps[0].argv", "allow_shell: true"),
+        (job(steps=[{"type": "python", "argv": ["x"]}]), "spec.steps[0].type", "not available in this version"),
+        (job(steps=[{"type": "comand", "argv": ["x"]}]), "spec.steps[0].type", "did you mean 'command'?"),
+        (job(steps=[{"id": "a", "argv": ["x"]}, {"id": "a", "argv": ["x"]}]), "spec.steps[1].id", "is used twice"),
+        (job(timeout_seconds="5"), "spec.timeout_seconds", "must be a whole number, is '5'"),
+        (job(timeout_seconds=1.5), "spec.timeout_seconds", "must be a whole number, is 1.5"),
+        (job(timeout_seconds=True), "spec.timeout_seconds", "must be a whole number"),
+        (job(timeout_seconds=-1), "spec.timeout_seconds", "use 0 …"),
+        (job(timeoutSeconds=1), "spec.timeoutSeconds", "did you mean 'timeout_seconds'?"),
+        (job(enabled="true"), "spec.enabled", "must be true or false"),
+        (job(retry={"max_retries": 1, "max_attempts": 2}), "spec.retry.max_attempts", "keep one"),
+        (job(retry={"backoff_seconds": 5}), "spec.retry.backoff_seconds", "list of seconds"),
+        (job(retry={"backoff_seconds": [1, "x"]}), "spec.retry.backoff_seconds[1]", "use seconds"),
+        (job(retry={"backoff_seconds": {"initial": -1}}), "spec.retry.backoff_seconds.initial", "is -1"),
+        (job(retry={"from": "failed_step"}), "spec.retry.from", "not available in this version"),
+        (job(retry=3), "spec.retry", "must be a mapping"),
+        (job(cancel={"mode": "ask"}), "spec.cancel.mode", "use one of kill, cooperative"),
+        (job(cancel={"grace_seconds": "1s"}), "spec.cancel.grace_seconds", "must be a number"),
+        (job(concurrency={"policy": "replace"}), "spec.concurrency.policy", "not available in this version"),
+        (job(concurrency={"policy": "forbids"}), "spec.concurrency.policy", "did you mean 'forbid'?"),
+        (job(concurrency={"limit": 3}), "spec.concurrency.limit", "not available in this version"),
+        (job(on_lease_loss="freeze"), "spec.on_lease_loss", "use kill, or leave it out"),
+        (job(on_lease_loss="continue"), "spec.on_lease_loss", "not available in this version"),
+        (job(secrets={"a": "b"}), "spec.secrets", "not available in this version"),
+        (job(env={"TOBAN_X": "1"}), "spec.env.TOBAN_X", "set by the executor"),
+        (job(env={"1X": "1"}), "spec.env", "is not a name of a variable"),
+        (job(env={"X": 1}), "spec.env.X", "must be text"),
+        (job(working_dir="rel"), "spec.working_dir", "is not absolute"),
+        (job(default_payload={"a": "x" * 40_000}), "spec.default_payload", "the limit is 32768"),
+        (job(default_payload=[1]), "spec.default_payload", "must be a mapping"),
+        (job(payload_schema="object"), "spec.payload_schema", "must be a mapping"),
+        (schedule(), "spec", "has no rule"),
+        (schedule(cron="* * * * *", interval_seconds=5), "spec", "has 2 rules: interval_seconds, cron"),
+        (schedule(interval_seconds=0), "spec.interval_seconds", "is 0"),
+        (schedule(cron=5), "spec.cron", "must be text"),
+        (schedule(daily_at=180), "spec.daily_at", "put it into quotes"),
+        (schedule(interval_seconds=5, dst={"gap": "jump"}), "spec.dst.gap", "use one of skip, shift, run_after"),
+        (schedule(interval_seconds=5, catch_up="never"), "spec.catch_up", "use one of"),
+        (schedule(interval_seconds=5, jitter=3), "spec.jitter", "not available in this version"),
+        (schedule(interval_seconds=5, calendars=["x"]), "spec.calendars", "not available in this version"),
+        (schedule(interval_seconds=5, job=None), "spec.job", "is missing"),
+        (schedule(interval_seconds=5, definition="x"), "spec.definition", "did you mean 'job'?"),
+        (schedule(interval_seconds=5, tz="UTC"), "spec.tz", "did you mean 'timezone'?"),
+    ],
+)
+def test_a_mistake_names_its_path_and_the_way_out(body: object, path: str, words: str) -> None:
+    found = dict(problems(body))
+    assert path in found
+    assert words in found[path]
+    assert found[path].startswith("a.yaml")
+    assert "\n" not in found[path]
+
+
+def test_all_mistakes_of_all_documents_are_told() -> None:
+    with pytest.raises(TobanError) as caught:
+        read_manifests([Document("a", job(enabled=1, retries=2)), Document("b", schedule())], check_rule=no_check)
+    assert caught.value.code is ErrorCode.MANIFEST_INVALID
+    told = [(item["source"], item["path"]) for item in caught.value.detail["errors"]]
+    assert told == [("a", "spec.enabled"), ("a", "spec.retries"), ("b", "spec")]
+    assert caught.value.message.endswith("(and 2 more)")
+
+
+def test_detail_stays_within_what_metadata_carries() -> None:
+    bodies = [Document(f"file-{number}", schedule()) for number in range(200)]
+    with pytest.raises(TobanError) as caught:
+        read_manifests(bodies, check_rule=no_check)
+    detail = caught.value.detail
+    assert len(str(detail)) < 4096
+    assert detail["left_out"] + len(detail["errors"]) == 399
+
+
+def test_two_of_one_name() -> None:
+    assert problems(job(), schedule(interval_seconds=5), job())[0][0] == "metadata.name"
+    assert problems(job(), schedule(interval_seconds=5) | {"metadata": {"name": "x"}}) == []
+
+
+def test_the_rule_is_checked_by_the_caller() -> None:
+    def check(rule: RuleSpec) -> list[tuple[str, str, str]]:
+        return [("cron", "never fires", "another date")] if rule.cron else [("gap", "odd", "")]
+
+    for body, path in ((schedule(cron="0 0 30 2 *"), "spec.cron"), (schedule(interval_seconds=3), "spec.dst.gap")):
+        with pytest.raises(TobanError) as caught:
+            read_manifests([Document("a.yaml", body)], check_rule=check)
+        assert caught.value.code is ErrorCode.SCHEDULE_INVALID
+        assert caught.value.detail["errors"][0]["path"] == path
+
+
+json_values = st.recursive(
+    st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), st.text(max_size=5)),
+    lambda inner: st.one_of(st.lists(inner, max_size=3), st.dictionaries(st.text(max_size=5), inner, max_size=3)),
+    max_leaves=6,
+)
+JOB_KEYS = (
+    "steps",
+    "enabled",
+    "payload_schema",
+    "default_payload",
+    "env",
+    "retry",
+    "cancel",
+    "concurrency",
+    "selector",
+    "priority",
+)
+SCHEDULE_KEYS = ("job", "cron", "interval_seconds", "timezone", "dst", "payload", "catch_up", "weekly_at")
+
+
+@given(
+    kind=st.sampled_from(["Job", "Schedule"]),
+    metadata=json_values,
+    spec=st.dictionaries(st.sampled_from(JOB_KEYS + SCHEDULE_KEYS), json_values, max_size=6),
+)
+def test_no_input_breaks_the_reader(kind: str, metadata: Any, spec: dict[str, Any]) -> None:
+    body = {"apiVersion": "toban/v1", "kind": kind, "metadata": metadata, "spec": spec}
+    manifests, found = find_problems([Document("a.yaml", body)], check_rule=no_check)
+    assert bool(manifests) != bool(found)
+    for manifest in manifests:
+        manifest.spec.to_json()

@@ -1,0 +1,301 @@
+"""The elector, rule by rule (docs/fencing.md 3.1)."""
+
+from dataclasses import replace
+
+import pytest
+
+from toban_fencing import election as e
+from toban_fencing.elector import decide, next_due
+
+EPOCH = 1 << 51 | 1 << 27
+
+
+def row(epoch=EPOCH, beat=1, resigned=-1, holder="other"):
+    return e.LeaderRow(epoch=epoch, holder=holder, resigned_epoch=resigned, beat=beat)
+
+
+class Box:
+    """An elector with its effects collected."""
+
+    def __init__(self):
+        self.state = e.ElectorState(me="me")
+        self.now = 100.0
+        self.effects = []
+
+    def feed(self, event, now=None):
+        if now is not None:
+            self.now = now
+        self.state, effects = decide(self.state, event, self.now)
+        self.effects += effects
+        return effects
+
+    def see(self, seconds, **kw):
+        """The same row, read every 0.1 s for so long; everything that was asked for meanwhile."""
+        found, end = [], self.now + seconds
+        while self.now < end - 1e-9:
+            self.now += 0.1
+            found += self.feed(e.RowRead(row=row(**kw)))
+        return found
+
+    def lead(self, epoch=EPOCH):
+        self.feed(e.RowRead(row=row(epoch=0, beat=0, holder="")))
+        return self.feed(e.TakeOverDone(sent_at=self.now, epoch=epoch))
+
+
+def kinds(effects):
+    return [type(effect) for effect in effects]
+
+
+@pytest.fixture
+def box():
+    return Box()
+
+
+def test_nobody_tries_the_lock_while_the_beat_moves(box):
+    for beat in range(20):
+        assert box.see(0.2, beat=beat) == []
+
+
+def test_a_still_beat_needs_a_second_and_the_lock(box):
+    assert box.see(1.0) == []
+    assert kinds(box.see(0.2)) == [e.TryLock]
+    effects = box.feed(e.LockTried(sent_at=box.now, outcome=e.LockOutcome.HELD))
+    assert effects == (e.TakeOver(row()),)
+
+
+def test_a_foreign_lock_holds_a_candidate_back(box):
+    box.see(1.2)
+    assert box.feed(e.LockTried(sent_at=box.now, outcome=e.LockOutcome.FOREIGN)) == ()
+    assert e.TryLock in kinds(box.see(0.3))
+
+
+def test_without_redis_three_seconds(box):
+    found = []
+    while e.TakeOver not in kinds(found):
+        effects = box.see(0.1)
+        found += effects
+        if e.TryLock in kinds(effects):
+            found += box.feed(e.LockTried(sent_at=box.now, outcome=e.LockOutcome.UNREACHABLE))
+    assert 103.0 <= box.now <= 103.4
+
+
+def test_death_evidence_stands_in_for_the_lock(box):
+    box.see(0.2)
+    assert box.feed(e.DeathEvidence(EPOCH)) == ()
+    assert kinds(box.see(0.4)) == [e.TakeOver]
+    assert box.now <= 100.65
+
+
+def test_evidence_is_void_when_the_beat_moves_again(box):
+    box.see(0.1)
+    box.feed(e.DeathEvidence(EPOCH))
+    for beat in (2, 3, 4):
+        assert box.see(0.3, beat=beat) == []
+    assert box.see(0.6, beat=4) == []
+
+
+def test_the_last_beat_of_a_dead_leader_does_not_void_the_evidence(box):
+    box.see(0.1)
+    box.feed(e.DeathEvidence(EPOCH))
+    assert kinds(box.see(0.6, beat=2)) == [e.TakeOver]
+
+
+def test_evidence_of_an_older_leader_is_void(box):
+    box.see(0.1)
+    box.feed(e.DeathEvidence(EPOCH - (1 << 27)))
+    assert box.see(0.8) == []
+
+
+def test_at_once_after_a_resign(box):
+    assert box.feed(e.RowRead(row=row(resigned=EPOCH))) == (e.TakeOver(row(resigned=EPOCH)),)
+
+
+def test_resign_is_evidence_only_while_it_equals_the_epoch(box):
+    assert box.feed(e.RowRead(row=row(resigned=EPOCH - (1 << 27)))) == ()
+
+
+def test_an_own_row_of_a_term_that_is_not_led_is_taken_at_once(box):
+    assert kinds(box.feed(e.RowRead(row=row(holder="me")))) == [e.TakeOver]
+
+
+def test_a_stale_read_does_not_depose(box):
+    box.see(1.2)
+    box.now += 0.5
+    assert box.feed(e.LockTried(sent_at=box.now, outcome=e.LockOutcome.HELD)) == ()
+
+
+def test_a_hole_between_reads_begins_the_wait_again(box):
+    box.see(0.5)
+    box.now += 5.0
+    assert box.see(0.9) == []
+
+
+def test_the_lock_is_given_back_when_the_beat_moves(box):
+    box.see(1.2)
+    box.now += 0.3
+    box.feed(e.LockTried(sent_at=box.now, outcome=e.LockOutcome.HELD))
+    assert box.see(0.1, beat=2) == [e.GiveBack(0)]
+
+
+def test_a_lost_take_over_gives_the_lock_back_and_watches_anew(box):
+    box.see(1.2)
+    box.feed(e.LockTried(sent_at=box.now, outcome=e.LockOutcome.HELD))
+    assert box.feed(e.TakeOverDone(sent_at=box.now, epoch=None)) == (e.GiveBack(0),)
+    assert e.TakeOver not in kinds(box.see(0.9))
+
+
+def test_a_won_term_beats_and_overwrites_the_lock(box):
+    effects = box.lead()
+    assert effects == (e.StartLeading(EPOCH), e.Beat(EPOCH), e.Renew(epoch=EPOCH, overwrite=True))
+
+
+def leads(box):
+    return box.state.role is e.Role.LEADING
+
+
+def run_leader(box, seconds, *, beat=True, renew=e.LockOutcome.HELD):
+    """Answer every effect of a leader for so long; False when it stops."""
+    end = box.now + seconds
+    while box.now < end - 1e-9:
+        box.now += 0.05
+        effects = list(box.feed(e.Tick()))
+        while effects:
+            effect = effects.pop(0)
+            if isinstance(effect, e.Beat) and beat is not None:
+                effects += box.feed(e.BeatDone(epoch=effect.epoch, ok=beat))
+            if isinstance(effect, e.Renew) and renew is not None:
+                effects += box.feed(e.RenewDone(epoch=effect.epoch, sent_at=box.now, outcome=renew))
+        if not leads(box):
+            return False
+    return True
+
+
+def answer_first(box):
+    box.feed(e.BeatDone(epoch=EPOCH, ok=True))
+    box.feed(e.RenewDone(epoch=EPOCH, sent_at=box.now, outcome=e.LockOutcome.HELD))
+
+
+def test_a_healthy_leader_leads_on(box):
+    box.lead()
+    answer_first(box)
+    assert run_leader(box, 30)
+
+
+def test_redis_gone_for_thirty_seconds_deposes_nobody(box):
+    box.lead()
+    answer_first(box)
+    assert run_leader(box, 30, renew=e.LockOutcome.UNREACHABLE)
+    overwrites = [x.overwrite for x in box.effects if isinstance(x, e.Renew)]
+    assert overwrites[-1]
+    assert run_leader(box, 5)
+    assert not [x.overwrite for x in box.effects if isinstance(x, e.Renew)][-1]
+
+
+def test_a_term_taken_without_redis_is_held_by_the_beat(box):
+    box.lead()
+    box.feed(e.BeatDone(epoch=EPOCH, ok=True))
+    box.feed(e.RenewDone(epoch=EPOCH, sent_at=box.now, outcome=e.LockOutcome.UNREACHABLE))
+    assert run_leader(box, 30, renew=e.LockOutcome.UNREACHABLE)
+
+
+def test_a_foreign_owner_ends_the_term_at_once(box):
+    box.lead()
+    answer_first(box)
+    effects = box.feed(e.RenewDone(epoch=EPOCH, sent_at=box.now, outcome=e.LockOutcome.FOREIGN))
+    assert kinds(effects) == [e.StopLeading, e.Resign, e.GiveBack]
+
+
+def test_a_second_without_a_commit_ends_the_term(box):
+    box.lead()
+    answer_first(box)
+    start = box.now
+    assert not run_leader(box, 5, beat=None)
+    assert 1.0 < box.now - start <= 1.2
+
+
+def test_failed_beats_end_the_term_too(box):
+    box.lead()
+    answer_first(box)
+
+    def failing():
+        end = box.now + 3
+        while box.now < end and leads(box):
+            box.now += 0.05
+            for effect in box.feed(e.Tick()):
+                if isinstance(effect, e.Beat):
+                    box.feed(e.BeatDone(epoch=EPOCH, ok=None))
+
+    start = box.now
+    failing()
+    assert not leads(box)
+    assert box.now - start <= 1.2
+
+
+def test_silence_about_the_lock_ends_the_term(box):
+    """Neither good renewals nor a Redis that is found gone: this process itself was late."""
+    box.lead()
+    answer_first(box)
+    start = box.now
+    assert not run_leader(box, 5, renew=None)
+    assert 1.5 < box.now - start <= 1.7
+
+
+def test_a_paused_leader_stops_with_its_first_word(box):
+    box.lead()
+    answer_first(box)
+    assert kinds(box.feed(e.Tick(), box.now + 3.0))[0] is e.StopLeading
+
+
+def test_a_late_beat_does_not_save_a_paused_leader(box):
+    box.lead()
+    assert kinds(box.feed(e.BeatDone(epoch=EPOCH, ok=True), box.now + 3.0))[0] is e.StopLeading
+
+
+@pytest.mark.parametrize(
+    ("event", "stops"),
+    [
+        (e.DegradeSeen(EPOCH), True),
+        (e.DegradeSeen(1), True),
+        (e.DegradeSeen(EPOCH - (1 << 27)), False),
+        (e.Deposed(epoch=EPOCH, reason="a fence says so"), True),
+        (e.Deposed(epoch=EPOCH - (1 << 27), reason="a fence says so"), False),
+        (e.BeatDone(epoch=EPOCH, ok=False), True),
+        (e.Leave(), True),
+    ],
+)
+def test_orders_to_stop(box, event, stops):
+    box.lead()
+    answer_first(box)
+    box.feed(event)
+    assert leads(box) is not stops
+
+
+def test_answers_of_an_older_term_are_not_heard(box):
+    box.lead()
+    answer_first(box)
+    old = EPOCH - (1 << 27)
+    assert box.feed(e.BeatDone(epoch=old, ok=False)) == ()
+    assert box.feed(e.RenewDone(epoch=old, sent_at=box.now, outcome=e.LockOutcome.FOREIGN)) == ()
+    assert leads(box)
+
+
+def test_it_stands_aside_for_two_seconds_and_may_stand_again(box):
+    box.lead()
+    answer_first(box)
+    box.feed(e.Deposed(epoch=EPOCH, reason="asked"))
+    assert box.see(1.9, resigned=EPOCH, holder="me") == []
+    assert kinds(box.see(0.3, resigned=EPOCH, holder="me")) == [e.TakeOver]
+
+
+def test_a_take_over_that_is_won_after_the_leave_is_resigned(box):
+    box.feed(e.RowRead(row=row(epoch=0, beat=0, holder="")))
+    box.feed(e.Leave())
+    effects = box.feed(e.TakeOverDone(sent_at=box.now, epoch=EPOCH))
+    assert effects == (e.Resign(EPOCH), e.GiveBack(EPOCH), e.GiveBack(0))
+    assert box.feed(e.Tick()) == ()
+
+
+def test_the_next_tick_is_never_late_for_a_deadline(box):
+    box.lead()
+    assert next_due(box.state, box.now) <= box.now + 0.15
+    assert next_due(replace(box.state, role=e.Role.LEFT, term=None), box.now) <= box.now + 0.15

@@ -1,0 +1,150 @@
+"""Locks, mirror and flags over a real Redis."""
+
+import asyncio
+from urllib.parse import urlsplit
+
+import pytest
+
+from toban_domain.errors import TobanError
+from toban_fencing.election import LockOutcome
+from toban_fencing.members import Members, RunLeases, worker_key
+from toban_fencing.redis_lease import EPOCH_KEY, LOCK_KEY, LeaderLock, SubleaderLock
+from toban_fencing.redis_link import CALL_SECONDS, RedisGone, RedisLink, open_client
+from toban_runtime.clock import SystemClock
+from toban_testing.proxy import FaultProxy
+
+HELD, FOREIGN, UNREACHABLE = LockOutcome.HELD, LockOutcome.FOREIGN, LockOutcome.UNREACHABLE
+# Beyond 2^53, where doubles repeat.
+EPOCH = (5 << 51) | (7 << 27)
+CLOCK = SystemClock()
+
+
+@pytest.fixture
+async def link(redis_url):
+    made = RedisLink(client=open_client(redis_url), clock=CLOCK)
+    yield made
+    await made.close()
+
+
+@pytest.fixture
+def locks(link):
+    return [LeaderLock(link=link, worker_id=number) for number in (1, 2)]
+
+
+async def owner(link):
+    return await link.call(lambda client: client.get(LOCK_KEY))
+
+
+async def test_one_candidate_gets_the_lock(locks, link):
+    assert [await lock.try_lock() for lock in locks] == [HELD, FOREIGN]
+    assert await locks[0].try_lock() is HELD
+    await locks[1].give_back(0)
+    assert await owner(link) == "0:1"
+    await locks[0].give_back(0)
+    assert await owner(link) is None
+
+
+async def test_a_renewal_sets_a_missing_lock_again(locks, link):
+    assert await locks[0].renew(EPOCH, overwrite=False) is HELD
+    assert await owner(link) == f"{EPOCH}:1"
+    assert 0 < await link.call(lambda client: client.pttl(LOCK_KEY)) <= 2000
+
+
+@pytest.mark.parametrize(
+    ("there", "overwrite", "outcome"),
+    [
+        (EPOCH - 1, False, HELD),
+        (EPOCH + 1, False, FOREIGN),
+        (EPOCH + 1, True, FOREIGN),
+        (EPOCH * 16, True, FOREIGN),
+        (9, False, HELD),
+        (0, False, FOREIGN),
+        (0, True, HELD),
+    ],
+)
+async def test_whose_lock_is_overwritten(locks, link, there, overwrite, outcome):
+    await link.call(lambda client: client.set(LOCK_KEY, f"{there}:2"))
+    assert await locks[0].renew(EPOCH, overwrite=overwrite) is outcome
+
+
+async def test_the_epoch_is_only_ever_raised(locks, link):
+    for epoch, expected in ((EPOCH, EPOCH), (EPOCH + 1, EPOCH + 1), (EPOCH, EPOCH + 1), (999, EPOCH + 1)):
+        await locks[0].publish(epoch, None)
+        assert await link.call(lambda client: client.get(EPOCH_KEY)) == str(expected)
+
+
+async def test_one_subleader_a_node(link):
+    one, two, far = (
+        SubleaderLock(link=link, node_id=node, worker_id=number) for number, node in enumerate(("a", "a", "b"))
+    )
+    assert [await one.hold(), await two.hold(), await far.hold(), await one.hold()] == [True, False, True, True]
+    await one.give_back()
+    assert await two.hold()
+
+
+async def test_members(link):
+    members = Members(link=link)
+    await members.write({7: {"role": "worker"}, 8: {"role": "leader"}}, ttl_seconds=5, now=1000.0)
+    assert await members.read(7) == {"role": "worker"}
+    assert 0 < await link.call(lambda client: client.pttl(worker_key(8))) <= 5000
+    assert await members.degrade_flag(8) is None
+    await members.set_degrade(8, EPOCH)
+    assert await members.degrade_flag(8) == EPOCH
+    await members.clear_degrade(8)
+    assert await members.degrade_flag(8) is None
+    await link.call(lambda client: client.set("scheduler:detach:7", "stop"))
+    assert await members.detach_flags([7, 8]) == {7: "stop"}
+    await members.clear_detach(7)
+    assert await members.detach_flags([7, 8]) == {}
+    await members.remove(7)
+    assert await members.read(7) == {}
+
+
+async def test_marks_of_runs_yield_to_a_higher_epoch(link):
+    leases = RunLeases(link=link)
+    assert await leases.take([1, 2], EPOCH) == {1, 2}
+    assert await leases.take([1], EPOCH + 1) == {1}
+    assert await leases.take([1, 2, 3], EPOCH) == {2, 3}
+    assert await leases.take([], EPOCH) == frozenset()
+
+
+@pytest.mark.parametrize("fault", ["cut", "freeze"])
+async def test_a_lost_redis_costs_a_bounded_wait_once(redis_url, fault):
+    parts = urlsplit(redis_url)
+    async with FaultProxy(host=parts.hostname, port=parts.port) as proxy:
+        link = RedisLink(
+            client=open_client(redis_url.replace(f"{parts.hostname}:{parts.port}", proxy.address)), clock=CLOCK
+        )
+        lock = LeaderLock(link=link, worker_id=1)
+        assert await lock.try_lock() is HELD
+        if fault == "cut":
+            await proxy.cut()
+        else:
+            proxy.freeze()
+        start = CLOCK.monotonic()
+        assert await lock.try_lock() is UNREACHABLE
+        assert CLOCK.monotonic() - start < CALL_SECONDS + 0.2
+        start = CLOCK.monotonic()
+        with pytest.raises(RedisGone):
+            await link.call(lambda client: client.get("x"))
+        assert CLOCK.monotonic() - start < 0.05
+        proxy.heal()
+        async with asyncio.timeout(3):
+            while await lock.try_lock() is not HELD:  # noqa: ASYNC110 (Redis tells nobody that it is back)
+                await asyncio.sleep(0.05)
+        assert link.up
+        await link.close()
+
+
+@pytest.mark.parametrize(
+    "url", ["redis://h:1/0", "rediss://h", "redis+sentinel://:pw@a:1,b/mymaster/2", "redis+cluster://a:1,b:2"]
+)
+async def test_urls(url):
+    client = open_client(url)
+    await client.aclose()
+
+
+@pytest.mark.parametrize("url", ["http://h", "redis+sentinel://a:1", "redis+x://a", "redis+cluster://a:b"])
+def test_urls_that_are_wrong(url):
+    with pytest.raises(TobanError):
+        open_client(url)

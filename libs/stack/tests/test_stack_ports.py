@@ -1,0 +1,44 @@
+"""Ports stay the same, may be set, and are refused with a line that says what to do."""
+
+import socket
+from pathlib import Path
+
+import pytest
+
+from toban_stack.errors import StackError
+from toban_stack.ports import FIRST_PORT, LAST_PORT, PortBook, free_port, is_free
+
+
+def book(tmp_path: Path, **environment: str) -> PortBook:
+    return PortBook(path=tmp_path / "ports.json", environment=environment)
+
+
+def test_a_port_is_remembered_until_somebody_takes_it(tmp_path: Path) -> None:
+    port = book(tmp_path).port("redis")
+    assert FIRST_PORT <= port < LAST_PORT
+    assert book(tmp_path).port("redis") == port
+    with socket.socket() as stranger:
+        stranger.bind(("127.0.0.1", port))
+        stranger.listen()
+        assert book(tmp_path).port("redis", in_use=True) == port
+        assert book(tmp_path).port("redis") != port
+
+
+@pytest.mark.parametrize(
+    ("name", "variable"), [("postgres", "TOBAN_PG_PORT"), ("coordinator-1", "TOBAN_COORDINATOR_1_PORT")]
+)
+def test_a_variable_sets_a_port(tmp_path: Path, name: str, variable: str) -> None:
+    port = free_port()
+    assert book(tmp_path, **{variable: str(port)}).port(name) == port
+    with pytest.raises(StackError, match=f"{variable}='many' is not a port"):
+        book(tmp_path, **{variable: "many"}).port(name)
+    with socket.socket() as stranger:
+        stranger.bind(("127.0.0.1", port))
+        stranger.listen()
+        with pytest.raises(StackError, match=f"{variable}={port} is taken"):
+            book(tmp_path, **{variable: str(port)}).port(name)
+
+
+def test_a_companion_port_is_free_too() -> None:
+    port = free_port(11_000, 19_999, companion_offset=10_000)
+    assert is_free(port) and is_free(port + 10_000)

@@ -1,0 +1,1 @@
+"""Schema `logs`: chunks, tokens and their partitions. For the log-archiver only."""

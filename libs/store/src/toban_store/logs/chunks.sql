@@ -1,0 +1,56 @@
+-- Chunks of job output: appended once, never changed.
+
+-- name: append
+-- Stores chunks; one whose (run, token, stream, seq_from, day) is there already stays as it is. The row count is that of new ones.
+INSERT INTO logs.chunks (log_day, run_id, token, stream, seq_from, seq_to, line_count, raw_bytes, first_at, last_at, data)
+SELECT * FROM unnest(
+    %(log_day)s::date[], %(run_id)s::bigint[], %(token)s::bigint[], %(stream)s::smallint[], %(seq_from)s::bigint[],
+    %(seq_to)s::bigint[], %(line_count)s::integer[], %(raw_bytes)s::bigint[], %(first_at)s::timestamptz[],
+    %(last_at)s::timestamptz[], %(data)b::bytea[])
+ON CONFLICT (run_id, token, stream, seq_from, log_day) DO NOTHING;
+
+-- name: different
+-- Those of the given chunks whose place is held by a chunk with another range, so that their lines are not stored.
+SELECT g.run_id, g.token, g.stream, g.seq_from, c.seq_to
+  FROM unnest(%(log_day)s::date[], %(run_id)s::bigint[], %(token)s::bigint[], %(stream)s::smallint[], %(seq_from)s::bigint[],
+              %(seq_to)s::bigint[], %(line_count)s::integer[])
+       AS g (log_day, run_id, token, stream, seq_from, seq_to, line_count)
+  JOIN logs.chunks AS c USING (run_id, token, stream, seq_from, log_day)
+ WHERE (c.seq_to, c.line_count) IS DISTINCT FROM (g.seq_to, g.line_count);
+
+-- name: page
+-- The next chunks of one token in order of their first line, after a position in each stream; three index scans that stop early.
+SELECT stream, seq_from, seq_to, data
+  FROM ((SELECT stream, seq_from, seq_to, data FROM logs.chunks
+          WHERE log_day = %(log_day)s::date AND run_id = %(run_id)s::bigint AND token = %(token)s::bigint
+            AND stream = 1 AND seq_from > %(after_1)s::bigint ORDER BY seq_from LIMIT %(size)s::integer)
+        UNION ALL
+        (SELECT stream, seq_from, seq_to, data FROM logs.chunks
+          WHERE log_day = %(log_day)s::date AND run_id = %(run_id)s::bigint AND token = %(token)s::bigint
+            AND stream = 2 AND seq_from > %(after_2)s::bigint ORDER BY seq_from LIMIT %(size)s::integer)
+        UNION ALL
+        (SELECT stream, seq_from, seq_to, data FROM logs.chunks
+          WHERE log_day = %(log_day)s::date AND run_id = %(run_id)s::bigint AND token = %(token)s::bigint
+            AND stream = 3 AND seq_from > %(after_3)s::bigint ORDER BY seq_from LIMIT %(size)s::integer)) AS c
+ ORDER BY seq_from, stream
+ LIMIT %(size)s::integer;
+
+-- name: begins
+-- The chunk of each stream that holds a sequence number or is the last one before it.
+SELECT s.stream, (SELECT max(c.seq_from) FROM logs.chunks AS c
+                   WHERE c.log_day = %(log_day)s::date AND c.run_id = %(run_id)s::bigint AND c.token = %(token)s::bigint
+                     AND c.stream = s.stream AND c.seq_from <= %(seq)s::bigint) AS seq_from
+  FROM generate_series(1, 3) AS s (stream);
+
+-- name: last_heads
+-- The last chunks of one token without their data, latest first.
+SELECT seq_from, line_count FROM logs.chunks
+ WHERE log_day = %(log_day)s::date AND run_id = %(run_id)s::bigint AND token = %(token)s::bigint
+   AND stream = ANY (%(streams)s::smallint[])
+ ORDER BY seq_to DESC LIMIT %(size)s::integer;
+
+-- name: sizes
+-- Lines, bytes and last sequence number that are stored for each token of a run, in some streams.
+SELECT token, sum(line_count)::bigint AS lines, sum(raw_bytes)::bigint AS raw_bytes, max(seq_to) AS last_seq
+  FROM logs.chunks WHERE run_id = %(run_id)s::bigint AND stream = ANY (%(streams)s::smallint[])
+ GROUP BY token;

@@ -1,0 +1,83 @@
+"""What pages and commands show of runs, jobs and schedules. Nothing here is on the path of a run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from toban_store import queries
+from toban_store.tx import Row, Tx
+
+_sql = queries.load(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunFilter:
+    """Which runs a page shows; empty fields and 0 mean any. `below` is the cursor: ids smaller than it."""
+
+    below: int
+    limit: int
+    job: str = ""
+    schedule: str = ""
+    states: tuple[str, ...] = ()
+    worker_id: int = 0
+
+
+async def runs_page(t: Tx, wanted: RunFilter) -> list[Row]:
+    """Runs, newest first, as rows with the columns of the block `run`."""
+    sql = _sql.runs_page
+    if wanted.job:
+        sql = _sql.runs_page_of_job
+    elif wanted.schedule:
+        sql = _sql.runs_page_of_schedule
+    parameters = {
+        "below": wanted.below,
+        "limit": wanted.limit,
+        "job": wanted.job,
+        "schedule": wanted.schedule,
+        "states": list(wanted.states),
+        "worker": wanted.worker_id,
+    }
+    return await t.fetch_all(sql, parameters)
+
+
+async def run(t: Tx, run_id: int) -> Row | None:
+    """One run; None when there is none of this id."""
+    return await t.fetch_one(_sql.run, {"id": run_id})
+
+
+async def run_version(t: Tx, run_id: int) -> tuple[int, str] | None:
+    """Version and state of a run: they change with everything that a page shows."""
+    row = await t.fetch_one(_sql.run_version, {"id": run_id})
+    return None if row is None else (row["version"], row["state"])
+
+
+async def attempts(t: Tx, run_id: int) -> list[Row]:
+    """The dispatches of a run."""
+    return await t.fetch_all(_sql.attempts, {"id": run_id})
+
+
+async def events(t: Tx, run_id: int) -> list[Row]:
+    """The events of a run."""
+    return await t.fetch_all(_sql.events, {"id": run_id})
+
+
+async def orphan_results(t: Tx, run_id: int) -> list[Row]:
+    """The results that were kept and not applied."""
+    return await t.fetch_all(_sql.orphan_results, {"id": run_id})
+
+
+async def last_runs(t: Tx, jobs: Sequence[str]) -> dict[str, Row]:
+    """The newest run of each job that has one."""
+    rows = await t.fetch_all(_sql.last_runs, {"jobs": list(jobs)})
+    return {row["job_name"]: row for row in rows}
+
+
+async def jobs_page(t: Tx, *, after: str = "", only: str = "", limit: int) -> list[Row]:
+    """Definitions by name, or the one called `only`."""
+    return await t.fetch_all(_sql.jobs_page, {"after": after, "only": only, "limit": limit})
+
+
+async def schedules_page(t: Tx, *, after: str = "", jobs: Sequence[str] = (), limit: int) -> list[Row]:
+    """Schedules by name, of some jobs or of all."""
+    return await t.fetch_all(_sql.schedules_page, {"after": after, "jobs": list(jobs), "limit": limit})

@@ -1,0 +1,31 @@
+-- name: orphaned
+-- Runs whose executor was fenced.
+SELECT r.id FROM scheduler.runs_live r WHERE r.state = 'ORPHANED' ORDER BY r.id LIMIT %(limit)s::integer
+
+-- name: held_by_off
+-- Runs that PostgreSQL holds for an incarnation that is off.
+SELECT r.id
+  FROM scheduler.runs_live r JOIN scheduler.executors e ON e.incarnation = r.assigned_incarnation
+ WHERE r.state IN ('ASSIGNED', 'RUNNING', 'CANCEL_REQUESTED') AND e.state = 'off'
+ ORDER BY r.id
+ LIMIT %(limit)s::integer
+
+-- name: lock_held_by_off
+-- Locks those of some runs that an incarnation holds which is off (off is final, so its row needs no lock).
+SELECT r.id, r.state::text AS state, r.token, r.assigned_incarnation::text AS incarnation, r.attempt, r.max_attempts, r.lost_count, r.max_lost,
+       r.definition_id, r.definition_version, r.started_at IS NOT NULL AS started
+  FROM scheduler.runs_live r
+ WHERE r.id = ANY(%(ids)s::bigint[])
+   AND EXISTS (SELECT 1 FROM scheduler.executors e WHERE e.incarnation = r.assigned_incarnation AND e.state = 'off')
+ ORDER BY r.id
+   FOR UPDATE OF r
+
+-- name: overdue
+-- RUNNING runs that are past their timeout.
+SELECT r.id, r.token, r.assigned_incarnation::text AS incarnation, r.attempt, r.max_attempts, r.lost_count, r.max_lost, r.definition_id,
+       r.definition_version, r.started_at, r.timeout_seconds
+  FROM scheduler.runs_live r
+ WHERE r.state = 'RUNNING' AND r.timeout_seconds > 0
+   AND r.started_at + make_interval(secs => r.timeout_seconds) < %(now)s::timestamptz
+ ORDER BY r.id
+ LIMIT %(limit)s::integer

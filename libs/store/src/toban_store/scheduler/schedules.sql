@@ -1,0 +1,119 @@
+-- name: due
+-- Active schedules whose next slot lies before `until`, with the definition that they start now.
+SELECT s.id, s.version, s.spec, s.next_run_at, s.last_run_at, s.fire_retry_count, d.id AS definition_id, d.version AS definition_version,
+       d.enabled AS job_enabled
+  FROM scheduler.schedules s JOIN scheduler.job_definitions d ON d.id = s.definition_id
+ WHERE s.enabled AND s.status = 'active' AND s.next_run_at <= %(until)s::timestamptz
+   AND (s.fire_retry_at IS NULL OR s.fire_retry_at <= %(now)s::timestamptz)
+ ORDER BY s.next_run_at, s.id
+ LIMIT %(limit)s::integer
+
+-- name: next_slot
+-- The earliest slot that is not settled yet, of schedules that do not wait for a retry.
+SELECT s.next_run_at AS at
+  FROM scheduler.schedules s
+ WHERE s.enabled AND s.status = 'active' AND s.next_run_at IS NOT NULL AND s.fire_retry_at IS NULL
+ ORDER BY s.next_run_at
+ LIMIT 1
+
+-- name: lock_named
+-- Schedules by name with their current definitions, locked in the order of their ids.
+SELECT s.id, s.name, s.version, s.spec, s.spec_hash, s.enabled, s.status, s.next_run_at, s.last_run_at, s.fire_retry_count, d.id AS definition_id,
+       d.version AS definition_version, d.enabled AS job_enabled
+  FROM scheduler.schedules s JOIN scheduler.job_definitions d ON d.id = s.definition_id
+ WHERE s.name = ANY(%(names)s::text[])
+ ORDER BY s.id
+   FOR UPDATE OF s
+
+-- name: fire
+-- Slot advance by compare-and-set on (version, next_run_at); with it the runs (∅ → PENDING), their slots, events and the ledger.
+WITH plan AS MATERIALIZED (
+    SELECT *
+      FROM unnest(%(ids)s::bigint[], %(row_versions)s::bigint[], %(expected)s::timestamptz[], %(nexts)s::timestamptz[], %(lasts)s::timestamptz[],
+                  %(names)s::text[], %(definition_ids)s::bigint[], %(versions)s::bigint[], %(jobs)s::text[], %(priorities)s::integer[],
+                  %(max_attempts)s::integer[], %(max_lost)s::integer[], %(timeouts)s::integer[], %(scopes)s::text[], %(scope_ids)s::text[],
+                  %(payloads)s::text[])
+           AS p(id, row_version, expected, next_run_at, last_run_at, name, definition_id, version, job, priority, max_attempts, max_lost, timeout,
+                scope, scope_id, payload)
+), locked AS MATERIALIZED (
+    SELECT s.id FROM scheduler.schedules s WHERE s.id = ANY(%(ids)s::bigint[]) ORDER BY s.id FOR UPDATE
+), won AS (
+    UPDATE scheduler.schedules s
+       SET next_run_at = p.next_run_at, last_run_at = COALESCE(p.last_run_at, s.last_run_at), fire_retry_count = 0, fire_retry_at = NULL,
+           last_error = ''
+      FROM plan p JOIN locked l ON l.id = p.id
+     WHERE s.id = p.id AND s.version = p.row_version AND s.next_run_at = p.expected
+    RETURNING s.id
+), fires AS MATERIALIZED (
+    SELECT nextval('scheduler.run_id_seq') AS run_id, f.slot, p.*
+      FROM unnest(%(fire_ids)s::bigint[], %(fire_slots)s::timestamptz[]) AS f(schedule_id, slot)
+      JOIN won w ON w.id = f.schedule_id
+      JOIN plan p ON p.id = f.schedule_id
+), slots AS (
+    INSERT INTO scheduler.run_slots (schedule_id, slot, run_id) SELECT id, slot, run_id FROM fires ON CONFLICT (schedule_id, slot) DO NOTHING
+    RETURNING run_id
+), made AS (
+    INSERT INTO scheduler.runs_live (id, definition_id, definition_version, job_name, schedule_id, schedule_name, origin, slot, scheduled_for, priority,
+                                     max_attempts, max_lost, timeout_seconds, scope, scope_id, payload, log_ref, created_by)
+    SELECT f.run_id, f.definition_id, f.version, f.job, f.id, f.name, 'slot', f.slot, f.slot, f.priority, f.max_attempts, f.max_lost, f.timeout,
+           f.scope, f.scope_id, f.payload::jsonb, 'toban-log:' || f.run_id, 'schedule'
+      FROM fires f JOIN slots s ON s.run_id = f.run_id
+    RETURNING id, schedule_id, slot
+), event AS (
+    INSERT INTO scheduler.job_events (run_id, type, to_state, actor) SELECT id, 'created', 'PENDING', 'schedule' FROM made
+), fired AS (
+    INSERT INTO scheduler.fire_ledger AS l (schedule_id, first_slot, last_slot, outcome, run_id)
+    SELECT schedule_id, slot, slot, 'fired', id FROM made
+        ON CONFLICT (schedule_id, first_slot) DO UPDATE
+           SET outcome = 'fired', run_id = EXCLUDED.run_id, message = l.message, created_at = now()
+         WHERE l.outcome = 'withdrawn'
+), skipped AS (
+    INSERT INTO scheduler.fire_ledger (schedule_id, first_slot, last_slot, slots, outcome, message)
+    SELECT k.schedule_id, k.first_slot, k.last_slot, k.slots, k.outcome, k.message
+      FROM unnest(%(skip_ids)s::bigint[], %(skip_firsts)s::timestamptz[], %(skip_lasts)s::timestamptz[], %(skip_counts)s::bigint[],
+                  %(skip_outcomes)s::text[], %(skip_messages)s::text[]) AS k(schedule_id, first_slot, last_slot, slots, outcome, message)
+      JOIN won w ON w.id = k.schedule_id
+        ON CONFLICT (schedule_id, first_slot) DO NOTHING
+)
+SELECT (SELECT count(*) FROM won) AS advanced, (SELECT count(*) FROM made) AS made
+
+-- name: fire_failed
+-- A fire that could not be made: the next try, or status failed with the slot in the ledger as submit_failed.
+WITH hit AS (
+    UPDATE scheduler.schedules s
+       SET fire_retry_count = s.fire_retry_count + 1, fire_retry_at = now() + make_interval(secs => %(delay)s::double precision),
+           last_error = %(error)s::text, status = CASE WHEN %(final)s::boolean THEN 'failed' ELSE s.status END
+     WHERE s.id = %(id)s::bigint AND s.version = %(row_version)s::bigint AND s.next_run_at = %(expected)s::timestamptz
+    RETURNING s.id, s.next_run_at
+), ledger AS (
+    INSERT INTO scheduler.fire_ledger (schedule_id, first_slot, last_slot, outcome, message)
+    SELECT id, next_run_at, next_run_at, 'submit_failed', %(error)s::text FROM hit WHERE %(final)s::boolean
+        ON CONFLICT (schedule_id, first_slot) DO NOTHING
+)
+SELECT id FROM hit
+
+-- name: create
+-- A new schedule; no row when the name was taken meanwhile.
+INSERT INTO scheduler.schedules (name, definition_id, spec, spec_hash, timezone, enabled, next_run_at, scope, scope_id, updated_by)
+VALUES (%(name)s::text, %(definition_id)s::bigint, %(spec)s::jsonb, %(hash)s::text, %(timezone)s::text, %(enabled)s::boolean,
+        %(next)s::timestamptz, %(scope)s::text, %(scope_id)s::text, %(actor)s::text)
+    ON CONFLICT (name) DO NOTHING
+RETURNING id, version
+
+-- name: update
+-- version n → n + 1 of a schedule that is locked; an edit also clears a failed fire.
+UPDATE scheduler.schedules s
+   SET definition_id = %(definition_id)s::bigint, spec = %(spec)s::jsonb, spec_hash = %(hash)s::text, timezone = %(timezone)s::text,
+       enabled = %(enabled)s::boolean, next_run_at = %(next)s::timestamptz, scope = %(scope)s::text, scope_id = %(scope_id)s::text,
+       version = s.version + 1, status = CASE WHEN s.status = 'failed' THEN 'active' ELSE s.status END, fire_retry_count = 0,
+       fire_retry_at = NULL, last_error = '', updated_at = now(), updated_by = %(actor)s::text
+ WHERE s.id = %(id)s::bigint AND s.version = %(version)s::bigint
+RETURNING s.id, s.version
+
+-- name: unstarted_ahead
+-- Runs of future slots of a schedule that were not sent, locked by id.
+SELECT r.id, r.state::text AS state, r.token, r.attempt, r.lost_count
+  FROM scheduler.runs_live r
+ WHERE r.schedule_id = %(id)s::bigint AND r.slot > %(now)s::timestamptz AND r.state IN ('PENDING', 'ASSIGNED') AND r.dispatched_at IS NULL
+ ORDER BY r.id
+   FOR UPDATE

@@ -1,0 +1,142 @@
+"""Orders to executors over WorkerService, one RPC in flight per incarnation, serials in the order of sending (docs/fencing.md 3.9)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, TypeVar
+
+from toban_coordinator.adapters.order_messages import cancel_request, revoke_request, start_request
+from toban_coordinator.ports.orders import CancelOrder, StartOrder, StartResult, Target
+from toban_domain.epoch import Term
+from toban_domain.errors import ErrorCode, TobanError
+from toban_domain.outcome import AttemptKey
+from toban_observability import metrics
+from toban_observability.logs import get_logger
+from toban_proto.v1.executor_pb2 import PingRequest
+from toban_proto.v1.executor_pb2_grpc import WorkerServiceStub
+from toban_store.pool import Pool
+from toban_store.scheduler import orders as queue_rows
+from toban_store.tx import fenced_tx
+from toban_transport.authz import EXECUTOR
+from toban_transport.call import unary
+from toban_transport.channel import ChannelPool
+from toban_transport.ticket import TicketSigner
+
+START_SECONDS = 3.0
+ORDER_SECONDS = 1.0
+PING_SECONDS = 0.3
+QUEUED = "queued"
+R = TypeVar("R")
+_UNDELIVERED = frozenset(
+    {ErrorCode.UNAVAILABLE, ErrorCode.DEADLINE_EXCEEDED, ErrorCode.RESOURCE_EXHAUSTED, ErrorCode.INTERNAL}
+)
+
+_log = get_logger(__name__)
+_calls = metrics.counter("toban_orders_total", "Order RPCs to executors by kind and result.", ("kind", "result"))
+_seconds = metrics.histogram("toban_order_seconds", "Time of an order RPC.", ("kind",))
+
+
+class ExecutorOrders:
+    """`WorkerOrders` over gRPC. One object for the life of the process; serials begin anew with each term."""
+
+    def __init__(self, *, channels: ChannelPool, signer: TicketSigner, pool: Pool) -> None:
+        self._channels = channels
+        self._signer = signer
+        self._pool = pool
+        self._epoch = 0
+        self._serials: dict[str, int] = {}
+        self._turns: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
+
+    async def start(
+        self, target: Target, term: Term, orders: Sequence[StartOrder], smallest_live_token: int
+    ) -> list[StartResult]:
+        """Start attempts; raises TobanError when delivery is not certain."""
+
+        async def send(stub: Any, serial: int) -> list[StartResult]:
+            request = start_request(target, term, serial, orders, smallest_live_token, self._signer)
+            answer = await unary(stub.StartJob, request, timeout=START_SECONDS)
+            return [
+                StartResult(AttemptKey(item.key.run_id, item.key.token), item.accepted, item.refusal, item.message)
+                for item in answer.results
+            ]
+
+        return await self._in_turn("start", target, term, send)
+
+    async def cancel(self, target: Target, term: Term, orders: Sequence[CancelOrder]) -> dict[AttemptKey, str]:
+        """Cancel attempts; what cannot be delivered is queued."""
+
+        async def send(stub: Any, serial: int) -> dict[AttemptKey, str]:
+            answer = await unary(stub.CancelJob, cancel_request(target, term, serial, orders), timeout=ORDER_SECONDS)
+            return {AttemptKey(item.key.run_id, item.key.token): item.result for item in answer.results}
+
+        payloads = {
+            order.key: {"mode": order.mode, "grace_seconds": order.grace_seconds, "reason": order.reason}
+            for order in orders
+        }
+        return await self._or_queue("cancel", target, term, payloads, send)
+
+    async def revoke(self, target: Target, term: Term, keys: Sequence[AttemptKey]) -> dict[AttemptKey, str]:
+        """Take attempts back; what cannot be delivered is queued."""
+
+        async def send(stub: Any, serial: int) -> dict[AttemptKey, str]:
+            answer = await unary(stub.Revoke, revoke_request(target, term, serial, keys), timeout=ORDER_SECONDS)
+            return {AttemptKey(item.key.run_id, item.key.token): item.result for item in answer.results}
+
+        return await self._or_queue("revoke", target, term, {key: {} for key in keys}, send)
+
+    async def ping(self, address: str) -> str | None:
+        """The incarnation that answers at `address` within PING_SECONDS; None for no answer."""
+        stub = WorkerServiceStub(self._channels.get(address, EXECUTOR))
+        try:
+            answer = await unary(stub.Ping, PingRequest(), timeout=PING_SECONDS)
+        except TobanError:
+            return None
+        return answer.incarnation
+
+    async def _in_turn(self, kind: str, target: Target, term: Term, send: Callable[[Any, int], Awaitable[R]]) -> R:
+        async with self._turns[target.incarnation]:
+            serial = self._draw(target, term)
+            stub = WorkerServiceStub(self._channels.get(target.address, EXECUTOR))
+            with _seconds.labels(kind).time():
+                try:
+                    answer = await send(stub, serial)
+                except TobanError as error:
+                    _calls.labels(kind, error.code.value).inc()
+                    raise
+            _calls.labels(kind, "ok").inc()
+            return answer
+
+    async def _or_queue(
+        self,
+        kind: str,
+        target: Target,
+        term: Term,
+        payloads: Mapping[AttemptKey, Mapping[str, Any]],
+        send: Callable[[Any, int], Awaitable[dict[AttemptKey, str]]],
+    ) -> dict[AttemptKey, str]:
+        try:
+            return await self._in_turn(kind, target, term, send)
+        except TobanError as error:
+            if error.code not in _UNDELIVERED:
+                raise
+            _log.warning(
+                "an order could not be delivered; queued", kind=kind, worker_id=target.worker_id, error=error.message
+            )
+        async with fenced_tx(self._pool, term) as t:
+            await queue_rows.queue(
+                t,
+                incarnation=target.incarnation,
+                kind=kind,
+                serial=self._draw(target, term),
+                orders=list(payloads.items()),
+            )
+        return dict.fromkeys(payloads, QUEUED)
+
+    def _draw(self, target: Target, term: Term) -> int:
+        if term.epoch != self._epoch:
+            self._epoch, self._serials = term.epoch, {}
+            self._turns = defaultdict(asyncio.Lock, {key: lock for key, lock in self._turns.items() if lock.locked()})
+        serial = self._serials[target.incarnation] = self._serials.get(target.incarnation, 0) + 1
+        return serial

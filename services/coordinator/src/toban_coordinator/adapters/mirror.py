@@ -1,0 +1,33 @@
+"""Worker hashes on their way to Redis: collected, and written once a while in one pipeline."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from toban_fencing.members import Members
+from toban_fencing.redis_link import RedisGone
+from toban_runtime.clock import Clock
+
+HEARTBEAT_TTL_SECONDS = 5.0
+
+
+class RedisMirror:
+    """`MemberMirror`; `run_once` is the body of a loop. Redis being gone costs the newest hashes and nothing else."""
+
+    def __init__(self, *, members: Members, clock: Clock) -> None:
+        self._members = members
+        self._clock = clock
+        self._waiting: dict[int, Mapping[str, str]] = {}
+
+    def put(self, worker_id: int, fields: Mapping[str, str]) -> None:
+        """Remember the newest fields of a worker for the next turn."""
+        self._waiting[worker_id] = fields
+
+    async def run_once(self) -> None:
+        """Write what has been put since the last turn."""
+        waiting, self._waiting = self._waiting, {}
+        try:
+            await self._members.write(waiting, ttl_seconds=HEARTBEAT_TTL_SECONDS, now=self._clock.wall().timestamp())
+        except RedisGone:
+            # The link itself tells the log; the next heartbeats bring newer hashes anyway.
+            pass

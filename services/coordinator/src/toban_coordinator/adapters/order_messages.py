@@ -1,0 +1,85 @@
+"""Orders as protobuf messages: for the leader's own RPCs and for the answers to heartbeats."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from toban_coordinator.ports.orders import CancelOrder, OrderStep, StartOrder, Target
+from toban_domain.epoch import Term
+from toban_domain.outcome import AttemptKey
+from toban_proto.v1 import executor_pb2 as pb
+from toban_transport.convert import key_to_pb, timestamp_to_pb
+from toban_transport.ticket import TicketSigner
+
+
+def header(epoch: int, serial: int, incarnation: str) -> pb.OrderHeader:
+    """What carries authority in every order."""
+    return pb.OrderHeader(leader_epoch=epoch, serial=serial, incarnation=incarnation)
+
+
+def start_request(
+    target: Target,
+    term: Term,
+    serial: int,
+    orders: Sequence[StartOrder],
+    smallest_live_token: int,
+    signer: TicketSigner,
+) -> pb.StartJobRequest:
+    """Starts, each with its signed log ticket."""
+    return pb.StartJobRequest(
+        header=header(term.epoch, serial, target.incarnation),
+        orders=[_start(order, target.incarnation, signer) for order in orders],
+        smallest_live_token=smallest_live_token,
+    )
+
+
+def _start(order: StartOrder, incarnation: str, signer: TicketSigner) -> pb.StartOrder:
+    key = order.key
+    return pb.StartOrder(
+        key=key_to_pb(key),
+        attempt=order.attempt,
+        job_name=order.job_name,
+        definition_version=order.definition_version,
+        steps=[_step(step) for step in order.steps],
+        payload_json=order.payload_json,
+        env=dict(order.env),
+        timeout_seconds=order.timeout_seconds,
+        grace_seconds=order.grace_seconds,
+        on_lease_loss=order.on_lease_loss,
+        slot=timestamp_to_pb(order.slot),
+        log_ticket=signer.sign(run_id=key.run_id, token=key.token, incarnation=incarnation, log_day=order.log_day),
+        traceparent=order.traceparent,
+        working_dir=order.working_dir,
+        allow_shell=order.allow_shell,
+    )
+
+
+def _step(step: OrderStep) -> pb.Step:
+    return pb.Step(
+        id=step.id,
+        name=step.name,
+        type=step.type,
+        argv=list(step.argv),
+        timeout_seconds=step.timeout_seconds,
+        cancelable=step.cancelable,
+    )
+
+
+def cancel_request(target: Target, term: Term, serial: int, orders: Sequence[CancelOrder]) -> pb.CancelJobRequest:
+    """Cancels."""
+    return pb.CancelJobRequest(
+        header=header(term.epoch, serial, target.incarnation),
+        orders=[
+            pb.CancelOrder(
+                key=key_to_pb(order.key), mode=order.mode, grace_seconds=order.grace_seconds, reason=order.reason
+            )
+            for order in orders
+        ],
+    )
+
+
+def revoke_request(target: Target, term: Term, serial: int, keys: Sequence[AttemptKey]) -> pb.RevokeRequest:
+    """Revokes."""
+    return pb.RevokeRequest(
+        header=header(term.epoch, serial, target.incarnation), keys=[key_to_pb(key) for key in keys]
+    )

@@ -1,0 +1,1 @@
+"""Decisions of a coordinator: pure functions of state, event and time."""

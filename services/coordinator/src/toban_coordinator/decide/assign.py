@@ -1,0 +1,162 @@
+"""Which due run goes to which executor, and which is skipped (docs/architecture.md, the leader's loops)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+from toban_domain.job import JobSpec
+from toban_domain.lease import ExecutorState
+from toban_domain.moves import Finish, Release
+from toban_domain.placing import DueRun, ExecutorLoad
+from toban_domain.run import RunState
+
+# New work goes only to executors that were heard of within this time, seconds.
+FRESH_SECONDS = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """A due run and the executor that it goes to."""
+
+    run: DueRun
+    executor: ExecutorLoad
+
+
+@dataclass(slots=True)
+class AssignPlan:
+    """`releases` come before `skips` in the write: a run that was placed ahead is skipped by way of PENDING."""
+
+    placed: list[Placed] = field(default_factory=list)
+    releases: list[Release] = field(default_factory=list)
+    skips: list[Finish] = field(default_factory=list)
+    waiting: int = 0
+
+
+def usable(executors: Sequence[ExecutorLoad], now: datetime) -> list[ExecutorLoad]:
+    """Executors that take new work: on, fresh, not drained, and the only incarnation of their instance that is not off.
+
+    While an older incarnation is not off, neither it nor its successor gets work: two could run on one host.
+    """
+    incarnations: dict[str, int] = {}
+    for executor in executors:
+        incarnations[executor.instance] = incarnations.get(executor.instance, 0) + 1
+    oldest = now - timedelta(seconds=FRESH_SECONDS)
+    return [
+        e
+        for e in executors
+        if e.state is ExecutorState.ON
+        and not e.drained
+        and e.last_heartbeat_at >= oldest
+        and incarnations[e.instance] == 1
+    ]
+
+
+def free_slots(executors: Sequence[ExecutorLoad]) -> int:
+    """How many runs these executors can take now."""
+    return sum(max(0, e.slots - e.held) for e in executors)
+
+
+class Board:
+    """The free slots while a batch is placed: least loaded first, then the lower reported load, then the freshest heartbeat."""
+
+    def __init__(self, executors: Sequence[ExecutorLoad]) -> None:
+        self._executors = {e.incarnation: e for e in executors}
+        self._held = {e.incarnation: e.held for e in executors}
+
+    def take(self, spec: JobSpec, *, prefer: str | None = None) -> ExecutorLoad | None:
+        """The executor for one more run of `spec`, its slot taken; None when none that fits has one."""
+        fitting = [
+            e for e in self._executors.values() if self._held[e.incarnation] < e.slots and spec.selector.fits(e.labels)
+        ]
+        if not fitting:
+            return None
+        chosen = next((e for e in fitting if e.incarnation == prefer), None) or min(fitting, key=self._rank)
+        self._held[chosen.incarnation] += 1
+        return chosen
+
+    def _rank(self, executor: ExecutorLoad) -> tuple[float, float, float, int]:
+        used = self._held[executor.incarnation] / executor.slots
+        return (used, executor.load, -executor.last_heartbeat_at.timestamp(), executor.worker_id)
+
+
+def plan(
+    due: Sequence[DueRun],
+    executors: Sequence[ExecutorLoad],
+    specs: Mapping[tuple[int, int], JobSpec],
+    *,
+    now: datetime,
+    late_seconds: float,
+) -> AssignPlan:
+    """Places `due` in its order on the usable ones among `executors`. `late_seconds`: the setting for late runs, 0 = never late."""
+    made = AssignPlan()
+    board = Board(usable(executors, now))
+    for run in due:
+        spec = specs[(run.definition_id, run.definition_version)]
+        reason = skip_reason(run, spec, now=now, late_seconds=late_seconds)
+        if reason:
+            _skip(made, run, *reason)
+            continue
+        executor = board.take(spec, prefer=run.placed_on)
+        if executor is None:
+            made.waiting += 1
+        else:
+            made.placed.append(Placed(run, executor))
+    return made
+
+
+def skip_reason(run: DueRun, spec: JobSpec, *, now: datetime, late_seconds: float) -> tuple[str, str] | None:
+    """(reason, message) when a due run is not to start any more; None when it is."""
+    if run.overlaps and not run.started and spec.concurrency.policy_for(run.origin) == "forbid":
+        return "overlap", "an earlier run of the same schedule is still live (policy forbid)"
+    limit = late_limit(spec, late_seconds)
+    if limit > 0 and not run.started and now - run.scheduled_for > timedelta(seconds=limit):
+        late = (now - run.scheduled_for).total_seconds()
+        return "late", f"{late:.0f} s after its time, the limit is {limit:g} s"
+    return None
+
+
+def late_limit(spec: JobSpec, late_seconds: float) -> float:
+    """Seconds after which a run of this definition is late; 0 = never."""
+    return late_seconds if spec.skip_late_after_seconds is None else float(spec.skip_late_after_seconds)
+
+
+def _skip(made: AssignPlan, run: DueRun, reason: str, message: str) -> None:
+    if run.state is RunState.ASSIGNED:
+        made.releases.append(
+            Release(
+                run_id=run.id,
+                source=RunState.ASSIGNED,
+                token=None,
+                attempt=run.attempt,
+                lost_count=run.lost_count,
+                event="released",
+                message=reason,
+            )
+        )
+    made.skips.append(
+        Finish(
+            run_id=run.id,
+            source=RunState.PENDING,
+            token=None,
+            target=RunState.SKIPPED,
+            reason=reason,
+            message=message,
+        )
+    )
+
+
+def name_ahead(
+    runs: Sequence[tuple[int, JobSpec]], executors: Sequence[ExecutorLoad]
+) -> list[tuple[int, ExecutorLoad]]:
+    """Names an executor for runs that are not due yet: spread by slots, taking none. A run that none fits gets no name."""
+    named: list[tuple[int, ExecutorLoad]] = []
+    counts = {e.incarnation: 0 for e in executors}
+    for run_id, spec in runs:
+        fitting = [e for e in executors if spec.selector.fits(e.labels)]
+        if fitting:
+            chosen = min(fitting, key=lambda e: (counts[e.incarnation] / e.slots, e.worker_id))
+            counts[chosen.incarnation] += 1
+            named.append((run_id, chosen))
+    return named

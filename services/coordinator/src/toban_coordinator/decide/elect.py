@@ -1,0 +1,40 @@
+"""What a sub-leader concludes about the leader it watches (docs/fencing.md 3.1, 3.4)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import StrEnum
+
+
+class StreamEnd(StrEnum):
+    """How a Peer.Watch stream came to its end."""
+
+    # The other side said that it does not lead any more.
+    STEPPED_DOWN = "stepped down"
+    BROKEN = "broken"
+
+
+def is_death(end: StreamEnd, *, reconnect_refused: bool) -> bool:
+    """True when the end of a stream is evidence of the leader's death: only with a refused reconnect. A silent stream alone never is."""
+    return end is StreamEnd.BROKEN and reconnect_refused
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeaderSigns:
+    """What a sub-leader knows at one look. `ticking` is the leader's own word by Peer.GetStatus, None when it did not answer."""
+
+    last_tick_at: datetime | None
+    beat_still_seconds: float
+    ticking: bool | None
+
+
+def is_suspect(signs: LeaderSigns, *, now: datetime, stale_seconds: float) -> bool:
+    """True when PostgreSQL or Redis show no tick, or no beat, for too long: then the leader itself is asked."""
+    late = signs.last_tick_at is not None and now - signs.last_tick_at > timedelta(seconds=stale_seconds)
+    return late or signs.beat_still_seconds > stale_seconds
+
+
+def should_degrade(signs: LeaderSigns, *, now: datetime, stale_seconds: float) -> bool:
+    """True when a suspect leader does not answer, or says itself that it does not tick."""
+    return is_suspect(signs, now=now, stale_seconds=stale_seconds) and not signs.ticking

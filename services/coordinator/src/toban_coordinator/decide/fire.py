@@ -1,0 +1,105 @@
+"""Which slots of a due schedule become runs, and which are skipped with a named reason (docs/fencing.md 3.12)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from datetime import datetime, timedelta
+from itertools import islice, takewhile
+
+from toban_domain.firing import DueSchedule, FirePlan, RunTemplate, Skip
+from toban_domain.job import JobSpec
+from toban_schedule import Rule
+
+# A slot that is settled later than this counts as missed, and the schedule's catch_up decides about it, seconds.
+MISSED_AFTER_SECONDS = 15.0
+# Slots of one schedule that one plan looks at: a longer stretch is settled in several.
+MAX_SLOTS = 1000
+# Runs that one plan makes.
+MAX_FIRES = 200
+FIRE_RETRIES = 5
+
+
+def template(spec: JobSpec, payload: str) -> RunTemplate:
+    """What the runs of a schedule get from the definition; `payload` is the merged one, canonical JSON."""
+    return RunTemplate(
+        payload=payload,
+        priority=spec.priority,
+        max_attempts=spec.retry.max_attempts,
+        max_lost=spec.max_lost,
+        timeout_seconds=spec.timeout_seconds,
+    )
+
+
+def plan(schedule: DueSchedule, rule: Rule, made_from: RunTemplate, *, now: datetime, until: datetime) -> FirePlan:
+    """Settles the slots of `schedule` up to `until` (its next slot is one of them, as stored).
+
+    Slots beyond the limits of one plan stay unsettled: the next plan goes on with them.
+    """
+    slots, following = _view(schedule, rule, until)
+    if not schedule.job_enabled:
+        skips = stretch(slots, "disabled", f"job {schedule.spec.job} is disabled")
+        return FirePlan(schedule=schedule, template=made_from, fires=(), skips=skips, next_run_at=following)
+    oldest = now - timedelta(seconds=MISSED_AFTER_SECONDS)
+    missed = sum(1 for slot in slots if slot < oldest)
+    # Later missed slots that are not in view come into "the latest" before these.
+    allowed = allowed_missed(schedule)
+    beyond = _missed_from(following, rule, oldest, limit=allowed)
+    dropped = max(0, min(missed, missed + beyond - allowed))
+    skipped, wanted = slots[:dropped], slots[dropped:]
+    left = [*wanted[MAX_FIRES:], *([following] if following is not None else [])]
+    return FirePlan(
+        schedule=schedule,
+        template=made_from,
+        fires=tuple(wanted[:MAX_FIRES]),
+        skips=stretch(skipped, "catch_up", f"missed; catch_up {schedule.spec.catch_up.policy}"),
+        next_run_at=left[0] if left else None,
+    )
+
+
+def _view(schedule: DueSchedule, rule: Rule, until: datetime) -> tuple[list[datetime], datetime | None]:
+    """The unsettled slots up to `until`, at most MAX_SLOTS, and the first one after them."""
+    first = schedule.next_run_at
+    if first is None:
+        return [], None
+    slots: list[datetime] = []
+    for slot in _from(first, rule):
+        if slot > until or len(slots) >= MAX_SLOTS:
+            return slots, slot
+        slots.append(slot)
+    return slots, None
+
+
+def _from(first: datetime, rule: Rule) -> Iterator[datetime]:
+    yield first
+    yield from rule.walk(first)
+
+
+def _missed_from(first: datetime | None, rule: Rule, oldest: datetime, *, limit: int) -> int:
+    """How many slots from `first` on lie before `oldest`, counted up to `limit`."""
+    if first is None:
+        return 0
+    return sum(1 for _ in islice(takewhile(lambda slot: slot < oldest, _from(first, rule)), limit))
+
+
+def allowed_missed(schedule: DueSchedule) -> int:
+    """How many missed slots get a run all the same."""
+    catch_up = schedule.spec.catch_up
+    return {"skip": 0, "one": 1, "all": catch_up.max}[catch_up.policy]
+
+
+def stretch(slots: Iterable[datetime], outcome: str, message: str) -> tuple[Skip, ...]:
+    """The ledger row of consecutive slots that get no run; none for no slot."""
+    all_slots = list(slots)
+    if not all_slots:
+        return ()
+    return (Skip(first=all_slots[0], last=all_slots[-1], slots=len(all_slots), outcome=outcome, message=message),)
+
+
+def retry_seconds(failures: int) -> float:
+    """How long to wait after the n-th fire that could not be made."""
+    return float(min(2**failures, 300))
+
+
+def next_slots(rule: Rule, after: datetime, count: int) -> list[datetime]:
+    """The next `count` slots after a time, for people."""
+    return list(islice(rule.walk(after), count))

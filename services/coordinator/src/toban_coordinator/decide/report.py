@@ -1,0 +1,212 @@
+"""What a batch of reports from one executor means for its attempts and runs (docs/fencing.md 3.10).
+
+A report counts only for the (run, token) that PostgreSQL holds for that executor. An outcome implies the start. A lost attempt goes by way of
+ORPHANED, so that losses are counted in one place (reap).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+from typing import Any
+
+from toban_domain.moves import CloseAttempt, Finish, LiveRun, Orphan, Release, Started
+from toban_domain.outcome import AttemptKey, Outcome, OutcomeKind
+from toban_domain.run import RunState
+
+# (run, number of the retry that would come) → seconds to wait before it.
+RetryDelay = Callable[[LiveRun, int], float]
+
+_RESULTS = {
+    OutcomeKind.SUCCEEDED: RunState.SUCCEEDED,
+    OutcomeKind.FAILED: RunState.FAILED,
+    OutcomeKind.TIMED_OUT: RunState.TIMED_OUT,
+    OutcomeKind.CANCELED: RunState.CANCELED,
+}
+_HELD = frozenset({RunState.ASSIGNED, RunState.RUNNING, RunState.ORPHANED, RunState.CANCEL_REQUESTED})
+
+
+class Answer(StrEnum):
+    """What the executor hears; each is final, so that its journal may forget the report."""
+
+    ACCEPTED = "accepted"
+    ALREADY_ACCEPTED = "already_accepted"
+    ORPHAN_RESULT = "orphan_result"
+    NOT_HELD = "not_held"
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """One report of one attempt: its start, or its outcome."""
+
+    key: AttemptKey
+    seq: int
+    what: datetime | Outcome
+
+
+@dataclass(frozen=True, slots=True)
+class KnownAttempt:
+    """An attempt as stored; `outcome` is its stored result and `orphan` a result that was kept but not applied."""
+
+    incarnation: str
+    outcome: Mapping[str, Any] | None
+    orphan: Mapping[str, Any] | None = None
+
+
+@dataclass(slots=True)
+class ReportPlan:
+    """The moves that a batch makes, and the answer to each of its reports, in order."""
+
+    started: list[Started] = field(default_factory=list)
+    finishes: list[Finish] = field(default_factory=list)
+    releases: list[Release] = field(default_factory=list)
+    orphans: list[Orphan] = field(default_factory=list)
+    closes: list[CloseAttempt] = field(default_factory=list)
+    kept: list[tuple[AttemptKey, Outcome]] = field(default_factory=list)
+    answers: list[Answer] = field(default_factory=list)
+
+
+def certain_end(outcome: Outcome) -> RunState | None:
+    """The state in which this outcome ends a run whatever held state it is in; None when that depends on the run."""
+    return RunState.SUCCEEDED if outcome.kind is OutcomeKind.SUCCEEDED and not outcome.lost else None
+
+
+def holds(run: LiveRun | None, key: AttemptKey, reporters: frozenset[str]) -> bool:
+    """True when PostgreSQL holds this attempt for the reporting executor."""
+    return run is not None and run.state in _HELD and run.token == key.token and run.incarnation in reporters
+
+
+def plan(
+    reports: Sequence[Report],
+    runs: Mapping[int, LiveRun],
+    known: Mapping[AttemptKey, KnownAttempt],
+    *,
+    reporters: frozenset[str],
+    retry_delay: RetryDelay,
+    same: Callable[[Outcome, Mapping[str, Any]], bool],
+) -> ReportPlan:
+    """Decides a batch. `runs` are the live ones, locked; `known` are the attempts of reports that no live run holds.
+
+    `reporters` are the incarnations of the reporting executor; `same` compares an outcome with a stored one.
+    """
+    made = ReportPlan()
+    settled: dict[AttemptKey, Outcome] = {}
+    ended = {report.key for report in reports if isinstance(report.what, Outcome)}
+    for report in reports:
+        run = runs.get(report.key.run_id)
+        if run is None or not holds(run, report.key, reporters):
+            made.answers.append(_not_held(made, report, known.get(report.key), reporters, same))
+        elif isinstance(report.what, datetime):
+            made.answers.append(_started(made, report, report.what, run, ended))
+        elif report.key in settled:
+            made.answers.append(Answer.ALREADY_ACCEPTED if settled[report.key] == report.what else Answer.ORPHAN_RESULT)
+        else:
+            settled[report.key] = report.what
+            _outcome(made, run, report.key.token, report.what, retry_delay)
+            made.answers.append(Answer.ACCEPTED)
+    return made
+
+
+def _not_held(
+    made: ReportPlan,
+    report: Report,
+    attempt: KnownAttempt | None,
+    reporters: frozenset[str],
+    same: Callable[[Outcome, Mapping[str, Any]], bool],
+) -> Answer:
+    if attempt is None or attempt.incarnation not in reporters:
+        return Answer.NOT_HELD
+    if isinstance(report.what, datetime):
+        return Answer.ALREADY_ACCEPTED if attempt.outcome is not None else Answer.NOT_HELD
+    if attempt.outcome is not None and same(report.what, attempt.outcome):
+        return Answer.ALREADY_ACCEPTED
+    if attempt.orphan is None:
+        made.kept.append((report.key, report.what))
+    return Answer.ORPHAN_RESULT
+
+
+def _started(made: ReportPlan, report: Report, at: datetime, run: LiveRun, ended: set[AttemptKey]) -> Answer:
+    if run.state is RunState.ORPHANED:
+        return Answer.NOT_HELD
+    if run.state is RunState.ASSIGNED and report.key not in ended:
+        made.started.append(Started(run_id=run.id, token=report.key.token, at=at))
+        return Answer.ACCEPTED
+    return Answer.ACCEPTED if run.state is RunState.ASSIGNED else Answer.ALREADY_ACCEPTED
+
+
+def _outcome(made: ReportPlan, run: LiveRun, token: int, outcome: Outcome, retry_delay: RetryDelay) -> None:
+    if run.state is RunState.CANCEL_REQUESTED:
+        made.finishes.append(_after_cancel(run, token, outcome))
+    elif outcome.lost:
+        if run.state is not RunState.ORPHANED:
+            made.orphans.append(Orphan(run_id=run.id, source=run.state, token=token, message=outcome.reason.value))
+        made.closes.append(_close(run, token, outcome, "LOST"))
+    elif _may_retry(run, outcome):
+        made.closes.append(_close(run, token, outcome, outcome.kind.value))
+        made.releases.append(_retry(run, token, outcome, retry_delay))
+    else:
+        made.finishes.append(_result(run, token, outcome))
+
+
+def _may_retry(run: LiveRun, outcome: Outcome) -> bool:
+    """No retry beside processes that may still be alive."""
+    failed = outcome.kind in (OutcomeKind.FAILED, OutcomeKind.TIMED_OUT)
+    return failed and outcome.tree_empty and run.attempt < run.max_attempts
+
+
+def _retry(run: LiveRun, token: int, outcome: Outcome, retry_delay: RetryDelay) -> Release:
+    delay = retry_delay(run, run.attempt)
+    return Release(
+        run_id=run.id,
+        source=run.state,
+        token=token,
+        attempt=run.attempt + 1,
+        lost_count=run.lost_count,
+        delay_seconds=delay,
+        event="retry",
+        message=f"attempt {run.attempt} of {run.max_attempts} {outcome.kind.value}, next in {delay:g} s",
+        started_at=outcome.started_at,
+    )
+
+
+def _result(run: LiveRun, token: int, outcome: Outcome) -> Finish:
+    # Nobody asked for a cancel, so one that the executor made by itself is a failure.
+    kind = OutcomeKind.FAILED if outcome.kind is OutcomeKind.CANCELED else outcome.kind
+    return _finish(run, token, outcome, _RESULTS[kind])
+
+
+def _after_cancel(run: LiveRun, token: int, outcome: Outcome) -> Finish:
+    """CANCELED needs the word that the tree is empty; a job that ended by itself first keeps its result."""
+    stopped = outcome.kind is OutcomeKind.CANCELED or outcome.lost
+    if stopped and outcome.tree_empty:
+        return _finish(run, token, outcome, RunState.CANCELED)
+    if stopped:
+        return _finish(run, token, outcome, RunState.FAILED, "its process tree could not be verified empty")
+    return _finish(run, token, outcome, _RESULTS[outcome.kind])
+
+
+def _finish(run: LiveRun, token: int, outcome: Outcome, target: RunState, message: str = "") -> Finish:
+    return Finish(
+        run_id=run.id,
+        source=run.state,
+        token=token,
+        target=target,
+        reason=outcome.reason.value,
+        error_summary=outcome.error_summary,
+        message=message or outcome.error_summary,
+        attempt_state=target.value,
+        outcome=outcome,
+    )
+
+
+def _close(run: LiveRun, token: int, outcome: Outcome, state: str) -> CloseAttempt:
+    return CloseAttempt(
+        run_id=run.id,
+        token=token,
+        state=state,
+        reason=outcome.reason.value,
+        error_summary=outcome.error_summary,
+        outcome=outcome,
+    )

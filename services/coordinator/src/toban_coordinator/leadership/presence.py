@@ -1,0 +1,67 @@
+"""A coordinator's own row and hash, once a second: that it is there, and what it is. Also who is sub-leader of its node."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+
+from toban_coordinator.leadership.stand import Leadership
+from toban_coordinator.ports.members import MemberMirror
+from toban_fencing.redis_lease import SubleaderLock
+from toban_runtime.clock import Clock
+from toban_store.pool import Pool
+from toban_store.scheduler import coordinators
+
+PRESENT_SECONDS = 15.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PresenceDeps:
+    """Where presence is written, and by whose clock."""
+
+    pool: Pool
+    clock: Clock
+    mirror: MemberMirror
+    subleader: SubleaderLock
+
+
+class Presence:
+    """`run_once` is the body of a loop with a tick of a second; `addresses` are the coordinators seen lately, the leader first."""
+
+    def __init__(self, *, deps: PresenceDeps, leadership: Leadership) -> None:
+        self._deps = deps
+        self._leadership = leadership
+        self._present: list[coordinators.Coordinator] = []
+
+    def addresses(self) -> tuple[str, ...]:
+        """Addresses of coordinators seen within PRESENT_SECONDS, this one included, the leader's first."""
+        leader = self._leadership.view().address
+        found = {item.address for item in self._present} | {self._leadership.me.address}
+        return tuple(sorted(found, key=lambda address: (address != leader, address)))
+
+    async def run_once(self) -> None:
+        """Take or give the sub-leader's lock, tell the role to PostgreSQL and Redis, read who else is there."""
+        if self._leadership.view().leading:
+            await self._deps.subleader.give_back()
+        else:
+            held = await self._deps.subleader.hold()
+            self._leadership.set_standby_role("subleader" if held else "standby")
+        me, role = self._leadership.me, self._leadership.view().role
+        host, _, port = me.address.rpartition(":")
+        fields = {
+            "node_id": me.node_id,
+            "pid": str(os.getpid()),
+            "grpc_host": host,
+            "grpc_port": port,
+            "role": role,
+            "last_heartbeat_ts": f"{self._deps.clock.wall().timestamp():.3f}",
+            "load": f"{os.getloadavg()[0]:.2f}",
+        }
+        self._deps.mirror.put(me.worker_id, fields)
+        await coordinators.touch(self._deps.pool, incarnation=me.incarnation, role=role)
+        self._present = await coordinators.present(self._deps.pool, seconds=PRESENT_SECONDS)
+
+    async def leave(self) -> None:
+        """Record the end in order. Raises TobanError when PostgreSQL does not take it."""
+        await self._deps.subleader.give_back()
+        await coordinators.stopped(self._deps.pool, incarnation=self._leadership.me.incarnation)

@@ -1,0 +1,144 @@
+"""One term from its start to its end: settle the cluster, run the leader's loops, stop them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from toban_domain.epoch import EpochExhausted, Term, TokenSource
+from toban_domain.errors import FencedOut, TobanError
+from toban_domain.lease import take_seconds
+from toban_observability.logs import get_logger
+from toban_runtime.clock import Clock
+from toban_runtime.loop import Loop, Turn
+from toban_store.pool import Pool
+from toban_store.scheduler import leader as rows
+from toban_store.tx import fenced_tx
+
+# Loops that turn more seldom than this say nothing about whether the leader ticks.
+TICK_SECONDS = 1.0
+SETTLE_POLL_SECONDS = 0.25
+FINISH_SECONDS = 2.0
+_log = get_logger(__name__)
+
+OnTurn = Callable[[Turn], None]
+MakeLoops = Callable[[Term, TokenSource, OnTurn], Sequence[Loop]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TermDeps:
+    """What every term needs. `default_lease_ms` bounds a lease while no executor has a row."""
+
+    pool: Pool
+    clock: Clock
+    now: Callable[[], datetime]
+    make_loops: MakeLoops
+    default_lease_ms: int
+
+
+class RunningTerm:
+    """The work of one term. `deposed(reason)` is called when a fence, or used-up tokens, end it from inside."""
+
+    def __init__(self, *, deps: TermDeps, taken: rows.Taken, deposed: Callable[[str], None]) -> None:
+        self._deps = deps
+        self._term = taken.term
+        self._deposed = deposed
+        self._stop = asyncio.Event()
+        self._loops: Sequence[Loop] = ()
+        self._turned: dict[str, datetime] = {}
+        self._settled_tick: datetime | None = None
+        self.settled = taken.settled
+        self._task = asyncio.create_task(self._run(), name=f"term {taken.term.epoch}")
+
+    @property
+    def last_tick_at(self) -> datetime | None:
+        """When the slowest of the quick loops last finished a turn, in PostgreSQL's time; None before all of them have."""
+        if not self._loops:
+            return self._settled_tick
+        quick = [loop.name for loop in self._loops if loop.tick_seconds <= TICK_SECONDS]
+        if not all(name in self._turned for name in quick):
+            return self._settled_tick
+        return min((self._turned[name] for name in quick), default=self._settled_tick)
+
+    def wake(self, name: str) -> None:
+        """Wake the loop of this name; the empty name wakes all."""
+        for loop in self._loops:
+            if not name or loop.name == name:
+                loop.wake()
+
+    def cancel(self) -> None:
+        """End at once: whatever a loop is writing is fenced by now anyway."""
+        self._stop.set()
+        self._task.cancel()
+
+    async def finish(self) -> None:
+        """Let each loop finish its turn, for at most FINISH_SECONDS."""
+        self._stop.set()
+        await asyncio.wait({self._task}, timeout=FINISH_SECONDS)
+
+    async def _run(self) -> None:
+        try:
+            self._settled_tick = self._deps.now()
+            if not self.settled and not await self._settle():
+                return
+            self._settled_tick = self._deps.now()
+            self._loops = self._deps.make_loops(self._term, TokenSource(self._term), self._on_turn)
+            async with asyncio.TaskGroup() as group:
+                for loop in self._loops:
+                    group.create_task(loop.run(self._stop), name=loop.name)
+        except asyncio.CancelledError:
+            raise
+        except FencedOut:
+            self._deposed("a fence says so")
+        except Exception:
+            _log.exception("a term broke down", epoch=self._term.epoch)
+            self._deposed("its loops broke down")
+
+    async def _settle(self) -> bool:
+        """Wait until this process has seen the cluster for a whole lease; False when told to stop meanwhile. Beats prove the cluster."""
+        clock = self._deps.clock
+        since = clock.boottime()
+        lease_ms = max(self._deps.default_lease_ms, await self._longest_lease())
+        wait = take_seconds(lease_ms)
+        _log.warning(
+            "the cluster is not settled: nothing is dispatched or fenced", epoch=self._term.epoch, seconds=wait
+        )
+        while not self._stop.is_set():
+            self._settled_tick = self._deps.now()
+            if clock.boottime() - since >= wait and await self._mark_settled():
+                _log.info("the cluster is settled", epoch=self._term.epoch, timeline=self._term.timeline)
+                return True
+            await clock.sleep(SETTLE_POLL_SECONDS)
+        return False
+
+    async def _longest_lease(self) -> int:
+        while True:
+            try:
+                return await rows.longest_lease_ms(self._deps.pool)
+            except TobanError as error:
+                _log.warning("cannot read the longest lease", error=error.message, next_try_seconds=SETTLE_POLL_SECONDS)
+                await self._deps.clock.sleep(SETTLE_POLL_SECONDS)
+
+    async def _mark_settled(self) -> bool:
+        try:
+            async with fenced_tx(self._deps.pool, self._term) as t:
+                await rows.settle(t)
+        except FencedOut:
+            raise
+        except TobanError as error:
+            _log.warning(
+                "cannot mark the cluster as settled", error=error.message, next_try_seconds=SETTLE_POLL_SECONDS
+            )
+            return False
+        self.settled = True
+        return True
+
+    def _on_turn(self, turn: Turn) -> None:
+        if isinstance(turn.error, FencedOut):
+            self._deposed("a fence says so")
+        elif isinstance(turn.error, EpochExhausted):
+            self._deposed("its attempt numbers are used up")
+        # A turn that failed has ended too: a loop that fails is not one that hangs.
+        self._turned[turn.loop] = self._deps.now()

@@ -1,0 +1,151 @@
+"""Loop `assign`: due runs get an executor and a token and are sent at once; runs of the next seconds get the name of an executor."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+
+from toban_coordinator.decide import assign as decide
+from toban_coordinator.loops import metrics
+from toban_coordinator.loops.base import Done, LoopDeps
+from toban_coordinator.loops.definitions import Definitions
+from toban_coordinator.loops.sender import Sender
+from toban_coordinator.loops.starting import start_order
+from toban_coordinator.ports.orders import StartOrder, Target
+from toban_domain.job import JobSpec
+from toban_domain.moves import Placement
+from toban_domain.outcome import AttemptKey
+from toban_domain.placing import DueRun, ExecutorLoad
+from toban_store.scheduler import runs_assign, runs_finish
+from toban_store.tx import Tx, autocommit, fenced_tx
+
+# Runs that one turn places: its fenced transaction has to stay far below its bound.
+BATCH = 500
+# Due runs that are looked at beyond the free slots, since some are skipped.
+SPARE = 16
+# How often this loop looks ahead while runs wait for a slot, seconds.
+LOOK_AHEAD_SECONDS = 0.5
+
+Specs = dict[tuple[int, int], JobSpec]
+
+
+class Assign:
+    """Reads what is due and who is free, decides, writes fenced, hands the orders to the sender without waiting for it."""
+
+    def __init__(self, *, deps: LoopDeps, definitions: Definitions, sender: Sender) -> None:
+        self._deps = deps
+        self._definitions = definitions
+        self._sender = sender
+        # Definitions that no executor fits now: left out of the reads, so that they hold up no others.
+        self._blocked: dict[int, tuple[int, int]] = {}
+        self._looked_ahead_at = 0.0
+
+    async def run_once(self) -> Done:
+        """One turn."""
+        now = self._deps.server_time.now()
+        settings = await self._deps.settings.get()
+        async with autocommit(self._deps.pool) as t:
+            executors = await runs_assign.executor_loads(t)
+            due, specs = await self._due(t, executors, now)
+        plan = decide.plan(due, executors, specs, now=now, late_seconds=settings["skip_late_runs_after_seconds"])
+        unfit = self._note_unfit(due, executors, specs, now)
+        moved = await self._write(plan, specs)
+        if plan.skips or unfit or moved >= BATCH:
+            return Done(moved, 0.0)
+        if plan.waiting and self._deps.clock.monotonic() - self._looked_ahead_at < LOOK_AHEAD_SECONDS:
+            # Runs wait for a slot: the report that frees one wakes this loop.
+            return Done(moved)
+        return await self._look_ahead(moved, executors, now, settings["assign_ahead_seconds"])
+
+    async def _due(self, t: Tx, executors: Sequence[ExecutorLoad], now: datetime) -> tuple[list[DueRun], Specs]:
+        usable = decide.usable(executors, now)
+        free = decide.free_slots(usable)
+        self._unblock(usable)
+        if free == 0:
+            return [], {}
+        due = await runs_assign.due_runs(t, now, limit=min(free, BATCH - SPARE) + SPARE, blocked=list(self._blocked))
+        return due, await self._definitions.get(t, {(run.definition_id, run.definition_version) for run in due})
+
+    def _unblock(self, usable: Sequence[ExecutorLoad]) -> None:
+        for definition, key in list(self._blocked.items()):
+            spec = self._definitions.known(key)
+            if spec is None or any(spec.selector.fits(e.labels) for e in usable):
+                del self._blocked[definition]
+
+    def _note_unfit(
+        self, due: Sequence[DueRun], executors: Sequence[ExecutorLoad], specs: Specs, now: datetime
+    ) -> bool:
+        usable = decide.usable(executors, now)
+        before = len(self._blocked)
+        for key in {(run.definition_id, run.definition_version) for run in due}:
+            if not any(specs[key].selector.fits(e.labels) for e in usable):
+                self._blocked[key[0]] = key
+        return len(self._blocked) > before
+
+    async def _write(self, plan: decide.AssignPlan, specs: Specs) -> int:
+        if not plan.placed and not plan.skips:
+            return 0
+        tokens = [(placed, self._deps.tokens.draw()) for placed in plan.placed]
+        async with fenced_tx(self._deps.pool, self._deps.term) as t:
+            days = await runs_assign.place(
+                t,
+                [
+                    Placement(run_id=placed.run.id, token=token, incarnation=placed.executor.incarnation)
+                    for placed, token in tokens
+                ],
+            )
+            await runs_finish.release(t, plan.releases)
+            finished = await runs_finish.finish(t, plan.skips)
+        metrics.count_finished(finished)
+        self._send([(p, token) for p, token in tokens if p.run.id in days], days, specs)
+        return len(days) + len(finished)
+
+    def _send(self, placed: Sequence[tuple[decide.Placed, int]], days: dict[int, str], specs: Specs) -> None:
+        orders: dict[str, list[StartOrder]] = defaultdict(list)
+        executors: dict[str, ExecutorLoad] = {}
+        for p, token in placed:
+            executors[p.executor.incarnation] = p.executor
+            orders[p.executor.incarnation].append(_order(p.run, token, days[p.run.id], specs))
+        for incarnation, batch in orders.items():
+            executor = executors[incarnation]
+            smallest = min(batch[0].key.token, executor.smallest_token or batch[0].key.token)
+            target = Target(incarnation, executor.worker_id, executor.address)
+            self._sender.start(target, batch, smallest_live=smallest)
+
+    async def _look_ahead(
+        self, moved: int, executors: Sequence[ExecutorLoad], now: datetime, ahead_seconds: float
+    ) -> Done:
+        """When to turn next; and names of executors for runs that are not due yet: no token, no slot."""
+        self._looked_ahead_at = self._deps.clock.monotonic()
+        until = now + timedelta(seconds=ahead_seconds)
+        async with autocommit(self._deps.pool) as t:
+            outlook = await runs_assign.outlook(t, now, until)
+        if outlook.unnamed:
+            moved += await self._name_ahead(decide.usable(executors, now), now, until)
+        at = outlook.next_due
+        return Done(moved, None if at is None else max(0.001, (at - now).total_seconds()))
+
+    async def _name_ahead(self, usable: Sequence[ExecutorLoad], now: datetime, until: datetime) -> int:
+        async with autocommit(self._deps.pool) as t:
+            runs = await runs_assign.ahead_runs(t, now, until, limit=BATCH)
+            specs = await self._definitions.get(t, {(run.definition_id, run.definition_version) for run in runs})
+        wanted = [(run.id, specs[(run.definition_id, run.definition_version)]) for run in runs]
+        names = [(run, executor.incarnation) for run, executor in decide.name_ahead(wanted, usable)]
+        if not names:
+            return 0
+        async with fenced_tx(self._deps.pool, self._deps.term) as t:
+            return len(await runs_assign.name_executors(t, names))
+
+
+def _order(run: DueRun, token: int, log_day: str, specs: Specs) -> StartOrder:
+    return start_order(
+        AttemptKey(run.id, token),
+        specs[(run.definition_id, run.definition_version)],
+        version=run.definition_version,
+        attempt=run.attempt,
+        payload=run.payload,
+        slot=run.slot,
+        timeout_seconds=run.timeout_seconds,
+        log_day=log_day,
+    )

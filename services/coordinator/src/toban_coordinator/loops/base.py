@@ -1,0 +1,94 @@
+"""What every leader loop shares: its dependencies, its turn's report, and the wake-up for work that is due at a known time."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+from toban_coordinator.ports.leader import ServerClock
+from toban_coordinator.ports.orders import WorkerOrders
+from toban_domain.epoch import Term, TokenSource
+from toban_domain.settings import Settings
+from toban_runtime.clock import Clock
+from toban_runtime.loop import Loop, Turn
+from toban_store.pool import Pool
+
+
+class SettingsSource(Protocol):
+    """Gives the settings as they are now."""
+
+    async def get(self) -> Settings:
+        """All settings; never fails."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoopDeps:
+    """What the loops of one term work with. `on_turn` hears of each finished turn."""
+
+    pool: Pool
+    term: Term
+    tokens: TokenSource
+    orders: WorkerOrders
+    clock: Clock
+    server_time: ServerClock
+    settings: SettingsSource
+    on_turn: Callable[[Turn], None] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """What a turn did: `moved` rows, and in how many seconds the next work is due (None = only the tick or a signal knows)."""
+
+    moved: int = 0
+    next_in: float | None = None
+
+
+class TermLoop(Loop):
+    """A loop of one term: it also wakes itself when the next work is due, and cleans up when the term ends."""
+
+    def __init__(
+        self,
+        name: str,
+        run_once: Callable[[], Awaitable[Done]],
+        tick_seconds: float,
+        deps: LoopDeps,
+        *,
+        close: Callable[[], Awaitable[None]] | None = None,
+    ) -> None:
+        super().__init__(name, self._timed, tick_seconds, deps.clock, on_turn=deps.on_turn)
+        self._work = run_once
+        self._alarm_clock = deps.clock
+        self._close = close
+        self._alarm: asyncio.Task[None] | None = None
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Turns until told to stop; whatever ends it, nothing of it goes on."""
+        try:
+            await super().run(stop)
+        finally:
+            self._set_alarm(None)
+            if self._close is not None:
+                await self._close()
+
+    async def _timed(self) -> Done:
+        done = await self._work()
+        self._set_alarm(done.next_in)
+        return done
+
+    def _set_alarm(self, seconds: float | None) -> None:
+        if self._alarm is not None:
+            self._alarm.cancel()
+            self._alarm = None
+        if seconds is None or seconds >= self.tick_seconds:
+            return
+        if seconds <= 0:
+            self.wake()
+        else:
+            self._alarm = asyncio.create_task(self._ring(seconds), name=f"alarm {self.name}")
+
+    async def _ring(self, seconds: float) -> None:
+        await self._alarm_clock.sleep(seconds)
+        self.wake()

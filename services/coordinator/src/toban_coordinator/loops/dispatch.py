@@ -1,0 +1,102 @@
+"""Loop `dispatch`: starts that nobody has confirmed go out again, and so do cancels until they are proven."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from datetime import timedelta
+
+from toban_coordinator.loops.base import Done, LoopDeps
+from toban_coordinator.loops.definitions import Definitions
+from toban_coordinator.loops.sender import Sender
+from toban_coordinator.loops.starting import start_order
+from toban_coordinator.ports.orders import CancelOrder, StartOrder, Target
+from toban_domain.outcome import AttemptKey
+from toban_store.scheduler import runs_assign
+from toban_store.scheduler.runs_assign import CancelingRun, SentRun
+from toban_store.tx import autocommit
+
+# A start, and a cancel, goes out again after this time, seconds.
+RESEND_SECONDS = 2.0
+BATCH = 500
+
+
+class Dispatch:
+    """Reads what is sent and not confirmed, and hands it to the sender again. It writes nothing itself."""
+
+    def __init__(self, *, deps: LoopDeps, definitions: Definitions, sender: Sender) -> None:
+        self._deps = deps
+        self._definitions = definitions
+        self._sender = sender
+        # When each cancel went out last, by this machine's monotonic clock.
+        self._asked: dict[AttemptKey, float] = {}
+
+    async def run_once(self) -> Done:
+        """One turn; raises what broke a lane of the sender, so that a fence reaches the leader."""
+        self._sender.raise_broken()
+        before = self._deps.server_time.now() - timedelta(seconds=RESEND_SECONDS)
+        async with autocommit(self._deps.pool) as t:
+            sent = await runs_assign.unconfirmed(t, before, limit=BATCH)
+            canceling = await runs_assign.to_cancel(t, limit=BATCH)
+            keys = {(run.definition_id, run.definition_version) for run in sent}
+            await self._definitions.get(t, keys | {(run.definition_id, run.definition_version) for run in canceling})
+        return Done(self._restart(sent) + self._cancel(canceling))
+
+    def _restart(self, sent: list[SentRun]) -> int:
+        self._forget_accepted({AttemptKey(run.id, run.token) for run in sent})
+        orders: dict[Target, list[StartOrder]] = defaultdict(list)
+        for run in sent:
+            key = AttemptKey(run.id, run.token)
+            if key in self._sender.accepted or self._sender.busy_with(run.incarnation, key):
+                continue
+            orders[Target(run.incarnation, run.worker_id, run.address)].append(self._start_order(key, run))
+        for target, batch in orders.items():
+            self._sender.start(target, batch, smallest_live=0)
+        return sum(len(batch) for batch in orders.values())
+
+    def _forget_accepted(self, assigned: set[AttemptKey]) -> None:
+        """An attempt that was accepted a while ago and is not ASSIGNED any more will not be looked for again."""
+        old = self._deps.clock.monotonic() - 2 * RESEND_SECONDS
+        accepted = self._sender.accepted
+        for key in [key for key, at in accepted.items() if at < old and key not in assigned]:
+            del accepted[key]
+
+    def _start_order(self, key: AttemptKey, run: SentRun) -> StartOrder:
+        spec = self._definitions.known((run.definition_id, run.definition_version))
+        assert spec is not None
+        return start_order(
+            key,
+            spec,
+            version=run.definition_version,
+            attempt=run.attempt,
+            payload=run.payload,
+            slot=run.slot,
+            timeout_seconds=run.timeout_seconds,
+            log_day=run.log_day,
+        )
+
+    def _cancel(self, canceling: list[CancelingRun]) -> int:
+        now = self._deps.clock.monotonic()
+        open_keys = {AttemptKey(run.id, run.token) for run in canceling}
+        self._asked = {key: at for key, at in self._asked.items() if key in open_keys}
+        orders: dict[Target, list[CancelOrder]] = defaultdict(list)
+        for run in canceling:
+            key = AttemptKey(run.id, run.token)
+            if now - self._asked.get(key, -RESEND_SECONDS) < RESEND_SECONDS or self._sender.busy_with(
+                run.incarnation, key
+            ):
+                continue
+            self._asked[key] = now
+            orders[Target(run.incarnation, run.worker_id, run.address)].append(self._cancel_order(key, run))
+        for target, batch in orders.items():
+            self._sender.cancel(target, batch)
+        return sum(len(batch) for batch in orders.values())
+
+    def _cancel_order(self, key: AttemptKey, run: CancelingRun) -> CancelOrder:
+        spec = self._definitions.known((run.definition_id, run.definition_version))
+        assert spec is not None
+        return CancelOrder(
+            key=key,
+            mode=run.cancel_mode or spec.cancel.mode,
+            grace_seconds=spec.cancel.grace_seconds,
+            reason=run.cancel_reason,
+        )

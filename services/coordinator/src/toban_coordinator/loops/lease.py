@@ -1,0 +1,189 @@
+"""Executor leases: every coordinator observes all the time, the leader detaches and fences (docs/fencing.md 3.8)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from toban_coordinator.decide.lease import ExecutorRow, FencePlan, LeasePlan, Silence, Watched, plan, watch
+from toban_coordinator.ports.executors import ExecutorProbe
+from toban_domain.epoch import Term, term_of
+from toban_domain.lease import ExecutorState
+from toban_fencing.members import Members
+from toban_fencing.redis_link import RedisGone
+from toban_observability import metrics
+from toban_observability.logs import get_logger
+from toban_runtime.clock import Clock
+from toban_store.pool import Pool
+from toban_store.scheduler import executors, fence
+from toban_store.tx import fenced_tx
+
+OBSERVE_SECONDS = 0.25
+LEASE_TICK_SECONDS = 0.25
+# Executors in one fenced transaction.
+FENCE_BATCH = 20
+DETACH_MODES = frozenset({"stop", "let_finish"})
+
+_log = get_logger(__name__)
+_fences = metrics.counter("toban_fences_total", "Executor incarnations fenced, by kind of reason.", ("kind",))
+_states = metrics.gauge("toban_executors", "Executor incarnations that are not off, by state.", ("state",))
+_age = metrics.gauge("toban_lease_age_seconds", "The longest time that grants of a live incarnation have stood still.")
+
+
+class Observer:
+    """The memory of one coordinator about all incarnations. `run_once` is the body of a loop that runs in every coordinator."""
+
+    def __init__(self, *, pool: Pool, clock: Clock) -> None:
+        self._pool = pool
+        self._clock = clock
+        self.rows: dict[str, executors.Observed] = {}
+        self.watched: dict[str, Watched] = {}
+
+    @property
+    def epoch_max(self) -> int:
+        """The highest epoch that any live executor has heard of; 0 when there is none."""
+        return max((term_of(row.epoch_max) for row in self.rows.values()), default=0)
+
+    async def run_once(self) -> None:
+        """Read every row that is not off; a wait begins when the read that first shows a value has returned."""
+        rows = await executors.observe(self._pool)
+        at = self._clock.boottime()
+        self.rows = {row.incarnation: row for row in rows}
+        self.watched = watch(self.watched, [_watched_row(row) for row in rows], read_returned_at=at)
+        counts = Counter(row.state for row in rows)
+        for state in ExecutorState:
+            _states.labels(state.value).set(counts[state])
+        _age.set(max((at - item.sighting.since for item in self.watched.values()), default=0.0))
+
+
+def _watched_row(row: executors.Observed) -> ExecutorRow:
+    return ExecutorRow(
+        cluster=row.cluster,
+        incarnation=row.incarnation,
+        state=row.state,
+        grant_seq=row.grant_seq,
+        lease_ms=row.lease_ms,
+        last_heartbeat=row.last_heartbeat,
+        attested_reason=row.attested_reason,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeaseDeps:
+    """What the leader's half needs. `depose` ends this term: the executors know a higher epoch."""
+
+    pool: Pool
+    clock: Clock
+    observer: Observer
+    probe: ExecutorProbe
+    members: Members
+    depose: Callable[[str], None]
+    silence: Silence = field(default_factory=Silence)
+
+
+class LeaseKeeper:
+    """The leader's half, for one term. `run_once` is the body of its loop `lease`."""
+
+    def __init__(self, *, deps: LeaseDeps, term: Term) -> None:
+        self._deps = deps
+        self._term = term
+        self._unanswered: Counter[str] = Counter()
+        self._pings: dict[str, asyncio.Task[None]] = {}
+        # The rows of this turn: the observer reads on its own as well.
+        self._rows: dict[str, executors.Observed] = {}
+
+    async def run_once(self) -> int:
+        """Fence and detach what is due; the number of incarnations fenced."""
+        deps = self._deps
+        await deps.observer.run_once()
+        self._rows = deps.observer.rows
+        if deps.observer.epoch_max > self._term.epoch:
+            deps.depose("the executors know a higher epoch")
+            return 0
+        self._forget()
+        now = deps.clock.boottime()
+        todo = plan(deps.observer.watched, unanswered=self._unanswered, now=now, silence=deps.silence)
+        fenced = await self._fence(todo.fence)
+        await self._detach(todo)
+        for incarnation in todo.ping:
+            self._ping(incarnation)
+        return fenced
+
+    async def _fence(self, due: Sequence[FencePlan]) -> int:
+        done = 0
+        for start in range(0, len(due), FENCE_BATCH):
+            batch = due[start : start + FENCE_BATCH]
+            async with fenced_tx(self._deps.pool, self._term) as t:
+                wanted = [fence.Fence(incarnation=f.incarnation, grant_seq=f.grant_seq, reason=f.reason) for f in batch]
+                result = await fence.fence(t, wanted)
+            done += len(result.incarnations)
+            for item in batch:
+                if item.incarnation in result.incarnations:
+                    self._tell(item, result.runs)
+        return done
+
+    def _tell(self, item: FencePlan, runs: int) -> None:
+        row = self._rows[item.incarnation]
+        _fences.labels("attested" if row.attested_reason else "lease").inc()
+        _log.warning(
+            "an executor is fenced",
+            worker_id=row.worker_id,
+            reason=item.reason,
+            runs_of_batch=runs,
+            epoch=self._term.epoch,
+        )
+
+    async def _detach(self, todo: LeasePlan) -> None:
+        asked = await self._asked_by_key()
+        if not (todo.detach or todo.rejoin or asked):
+            return
+        async with fenced_tx(self._deps.pool, self._term) as t:
+            silent = await executors.detach(t, todo.detach, mode="") if todo.detach else []
+            back = await executors.rejoin(t, todo.rejoin) if todo.rejoin else []
+            for incarnation, mode in asked.items():
+                await executors.detach(t, [incarnation], mode=mode, reason=f"scheduler:detach key, {mode}")
+        if silent:
+            _log.warning("executors are silent: no new work for them", worker_ids=silent)
+        if back:
+            _log.info("executors are heard again", worker_ids=back)
+        await self._clear_keys(asked)
+
+    async def _asked_by_key(self) -> dict[str, str]:
+        """Incarnation → mode of executors whose detach key an operator has set in Redis."""
+        working = (ExecutorState.ON, ExecutorState.DRAINING)
+        by_worker = {row.worker_id: row.incarnation for row in self._rows.values() if row.state in working}
+        try:
+            flags = await self._deps.members.detach_flags(list(by_worker))
+        except RedisGone:
+            return {}
+        return {by_worker[worker]: mode if mode in DETACH_MODES else "let_finish" for worker, mode in flags.items()}
+
+    async def _clear_keys(self, asked: dict[str, str]) -> None:
+        for incarnation in asked:
+            try:
+                await self._deps.members.clear_detach(self._rows[incarnation].worker_id)
+            except RedisGone:
+                # The key is looked at again next time, when its executor is detached already.
+                return
+
+    def _ping(self, incarnation: str) -> None:
+        if incarnation in self._pings:
+            return
+        row = self._rows[incarnation]
+        task = asyncio.create_task(self._ask(incarnation, f"{row.grpc_host}:{row.grpc_port}"))
+        self._pings[incarnation] = task
+        task.add_done_callback(lambda _: self._pings.pop(incarnation, None))
+
+    async def _ask(self, incarnation: str, address: str) -> None:
+        answered = await self._deps.probe.ping(address) == incarnation
+        self._unanswered[incarnation] = 0 if answered else self._unanswered[incarnation] + 1
+
+    def _forget(self) -> None:
+        """A heartbeat ends the count of unanswered pings; an incarnation that is off is not counted any more."""
+        now = self._deps.clock.boottime()
+        for incarnation in tuple(self._unanswered):
+            item = self._deps.observer.watched.get(incarnation)
+            if item is None or now - item.silent_since < self._deps.silence.seconds:
+                del self._unanswered[incarnation]

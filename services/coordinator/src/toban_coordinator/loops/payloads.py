@@ -1,0 +1,84 @@
+"""Payloads of new runs: laid over the default of the definition and checked against its schema, which is compiled once a version."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Mapping
+from typing import Any
+
+import jsonschema_rs
+
+from toban_domain.errors import ErrorCode, TobanError
+from toban_domain.job import JobSpec
+from toban_domain.payload import canonical_json, merge_payload
+
+KEPT = 2_000
+# Detail travels in gRPC metadata, which is bounded.
+SHOWN_ERRORS = 8
+SHOWN_CHARACTERS = 300
+
+Key = tuple[int, int]
+
+
+class Payloads:
+    """Merges and checks; keeps the compiled validators of the versions used last."""
+
+    def __init__(self) -> None:
+        self._validators: OrderedDict[Key, jsonschema_rs.Draft202012Validator | None] = OrderedDict()
+        self._defaults: OrderedDict[Key, str] = OrderedDict()
+
+    def make(self, key: Key, spec: JobSpec, given: Mapping[str, Any]) -> str:
+        """The payload of one run as canonical JSON; raises PAYLOAD_INVALID with every mistake, or PAYLOAD_TOO_LARGE."""
+        if not given and key in self._defaults:
+            return self._defaults[key]
+        merged = merge_payload(spec.default_payload, given)
+        validator = self._validator(key, spec)
+        if validator is not None and not validator.is_valid(merged):
+            raise _invalid(validator, merged)
+        text = canonical_json(merged)
+        if not given:
+            _keep(self._defaults, key, text)
+        return text
+
+    def _validator(self, key: Key, spec: JobSpec) -> jsonschema_rs.Draft202012Validator | None:
+        if key not in self._validators:
+            _keep(self._validators, key, None if spec.payload_schema is None else compile_schema(spec.payload_schema))
+        return self._validators[key]
+
+
+def compile_schema(schema: Mapping[str, Any]) -> jsonschema_rs.Draft202012Validator:
+    """The validator of a schema; raises MANIFEST_INVALID when it is not one, or points outside itself."""
+    try:
+        return jsonschema_rs.Draft202012Validator(dict(schema), validate_formats=True)
+    except (ValueError, TypeError) as error:
+        line = str(error).strip().splitlines()[0]
+        raise TobanError(
+            ErrorCode.MANIFEST_INVALID, f"spec.payload_schema: {line}; write a JSON Schema (2020-12)"
+        ) from None
+
+
+def _invalid(validator: jsonschema_rs.Draft202012Validator, payload: Mapping[str, Any]) -> TobanError:
+    errors = [
+        {
+            "path": "payload" + "".join(_step(part) for part in error.instance_path),
+            "message": error.message[:SHOWN_CHARACTERS],
+        }
+        for error in validator.iter_errors(payload)
+    ][:SHOWN_ERRORS]
+    first = errors[0]
+    more = f" (and {len(errors) - 1} more)" if len(errors) > 1 else ""
+    return TobanError(
+        ErrorCode.PAYLOAD_INVALID,
+        f"{first['path']}: {first['message']}{more}; see `payload_schema` of the job",
+        detail={"errors": errors},
+    )
+
+
+def _step(part: str | int) -> str:
+    return f"[{part}]" if isinstance(part, int) else f".{part}"
+
+
+def _keep(cache: OrderedDict[Key, Any], key: Key, value: object) -> None:
+    cache[key] = value
+    while len(cache) > KEPT:
+        cache.popitem(last=False)

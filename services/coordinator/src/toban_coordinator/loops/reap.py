@@ -1,0 +1,115 @@
+"""Loop `reap`: orphans go on, runs of executors that are off too; overdue, late and long waiting runs end."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+
+from toban_coordinator.decide import assign as late
+from toban_coordinator.decide import reap as decide
+from toban_coordinator.decide.reap import Overdue, ReapPlan
+from toban_coordinator.loops import metrics
+from toban_coordinator.loops.base import Done, LoopDeps
+from toban_coordinator.loops.definitions import Definitions
+from toban_domain.job import JobSpec
+from toban_domain.moves import Finish, RequestCancel
+from toban_store.scheduler import attempts, runs, runs_finish, runs_reap
+from toban_store.scheduler.runs import Waiting
+from toban_store.tx import FencedTx, Tx, autocommit, fenced_tx
+
+BATCH = 200
+
+
+class Reap:
+    """Each step reads candidates without a lock, and writes only what still holds, fenced."""
+
+    def __init__(self, *, deps: LoopDeps, definitions: Definitions) -> None:
+        self._deps = deps
+        self._definitions = definitions
+
+    async def run_once(self) -> Done:
+        """One turn."""
+        now = self._deps.server_time.now()
+        async with autocommit(self._deps.pool) as t:
+            off = await runs_reap.held_by_off(t, limit=BATCH)
+            orphans = await runs_reap.orphaned(t, limit=BATCH)
+            overdue = await self._overdue(t, now)
+            ends = await self._waiting(t, now)
+        if off:
+            await self._off(off)
+        if off or orphans:
+            await self._orphans()
+        if overdue or ends:
+            await self._end(overdue, ends)
+        found = len(off) + len(orphans) + len(overdue) + len(ends)
+        return Done(found, 0.0 if max(len(off), len(orphans), len(ends)) >= BATCH else None)
+
+    async def _overdue(self, t: Tx, now: datetime) -> list[RequestCancel]:
+        found = await runs_reap.overdue(t, now, limit=BATCH)
+        specs = await self._definitions.get(t, {(o.run.definition_id, o.run.definition_version) for o in found})
+        moves = [
+            decide.overdue(
+                Overdue(o.run, o.started_at, o.timeout_seconds),
+                specs[(o.run.definition_id, o.run.definition_version)],
+                now,
+            )
+            for o in found
+        ]
+        return [move for move in moves if move is not None]
+
+    async def _waiting(self, t: Tx, now: datetime) -> list[Finish]:
+        """What is due and waits: counted for the metrics, and ended where its definition says so."""
+        waiting = await runs.pending_by_definition(t, now)
+        metrics.queue_depth.set(sum(w.runs for w in waiting))
+        ages = [(now - w.oldest).total_seconds() for w in waiting]
+        metrics.oldest_pending.set(max(ages, default=0.0))
+        specs = await self._definitions.get(t, {(w.definition_id, w.version) for w in waiting})
+        setting = (await self._deps.settings.get())["skip_late_runs_after_seconds"]
+        ends: list[Finish] = []
+        for w in waiting:
+            ends += await _ends(t, w, specs[(w.definition_id, w.version)], setting, now)
+        return ends[:BATCH]
+
+    async def _off(self, ids: Sequence[int]) -> None:
+        async with fenced_tx(self._deps.pool, self._deps.term) as t:
+            plan = decide.executor_off(await runs_reap.lock_held_by_off(t, ids))
+            await self._apply(t, plan)
+
+    async def _orphans(self) -> None:
+        async with fenced_tx(self._deps.pool, self._deps.term) as t:
+            ids = await runs_reap.orphaned(t, limit=BATCH)
+            live = await runs_finish.lock_live(t, ids)
+            await self._apply(t, decide.orphaned(list(live.values())))
+
+    async def _end(self, overdue: Sequence[RequestCancel], ends: Sequence[Finish]) -> None:
+        async with fenced_tx(self._deps.pool, self._deps.term) as t:
+            await self._apply(t, ReapPlan(cancels=list(overdue), finishes=list(ends)))
+
+    async def _apply(self, t: FencedTx, plan: ReapPlan) -> None:
+        await runs_finish.orphan(t, plan.orphans)
+        await runs_finish.release(t, plan.releases)
+        await runs_finish.request_cancel(t, plan.cancels)
+        finished = await runs_finish.finish(t, plan.finishes)
+        await attempts.close(t, plan.closes)
+        if plan.releases:
+            await t.notify("assign")
+        if plan.cancels:
+            await t.notify("dispatch")
+        metrics.count_finished(finished)
+
+
+async def _ends(t: Tx, waiting: Waiting, spec: JobSpec, setting: float, now: datetime) -> list[Finish]:
+    ends: list[Finish] = []
+    wait, limit = float(spec.max_wait_seconds), late.late_limit(spec, setting)
+    if wait > 0 and now - waiting.oldest > timedelta(seconds=wait):
+        ids = await _since(t, waiting, now - timedelta(seconds=wait))
+        ends += [decide.waited_too_long(run, wait) for run in ids]
+    if limit > 0 and now - waiting.oldest > timedelta(seconds=limit):
+        ended = {end.run_id for end in ends}
+        ids = await _since(t, waiting, now - timedelta(seconds=limit))
+        ends += [decide.came_too_late(run, limit) for run in ids if run not in ended]
+    return ends
+
+
+async def _since(t: Tx, waiting: Waiting, before: datetime) -> list[int]:
+    return await runs.waiting_since(t, waiting.definition_id, waiting.version, before, limit=BATCH)

@@ -1,0 +1,152 @@
+"""Carries orders to executors: one lane an executor, so that a slow one holds up nobody else, and what gathers meanwhile goes out together."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Protocol
+
+from toban_coordinator.loops import metrics
+from toban_coordinator.ports.orders import CancelOrder, StartOrder, StartResult, Target, WorkerOrders
+from toban_domain.epoch import Term
+from toban_domain.errors import FencedOut, TobanError
+from toban_domain.outcome import AttemptKey
+from toban_observability.logs import get_logger
+from toban_runtime.clock import Clock
+
+_log = get_logger(__name__)
+
+
+class Answers(Protocol):
+    """Takes what executors answer."""
+
+    async def started(self, target: Target, results: Sequence[StartResult]) -> None:
+        """Answers to starts."""
+        ...
+
+    async def gone(self, keys: Sequence[AttemptKey]) -> None:
+        """Attempts that were to be canceled and of which the executor holds nothing, by its promise."""
+        ...
+
+
+class Lane:
+    """The orders for one incarnation that wait or are under way."""
+
+    def __init__(self, target: Target) -> None:
+        self.target = target
+        self.starts: dict[AttemptKey, StartOrder] = {}
+        self.cancels: dict[AttemptKey, CancelOrder] = {}
+        self.flying: set[AttemptKey] = set()
+        self.smallest = 0
+        self.task: asyncio.Task[None] | None = None
+
+
+class Sender:
+    """Sends starts and cancels of one term. `accepted` holds when (monotonic) executors confirmed attempts."""
+
+    def __init__(self, *, orders: WorkerOrders, term: Term, answers: Answers, clock: Clock) -> None:
+        self._orders = orders
+        self._clock = clock
+        self._term = term
+        self._answers = answers
+        self._lanes: dict[str, Lane] = {}
+        self._broken: Exception | None = None
+        self.accepted: dict[AttemptKey, float] = {}
+
+    def start(self, target: Target, orders: Sequence[StartOrder], *, smallest_live: int) -> None:
+        """Queues starts. The executor will refuse every token below `smallest_live` from then on; 0 refuses none."""
+        lane = self._lane(target)
+        lane.smallest = min(smallest_live, lane.smallest) if lane.starts else smallest_live
+        lane.starts.update((order.key, order) for order in orders)
+        self._go(lane)
+
+    def cancel(self, target: Target, orders: Sequence[CancelOrder]) -> None:
+        """Queues cancels."""
+        lane = self._lane(target)
+        lane.cancels.update((order.key, order) for order in orders)
+        self._go(lane)
+
+    def busy_with(self, incarnation: str, key: AttemptKey) -> bool:
+        """True when an order about this attempt waits or is under way."""
+        lane = self._lanes.get(incarnation)
+        return lane is not None and (key in lane.starts or key in lane.cancels or key in lane.flying)
+
+    def raise_broken(self) -> None:
+        """Raises what ended a lane: FencedOut must reach the leader."""
+        if self._broken is not None:
+            broken, self._broken = self._broken, None
+            raise broken
+
+    async def idle(self) -> None:
+        """Waits until nothing is queued or under way."""
+        while tasks := [lane.task for lane in self._lanes.values() if lane.task is not None]:
+            await asyncio.wait(tasks)
+
+    async def close(self) -> None:
+        """Ends every call under way: the term is over."""
+        tasks = [lane.task for lane in self._lanes.values() if lane.task is not None]
+        self._lanes.clear()
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
+
+    def _lane(self, target: Target) -> Lane:
+        return self._lanes.setdefault(target.incarnation, Lane(target))
+
+    def _go(self, lane: Lane) -> None:
+        if lane.task is None:
+            lane.task = asyncio.create_task(self._drain(lane), name=f"orders to {lane.target.worker_id}")
+
+    async def _drain(self, lane: Lane) -> None:
+        try:
+            while lane.starts or lane.cancels:
+                if lane.cancels:
+                    await self._send_cancels(lane)
+                if lane.starts:
+                    await self._send_starts(lane)
+        except FencedOut as error:
+            self._broken = error
+        except TobanError as error:
+            # Not delivered for certain, or not written: the dispatch loop sends what is still open again.
+            _log.warning(
+                "orders not carried out", worker_id=lane.target.worker_id, code=error.code.value, error=error.message
+            )
+        except Exception as error:
+            _log.exception("orders broke down", worker_id=lane.target.worker_id)
+            self._broken = error
+        finally:
+            lane.task = None
+            lane.starts.clear()
+            lane.cancels.clear()
+            lane.flying.clear()
+            self._lanes.pop(lane.target.incarnation, None)
+
+    async def _send_starts(self, lane: Lane) -> None:
+        batch, lane.starts = list(lane.starts.values()), {}
+        lane.flying = {order.key for order in batch}
+        try:
+            results = await self._orders.start(lane.target, self._term, batch, lane.smallest)
+        except TobanError:
+            metrics.undelivered.labels("start").inc()
+            raise
+        now = self._clock.monotonic()
+        self.accepted.update((result.key, now) for result in results if result.accepted)
+        if any(not result.accepted for result in results):
+            await self._answers.started(lane.target, results)
+        lane.flying = set()
+
+    async def _send_cancels(self, lane: Lane) -> None:
+        batch, lane.cancels = list(lane.cancels.values()), {}
+        lane.flying = {order.key for order in batch}
+        try:
+            results = await self._orders.cancel(lane.target, self._term, batch)
+            unknown = [key for key, result in results.items() if result == "unknown"]
+            revoked = await self._orders.revoke(lane.target, self._term, unknown) if unknown else {}
+        except TobanError:
+            metrics.undelivered.labels("cancel").inc()
+            raise
+        gone = [key for key, result in revoked.items() if result == "gone"]
+        if gone:
+            await self._answers.gone(gone)
+        lane.flying = set()

@@ -1,0 +1,115 @@
+"""Commits a batch of reports: lock, decide, write. Not a leader's write: every step is conditional on (run, token, state)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from toban_coordinator.decide import report as decide
+from toban_coordinator.decide.report import Answer, KnownAttempt, Report, ReportPlan
+from toban_coordinator.loops.definitions import Definitions
+from toban_coordinator.loops.metrics import count_finished
+from toban_domain.moves import LiveRun
+from toban_domain.outcome import AttemptKey, Outcome
+from toban_domain.run import RunState
+from toban_store.pool import Pool
+from toban_store.scheduler import attempts, runs_finish
+from toban_store.tx import Tx, autocommit, tx
+
+
+async def settle(pool: Pool, definitions: Definitions, incarnation: str, reports: Sequence[Report]) -> list[Answer]:
+    """The answers to `reports` of one executor, in order, after everything that they change is committed."""
+    if not reports:
+        return []
+    ended = await _end_certain(pool, incarnation, reports)
+    rest = [report for report in reports if report.key not in ended]
+    answers = iter(await _settle_rest(pool, definitions, incarnation, rest))
+    return [Answer.ACCEPTED if report.key in ended else next(answers) for report in reports]
+
+
+async def _end_certain(pool: Pool, incarnation: str, reports: Sequence[Report]) -> set[AttemptKey]:
+    """Successes need no look at their runs: one statement ends them. Answers the attempts whose reports are all done with."""
+    certain: dict[AttemptKey, Outcome] = {}
+    twice: set[AttemptKey] = set()
+    for report in reports:
+        if isinstance(report.what, Outcome):
+            if report.key in certain:
+                twice.add(report.key)
+            if decide.certain_end(report.what) is RunState.SUCCEEDED:
+                certain[report.key] = report.what
+    outcomes = {key: outcome for key, outcome in certain.items() if key not in twice}
+    if not outcomes:
+        return set()
+    async with autocommit(pool) as t:
+        finished = await runs_finish.finish_held(t, incarnation, RunState.SUCCEEDED, outcomes)
+    count_finished(finished)
+    moved = {run.id for run in finished}
+    return {key for key in outcomes if key.run_id in moved}
+
+
+async def _settle_rest(
+    pool: Pool, definitions: Definitions, incarnation: str, reports: Sequence[Report]
+) -> list[Answer]:
+    if not reports:
+        return []
+    async with tx(pool) as t:
+        plan, finished = await _write(t, definitions, incarnation, reports)
+    count_finished(finished)
+    return plan.answers
+
+
+async def _write(
+    t: Tx, definitions: Definitions, incarnation: str, reports: Sequence[Report]
+) -> tuple[ReportPlan, list[runs_finish.Finished]]:
+    live = await runs_finish.lock_live(t, sorted({report.key.run_id for report in reports}))
+    plan = await _decide(t, definitions, incarnation, reports, live)
+    await runs_finish.mark_started(t, plan.started)
+    finished = await runs_finish.finish(t, plan.finishes)
+    await runs_finish.release(t, plan.releases)
+    await runs_finish.orphan(t, plan.orphans)
+    await attempts.close(t, plan.closes)
+    await attempts.keep_orphans(t, incarnation, plan.kept)
+    await _wake(t, plan)
+    return plan, finished
+
+
+async def _wake(t: Tx, plan: ReportPlan) -> None:
+    if plan.orphans:
+        await t.notify("reap")
+    if plan.releases or plan.orphans:
+        await t.notify("assign")
+
+
+async def _decide(
+    t: Tx, definitions: Definitions, incarnation: str, reports: Sequence[Report], live: Mapping[int, LiveRun]
+) -> ReportPlan:
+    reporters = frozenset({incarnation})
+    strays = _strays(reports, live, reporters)
+    if strays:
+        # A restarted executor hands in what the journal of its earlier incarnation still held.
+        reporters = await attempts.same_instance(t, incarnation)
+        strays = _strays(reports, live, reporters)
+    known = await _known(t, strays) if strays else {}
+    retrying = [run for run in live.values() if run.attempt < run.max_attempts]
+    specs = await definitions.get(t, {(run.definition_id, run.definition_version) for run in retrying})
+
+    def delay(run: LiveRun, retry: int) -> float:
+        # The run's id spreads retries of many runs over the jitter, the same way on each coordinator.
+        spread = (run.id * 2_654_435_761 % 1_000) / 1_000
+        return specs[(run.definition_id, run.definition_version)].retry.delay_seconds(retry, spread=spread)
+
+    return decide.plan(reports, live, known, reporters=reporters, retry_delay=delay, same=_same)
+
+
+def _strays(reports: Sequence[Report], live: Mapping[int, LiveRun], reporters: frozenset[str]) -> list[AttemptKey]:
+    return [r.key for r in reports if not decide.holds(live.get(r.key.run_id), r.key, reporters)]
+
+
+async def _known(t: Tx, keys: Sequence[AttemptKey]) -> dict[AttemptKey, KnownAttempt]:
+    rows = await attempts.lookup(t, keys)
+    orphans = await attempts.kept_orphans(t, keys)
+    return {key: KnownAttempt(row.incarnation, row.outcome, orphans.get(key)) for key, row in rows.items()}
+
+
+def _same(outcome: Outcome, stored: Mapping[str, Any]) -> bool:
+    return runs_finish.outcome_json(outcome) == stored

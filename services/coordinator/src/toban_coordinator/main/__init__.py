@@ -1,0 +1,30 @@
+"""The coordinator's boring pages: configuration, logs, then `run` until told to stop."""
+
+from __future__ import annotations
+
+from importlib.metadata import PackageNotFoundError, version
+
+from toban_coordinator.config import CoordinatorConfig
+from toban_coordinator.main.run import run
+from toban_observability.logs import setup_logging
+from toban_observability.metrics import build_info
+from toban_runtime.config import load
+from toban_runtime.lifecycle import run_service
+
+SERVICE = "coordinator"
+
+
+def main() -> int:
+    """Run a coordinator; the exit code of the process."""
+    config = load(CoordinatorConfig)
+    setup_logging(SERVICE, config.log_format, config.log_level)
+    build_info(SERVICE, release())
+    return run_service(lambda stop: run(config, stop, release()))
+
+
+def release() -> str:
+    """The version of this package; 0 in a tree that is not installed."""
+    try:
+        return version("toban-coordinator")
+    except PackageNotFoundError:
+        return "0"

@@ -1,0 +1,48 @@
+"""What /healthz of a coordinator says; from memory only."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+from toban_coordinator.leadership import Leadership, ServerTime
+from toban_fencing.redis_link import RedisLink
+from toban_observability.health import Check, report
+
+# PostgreSQL answers the election several times a second.
+POSTGRES_SECONDS = 3.0
+TICK_SECONDS = 5.0
+SKEW_SECONDS = 2.0
+
+
+class Health:
+    """PostgreSQL is an error, Redis a warning; a coordinator that waits is as healthy as one that leads."""
+
+    def __init__(self, *, leadership: Leadership, server_time: ServerTime, redis: RedisLink) -> None:
+        self._leadership = leadership
+        self._server_time = server_time
+        self._redis = redis
+
+    def document(self) -> dict[str, Any]:
+        """The JSON document of /healthz."""
+        view = self._leadership.view()
+        age = self._server_time.age_seconds
+        skew = self._server_time.skew_seconds
+        fresh = age is not None and age <= POSTGRES_SECONDS
+        checks = {
+            "postgresql": Check("ok" if fresh else "error", round(age, 3) if age is not None else None),
+            "redis": Check("ok" if self._redis.up else "warning", self._redis.up),
+            "role": Check("ok", view.role),
+            "epoch": Check("ok", str(view.epoch)),
+            "settled": Check("ok" if view.settled else "warning", view.settled),
+            "clock_skew_seconds": Check("ok" if abs(skew) <= SKEW_SECONDS else "warning", round(skew, 3)),
+            "last_tick": self._last_tick(fresh),
+        }
+        return report(checks)
+
+    def _last_tick(self, fresh: bool) -> Check:
+        view = self._leadership.view()
+        if view.last_tick_at is None:
+            return Check("warning", None)
+        late = fresh and self._server_time.now() - view.last_tick_at > timedelta(seconds=TICK_SECONDS)
+        return Check("warning" if late else "ok", view.last_tick_at.isoformat())

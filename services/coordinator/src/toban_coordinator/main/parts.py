@@ -1,0 +1,174 @@
+"""The parts of a coordinator, built by hand: connections first, then what thinks, then what answers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from toban_coordinator.adapters.executors import ExecutorOrders
+from toban_coordinator.adapters.mirror import RedisMirror
+from toban_coordinator.adapters.peers import PeerCalls
+from toban_coordinator.config import CoordinatorConfig
+from toban_coordinator.leadership import (
+    Checker,
+    ElectionDeps,
+    Leadership,
+    OnTurn,
+    Presence,
+    PresenceDeps,
+    ServerTime,
+    TermDeps,
+    Watcher,
+)
+from toban_coordinator.loops import LoopDeps, leader_loops
+from toban_coordinator.loops.lease import LEASE_TICK_SECONDS, LeaseDeps, LeaseKeeper, Observer
+from toban_coordinator.loops.orders import ORDERS_TICK_SECONDS, OrderKeeper
+from toban_domain.epoch import Term, TokenSource
+from toban_fencing.members import Members
+from toban_fencing.redis_lease import LeaderLock, SubleaderLock
+from toban_fencing.redis_link import RedisLink, open_client
+from toban_runtime.clock import Clock
+from toban_runtime.ids import IdSource
+from toban_runtime.loop import Loop
+from toban_store.pool import Pool, open_pool
+from toban_store.scheduler.leader import Contender
+from toban_store.scheduler.settings import SettingsCache
+from toban_transport.channel import ChannelPool
+from toban_transport.ticket import TicketSigner
+from toban_transport.tls import TlsFiles
+
+DEFAULT_LEASE_MS = 10_000
+POOL_SIZE = 12
+# The election has connections of its own, so that load cannot starve it.
+ELECTION_POOL_SIZE = 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Connections:
+    """Everything that is open to the outside."""
+
+    pool: Pool
+    election_pool: Pool
+    redis: RedisLink
+    tls: TlsFiles
+    channels: ChannelPool
+
+    async def close(self) -> None:
+        """Close all of it."""
+        await self.channels.close()
+        await self.redis.close()
+        await self.election_pool.close()
+        await self.pool.close()
+
+
+async def connect(config: CoordinatorConfig, clock: Clock) -> Connections:
+    """Open pools and clients; none of them needs the other side to be there yet."""
+    tls = TlsFiles(config.tls_dir)
+    return Connections(
+        pool=await open_pool(config.database_url, application_name="toban/coordinator", min_size=2, max_size=POOL_SIZE),
+        election_pool=await open_pool(
+            config.database_url,
+            application_name="toban/election",
+            min_size=ELECTION_POOL_SIZE,
+            max_size=ELECTION_POOL_SIZE,
+        ),
+        redis=RedisLink(client=open_client(config.redis_url), clock=clock),
+        tls=tls,
+        channels=ChannelPool(tls=tls, trust_domain=config.trust_domain),
+    )
+
+
+class Parts:
+    """What thinks and acts in one coordinator. `worker_id` is drawn from PostgreSQL before."""
+
+    def __init__(
+        self, *, config: CoordinatorConfig, connections: Connections, clock: Clock, ids: IdSource, worker_id: int
+    ) -> None:
+        self._connections = connections
+        self._clock = clock
+        self._pool = connections.pool
+        self.contender = Contender(incarnation=ids.uuid(), worker_id=worker_id, address="", node_id=config.node_id)
+        self.members = Members(link=connections.redis)
+        self.server_time = ServerTime(clock=clock)
+        self.settings = SettingsCache(pool=self._pool, clock=clock)
+        self.observer = Observer(pool=self._pool, clock=clock)
+        self.mirror = RedisMirror(members=self.members, clock=clock)
+        self.orders = ExecutorOrders(
+            channels=connections.channels, signer=TicketSigner(connections.tls), pool=self._pool
+        )
+        self.leadership = self._make_leadership()
+        self.presence = self._make_presence(config.node_id)
+        self._peers = PeerCalls(channels=connections.channels, incarnation=self.contender.incarnation)
+        self.watcher = Watcher(leadership=self.leadership, peers=self._peers, clock=clock)
+        self.checker = Checker(
+            leadership=self.leadership, peers=self._peers, members=self.members, now=self.server_time
+        )
+
+    def _make_leadership(self) -> Leadership:
+        return Leadership(
+            deps=ElectionDeps(
+                pool=self._connections.election_pool,
+                lock=LeaderLock(link=self._connections.redis, worker_id=self.contender.worker_id),
+                members=self.members,
+                clock=self._clock,
+                server_time=self.server_time,
+            ),
+            contender=self.contender,
+            term_deps=TermDeps(
+                pool=self._pool,
+                clock=self._clock,
+                now=self.server_time.now,
+                make_loops=self._leader_loops,
+                default_lease_ms=DEFAULT_LEASE_MS,
+            ),
+        )
+
+    def _make_presence(self, node_id: str) -> Presence:
+        lock = SubleaderLock(link=self._connections.redis, node_id=node_id, worker_id=self.contender.worker_id)
+        return Presence(
+            deps=PresenceDeps(pool=self._pool, clock=self._clock, mirror=self.mirror, subleader=lock),
+            leadership=self.leadership,
+        )
+
+    def _leader_loops(self, term: Term, tokens: TokenSource, on_turn: OnTurn) -> Sequence[Loop]:
+        """Fresh loops for each term."""
+        deps = LoopDeps(
+            pool=self._pool,
+            term=term,
+            tokens=tokens,
+            orders=self.orders,
+            clock=self._clock,
+            server_time=self.server_time,
+            settings=self.settings,
+            on_turn=on_turn,
+        )
+        lease_deps = LeaseDeps(
+            pool=self._pool,
+            clock=self._clock,
+            observer=self.observer,
+            probe=self.orders,
+            members=self.members,
+            depose=lambda reason: self.leadership.depose(term.epoch, reason),
+        )
+        keeper = LeaseKeeper(deps=lease_deps, term=term)
+        open_orders = OrderKeeper(pool=self._pool, term=term)
+        return [
+            *leader_loops(deps),
+            Loop("lease", keeper.run_once, LEASE_TICK_SECONDS, self._clock, on_turn=on_turn),
+            Loop("orders", open_orders.run_once, ORDERS_TICK_SECONDS, self._clock, on_turn=on_turn),
+        ]
+
+    def standing_loops(self) -> Sequence[Loop]:
+        """Loops that every coordinator runs, whether it leads or not."""
+        return [
+            Loop("observe", self._observe, 0.5, self._clock),
+            Loop("presence", self.presence.run_once, 1.0, self._clock),
+            Loop("mirror", self.mirror.run_once, 0.5, self._clock),
+            Loop("subleader", self.checker.run_once, 1.0, self._clock),
+        ]
+
+    async def _observe(self) -> None:
+        # A settled leader's loop `lease` reads more often than this one.
+        view = self.leadership.view()
+        if not (view.leading and view.settled):
+            await self.observer.run_once()

@@ -1,0 +1,127 @@
+"""The life of one coordinator process."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, TypeVar
+
+from toban_coordinator.config import CoordinatorConfig
+from toban_coordinator.main.health import Health
+from toban_coordinator.main.parts import Connections, Parts, connect
+from toban_coordinator.main.serving import build
+from toban_domain.errors import TobanError
+from toban_fencing.redis_link import RedisGone
+from toban_observability.admin_port import AdminPort
+from toban_observability.logs import get_logger
+from toban_runtime.backoff import Backoff
+from toban_runtime.clock import Clock, SystemClock
+from toban_runtime.ids import IdSource
+from toban_runtime.lifecycle import Stop, write_ready_file
+from toban_store.listen import Listener
+from toban_store.scheduler import coordinators
+
+GRACE_SECONDS = 2.0
+T = TypeVar("T")
+_log = get_logger(__name__)
+
+
+async def run(config: CoordinatorConfig, stop: Stop, release: str) -> None:
+    """Connect, serve, stand for leadership; after `stop`: finish the tick, resign, record the end, close."""
+    clock = SystemClock()
+    connections = await connect(config, clock)
+    try:
+        worker_id = await _patiently(lambda: coordinators.draw_worker_id(connections.pool), clock, stop)
+        if worker_id is not None:
+            parts = Parts(config=config, connections=connections, clock=clock, ids=IdSource(), worker_id=worker_id)
+            await _serve(config, connections, parts, stop, release)
+    finally:
+        await connections.close()
+
+
+async def _serve(config: CoordinatorConfig, connections: Connections, parts: Parts, stop: Stop, release: str) -> None:
+    clock = SystemClock()
+    health = Health(leadership=parts.leadership, server_time=parts.server_time, redis=connections.redis)
+    server = build(config, connections, parts, health, clock)
+    admin = AdminPort(config.admin_host, config.admin_port, health.document)
+    grpc_port = await server.start(config.grpc_host, config.grpc_port)
+    admin_port = await admin.start()
+    parts.leadership.serve_at(f"{config.advertised}:{grpc_port}")
+    await _patiently(lambda: _introduce(connections, parts, release), clock, stop)
+    listener = Listener(config.database_url, application_name="toban/listen", clock=clock)
+    tasks = [
+        _task("leadership", parts.leadership.run(), stop),
+        _task("watcher", parts.watcher.run(), stop),
+        _task("listener", _listen(listener, parts), stop),
+        *(_task(loop.name, loop.run(stop), stop) for loop in parts.standing_loops()),
+    ]
+    await server.set_serving(True)
+    write_ready_file(config.ready_file, grpc_port=grpc_port, admin_port=admin_port)
+    await stop.wait()
+    _log.info("stops", reason=stop.reason)
+    await server.set_serving(False)
+    await parts.leadership.leave()
+    await server.stop(GRACE_SECONDS)
+    await _say_goodbye(parts)
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+    await admin.stop()
+
+
+async def _patiently(make: Callable[[], Awaitable[T]], clock: Clock, stop: Stop) -> T | None:
+    """The result of `make()`, as soon as PostgreSQL gives one; None when told to stop before."""
+    backoff, attempt = Backoff(base=0.2, cap=5.0), 0
+    while not stop.is_set():
+        try:
+            return await make()
+        except TobanError as error:
+            attempt += 1
+            wait = backoff.delay(attempt)
+            _log.warning("waits for PostgreSQL", attempt=attempt, error=error.message, next_try_seconds=round(wait, 2))
+            await clock.sleep(wait)
+    return None
+
+
+async def _introduce(connections: Connections, parts: Parts, release: str) -> None:
+    me = parts.leadership.me
+    await coordinators.register(
+        connections.pool,
+        incarnation=me.incarnation,
+        worker_id=me.worker_id,
+        node_id=me.node_id,
+        address=me.address,
+        pid=os.getpid(),
+        version=release,
+    )
+    try:
+        await parts.members.raise_sequence(me.worker_id)
+    except RedisGone as error:
+        _log.warning("the worker id is not mirrored", error=error.message)
+
+
+async def _say_goodbye(parts: Parts) -> None:
+    try:
+        await parts.presence.leave()
+        await parts.members.remove(parts.leadership.me.worker_id)
+    except TobanError as error:
+        _log.warning("the end is not recorded", error=error.message)
+
+
+async def _listen(listener: Listener, parts: Parts) -> None:
+    async for name in listener:
+        parts.leadership.wake(name)
+
+
+def _task(name: str, work: Coroutine[Any, Any, None], stop: Stop) -> asyncio.Task[None]:
+    """A task whose end by an error ends the process: half a coordinator is worse than none."""
+    task = asyncio.create_task(work, name=name)
+
+    def ended(task: asyncio.Task[None]) -> None:
+        if not task.cancelled() and (error := task.exception()) is not None:
+            _log.error("a part of this process broke down", part=name, exc_info=error)
+            stop.request(f"{name} broke down")
+
+    task.add_done_callback(ended)
+    return task

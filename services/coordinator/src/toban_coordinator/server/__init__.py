@@ -1,0 +1,1 @@
+"""What a coordinator answers: executors, other coordinators, operators."""

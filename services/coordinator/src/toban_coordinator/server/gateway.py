@@ -1,0 +1,186 @@
+"""ExecutorGateway: register, heartbeat, report."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from toban_coordinator.ports.leader import LeaderSource
+from toban_coordinator.ports.members import MemberMirror
+from toban_coordinator.server.grants import Answer, Granter
+from toban_coordinator.server.keys import IncarnationKeys, hash_key, valid_incarnation
+from toban_coordinator.server.open_orders import open_order
+from toban_domain.errors import ErrorCode, TobanError
+from toban_domain.lease import HOLD_MARGIN, ExecutorState
+from toban_domain.outcome import AttemptKey
+from toban_observability.logs import get_logger
+from toban_proto.v1 import coordinator_pb2 as pb
+from toban_proto.v1.common_pb2 import ATTEMPT_STATE_FINISHED
+from toban_proto.v1.coordinator_pb2_grpc import ExecutorGatewayServicer
+from toban_runtime.clock import Clock
+from toban_runtime.ids import IdSource
+from toban_store.pool import Pool
+from toban_store.scheduler import executors, orders
+from toban_transport.convert import key_from_pb, key_to_pb
+from toban_transport.server import metadata
+
+HEARTBEAT_SECONDS = 1.0
+DEFAULT_LEASE_MS = 10_000
+KEY_BYTES = 32
+MAX_SLOTS = 10_000
+MAX_LABELS = 64
+MAX_TEXT = 256
+_MAX_EPOCH = (1 << 63) - 1
+_log = get_logger(__name__)
+Context = Any
+
+
+class Reports(Protocol):
+    """Commits what an executor reports about its attempts."""
+
+    async def report(self, request: pb.ReportRequest, incarnation: str) -> pb.ReportResponse:
+        """One transaction for the whole request; answers after the commit."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Neighbours:
+    """What every answer to a heartbeat tells about others: coordinators' and log-archivers' addresses."""
+
+    coordinators: Callable[[], Sequence[str]]
+    log_archivers: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GatewayDeps:
+    """What the gateway answers from."""
+
+    pool: Pool
+    leader: LeaderSource
+    reports: Reports
+    mirror: MemberMirror
+    neighbours: Neighbours
+    clock: Clock
+
+
+class Gateway(ExecutorGatewayServicer):
+    """Any coordinator answers every call: grants are conditional on the executor's row, not on leadership."""
+
+    def __init__(self, *, deps: GatewayDeps, ids: IdSource) -> None:
+        self._deps = deps
+        self._ids = ids
+        self._keys = IncarnationKeys(pool=deps.pool)
+        self._granter = Granter(pool=deps.pool)
+
+    async def Register(self, request: pb.RegisterRequest, _context: Context) -> pb.RegisterResponse:
+        """Insert a new incarnation and give it its key."""
+        new = _registration(request)
+        key = self._ids.token_hex(KEY_BYTES)
+        made = await executors.register(self._deps.pool, new, key_hash=hash_key(key), lease_ms=DEFAULT_LEASE_MS)
+        if made is None:
+            raise TobanError(
+                ErrorCode.ALREADY_EXISTS, f"incarnation {new.incarnation} is registered already; register a new one"
+            )
+        _log.info("executor registered", worker_id=made.worker_id, node_id=new.node_id, incarnation=new.incarnation)
+        return pb.RegisterResponse(
+            worker_id=made.worker_id,
+            incarnation_key=key,
+            lease_ms=made.lease_ms,
+            lease_margin_ms=int(HOLD_MARGIN * 1000),
+            heartbeat_interval_seconds=HEARTBEAT_SECONDS,
+            epoch=self._deps.leader.view().epoch,
+        )
+
+    async def Heartbeat(self, request: pb.HeartbeatRequest, context: Context) -> pb.HeartbeatResponse:
+        """Grant, and tell what the executor has to know."""
+        incarnation = await self._keys.verified(metadata(context), request.incarnation)
+        if request.order_outcomes:
+            done = {item.order_id: item.result for item in request.order_outcomes}
+            await orders.finish(self._deps.pool, incarnation=incarnation, results=done)
+        held = [key_from_pb(item.key) for item in request.held if item.state != ATTEMPT_STATE_FINISHED]
+        answer = await self._granter.heartbeat(_beat(request, incarnation), held)
+        self._mirror(request, answer, held)
+        return self._response(answer)
+
+    async def Report(self, request: pb.ReportRequest, context: Context) -> pb.ReportResponse:
+        """Commit starts and outcomes."""
+        incarnation = await self._keys.verified(metadata(context), request.incarnation)
+        return await self._deps.reports.report(request, incarnation)
+
+    def _response(self, answer: Answer) -> pb.HeartbeatResponse:
+        grant, leader = answer.grant, self._deps.leader.view()
+        return pb.HeartbeatResponse(
+            granted=grant is not None and grant.granted,
+            grant_seq=grant.grant_seq if grant else 0,
+            epoch=leader.epoch,
+            state=(grant.state if grant else ExecutorState.OFF).value,
+            detach_mode=grant.detach_mode if grant else "",
+            leader_address=leader.address,
+            coordinators=self._deps.neighbours.coordinators(),
+            orders=[open_order(order) for order in answer.orders],
+            smallest_live_token=answer.smallest_live_token,
+            not_held=[key_to_pb(key) for key in answer.not_held],
+            log_archivers=self._deps.neighbours.log_archivers,
+        )
+
+    def _mirror(self, request: pb.HeartbeatRequest, answer: Answer, held: Sequence[AttemptKey]) -> None:
+        grant = answer.grant
+        if grant is None:
+            return
+        runs = sorted(key.run_id for key in held)
+        fields = {
+            "node_id": grant.node_id,
+            "pid": str(grant.pid),
+            "grpc_host": grant.grpc_host,
+            "grpc_port": str(grant.grpc_port),
+            "role": "worker",
+            "last_heartbeat_ts": f"{self._deps.clock.wall().timestamp():.3f}",
+            "load": f"{request.load:.2f}",
+            # Ids grow, so the smallest is the one that has run longest.
+            "current_job_run_id": str(runs[0]) if runs else "",
+            "current_job_run_ids": ",".join(map(str, runs)),
+            "detached": "1" if grant.state is ExecutorState.DETACHED else "0",
+        }
+        self._deps.mirror.put(grant.worker_id, fields)
+
+
+def _registration(request: pb.RegisterRequest) -> executors.Registration:
+    for name in ("instance", "node_id", "boot_id", "grpc_host"):
+        if not 0 < len(getattr(request, name)) <= MAX_TEXT:
+            raise TobanError(ErrorCode.INVALID_ARGUMENT, f"{name} must have 1 to {MAX_TEXT} characters")
+    if not 0 < request.grpc_port <= 65535 or not 0 < request.slots <= MAX_SLOTS or len(request.labels) > MAX_LABELS:
+        raise TobanError(ErrorCode.INVALID_ARGUMENT, "grpc_port, slots or the number of labels is out of range")
+    previous = request.previous_incarnation if request.previous_verified_empty else ""
+    return executors.Registration(
+        incarnation=valid_incarnation(request.incarnation),
+        instance=request.instance,
+        node_id=request.node_id,
+        boot_id=request.boot_id,
+        pid=request.pid,
+        grpc_host=request.grpc_host,
+        grpc_port=request.grpc_port,
+        slots=request.slots,
+        labels=dict(request.labels),
+        epoch_max=_epoch(request.epoch_max),
+        version=request.version[:MAX_TEXT],
+        previous=valid_incarnation(previous) if previous else "",
+    )
+
+
+def _beat(request: pb.HeartbeatRequest, incarnation: str) -> executors.Beat:
+    return executors.Beat(
+        incarnation=incarnation,
+        echo=max(0, request.echo),
+        epoch_max=_epoch(request.epoch_max),
+        free_slots=max(0, min(request.free_slots, MAX_SLOTS)),
+        load=request.load if math.isfinite(request.load) else 0.0,
+        draining=request.draining,
+    )
+
+
+def _epoch(value: int) -> int:
+    if not 0 <= value <= _MAX_EPOCH:
+        raise TobanError(ErrorCode.INVALID_ARGUMENT, f"epoch_max {value} is not a 63-bit epoch")
+    return value

@@ -1,0 +1,43 @@
+"""JobControl: apply definitions, start runs, cancel them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from toban_coordinator.loops.definitions import Definitions
+from toban_coordinator.loops.payloads import Payloads
+from toban_coordinator.server.apply import Apply
+from toban_coordinator.server.cancel import CancelRun
+from toban_coordinator.server.reader import get_run
+from toban_coordinator.server.start_runs import StartRuns
+from toban_proto.v1 import coordinator_pb2 as pb
+from toban_proto.v1.coordinator_pb2_grpc import JobControlServicer
+from toban_store.pool import Pool
+from toban_transport.server import peer_service
+
+Context = Any
+
+
+class JobControl(JobControlServicer):
+    """Any coordinator answers: none of these is a leader's write."""
+
+    def __init__(self, *, pool: Pool) -> None:
+        definitions = Definitions()
+        self._pool = pool
+        self._apply = Apply(pool=pool)
+        self._start = StartRuns(pool=pool, definitions=definitions, payloads=Payloads())
+        self._cancel = CancelRun(pool=pool, definitions=definitions)
+
+    async def Apply(self, request: pb.ApplyRequest, context: Context) -> pb.ApplyResponse:
+        """All manifests or none."""
+        return await self._apply.apply(request, peer_service(context))
+
+    async def StartRuns(self, request: pb.StartRunsRequest, context: Context) -> pb.StartRunsResponse:
+        """All runs or none."""
+        return await self._start.start(request, peer_service(context))
+
+    async def CancelRun(self, request: pb.CancelRunRequest, context: Context) -> pb.CancelRunResponse:
+        """Canceled at once, or asked to stop."""
+        actor = peer_service(context)
+        await self._cancel.cancel(request.id, reason=request.reason, mode=request.mode, actor=actor)
+        return pb.CancelRunResponse(run=await get_run(self._pool, request.id))

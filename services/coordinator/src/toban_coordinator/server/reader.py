@@ -1,0 +1,179 @@
+"""JobReader: lists, single things, the cluster. Any coordinator answers; nothing here holds a lock."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Callable, Sequence
+from typing import Any
+
+from toban_coordinator.server import rows
+from toban_coordinator.server.start_runs import job_not_found
+from toban_domain.errors import ErrorCode, TobanError
+from toban_domain.run import TERMINAL, RunState
+from toban_proto.v1 import common_pb2
+from toban_proto.v1 import coordinator_pb2 as pb
+from toban_proto.v1.coordinator_pb2_grpc import JobReaderServicer
+from toban_runtime.clock import Clock
+from toban_store.pool import Pool
+from toban_store.scheduler import reads, reads_cluster
+from toban_store.tx import Row, Tx, autocommit
+from toban_transport.convert import timestamp_to_pb
+
+DEFAULT_LIMIT = 50
+MAX_LIMIT = 500
+MAX_ID = (1 << 63) - 1
+# A watched run is looked at often while it is young, since most runs are short; seconds.
+WATCH_SECONDS = 0.2
+WATCH_YOUNG_SECONDS = 0.02
+YOUNG_LOOKS = 50
+Context = Any
+
+
+class JobReader(JobReaderServicer):
+    """Answers what pages and commands ask. `health` gives the document of /healthz."""
+
+    def __init__(self, *, pool: Pool, clock: Clock, health: Callable[[], dict[str, Any]]) -> None:
+        self._pool = pool
+        self._clock = clock
+        self._health = health
+
+    async def ListJobs(self, request: pb.ListJobsRequest, _context: Context) -> pb.ListJobsResponse:
+        """Definitions by name, each with its schedules and newest run."""
+        limit = _limit(request.page)
+        async with autocommit(self._pool) as t:
+            found = await reads.jobs_page(t, after=request.page.cursor, limit=limit + 1)
+            jobs = await self._with_details(t, found[:limit])
+        return pb.ListJobsResponse(jobs=jobs, next_cursor=_next(found, limit, "name"))
+
+    async def GetJob(self, request: pb.GetJobRequest, _context: Context) -> pb.Job:
+        """One definition. Raises JOB_NOT_FOUND."""
+        async with autocommit(self._pool) as t:
+            # The empty name would mean any.
+            found = await reads.jobs_page(t, only=request.name, limit=1) if request.name else []
+            if not found:
+                raise await job_not_found(t, request.name)
+            return (await self._with_details(t, found))[0]
+
+    async def _with_details(self, t: Tx, found: Sequence[Row]) -> list[pb.Job]:
+        jobs = {row["name"]: rows.job_to_pb(row) for row in found}
+        if jobs:
+            for row in await reads.schedules_page(t, jobs=list(jobs), limit=MAX_LIMIT):
+                jobs[row["job"]].schedules.append(rows.schedule_to_pb(row))
+            for name, run in (await reads.last_runs(t, list(jobs))).items():
+                jobs[name].last_run.CopyFrom(rows.run_to_pb(run))
+        return list(jobs.values())
+
+    async def ListSchedules(self, request: pb.ListSchedulesRequest, _context: Context) -> pb.ListSchedulesResponse:
+        """Schedules by name."""
+        limit = _limit(request.page)
+        jobs = [request.job] if request.job else []
+        async with autocommit(self._pool) as t:
+            found = await reads.schedules_page(t, after=request.page.cursor, jobs=jobs, limit=limit + 1)
+        return pb.ListSchedulesResponse(
+            schedules=[rows.schedule_to_pb(row) for row in found[:limit]], next_cursor=_next(found, limit, "name")
+        )
+
+    async def ListRuns(self, request: pb.ListRunsRequest, _context: Context) -> pb.ListRunsResponse:
+        """Runs, newest first, live and finished ones together."""
+        limit = _limit(request.page)
+        wanted = reads.RunFilter(
+            below=_below(request.page.cursor),
+            limit=limit + 1,
+            job=request.job,
+            schedule=request.schedule,
+            states=tuple(_state(name) for name in request.states),
+            worker_id=request.executor_worker_id,
+        )
+        async with autocommit(self._pool) as t:
+            found = await reads.runs_page(t, wanted)
+        return pb.ListRunsResponse(
+            runs=[rows.run_to_pb(row) for row in found[:limit]], next_cursor=_next(found, limit, "id")
+        )
+
+    async def GetRun(self, request: pb.GetRunRequest, _context: Context) -> pb.Run:
+        """One run with its attempts and events. Raises RUN_NOT_FOUND."""
+        return await get_run(self._pool, request.id)
+
+    async def WatchRun(self, request: pb.GetRunRequest, _context: Context) -> AsyncIterator[pb.Run]:
+        """The run now and after each change; ends after a terminal state."""
+        seen: tuple[int, str] | None = None
+        looks = 0
+        while True:
+            async with autocommit(self._pool) as t:
+                version = await reads.run_version(t, request.id)
+            if version is None:
+                raise TobanError(ErrorCode.RUN_NOT_FOUND, f"there is no run {request.id}")
+            if version != seen:
+                seen = version
+                run = await get_run(self._pool, request.id)
+                yield run
+                if RunState(run.state) in TERMINAL:
+                    return
+            looks += 1
+            await self._clock.sleep(WATCH_YOUNG_SECONDS if looks < YOUNG_LOOKS else WATCH_SECONDS)
+
+    async def ListExecutors(self, request: pb.ListExecutorsRequest, _context: Context) -> pb.ListExecutorsResponse:
+        """Executors by worker id."""
+        async with autocommit(self._pool) as t:
+            found = await reads_cluster.executors(t, include_off=request.include_off)
+        return pb.ListExecutorsResponse(executors=[rows.executor_to_pb(row) for row in found])
+
+    async def GetCluster(self, _request: pb.GetClusterRequest, _context: Context) -> pb.Cluster:
+        """Who leads, who is there, what waits."""
+        async with autocommit(self._pool) as t:
+            leader = await reads_cluster.leader(t)
+            members = await reads_cluster.coordinators(t)
+            executors = await reads_cluster.executors(t, include_off=False)
+            pending, running = await reads_cluster.counts(t)
+        return pb.Cluster(
+            epoch=leader["epoch"],
+            leader_worker_id=leader["worker_id"] or 0,
+            leader_address=leader["address"],
+            leader_since=timestamp_to_pb(leader["taken_at"]),
+            last_beat_at=timestamp_to_pb(leader["beaten_at"]),
+            settled=leader["settled"],
+            coordinators=[rows.member_to_pb(row) for row in members],
+            executors=[rows.executor_to_pb(row) for row in executors],
+            health_json=json.dumps(self._health()),
+            pending=pending,
+            running=running,
+            server_time=timestamp_to_pb(leader["server_time"]),
+        )
+
+
+async def get_run(pool: Pool, run_id: int) -> pb.Run:
+    """A run with everything that its page shows. Raises RUN_NOT_FOUND."""
+    async with autocommit(pool) as t:
+        found = await reads.run(t, run_id)
+        if found is None:
+            raise TobanError(ErrorCode.RUN_NOT_FOUND, f"there is no run {run_id}")
+        run = rows.run_to_pb(found)
+        run.attempts.extend(rows.attempt_to_pb(row) for row in await reads.attempts(t, run_id))
+        run.events.extend(rows.event_to_pb(row) for row in await reads.events(t, run_id))
+        run.events.extend(rows.orphan_to_event(row) for row in await reads.orphan_results(t, run_id))
+    return run
+
+
+def _limit(page: common_pb2.Page) -> int:
+    if not 0 <= page.limit <= MAX_LIMIT:
+        raise TobanError(ErrorCode.INVALID_ARGUMENT, f"page.limit is {page.limit}; use 1 to {MAX_LIMIT}")
+    return page.limit or DEFAULT_LIMIT
+
+
+def _below(cursor: str) -> int:
+    if not cursor:
+        return MAX_ID
+    if not cursor.isascii() or not cursor.isdigit() or int(cursor) > MAX_ID:
+        raise TobanError(ErrorCode.INVALID_ARGUMENT, f"page.cursor {cursor!r} is not from an earlier page")
+    return int(cursor)
+
+
+def _state(name: str) -> str:
+    if name not in RunState.__members__:
+        raise TobanError(ErrorCode.INVALID_ARGUMENT, f"there is no state {name!r}; use {', '.join(RunState)}")
+    return name
+
+
+def _next(found: Sequence[Row], limit: int, column: str) -> str:
+    """The cursor of the next page: the last row of this one, when there are more."""
+    return str(found[limit - 1][column]) if len(found) > limit else ""

@@ -1,0 +1,36 @@
+"""Every service of a coordinator, added to its gRPC server."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from toban_proto.v1 import coordinator_pb2_grpc as rpc
+from toban_transport.server import GrpcServer
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Servicers:
+    """The services that have an implementation."""
+
+    gateway: rpc.ExecutorGatewayServicer
+    peer: rpc.PeerServicer
+    control: rpc.JobControlServicer
+    reader: rpc.JobReaderServicer
+
+
+def add_all(server: GrpcServer, servicers: Servicers) -> None:
+    """Add them, and the generated base of every other service: its methods answer UNIMPLEMENTED."""
+    server.add(rpc.add_ExecutorGatewayServicer_to_server, servicers.gateway)
+    server.add(rpc.add_PeerServicer_to_server, servicers.peer)
+    server.add(rpc.add_JobControlServicer_to_server, servicers.control)
+    server.add(rpc.add_JobReaderServicer_to_server, servicers.reader)
+    server.add(rpc.add_OperationsServicer_to_server, _unimplemented(rpc.OperationsServicer))
+    server.add(rpc.add_AccountsServicer_to_server, _unimplemented(rpc.AccountsServicer))
+    server.add(rpc.add_ExternalWorkServicer_to_server, _unimplemented(rpc.ExternalWorkServicer))
+    server.add(rpc.add_ArchiveGatewayServicer_to_server, _unimplemented(rpc.ArchiveGatewayServicer))
+
+
+def _unimplemented(base: Any) -> object:
+    # The type stubs call the generated bases abstract; at run time each of their methods answers UNIMPLEMENTED.
+    return base()

@@ -1,0 +1,260 @@
+"""Fixtures of the tests about runs: a database of their own, a term, executors that a fake port answers for."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from toban_coordinator.decide.report import Answer, Report
+from toban_coordinator.loops.base import Done, LoopDeps, TermLoop
+from toban_coordinator.loops.definitions import Definitions
+from toban_coordinator.loops.settle import settle
+from toban_coordinator.loops.terms import leader_loops
+from toban_coordinator.ports.orders import CancelOrder, StartOrder, StartResult, Target
+from toban_coordinator.server.apply import Apply
+from toban_coordinator.server.cancel import CancelRun
+from toban_coordinator.server.start_runs import StartRuns
+from toban_coordinator.loops.payloads import Payloads
+from toban_domain.epoch import Epoch, Term, TokenSource
+from toban_domain.errors import ErrorCode, TobanError
+from toban_domain.outcome import AttemptKey, Outcome, OutcomeKind, Reason
+from toban_domain.settings import Settings
+from toban_proto.v1 import coordinator_pb2 as pb
+from toban_runtime.clock import SystemClock
+from toban_store.pool import Pool, open_pool
+from toban_store.tx import tx
+
+
+@pytest.fixture
+async def pool(pg_url: str) -> AsyncIterator[Pool]:
+    opened = await open_pool(pg_url, application_name="toban-test", min_size=1, max_size=8)
+    yield opened
+    await opened.close()
+
+
+async def take_term(pool: Pool, counter: int) -> Term:
+    """Takes the leader row, as an election would."""
+    epoch = Epoch(1, counter).pack()
+    async with tx(pool) as t:
+        row = await t.fetch_one(
+            "UPDATE scheduler.leader SET epoch = %(epoch)s::bigint WHERE id = 1"
+            " RETURNING scheduler.current_system_id() AS system_id, scheduler.current_timeline() AS timeline",
+            {"epoch": epoch},
+        )
+    assert row is not None
+    return Term(epoch=epoch, worker_id=1, incarnation="0" * 32, system_id=row["system_id"], timeline=row["timeline"])
+
+
+class ServerNow:
+    """PostgreSQL's time plus an offset that the test moves."""
+
+    def __init__(self) -> None:
+        self.offset = timedelta()
+
+    def now(self) -> datetime:
+        return datetime.now(UTC) + self.offset  # noqa: TID251
+
+
+class FixedSettings:
+    """Settings that the test gives."""
+
+    def __init__(self, **values: float) -> None:
+        self.values = values
+
+    async def get(self) -> Settings:
+        return Settings(self.values)
+
+
+@dataclass
+class FakeOrders:
+    """Executors as the leader sees them: notes every order, and answers as the test says."""
+
+    starts: list[tuple[str, StartOrder]] = field(default_factory=list)
+    cancels: list[tuple[str, CancelOrder]] = field(default_factory=list)
+    refuse: Callable[[StartOrder], tuple[str, str] | None] = lambda order: None
+    cancel_answer: str = "cancelling"
+    revoke_answer: str = "gone"
+    down: set[str] = field(default_factory=set)
+    block: dict[str, asyncio.Event] = field(default_factory=dict)
+
+    async def start(
+        self, target: Target, term: Term, orders: Sequence[StartOrder], smallest_live_token: int
+    ) -> list[StartResult]:
+        if target.incarnation in self.block:
+            await self.block[target.incarnation].wait()
+        if target.incarnation in self.down:
+            raise TobanError(ErrorCode.UNAVAILABLE, "not there")
+        results = []
+        for order in orders:
+            assert order.key.token >= smallest_live_token
+            self.starts.append((target.incarnation, order))
+            refusal = self.refuse(order)
+            results.append(StartResult(order.key, refusal is None, *(refusal or ("", ""))))
+        return results
+
+    async def cancel(self, target: Target, term: Term, orders: Sequence[CancelOrder]) -> dict[AttemptKey, str]:
+        self.cancels += [(target.incarnation, order) for order in orders]
+        return {order.key: self.cancel_answer for order in orders}
+
+    async def revoke(self, target: Target, term: Term, keys: Sequence[AttemptKey]) -> dict[AttemptKey, str]:
+        return {key: self.revoke_answer for key in keys}
+
+
+class World:
+    """A coordinator's part about runs, turned by hand."""
+
+    def __init__(self, pool: Pool, term: Term) -> None:
+        self.pool = pool
+        self.orders = FakeOrders()
+        self.time = ServerNow()
+        self.settings = FixedSettings()
+        self.definitions = Definitions()
+        self.incarnations: list[str] = []
+        self.take(term)
+
+    def take(self, term: Term) -> None:
+        """Fresh loops for a term."""
+        self.term = term
+        deps = LoopDeps(
+            pool=self.pool,
+            term=term,
+            tokens=TokenSource(term),
+            orders=self.orders,
+            clock=SystemClock(),
+            server_time=self.time,
+            settings=self.settings,
+        )
+        self.loops: dict[str, TermLoop] = {loop.name: loop for loop in leader_loops(deps)}  # type: ignore[misc]
+
+    async def turn(self, *names: str) -> Done:
+        """One turn of each loop, orders carried out."""
+        done = Done()
+        for name in names:
+            done = await self.loops[name]._work()
+            await self.sender.idle()
+        return done
+
+    @property
+    def sender(self) -> Any:
+        return self.loops["dispatch"]._close.__self__  # type: ignore[union-attr]
+
+    async def executor(
+        self, number: int = 1, *, slots: int = 4, labels: dict[str, str] | None = None, instance: str = ""
+    ) -> str:
+        """Registers an executor that has just sent a heartbeat."""
+        incarnation = f"00000000-0000-4000-8000-{number:012d}"
+        await self.sql(
+            "INSERT INTO scheduler.executors (incarnation, worker_id, instance, node_id, boot_id, pid, grpc_host, grpc_port, key_hash, lease_ms,"
+            " slots, labels) VALUES (%(i)s, nextval('scheduler.worker_id_seq'), %(n)s, %(n)s, 'boot', 1, 'h', 1, ''::bytea, 10000, %(s)s, %(l)s)",
+            i=incarnation,
+            n=instance or f"e{number}",
+            s=slots,
+            l=json.dumps(labels or {}),
+        )
+        self.incarnations.append(incarnation)
+        return incarnation
+
+    async def sql(self, statement: str, **parameters: Any) -> list[dict[str, Any]]:
+        async with tx(self.pool) as t:
+            cursor = await t._run(statement, parameters)
+            return await cursor.fetchall() if cursor.description else []
+
+    async def apply(self, *documents: dict[str, Any], dry_run: bool = False) -> list[tuple[str, str, int]]:
+        request = pb.ApplyRequest(
+            manifests=[
+                pb.Manifest(json=json.dumps(d), source=f"test.yaml, document {i}") for i, d in enumerate(documents, 1)
+            ],
+            dry_run=dry_run,
+        )
+        done = await Apply(pool=self.pool).apply(request, "admin-cli")
+        return [(one.name, one.action, one.version) for one in done.applied]
+
+    async def start(self, job: str = "hello", count: int = 1, **fields: Any) -> list[int]:
+        service = StartRuns(pool=self.pool, definitions=self.definitions, payloads=Payloads())
+        request = pb.StartRunsRequest(runs=[pb.StartRunRequest(job=job, **fields) for _ in range(count)])
+        return [run.run_id for run in (await service.start(request, "admin-cli")).runs]
+
+    async def cancel(self, run: int, mode: str = "") -> None:
+        await CancelRun(pool=self.pool, definitions=self.definitions).cancel(
+            run, reason="test", mode=mode, actor="admin-cli"
+        )
+
+    async def report(self, key: AttemptKey, what: datetime | Outcome, incarnation: str = "") -> Answer:
+        incarnation = incarnation or next(i for i, order in self.orders.starts if order.key == key)
+        return (await settle(self.pool, self.definitions, incarnation, [Report(key, 1, what)]))[0]
+
+    def key(self, run: int) -> AttemptKey:
+        """The newest attempt that was sent for a run."""
+        return [order.key for _, order in self.orders.starts if order.key.run_id == run][-1]
+
+    async def state(self, run: int) -> str:
+        return str((await self.run(run))["state"])
+
+    async def run(self, run: int) -> dict[str, Any]:
+        return (await self.sql("SELECT *, state::text AS state FROM scheduler.job_runs WHERE id = %(id)s", id=run))[0]
+
+    async def events(self, run: int) -> list[str]:
+        rows = await self.sql("SELECT type FROM scheduler.job_events WHERE run_id = %(id)s ORDER BY at", id=run)
+        return [row["type"] for row in rows]
+
+    def now(self) -> datetime:
+        return self.time.now()
+
+
+@pytest.fixture
+async def world(pool: Pool) -> AsyncIterator[World]:
+    made = World(pool, await take_term(pool, 1))
+    yield made
+    await made.sender.close()
+
+
+@pytest.fixture
+def new_term(pool: Pool) -> Callable[[int], Any]:
+    """Takes over the leader row: `await new_term(2)`."""
+    return lambda counter: take_term(pool, counter)
+
+
+def job(name: str = "hello", **spec: Any) -> dict[str, Any]:
+    """A manifest of a job."""
+    steps = {"steps": [{"id": "run", "type": "command", "argv": ["/bin/true"]}]}
+    return {"apiVersion": "toban/v1", "kind": "Job", "metadata": {"name": name}, "spec": {**steps, **spec}}
+
+
+def schedule(name: str = "often", job: str = "hello", **spec: Any) -> dict[str, Any]:
+    """A manifest of a schedule."""
+    rule = {} if {"cron", "every_n_minutes"} & set(spec) else {"interval_seconds": 10}
+    return {
+        "apiVersion": "toban/v1",
+        "kind": "Schedule",
+        "metadata": {"name": name},
+        "spec": {"job": job, **rule, **spec},
+    }
+
+
+def outcome(kind: str = "SUCCEEDED", at: datetime | None = None, **fields: Any) -> Outcome:
+    """An outcome that has just happened."""
+    now = at or datetime.now(UTC)  # noqa: TID251
+    reason = {"FAILED": Reason.EXIT_CODE, "TIMED_OUT": Reason.TIMEOUT, "CANCELED": Reason.CANCELED}.get(
+        kind, Reason.NONE
+    )
+    given = {"reason": reason, "exit_code": 0 if kind == "SUCCEEDED" else 1, "started_at": now, **fields}
+    return Outcome(kind=OutcomeKind(kind), finished_at=now, **given)
+
+
+@pytest.fixture
+def make() -> Any:
+    """The makers of manifests and outcomes: `make.job(...)`, `make.schedule(...)`, `make.outcome(...)`."""
+
+    class Make:
+        pass
+
+    Make.job = staticmethod(job)  # type: ignore[attr-defined]
+    Make.schedule = staticmethod(schedule)  # type: ignore[attr-defined]
+    Make.outcome = staticmethod(outcome)  # type: ignore[attr-defined]
+    return Make

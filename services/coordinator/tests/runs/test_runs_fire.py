@@ -1,0 +1,213 @@
+"""Slots become runs: once, on time, with a ledger row each; missed ones by the policy of their schedule."""
+
+import asyncio
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from toban_domain.errors import ErrorCode, TobanError
+
+
+async def slots(world: Any) -> list[dict[str, Any]]:
+    return await world.sql(
+        "SELECT slot, state::text AS state, reason FROM scheduler.job_runs WHERE origin = 'slot' ORDER BY slot"
+    )
+
+
+async def ledger(world: Any) -> list[tuple[str, int]]:
+    rows = await world.sql("SELECT outcome, slots FROM scheduler.fire_ledger ORDER BY first_slot")
+    return [(row["outcome"], row["slots"]) for row in rows]
+
+
+async def missed(world: Any, seconds: int) -> None:
+    """Lets the schedules look as if nobody had led for that long."""
+    await world.sql(
+        "UPDATE scheduler.schedules SET next_run_at = to_timestamp(floor(extract(epoch FROM now() - make_interval(secs => %(s)s)) / 10) * 10)",
+        s=seconds,
+    )
+
+
+async def test_several_slots_ahead_once(world: Any, make: Any) -> None:
+    await world.apply(make.job(), make.schedule())
+    await world.turn("fire", "fire")
+    found = await slots(world)
+    assert len(found) == 3 and all(row["state"] == "PENDING" for row in found)
+    assert [b["slot"] - a["slot"] for a, b in zip(found, found[1:], strict=False)] == [timedelta(seconds=10)] * 2
+    assert await ledger(world) == [("fired", 1)] * 3
+    [row] = await world.sql("SELECT next_run_at, last_run_at FROM scheduler.schedules")
+    assert row["last_run_at"] == found[-1]["slot"] and row["next_run_at"] == found[-1]["slot"] + timedelta(seconds=10)
+
+
+async def test_two_passes_at_once_make_one_run_a_slot(world: Any, make: Any, new_term: Any) -> None:
+    await world.apply(make.job(), *[make.schedule(f"s{n}") for n in range(20)])
+    await asyncio.gather(*(world.loops["fire"]._work() for _ in range(4)))
+    assert len(await slots(world)) == 60
+    assert len(await world.sql("SELECT 1 FROM scheduler.run_slots")) == 60
+
+
+async def test_the_slot_table_is_the_last_line(world: Any, make: Any) -> None:
+    await world.apply(make.job(), make.schedule())
+    [row] = await world.sql("SELECT id, next_run_at FROM scheduler.schedules")
+    await world.sql("INSERT INTO scheduler.run_slots VALUES (%(i)s, %(s)s, 7)", i=row["id"], s=row["next_run_at"])
+    await world.turn("fire")
+    assert len(await slots(world)) == 2
+
+
+@pytest.mark.parametrize(
+    ("catch_up", "fired", "skipped"),
+    [
+        ({"policy": "skip"}, 0, 59),
+        ({"policy": "one"}, 1, 58),
+        ({"policy": "all", "max": 5}, 5, 54),
+        ({"policy": "all"}, 59, 0),
+    ],
+)
+async def test_catch_up(world: Any, make: Any, catch_up: dict[str, Any], fired: int, skipped: int) -> None:
+    await world.apply(make.job(), make.schedule(catch_up=catch_up))
+    await missed(world, 600)
+    await world.turn("fire", "fire")
+    now = world.now()
+    old = [row for row in await slots(world) if row["slot"] < now - timedelta(seconds=20)]
+    stretches = [count for outcome, count in await ledger(world) if outcome == "catch_up"]
+    # The wall clock decides whether one more slot counts as missed.
+    assert abs(len(old) - fired) <= 1 and abs(sum(stretches) - skipped) <= 1 and len(stretches) == (1 if skipped else 0)
+    assert len(old) + sum(stretches) in (58, 59, 60)
+
+
+async def test_a_long_stretch_is_settled_in_several_plans(world: Any, make: Any) -> None:
+    await world.apply(make.job(), make.schedule(catch_up={"policy": "all", "max": 3}))
+    await missed(world, 30_000)
+    for _ in range(8):
+        await world.turn("fire")
+    stretches = [count for outcome, count in await ledger(world) if outcome == "catch_up"]
+    assert len(stretches) >= 3 and 2990 <= sum(stretches) <= 3000
+    assert len([row for row in await slots(world) if row["slot"] < world.now() - timedelta(seconds=20)]) in (2, 3, 4)
+
+
+async def test_ahead_then_dispatch_at_the_time(world: Any, make: Any) -> None:
+    executor = await world.executor(slots=1)
+    await world.apply(make.job(), make.schedule())
+    await world.turn("fire", "assign")
+    rows = await world.sql(
+        "SELECT id, slot, state::text AS state, token, dispatched_at FROM scheduler.runs_live ORDER BY slot"
+    )
+    assert [row["state"] for row in rows] == ["ASSIGNED"] * 3 and all(row["token"] is None for row in rows)
+    assert world.orders.starts == []
+    done = await world.turn("assign")
+    assert done.next_in is not None and done.next_in <= 10.0
+    world.time.offset = rows[0]["slot"] - datetime.now(UTC)  # noqa: TID251
+    await world.sql("UPDATE scheduler.executors SET last_heartbeat_at = %(at)s", at=world.now())
+    await world.turn("assign")
+    [(to, order)] = world.orders.starts
+    assert to == executor and order.key.run_id == rows[0]["id"] and order.slot == rows[0]["slot"]
+    assert await world.events(rows[0]["id"]) == ["created", "assigned", "dispatched"]
+
+
+async def test_overlap_is_skipped_at_its_dispatch(world: Any, make: Any) -> None:
+    await world.executor()
+    await world.apply(make.job(), make.schedule())
+    await world.turn("fire", "assign")
+    rows = await world.sql("SELECT id, slot FROM scheduler.runs_live ORDER BY slot")
+    for row in rows[:2]:
+        world.time.offset = row["slot"] - datetime.now(UTC) + timedelta(milliseconds=50)  # noqa: TID251
+        await world.sql("UPDATE scheduler.executors SET last_heartbeat_at = %(at)s", at=world.now())
+        await world.turn("assign")
+    assert [order.key.run_id for _, order in world.orders.starts] == [rows[0]["id"]]
+    second = await world.run(rows[1]["id"])
+    assert (second["state"], second["reason"]) == ("SKIPPED", "overlap")
+    assert await world.events(rows[1]["id"]) == ["created", "assigned", "released", "skipped"]
+
+
+async def test_allow_runs_beside_the_earlier_one(world: Any, make: Any) -> None:
+    await world.executor()
+    await world.apply(make.job(concurrency={"policy": "allow"}), make.schedule())
+    await world.turn("fire")
+    world.time.offset = timedelta(seconds=31)
+    await world.sql("UPDATE scheduler.executors SET last_heartbeat_at = %(at)s", at=world.now())
+    await world.turn("assign")
+    assert len(world.orders.starts) == 3
+
+
+async def test_late_runs_are_skipped(world: Any, make: Any) -> None:
+    await world.apply(make.job(skip_late_after_seconds=60))
+    [run] = await world.start()
+    world.time.offset = timedelta(seconds=61)
+    await world.turn("reap")
+    row = await world.run(run)
+    assert (row["state"], row["reason"]) == ("SKIPPED", "late")
+
+
+async def test_disabled_job_is_in_the_ledger(world: Any, make: Any) -> None:
+    await world.apply(make.job(enabled=False), make.schedule())
+    await world.turn("fire")
+    assert await slots(world) == [] and await ledger(world) == [("disabled", 3)]
+
+
+async def test_one_bad_schedule_holds_up_no_other(world: Any, make: Any) -> None:
+    await world.apply(make.job(), make.job("picky"), make.schedule("good"), make.schedule("bad", "picky"))
+    await world.apply(make.job("picky", payload_schema={"type": "object", "required": ["n"]}))
+    await world.turn("fire")
+    assert len(await slots(world)) == 3
+    for _ in range(6):
+        await world.sql(
+            "UPDATE scheduler.schedules SET fire_retry_at = now() - interval '1 s' WHERE fire_retry_at IS NOT NULL"
+        )
+        await world.turn("fire")
+    [bad] = await world.sql("SELECT status, fire_retry_count, last_error FROM scheduler.schedules WHERE name = 'bad'")
+    assert bad["status"] == "failed" and bad["fire_retry_count"] == 6 and "payload" in bad["last_error"]
+    assert ("submit_failed", 1) in await ledger(world)
+
+
+async def test_apply_twice_is_unchanged(world: Any, make: Any) -> None:
+    documents = [make.job(), make.schedule()]
+    assert await world.apply(*documents) == [("hello", "created", 1), ("often", "created", 1)]
+    assert await world.apply(*documents) == [("hello", "unchanged", 1), ("often", "unchanged", 1)]
+    assert await world.apply(make.job(priority=1)) == [("hello", "updated", 2)]
+    versions = await world.sql("SELECT version FROM scheduler.job_definition_versions ORDER BY version")
+    assert [row["version"] for row in versions] == [1, 2]
+
+
+@pytest.mark.parametrize(
+    ("bad", "code", "words"),
+    [
+        ({"job": "helo"}, ErrorCode.JOB_NOT_FOUND, "test.yaml, document 2: spec.job"),
+        ({"cron": "0 0 30 2 *"}, ErrorCode.SCHEDULE_INVALID, "document 2"),
+        ({"cron": "0 0 * * *", "timezone": "Mars/X"}, ErrorCode.SCHEDULE_INVALID, "Mars/X"),
+        ({"payload": {"x": 1}}, ErrorCode.PAYLOAD_INVALID, "document 2"),
+        ({"oops": 1}, ErrorCode.MANIFEST_INVALID, "oops"),
+    ],
+)
+async def test_apply_invalid_leaves_nothing(
+    world: Any, make: Any, bad: dict[str, Any], code: ErrorCode, words: str
+) -> None:
+    strict = {"type": "object", "additionalProperties": False}
+    with pytest.raises(TobanError) as caught:
+        await world.apply(make.job(payload_schema=strict), make.schedule(**bad))
+    assert caught.value.code is code and words in caught.value.message
+    assert await world.sql("SELECT 1 FROM scheduler.job_definitions") == []
+
+
+async def test_dry_run_writes_nothing(world: Any, make: Any) -> None:
+    assert await world.apply(make.job(), dry_run=True) == [("hello", "created", 1)]
+    assert await world.sql("SELECT 1 FROM scheduler.job_definitions") == []
+
+
+async def test_an_edit_settles_and_withdraws(world: Any, make: Any) -> None:
+    await world.executor()
+    await world.apply(make.job(), make.schedule(catch_up={"policy": "skip"}))
+    await missed(world, 100)
+    await world.apply(make.job(), make.schedule(catch_up={"policy": "skip"}, interval_seconds=20))
+    settled = await ledger(world)
+    assert settled[0][0] == "catch_up" and sum(count for _, count in settled) in (10, 11)
+    await world.turn("fire", "assign")
+    before = await slots(world)
+    await world.apply(make.schedule(interval_seconds=3600))
+    after = {row["slot"]: row for row in await slots(world)}
+    withdrawn = [row for row in after.values() if row["reason"] == "withdrawn"]
+    assert len(before) >= 1 and withdrawn and all(row["state"] == "SKIPPED" for row in withdrawn)
+    assert [outcome for outcome, _ in await ledger(world)].count("withdrawn") == len(withdrawn)
+    await world.apply(make.schedule(interval_seconds=20))
+    await world.turn("fire")
+    live = [row for row in await slots(world) if row["state"] == "PENDING"]
+    assert {row["slot"] for row in live} >= {row["slot"] for row in withdrawn}

@@ -1,0 +1,296 @@
+"""Leadership over a real PostgreSQL and Redis: who leads, hand-overs, and what an outage may cost (docs/fencing.md 3.1-3.3)."""
+
+import asyncio
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+import psycopg
+import pytest
+import redis.asyncio
+
+from toban_coordinator.leadership import ElectionDeps, Leadership, ServerTime, TermDeps
+from toban_domain.errors import FencedOut
+from toban_fencing.members import Members, worker_key
+from toban_fencing.redis_lease import LOCK_KEY, LeaderLock
+from toban_fencing.redis_link import RedisLink, open_client
+from toban_runtime.clock import SystemClock
+from toban_runtime.ids import IdSource
+from toban_runtime.loop import Loop
+from toban_store.pool import open_pool
+from toban_store.scheduler import coordinators, leader
+from toban_store.tx import fenced_tx
+from toban_testing.proxy import FaultProxy
+
+CLOCK = SystemClock()
+
+
+@dataclass
+class Node:
+    leadership: Leadership
+    pool: object
+    link: RedisLink
+    task: asyncio.Task
+    terms: list
+
+    @property
+    def leads(self):
+        return self.leadership.view().leading
+
+    @property
+    def epoch(self):
+        return self.leadership.view().epoch
+
+    async def die(self):
+        """As a crash: nothing is given back."""
+        running = self.leadership._running
+        self.task.cancel()
+        if running is not None:
+            running.cancel()
+        for task in tuple(self.leadership._tasks):
+            task.cancel()
+        await asyncio.gather(self.task, return_exceptions=True)
+
+
+async def until(condition, seconds=10.0):
+    """Seconds until the condition held."""
+    start = CLOCK.monotonic()
+    async with asyncio.timeout(seconds):
+        while not condition():  # noqa: ASYNC110 (state of other processes' rows: nothing to wait for)
+            await asyncio.sleep(0.01)
+    return CLOCK.monotonic() - start
+
+
+@pytest.fixture
+async def cluster(pg_url, redis_url):
+    """`await cluster()` adds a coordinator."""
+    async with AsyncExitStack() as stack:
+        yield lambda redis_url=redis_url: stack.enter_async_context(coordinator(pg_url, redis_url))
+
+
+@asynccontextmanager
+async def coordinator(pg_url, redis_url):
+    pool = await open_pool(pg_url, application_name="test", min_size=2, max_size=4)
+    link = RedisLink(client=open_client(redis_url), clock=CLOCK)
+    worker_id = await coordinators.draw_worker_id(pool)
+    server_time = ServerTime(clock=CLOCK)
+    terms = []
+
+    def make_loops(term, tokens, on_turn):
+        terms.append((term, tokens))
+
+        async def turn():
+            async with fenced_tx(pool, term) as t:
+                await t.fetch_one("SELECT 1")
+
+        return [Loop("work", turn, 0.2, CLOCK, on_turn=on_turn)]
+
+    leadership = Leadership(
+        deps=ElectionDeps(
+            pool=pool,
+            lock=LeaderLock(link=link, worker_id=worker_id),
+            members=Members(link=link),
+            clock=CLOCK,
+            server_time=server_time,
+        ),
+        contender=leader.Contender(
+            incarnation=IdSource().uuid(), worker_id=worker_id, address=f"127.0.0.1:{worker_id}", node_id="n1"
+        ),
+        term_deps=TermDeps(pool=pool, clock=CLOCK, now=server_time.now, make_loops=make_loops, default_lease_ms=10_000),
+    )
+    node = Node(leadership, pool, link, asyncio.create_task(leadership.run()), terms)
+    try:
+        yield node
+    finally:
+        if not node.task.done():
+            await leadership.leave()
+        await asyncio.gather(node.task, return_exceptions=True)
+        await link.close()
+        await pool.close()
+
+
+async def test_the_first_coordinator_leads_at_once(cluster):
+    node = await cluster()
+    assert await until(lambda: node.leads) < 1.0
+    assert node.leadership.view().settled
+    await until(lambda: node.leadership.view().last_tick_at is not None)
+
+
+async def test_a_crash_is_taken_over_with_a_higher_epoch(cluster):
+    first = await cluster()
+    await until(lambda: first.leads)
+    second = await cluster()
+    await asyncio.sleep(1.5)
+    assert not second.leads
+    epoch = first.epoch
+    await first.die()
+    assert await until(lambda: second.leads) < 3.0
+    assert second.epoch > epoch
+
+
+async def test_a_crash_with_evidence_is_taken_over_within_a_second_and_a_half(cluster):
+    first, second = await cluster(), await cluster()
+    await until(lambda: first.leads or second.leads)
+    dead, other = (first, second) if first.leads else (second, first)
+    await until(lambda: other.epoch == dead.epoch)
+    await dead.die()
+    other.leadership.evidence(dead.epoch)
+    assert await until(lambda: other.leads) < 1.0
+
+
+async def test_a_planned_hand_over_takes_well_under_a_second(cluster):
+    first = await cluster()
+    await until(lambda: first.leads)
+    second = await cluster()
+    await until(lambda: second.epoch == first.epoch)
+    leaving = asyncio.create_task(first.leadership.leave())
+    assert await until(lambda: second.leads) < 1.0
+    await leaving
+    assert second.epoch > first.epoch or not first.leads
+
+
+async def test_a_flushed_redis_changes_no_leader(cluster, redis_url):
+    first, second = await cluster(), await cluster()
+    await until(lambda: first.leads or second.leads)
+    epochs = first.epoch, second.epoch
+    async with redis.asyncio.from_url(redis_url) as client:
+        for _ in range(4):
+            await client.flushdb()
+            await asyncio.sleep(0.7)
+        assert (await client.get(LOCK_KEY)).decode().startswith(str(max(epochs)))
+    assert max(first.epoch, second.epoch) == max(epochs)
+    assert first.leads != second.leads
+
+
+@pytest.mark.parametrize("fault", ["cut", "freeze"])
+async def test_a_lost_redis_changes_no_leader(cluster, redis_url, fault):
+    parts = urlsplit(redis_url)
+    async with FaultProxy(host=parts.hostname, port=parts.port) as proxy:
+        url = redis_url.replace(f"{parts.hostname}:{parts.port}", proxy.address)
+        first = await cluster(url)
+        await until(lambda: first.leads)
+        second = await cluster(url)
+        epoch = first.epoch
+        if fault == "cut":
+            await proxy.cut()
+        else:
+            proxy.freeze()
+        await until(lambda: not first.link.up)
+        await asyncio.sleep(5.0)
+        assert (first.leads, first.epoch, second.leads) == (True, epoch, False)
+        proxy.heal()
+        await until(lambda: first.link.up)
+        await asyncio.sleep(1.0)
+        assert (first.leads, first.epoch, second.leads) == (True, epoch, False)
+        async with redis.asyncio.from_url(redis_url, decode_responses=True) as client:
+            assert (await client.get(LOCK_KEY)).startswith(f"{epoch}:")
+
+
+@pytest.mark.parametrize("fault", ["cut", "freeze"])
+async def test_a_leader_without_postgresql_stops_within_two_seconds(pg_url, redis_url, fault):
+    parts = urlsplit(pg_url)
+    async with FaultProxy(host=parts.hostname, port=parts.port) as proxy:
+        url = pg_url.replace(f"{parts.hostname}:{parts.port}", proxy.address)
+        async with coordinator(url, redis_url) as first, coordinator(pg_url, redis_url) as second:
+            await until(lambda: first.leads or second.leads)
+            if second.leads:
+                pytest.skip("the other one was first")
+            epoch = first.epoch
+            if fault == "cut":
+                await proxy.cut()
+            else:
+                proxy.freeze()
+            assert await until(lambda: not first.leads) < 1.6
+            assert await until(lambda: second.leads) < 3.0
+            assert second.epoch > epoch
+            proxy.heal()
+            await until(lambda: first.epoch == second.epoch)
+            assert second.leads
+
+
+async def test_without_any_redis_there_is_a_leader_too(cluster, free_port):
+    url = f"redis://127.0.0.1:{free_port}/0"
+    node = await cluster(url)
+    assert await until(lambda: node.leads) < 1.0
+    other = await cluster(url)
+    await asyncio.sleep(0.5)
+    await node.die()
+    assert 2.0 < await until(lambda: other.leads) < 4.5
+
+
+async def test_the_degrade_flag_deposes_and_is_cleared(cluster, redis_url):
+    first = await cluster()
+    await until(lambda: first.leads)
+    second = await cluster()
+    await until(lambda: second.epoch == first.epoch)
+    epoch, worker_id = first.epoch, first.leadership.me.worker_id
+    await Members(link=second.link).set_degrade(worker_id, epoch)
+    assert await until(lambda: second.leads) < 2.0
+    assert second.epoch > epoch
+    async with redis.asyncio.from_url(redis_url) as client:
+        assert not await client.hexists(worker_key(worker_id), "degrade_leader")
+
+
+async def test_a_degrade_flag_for_another_epoch_is_ignored(cluster):
+    node = await cluster()
+    await until(lambda: node.leads)
+    await Members(link=node.link).set_degrade(node.leadership.me.worker_id, node.epoch - (1 << 27))
+    await asyncio.sleep(1.0)
+    assert node.leads
+
+
+async def test_a_stale_leaders_fenced_write_is_refused(cluster):
+    first = await cluster()
+    await until(lambda: first.terms)
+    old = first.terms[0][0]
+    await first.die()
+    second = await cluster()
+    await until(lambda: second.leads)
+    with pytest.raises(FencedOut):
+        async with fenced_tx(first.pool, old):
+            pass
+
+
+async def test_a_fence_ends_the_term_at_once(cluster, pg_url):
+    node = await cluster()
+    await until(lambda: node.terms)
+    epoch = node.epoch
+    async with await psycopg.AsyncConnection.connect(pg_url, autocommit=True) as connection:
+        await connection.execute("UPDATE scheduler.leader SET epoch = epoch + (1 << 27)")
+    assert await until(lambda: not node.leads) < 1.0
+    await until(lambda: node.leads)
+    assert node.epoch > epoch + (1 << 27)
+
+
+async def test_an_unsettled_cluster_runs_no_loop_until_a_lease_has_passed(cluster, pg_url):
+    async with await psycopg.AsyncConnection.connect(pg_url, autocommit=True) as connection:
+        await connection.execute("UPDATE scheduler.leader SET settled_timeline = settled_timeline + 1")
+    node = await cluster()
+    await until(lambda: node.leads)
+    assert not node.leadership.view().settled
+    await asyncio.sleep(1.0)
+    assert not node.terms
+    assert node.leadership.view().last_tick_at is not None
+
+
+async def test_the_epoch_lies_above_what_executors_have_heard(cluster, pg_url):
+    async with await psycopg.AsyncConnection.connect(pg_url, autocommit=True) as connection:
+        await connection.execute(
+            "INSERT INTO scheduler.executors (incarnation, worker_id, instance, node_id, boot_id, pid, grpc_host, grpc_port, key_hash, lease_ms,"
+            " epoch_max, slots) VALUES (gen_random_uuid(), nextval('scheduler.worker_id_seq'), 'x', 'n', 'b', 1, 'h', 1, '', 10000,"
+            " 9::bigint << 51, 1)"
+        )
+    node = await cluster()
+    await until(lambda: node.leads)
+    assert node.epoch > 9 << 51
+
+
+async def test_the_epoch_and_the_last_tick_are_mirrored(cluster, redis_url):
+    node = await cluster()
+    await until(lambda: node.leadership.view().last_tick_at is not None)
+    await asyncio.sleep(1.0)
+    async with redis.asyncio.from_url(redis_url, decode_responses=True) as client:
+        assert await client.get("scheduler:leader:epoch") == str(node.epoch)
+        assert float(await client.get("scheduler:leader:last_seen_ts")) > 1e9
+        assert await client.get(LOCK_KEY) == f"{node.epoch}:{node.leadership.me.worker_id}"
+        assert 0 < await client.pttl(LOCK_KEY) <= 2000

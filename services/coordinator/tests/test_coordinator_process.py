@@ -1,0 +1,194 @@
+"""A whole coordinator over real servers and mTLS: what an executor, a peer and an operator get from it."""
+
+import asyncio
+import json
+
+import pytest
+
+from toban_coordinator.config import CoordinatorConfig
+from toban_coordinator.main.run import run
+from toban_domain.errors import ErrorCode, TobanError
+from toban_proto.v1 import coordinator_pb2 as pb
+from toban_proto.v1 import coordinator_pb2_grpc as rpc
+from toban_proto.v1 import executor_pb2 as worker
+from toban_proto.v1.common_pb2 import ATTEMPT_STATE_FINISHED, ATTEMPT_STATE_RUNNING, AttemptKey
+from toban_runtime.clock import SystemClock
+from toban_runtime.ids import IdSource
+from toban_runtime.lifecycle import Stop
+from toban_transport.call import stream, unary
+from toban_transport.channel import ChannelPool
+from toban_transport.tls import TlsFiles
+
+DOMAIN = "toban.internal"
+CLOCK = SystemClock()
+IDS = IdSource()
+
+
+@pytest.fixture
+async def process(pg_url, redis_url, tls, tmp_path):
+    """A running coordinator that leads: its ports as in the ready file."""
+    stop, ready = Stop(), tmp_path / "ready.json"
+    config = CoordinatorConfig(
+        database_url=pg_url, redis_url=redis_url, tls_dir=tls / "coordinator", ready_file=ready, node_id="n1"
+    )
+    task = asyncio.create_task(run(config, stop, "test"))
+    async with asyncio.timeout(15):
+        while not (ready.exists() and json.loads(ready.read_text())):
+            assert not task.done(), task.exception()
+            await asyncio.sleep(0.02)
+    ports = json.loads(ready.read_text())
+    async with asyncio.timeout(5):
+        while (await health(ports))["checks"]["role"]["value"] != "leader":
+            await asyncio.sleep(0.02)
+    yield ports
+    stop.request("test")
+    await task
+
+
+async def health(ports, path="/healthz"):
+    reader, writer = await asyncio.open_connection("127.0.0.1", ports["admin_port"])
+    writer.write(f"GET {path} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+    body = (await reader.read()).partition(b"\r\n\r\n")[2]
+    writer.close()
+    return json.loads(body) if path == "/healthz" else body.decode()
+
+
+@pytest.fixture
+async def call(process, tls):
+    """`await call(service, stub, method, request, metadata)` as that service."""
+    pools = {}
+
+    async def one(service, stub, method, request, metadata=()):
+        pool = pools.setdefault(service, ChannelPool(tls=TlsFiles(tls / service), trust_domain=DOMAIN))
+        made = stub(pool.get(f"127.0.0.1:{process['grpc_port']}", "coordinator"))
+        return await unary(getattr(made, method), request, timeout=5.0, metadata=metadata)
+
+    one.pools = pools
+    yield one
+    for pool in pools.values():
+        await pool.close()
+
+
+def registration(**changes):
+    fields = {
+        "incarnation": IDS.uuid(),
+        "instance": "x1",
+        "node_id": "n1",
+        "boot_id": "b1",
+        "pid": 1,
+        "grpc_host": "127.0.0.1",
+        "grpc_port": 4000,
+        "slots": 4,
+        "version": "1",
+    }
+    return pb.RegisterRequest(**{**fields, **changes})
+
+
+@pytest.fixture
+async def executor(call):
+    """A registered executor: (incarnation, metadata, answer)."""
+    request = registration()
+    answer = await call("executor", rpc.ExecutorGatewayStub, "Register", request)
+    metadata = (("toban-incarnation", request.incarnation), ("toban-incarnation-key", answer.incarnation_key))
+    return request.incarnation, metadata, answer
+
+
+async def test_register_and_heartbeat(call, executor, process):
+    incarnation, metadata, registered = executor
+    assert (registered.lease_ms, registered.lease_margin_ms) == (10_000, 300)
+    assert len(registered.incarnation_key) == 64
+    held = [
+        worker.HeldAttempt(key=AttemptKey(run_id=1, token=2), state=ATTEMPT_STATE_RUNNING),
+        worker.HeldAttempt(key=AttemptKey(run_id=3, token=4), state=ATTEMPT_STATE_FINISHED),
+    ]
+    beat = pb.HeartbeatRequest(incarnation=incarnation, held=held, free_slots=4)
+    answer = await call("executor", rpc.ExecutorGatewayStub, "Heartbeat", beat, metadata)
+    assert (answer.granted, answer.grant_seq, answer.state) == (True, 1, "on")
+    assert answer.epoch > 1 << 51
+    assert answer.leader_address == f"127.0.0.1:{process['grpc_port']}"
+    assert list(answer.coordinators) == [answer.leader_address]
+    assert [(key.run_id, key.token) for key in answer.not_held] == [(1, 2)]
+
+
+@pytest.mark.parametrize(
+    ("change", "code"),
+    [
+        ("no metadata", ErrorCode.INVALID_ARGUMENT),
+        ("wrong key", ErrorCode.UNAUTHENTICATED),
+        ("other incarnation", ErrorCode.WRONG_INCARNATION),
+        ("unknown", ErrorCode.INCARNATION_UNKNOWN),
+    ],
+)
+async def test_a_heartbeat_needs_the_key_of_its_incarnation(call, executor, change, code):
+    incarnation, metadata, answer = executor
+    claimed = incarnation
+    if change == "no metadata":
+        metadata = ()
+    elif change == "wrong key":
+        metadata = (("toban-incarnation", incarnation), ("toban-incarnation-key", answer.incarnation_key[:-1] + "x"))
+    elif change == "other incarnation":
+        claimed = IDS.uuid()
+    else:
+        claimed = IDS.uuid()
+        metadata = (("toban-incarnation", claimed), ("toban-incarnation-key", answer.incarnation_key))
+    with pytest.raises(TobanError) as caught:
+        request = pb.HeartbeatRequest(incarnation=claimed)
+        await call("executor", rpc.ExecutorGatewayStub, "Heartbeat", request, metadata)
+    assert caught.value.code is code
+
+
+async def test_registering_twice_is_refused(call, executor):
+    with pytest.raises(TobanError) as caught:
+        await call("executor", rpc.ExecutorGatewayStub, "Register", registration(incarnation=executor[0]))
+    assert caught.value.code is ErrorCode.ALREADY_EXISTS
+
+
+@pytest.mark.parametrize(
+    "change", [{"incarnation": "x"}, {"slots": 0}, {"grpc_port": 70_000}, {"instance": ""}, {"epoch_max": -1}]
+)
+async def test_a_registration_that_makes_no_sense_is_refused(call, change):
+    with pytest.raises(TobanError) as caught:
+        await call("executor", rpc.ExecutorGatewayStub, "Register", registration(**change))
+    assert caught.value.code is ErrorCode.INVALID_ARGUMENT
+
+
+async def test_services_of_later_releases_answer_unimplemented(call, executor):
+    for service, stub, method, request, metadata in (
+        ("admin-cli", rpc.OperationsStub, "ListSettings", pb.ListSettingsRequest(), ()),
+        ("admin-web", rpc.AccountsStub, "ListUsers", pb.ListUsersRequest(), ()),
+        ("external-worker", rpc.ExternalWorkStub, "Claim", pb.ClaimRequest(), ()),
+        ("log-archiver", rpc.ArchiveGatewayStub, "ListSealed", pb.ListSealedRequest(), ()),
+        ("executor", rpc.ExecutorGatewayStub, "ConfirmContinuation", pb.ConfirmContinuationRequest(), executor[1]),
+    ):
+        with pytest.raises(TobanError) as caught:
+            await call(service, stub, method, request, metadata)
+        assert caught.value.code is ErrorCode.UNIMPLEMENTED
+
+
+async def test_peers_hear_who_leads(call, process):
+    async with asyncio.timeout(10):
+        while True:
+            status = await call("coordinator", rpc.PeerStub, "GetStatus", pb.PeerStatusRequest())
+            if status.ticking:
+                break
+            await asyncio.sleep(0.05)
+    assert status.role == "leader"
+    assert (await call("coordinator", rpc.PeerStub, "Ping", pb.PeerPingRequest())).incarnation == status.incarnation
+    stub = rpc.PeerStub(call.pools["coordinator"].get(f"127.0.0.1:{process['grpc_port']}", "coordinator"))
+    beats = []
+    async for message in stream(stub.Watch, pb.PeerWatchRequest(), timeout=5.0):
+        beats.append(message)
+        if len(beats) == 4:
+            break
+    assert all(message.leading and message.epoch == status.epoch for message in beats)
+    assert beats[-1].beat > beats[0].beat
+
+
+async def test_health_and_metrics(process):
+    document = await health(process)
+    assert document["status"] in ("ok", "warning")
+    assert document["checks"]["postgresql"]["status"] == "ok"
+    text = await health(process, "/metrics")
+    for name in ("toban_is_leader 1.0", "toban_takeovers_total", "toban_grants_total", "toban_fences_total"):
+        assert name in text
+    assert "ok" in await health(process, "/livez")

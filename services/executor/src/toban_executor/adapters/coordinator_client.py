@@ -1,0 +1,143 @@
+"""Calls to any coordinator: the leader first, the next one at once when one does not answer."""
+
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, TypeVar
+
+from toban_domain.errors import ErrorCode, TobanError
+from toban_domain.outcome import AttemptKey
+from toban_executor.adapters.convert import beat_answer_from_pb, beat_to_pb, report_to_pb
+from toban_executor.decide.messages import Report
+from toban_executor.ports import Beat, BeatAnswer, Registered
+from toban_proto.v1 import coordinator_pb2
+from toban_proto.v1.coordinator_pb2_grpc import ExecutorGatewayStub
+from toban_transport.call import unary
+from toban_transport.channel import ChannelPool
+from toban_transport.convert import key_from_pb
+
+HEARTBEAT_SECONDS = 1.0
+REPORT_SECONDS = 5.0
+REGISTER_SECONDS = 5.0
+
+_TRY_ANOTHER = frozenset(
+    {
+        ErrorCode.UNAVAILABLE,
+        ErrorCode.DEADLINE_EXCEEDED,
+        ErrorCode.RESOURCE_EXHAUSTED,
+        ErrorCode.INTERNAL,
+        ErrorCode.FENCED_OUT,
+        ErrorCode.CONFLICT,
+        ErrorCode.UNIMPLEMENTED,
+    }
+)
+
+if TYPE_CHECKING:
+    from toban_proto.v1.coordinator_pb2_grpc import ExecutorGatewayAsyncStub
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Identity:
+    """What Register says about this executor."""
+
+    incarnation: str
+    instance: str
+    node_id: str
+    boot_id: str
+    pid: int
+    grpc_host: str
+    grpc_port: int
+    slots: int
+    version: str
+    labels: dict[str, str] = field(default_factory=dict)
+    previous_incarnation: str = ""
+    previous_verified_empty: bool = False
+
+
+class CoordinatorClient:
+    """The gateway of one incarnation. `addresses` are the configured coordinators (host:port)."""
+
+    def __init__(self, *, channels: ChannelPool, addresses: Sequence[str], incarnation: str) -> None:
+        self._channels = channels
+        self._configured = tuple(addresses)
+        self._told: tuple[str, ...] = ()
+        self._leader = ""
+        # The one that answered last goes right behind the leader.
+        self._good = ""
+        self._incarnation = incarnation
+        self._metadata: tuple[tuple[str, str], ...] = ()
+
+    async def register(self, identity: Identity, epoch_max: int) -> Registered:
+        """Insert the incarnation; later calls carry the key of the answer. Raises TobanError."""
+        request = coordinator_pb2.RegisterRequest(
+            incarnation=identity.incarnation,
+            instance=identity.instance,
+            node_id=identity.node_id,
+            boot_id=identity.boot_id,
+            pid=identity.pid,
+            grpc_host=identity.grpc_host,
+            grpc_port=identity.grpc_port,
+            slots=identity.slots,
+            labels=identity.labels,
+            epoch_max=epoch_max,
+            version=identity.version,
+            previous_incarnation=identity.previous_incarnation,
+            previous_verified_empty=identity.previous_verified_empty,
+        )
+        answer = await self._any(lambda stub: unary(stub.Register, request, timeout=REGISTER_SECONDS))
+        self._metadata = (
+            ("toban-incarnation", self._incarnation),
+            ("toban-incarnation-key", answer.incarnation_key),
+        )
+        return Registered(
+            worker_id=answer.worker_id,
+            incarnation_key=answer.incarnation_key,
+            lease_ms=answer.lease_ms,
+            margin_ms=answer.lease_margin_ms,
+            heartbeat_seconds=answer.heartbeat_interval_seconds or 1.0,
+            epoch=answer.epoch,
+            max_jobs=answer.max_jobs_per_worker,
+        )
+
+    async def heartbeat(self, beat: Beat) -> BeatAnswer:
+        """Ask for a grant."""
+        request = beat_to_pb(beat, self._incarnation)
+        answer = await self._any(
+            lambda stub: unary(stub.Heartbeat, request, timeout=HEARTBEAT_SECONDS, metadata=self._metadata)
+        )
+        self._leader = answer.leader_address or self._leader
+        self._told = tuple(answer.coordinators) or self._told
+        return beat_answer_from_pb(answer)
+
+    async def report(self, reports: Sequence[Report]) -> list[tuple[AttemptKey, int, str]]:
+        """Hand in reports; the answer names each that is final."""
+        request = coordinator_pb2.ReportRequest(
+            incarnation=self._incarnation, reports=[report_to_pb(report) for report in reports]
+        )
+        answer = await self._any(
+            lambda stub: unary(stub.Report, request, timeout=REPORT_SECONDS, metadata=self._metadata)
+        )
+        return [(key_from_pb(result.key), result.seq, result.result) for result in answer.results]
+
+    async def _any(self, call: Callable[["ExecutorGatewayAsyncStub"], Awaitable[T]]) -> T:
+        """The first good answer, or the refusal that no other coordinator would take back."""
+        failure = TobanError(ErrorCode.UNAVAILABLE, "no coordinator is known; set SCHEDULER_COORDINATORS")
+        for address in self._in_order():
+            try:
+                answer = await call(ExecutorGatewayStub(self._channels.get(address, "coordinator")))
+            except TobanError as error:
+                if error.code not in _TRY_ANOTHER:
+                    raise
+                failure = error
+            else:
+                self._good = address
+                return answer
+        raise failure
+
+    def _in_order(self) -> Iterator[str]:
+        seen = set()
+        for address in (self._leader, self._good, *self._told, *self._configured):
+            if address and address not in seen:
+                seen.add(address)
+                yield address

@@ -1,0 +1,158 @@
+"""Log chunks over LogIngest.Append: packing, streams, tickets, acknowledgements."""
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager, suppress
+from typing import TYPE_CHECKING
+
+import zstandard
+
+from toban_domain.errors import ErrorCode, TobanError
+from toban_domain.outcome import AttemptKey
+from toban_executor.adapters.convert import ticket_from_bytes
+from toban_executor.decide.outcome import at
+from toban_executor.ports import Block, Chunk, ChunkBatch, Shipped
+from toban_proto.v1 import logs_pb2
+from toban_proto.v1.logs_pb2_grpc import LogIngestStub
+from toban_transport.call import duplex
+from toban_transport.channel import ChannelPool
+from toban_transport.convert import key_from_pb, timestamp_to_pb
+
+if TYPE_CHECKING:
+    from toban_proto.v1.logs_pb2_grpc import LogIngestAsyncStub
+
+STREAM_SECONDS = 300.0
+"""How long one stream may last; a longer backlog goes on over the next one."""
+
+ANSWER_SECONDS = 30.0
+
+
+class Packer:
+    """Makes a zstd frame of a serialised LogLines."""
+
+    def __init__(self) -> None:
+        self._zstd = zstandard.ZstdCompressor(level=1)
+
+    def __call__(self, blocks: Sequence[Block]) -> bytes:
+        """The data of one chunk."""
+        lines = logs_pb2.LogLines()
+        add = lines.lines.add
+        for block in blocks:
+            texts = [block.text] if block.partial else block.text[:-1].split(b"\n")
+            for seq, text in enumerate(texts, start=block.seq_from):
+                add(seq=seq, at_unix_nanos=block.at_ns, stream=_stream(block.stream), text=text, partial=block.partial)
+        return self._zstd.compress(lines.SerializeToString())
+
+
+class ArchiverClient:
+    """Log-archivers by address; the next one after each failure."""
+
+    def __init__(self, *, channels: ChannelPool, addresses: Sequence[str]) -> None:
+        self._channels = channels
+        self._addresses = tuple(addresses)
+        self._next = 0
+
+    def learn(self, addresses: Sequence[str]) -> None:
+        """Archivers that a coordinator knows; they replace the configured ones."""
+        self._addresses = tuple(addresses)
+
+    @asynccontextmanager
+    async def open(self) -> "AsyncIterator[AppendStream]":
+        """A stream to one archiver, closed in order at the end."""
+        if not self._addresses:
+            raise TobanError(ErrorCode.UNAVAILABLE, "no log-archiver is known; set SCHEDULER_LOG_ARCHIVERS")
+        address = self._addresses[self._next % len(self._addresses)]
+        stream = AppendStream(LogIngestStub(self._channels.get(address, "log-archiver")))
+        try:
+            yield stream
+        except TobanError:
+            self._next += 1
+            raise
+        finally:
+            await stream.close()
+
+
+class AppendStream:
+    """One call of Append. Answers are matched by request_id, so several requests may be under way."""
+
+    def __init__(self, stub: "LogIngestAsyncStub") -> None:
+        self._out: asyncio.Queue[logs_pb2.AppendRequest | None] = asyncio.Queue()
+        self._waiting: dict[int, asyncio.Future[logs_pb2.AppendResponse]] = {}
+        self._with_ticket: set[AttemptKey] = set()
+        self._number = 0
+        self._failure: TobanError | None = None
+        self._reader = asyncio.ensure_future(self._read(stub))
+
+    async def append(self, batch: ChunkBatch) -> Shipped:
+        """Send the batch; returns when it is committed. Raises TobanError when the stream fails."""
+        if self._failure is not None:
+            raise self._failure
+        self._number += 1
+        future: asyncio.Future[logs_pb2.AppendResponse] = asyncio.get_running_loop().create_future()
+        self._waiting[self._number] = future
+        self._out.put_nowait(self._request(self._number, batch))
+        answer = await future
+        refusals = [(key_from_pb(item.key), item.seq_from, item.code) for item in answer.refusals]
+        return Shipped(
+            refused=[item for item in refusals if item[2] != "TICKET_MISSING"],
+            lacks_ticket=any(item[2] == "TICKET_MISSING" for item in refusals),
+        )
+
+    async def close(self) -> None:
+        """Half-close and let the server end the call."""
+        self._out.put_nowait(None)
+        done, _ = await asyncio.wait([self._reader], timeout=5)
+        if not done:
+            self._reader.cancel()
+        with suppress(asyncio.CancelledError):
+            await self._reader
+
+    def _request(self, number: int, batch: ChunkBatch) -> logs_pb2.AppendRequest:
+        new = {key: ticket for key, ticket in batch.tickets.items() if key not in self._with_ticket}
+        self._with_ticket.update(new)
+        return logs_pb2.AppendRequest(
+            request_id=number,
+            tickets=[ticket_from_bytes(ticket) for ticket in new.values()],
+            chunks=[_chunk(chunk) for chunk in batch.chunks],
+            seals=[
+                logs_pb2.Seal(run_id=seal.key.run_id, token=seal.key.token, last_seq=seal.last_seq)
+                for seal in batch.seals
+            ],
+        )
+
+    async def _requests(self) -> AsyncIterator[logs_pb2.AppendRequest]:
+        while (request := await self._out.get()) is not None:
+            yield request
+
+    async def _read(self, stub: "LogIngestAsyncStub") -> None:
+        failure = TobanError(ErrorCode.UNAVAILABLE, "the log-archiver ended the stream")
+        try:
+            async for answer in duplex(stub.Append, self._requests(), timeout=STREAM_SECONDS):
+                future = self._waiting.pop(answer.request_id, None)
+                if future is not None and not future.done():
+                    future.set_result(answer)
+        except TobanError as error:
+            failure = error
+        self._failure = failure
+        for future in self._waiting.values():
+            if not future.done():
+                future.set_exception(failure)
+
+
+def _chunk(chunk: Chunk) -> logs_pb2.LogChunk:
+    return logs_pb2.LogChunk(
+        run_id=chunk.key.run_id,
+        token=chunk.key.token,
+        stream=_stream(chunk.stream),
+        seq_from=chunk.seq_from,
+        seq_to=chunk.seq_to,
+        data=chunk.data,
+        line_count=chunk.lines,
+        raw_bytes=chunk.raw_bytes,
+        first_at=timestamp_to_pb(at(chunk.first_ns)),
+        last_at=timestamp_to_pb(at(chunk.last_ns)),
+    )
+
+
+def _stream(number: int) -> "logs_pb2.LogStream.ValueType":
+    return logs_pb2.LOG_STREAM_STDOUT if number == 1 else logs_pb2.LOG_STREAM_STDERR

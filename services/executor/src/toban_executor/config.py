@@ -1,0 +1,18 @@
+"""The executor's settings out of SCHEDULER_* variables."""
+
+from typing import ClassVar
+
+from pydantic import Field
+
+from toban_runtime.config import ServiceConfig
+
+
+class ExecutorConfig(ServiceConfig):
+    """What every service has, and what only an executor needs."""
+
+    REQUIRED: ClassVar[tuple[str, ...]] = ("state_dir", "coordinators")
+
+    shutdown_timeout_seconds: float = Field(30.0, ge=0, description="how long running jobs may go on after SIGTERM")
+    journal_log_bytes: int = Field(
+        1 << 30, ge=1 << 20, description="bytes of unshipped log in the journal before jobs wait"
+    )

@@ -1,0 +1,238 @@
+"""Wires the executor: journal, adapters, loops, server. One call of `main` is one incarnation."""
+
+import asyncio
+import os
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from toban_executor.adapters.coordinator_client import CoordinatorClient, Identity
+from toban_executor.adapters.guard_client import GuardClient
+from toban_executor.adapters.journal import Journal
+from toban_executor.adapters.log_client import ArchiverClient, Packer
+from toban_executor.adapters.programs import ProgramFinder, load_allow_list
+from toban_executor.config import ExecutorConfig
+from toban_executor.decide.lease import HoldSide
+from toban_executor.decide.orders import OrderBook
+from toban_executor.decide.programs import ProgramRules
+from toban_executor.guard import record
+from toban_executor.guard.launch import GuardSet
+from toban_executor.loops.attempts import Attempts, Launcher
+from toban_executor.loops.collect import Collector
+from toban_executor.loops.heartbeat import Heartbeat, Surroundings
+from toban_executor.loops.join import join
+from toban_executor.loops.lease import TICK_SECONDS, LeaseWatch
+from toban_executor.loops.report import Reporter
+from toban_executor.loops.retire import Retirement, stop_all
+from toban_executor.loops.ship import Shipper
+from toban_executor.ports import Registered
+from toban_executor.server import WorkerService, add_to_server
+from toban_observability import metrics
+from toban_observability.admin_port import AdminPort
+from toban_observability.health import Check, report
+from toban_observability.logs import get_logger
+from toban_runtime.backoff import Backoff
+from toban_runtime.clock import SystemClock
+from toban_runtime.ids import IdSource
+from toban_runtime.lifecycle import Stop, run_service, write_ready_file
+from toban_runtime.loop import Loop
+from toban_transport.channel import ChannelPool
+from toban_transport.server import build_server
+from toban_transport.tls import TlsFiles
+
+_log = get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prepared:
+    """What exists before gRPC is loaded: the locked state directory, the guards, and which earlier incarnations are proven empty."""
+
+    state_dir: Path
+    guards: GuardSet
+    settled: dict[str, bool]
+
+
+class Executor:
+    """One incarnation, built by hand."""
+
+    def __init__(self, *, config: ExecutorConfig, prepared: Prepared) -> None:
+        self._config = config
+        self._prepared = prepared
+        self._clock = SystemClock()
+        self._halt = asyncio.Event()
+        self._tls = TlsFiles(config.tls_dir)
+        self._channels = ChannelPool(tls=self._tls, trust_domain=config.trust_domain)
+        self._journal = Journal(prepared.state_dir / "journal.sqlite3")
+        self._guards = GuardClient(guards=prepared.guards, clock=self._clock)
+        incarnation = prepared.guards.incarnation
+        self._gateway = CoordinatorClient(
+            channels=self._channels, addresses=config.coordinators, incarnation=incarnation
+        )
+        self._archivers = ArchiverClient(channels=self._channels, addresses=config.log_archivers)
+        self._collector = Collector(
+            journal=self._journal,
+            pack=Packer(),
+            hold=self._guards.hold_output,
+            clock=self._clock,
+            max_journal_bytes=config.journal_log_bytes,
+        )
+        self._reporter = Reporter(gateway=self._gateway, journal=self._journal)
+        allowed = load_allow_list(config.allow_list)
+        if not allowed.listed:
+            _log.warning("no allow-list: every program may be started; set SCHEDULER_ALLOW_LIST to restrict it")
+        rules = ProgramRules(allowed=allowed, resolve=ProgramFinder())
+        self._attempts = Attempts(
+            book=OrderBook(incarnation=incarnation, slots=config.slots, unfit=rules.unfit),
+            guards=self._guards,
+            journal=self._journal,
+            reporter=self._reporter,
+            collector=self._collector,
+            clock=self._clock,
+        )
+        self._attempts.launcher = Launcher(program=rules.program, home=str(Path.home()))
+        self._heartbeat = Heartbeat(
+            gateway=self._gateway,
+            attempts=self._attempts,
+            journal=self._journal,
+            clock=self._clock,
+            around=Surroundings(
+                labels=config.labels, load=lambda: os.getloadavg()[0], on_archivers=self._archivers.learn
+            ),
+        )
+        self._lease = LeaseWatch(
+            attempts=self._attempts, guards=self._guards, heartbeat=self._heartbeat, clock=self._clock
+        )
+        self._retirement = Retirement(
+            attempts=self._attempts,
+            reporter=self._reporter,
+            collector=self._collector,
+            journal=self._journal,
+            clock=self._clock,
+        )
+
+    async def run(self, stop: Stop) -> bool:
+        """Serve until stopped (False) or until the incarnation is over and the process should join again (True)."""
+        server = build_server(tls=self._tls, trust_domain=self._config.trust_domain, clock=self._clock)
+        server.add(add_to_server, WorkerService(attempts=self._attempts, clock=self._clock))
+        admin = AdminPort(self._config.admin_host, self._config.admin_port, self._health)
+        grpc_port = await server.start(self._config.grpc_host, self._config.grpc_port)
+        admin_port = await admin.start()
+        identity = self._recall(grpc_port)
+        self._guards.listen(self._attempts)
+        tasks = [asyncio.create_task(loop.run(self._halt)) for loop in self._logs_and_reports()]
+        write_ready_file(self._config.ready_file, grpc_port=grpc_port, admin_port=admin_port)
+        registered = await self._join(identity, stop)
+        if registered is not None:
+            tasks += [asyncio.create_task(loop.run(self._halt)) for loop in self._lease_loops(registered)]
+        again = await self._serve(stop)
+        await server.stop(0.5)
+        self._halt.set()
+        await stop_all(tasks, 1.0)
+        ended = await self._guards.close(patience=0.5 if again else 10.0)
+        _log.info("incarnation ended", again=again, guards_ended=ended, why=self._lease.over or stop.reason)
+        await self._channels.close()
+        await admin.stop()
+        self._journal.close()
+        return again
+
+    def _recall(self, grpc_port: int) -> Identity:
+        """Put back what the journal remembers, and say who this executor is."""
+        kept = self._journal.remembered()
+        finished = {*kept.seen, *(report.key for report in kept.reports)}
+        self._attempts.book.restore(epoch_max=kept.epoch_max, tombstones=kept.tombstones, finished=finished)
+        self._reporter.restore(kept.reports)
+        instance, previous = self._journal.meta("instance"), self._journal.meta("registered")
+        self._journal.start()
+        return Identity(
+            incarnation=self._prepared.guards.incarnation,
+            instance=instance or IdSource().uuid(),
+            node_id=self._config.node_id,
+            boot_id=record.boot_id(),
+            pid=os.getpid(),
+            grpc_host=self._config.advertised,
+            grpc_port=grpc_port,
+            slots=self._config.slots,
+            version=_version(),
+            labels=self._config.labels,
+            previous_incarnation=previous,
+            previous_verified_empty=self._prepared.settled.get(previous, False),
+        )
+
+    async def _join(self, identity: Identity, stop: Stop) -> Registered | None:
+        await self._journal.set_meta("instance", identity.instance)
+        registered = await join(
+            lambda: self._gateway.register(identity, self._attempts.book.epoch_max),
+            clock=self._clock,
+            stop=stop,
+            backoff=Backoff(base=0.2, cap=2.0),
+        )
+        if registered is None:
+            return None
+        await self._journal.set_meta("registered", identity.incarnation)
+        for old in self._prepared.settled:
+            record.forget(self._prepared.state_dir / "guards", old)
+        await self._journal.record(self._attempts.book.raise_epoch(registered.epoch))
+        if registered.max_jobs:
+            self._attempts.book.slots = min(self._config.slots, registered.max_jobs)
+        self._attempts.lease = HoldSide(lease_ms=registered.lease_ms, margin_ms=registered.margin_ms)
+        _log.info("registered", worker_id=registered.worker_id, incarnation=identity.incarnation)
+        return registered
+
+    async def _serve(self, stop: Stop) -> bool:
+        while not stop.is_set() and not self._lease.over:
+            await self._clock.sleep(TICK_SECONDS / 2)
+        if stop.is_set():
+            await self._retirement.drain(self._config.shutdown_timeout_seconds, lambda: self._lease.over)
+            if not self._lease.over:
+                await self._retirement.hand_in(to_others=self._attempts.lease is not None)
+                return False
+        _log.warning("incarnation is over", why=self._lease.over)
+        await self._retirement.abandon(self._lease.over)
+        await self._retirement.hand_in(to_others=False)
+        return not stop.is_set()
+
+    def _logs_and_reports(self) -> list[Loop]:
+        collect = Loop("collect", self._collector.run_once, 1.0, self._clock)
+        ship = Loop("ship", Shipper(journal=self._journal, archivers=self._archivers).run_once, 2.0, self._clock)
+        self._collector.on_new, self._collector.on_stored = collect.wake, ship.wake
+        return [collect, ship]
+
+    def _lease_loops(self, registered: Registered) -> list[Loop]:
+        reports = Loop("report", self._reporter.run_once, 1.0, self._clock)
+        self._reporter.on_new = reports.wake
+        beats = Loop("heartbeat", self._heartbeat.run_once, registered.heartbeat_seconds, self._clock)
+        return [reports, beats, Loop("lease", self._lease.run_once, TICK_SECONDS, self._clock)]
+
+    def _health(self) -> dict[str, Any]:
+        attempts = self._attempts
+        lease = Check("ok" if attempts.lease_valid else "error", self._heartbeat.state)
+        busy = f"{attempts.book.slots - attempts.book.free_slots}/{attempts.book.slots}"
+        return report(
+            {
+                "lease": lease,
+                "slots": Check("ok", busy),
+                "draining": Check("ok" if attempts.book.accepting else "warning", not attempts.book.accepting),
+                "reports": Check("ok" if self._reporter.pending < 1000 else "warning", self._reporter.pending),
+            }
+        )
+
+
+def main(config: ExecutorConfig, prepared: Prepared) -> tuple[int, bool]:
+    """Run one incarnation; the exit code, and whether the process should join again."""
+    metrics.build_info("executor", _version())
+    again = False
+
+    async def body(stop: Stop) -> None:
+        nonlocal again
+        again = await Executor(config=config, prepared=prepared).run(stop)
+
+    code = run_service(body)
+    return code, again
+
+
+def _version() -> str:
+    try:
+        return version("toban-executor")
+    except PackageNotFoundError:
+        return "0.1.0"

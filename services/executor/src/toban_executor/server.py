@@ -1,0 +1,67 @@
+"""WorkerService: what coordinators order. Each order is decided by the book and on disk before the answer leaves."""
+
+from typing import Any
+
+from toban_executor.adapters.convert import answer_to_pb, cancel_from_pb, header_from_pb, keys_from_pb, start_from_pb
+from toban_executor.loops.attempts import Attempts, instant
+from toban_proto.v1 import executor_pb2 as pb
+from toban_proto.v1.executor_pb2_grpc import WorkerServiceServicer, add_WorkerServiceServicer_to_server
+from toban_runtime.clock import Clock
+from toban_transport.convert import key_to_pb, state_to_pb
+
+add_to_server = add_WorkerServiceServicer_to_server
+"""For `GrpcServer.add`."""
+
+
+class WorkerService(WorkerServiceServicer):
+    """Serves one incarnation."""
+
+    def __init__(self, *, attempts: Attempts, clock: Clock) -> None:
+        self._attempts = attempts
+        self._clock = clock
+
+    async def Ping(self, _request: pb.PingRequest, _context: Any) -> pb.PingResponse:
+        """Says who is here."""
+        book = self._attempts.book
+        return pb.PingResponse(incarnation=book.incarnation, epoch_max=book.epoch_max)
+
+    async def GetStatus(self, _request: pb.GetStatusRequest, _context: Any) -> pb.GetStatusResponse:
+        """Everything a coordinator may want to know about the attempts here."""
+        book, lease = self._attempts.book, self._attempts.lease
+        left = lease.left(instant(self._clock)) if lease else 0.0
+        return pb.GetStatusResponse(
+            incarnation=book.incarnation,
+            epoch_max=book.epoch_max,
+            held=[pb.HeldAttempt(key=key_to_pb(key), state=state_to_pb(state)) for key, state in book.live],
+            slots=book.slots,
+            free_slots=book.free_slots,
+            draining=not book.accepting,
+            lease_left_ms=int(left * 1000),
+        )
+
+    async def StartJob(self, request: pb.StartJobRequest, _context: Any) -> pb.StartJobResponse:
+        """Start attempts; each is answered by itself."""
+        orders = [start_from_pb(order) for order in request.orders]
+        answers = await self._attempts.start(header_from_pb(request.header), orders, request.smallest_live_token)
+        return pb.StartJobResponse(results=[answer_to_pb(answer) for answer in answers])
+
+    async def CancelJob(self, request: pb.CancelJobRequest, _context: Any) -> pb.CancelJobResponse:
+        """Begin to end attempts."""
+        orders = [cancel_from_pb(order) for order in request.orders]
+        results = await self._attempts.cancel(header_from_pb(request.header), orders)
+        pairs = zip(orders, results, strict=True)
+        return pb.CancelJobResponse(
+            results=[pb.CancelResult(key=key_to_pb(order.key), result=result) for order, result in pairs]
+        )
+
+    async def Drain(self, request: pb.DrainRequest, _context: Any) -> pb.DrainResponse:
+        """Take no new work, or take it again."""
+        result = await self._attempts.drain(header_from_pb(request.header), request.drain)
+        return pb.DrainResponse(result=result)
+
+    async def Revoke(self, request: pb.RevokeRequest, _context: Any) -> pb.RevokeResponse:
+        """Promise never to start attempts."""
+        keys = keys_from_pb(request.keys)
+        results = await self._attempts.revoke(header_from_pb(request.header), keys)
+        pairs = zip(keys, results, strict=True)
+        return pb.RevokeResponse(results=[pb.RevokeResult(key=key_to_pb(key), result=result) for key, result in pairs])

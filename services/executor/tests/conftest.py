@@ -1,0 +1,415 @@
+"""The executor's surroundings in tests: a coordinator and an archiver over real mTLS, and the executor as a real process."""
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Callable, Iterator
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pytest
+import zstandard
+
+from toban_domain.errors import ErrorCode, TobanError
+from toban_executor.guard.clock import boottime, wall
+from toban_executor.guard.launch import GuardSet, start_guards
+from toban_executor.guard.wire import LogBlock, decode, encode
+from toban_proto.v1 import common_pb2, coordinator_pb2, executor_pb2, logs_pb2
+from toban_proto.v1.coordinator_pb2_grpc import ExecutorGatewayServicer, add_ExecutorGatewayServicer_to_server
+from toban_proto.v1.executor_pb2_grpc import WorkerServiceStub
+from toban_proto.v1.logs_pb2_grpc import LogIngestServicer, add_LogIngestServicer_to_server
+from toban_runtime.clock import SystemClock
+from toban_transport.channel import ChannelPool
+from toban_transport.server import build_server, metadata
+from toban_transport.tls import TlsFiles
+
+TRUST_DOMAIN = "toban.internal"
+EPOCH = (1 << 51) | (1 << 27)
+MARGIN_MS = 300
+
+
+async def until(condition: Callable[[], Any], seconds: float = 10.0) -> Any:
+    """Poll what another process does."""
+    end = boottime() + seconds
+    while not (found := condition()):
+        if boottime() > end:
+            raise AssertionError("not in time")
+        await asyncio.sleep(0.01)
+    return found
+
+
+class FakeCoordinator(ExecutorGatewayServicer):
+    """Grants, collects reports, and does what a test says."""
+
+    def __init__(self, *, lease_ms: int = 10_000) -> None:
+        self.lease_ms = lease_ms
+        self.registered: list[Any] = []
+        self.beats: list[Any] = []
+        self.reports: list[Any] = []
+        self.outcomes: dict[tuple[int, int], Any] = {}
+        self.granting = True
+        self.silent = False
+        self.state = "on"
+        self.epoch = EPOCH
+        self.open_orders: list[Any] = []
+        self.not_held: list[Any] = []
+        self.smallest_live = 0
+        self.archivers: list[str] = []
+        self.address = ""
+        self._grant_seq = 0
+
+    async def Register(self, request: Any, context: Any) -> Any:
+        """A new incarnation; state is on again."""
+        await self._maybe_silent()
+        self.registered.append(request)
+        self.state = "on"
+        return coordinator_pb2.RegisterResponse(
+            worker_id=len(self.registered),
+            incarnation_key=f"key-{request.incarnation}",
+            lease_ms=self.lease_ms,
+            lease_margin_ms=MARGIN_MS,
+            heartbeat_interval_seconds=0.1,
+            epoch=self.epoch,
+        )
+
+    async def Heartbeat(self, request: Any, context: Any) -> Any:
+        """A grant, unless the echo lags or the test says no."""
+        self._check(request, context)
+        await self._maybe_silent()
+        self.beats.append(request)
+        granted = self.granting and self._grant_seq - request.echo <= 3 and self.state in ("on", "draining")
+        self._grant_seq += granted
+        orders, self.open_orders = self.open_orders, []
+        return coordinator_pb2.HeartbeatResponse(
+            granted=granted,
+            grant_seq=self._grant_seq,
+            epoch=self.epoch,
+            state=self.state,
+            leader_address=self.address,
+            coordinators=[self.address],
+            orders=orders,
+            not_held=self.not_held,
+            smallest_live_token=self.smallest_live,
+            log_archivers=self.archivers,
+        )
+
+    async def Report(self, request: Any, context: Any) -> Any:
+        """Everything is accepted."""
+        self._check(request, context)
+        await self._maybe_silent()
+        self.reports += request.reports
+        for report in request.reports:
+            if report.HasField("outcome"):
+                self.outcomes[(report.key.run_id, report.key.token)] = report.outcome
+        return coordinator_pb2.ReportResponse(
+            results=[
+                coordinator_pb2.ReportResult(key=report.key, seq=report.seq, result="accepted")
+                for report in request.reports
+            ]
+        )
+
+    def _check(self, request: Any, context: Any) -> None:
+        said = metadata(context)
+        if not self.registered or request.incarnation != self.registered[-1].incarnation:
+            raise TobanError(ErrorCode.INCARNATION_UNKNOWN, "no such incarnation")
+        assert said["toban-incarnation"] == request.incarnation
+        assert said["toban-incarnation-key"] == f"key-{request.incarnation}"
+
+    async def _maybe_silent(self) -> None:
+        if self.silent:
+            raise TobanError(ErrorCode.UNAVAILABLE, "silent")
+
+
+class FakeArchiver(LogIngestServicer):
+    """Keeps lines; can be told to fail."""
+
+    def __init__(self) -> None:
+        self.lines: dict[tuple[int, int], dict[int, tuple[int, bytes, bool]]] = {}
+        self.seals: dict[tuple[int, int], int] = {}
+        self.tickets: list[bytes] = []
+        self.chunks = 0
+        self.down = False
+
+    async def Append(self, requests: Any, context: Any) -> AsyncIterator[Any]:
+        """Store and acknowledge."""
+        known = set()
+        async for request in requests:
+            if self.down:
+                raise TobanError(ErrorCode.UNAVAILABLE, "down")
+            for ticket in request.tickets:
+                self.tickets.append(ticket.body)
+                known.add(ticket.body)
+            for chunk in request.chunks:
+                assert known, "a chunk without any ticket on this stream"
+                self.chunks += 1
+                self._store(chunk)
+            for seal in request.seals:
+                self.seals[(seal.run_id, seal.token)] = seal.last_seq
+            yield logs_pb2.AppendResponse(request_id=request.request_id)
+
+    def _store(self, chunk: Any) -> None:
+        stored = self.lines.setdefault((chunk.run_id, chunk.token), {})
+        data = logs_pb2.LogLines.FromString(zstandard.ZstdDecompressor().decompress(chunk.data))
+        assert len(data.lines) == chunk.line_count
+        assert (data.lines[0].seq, data.lines[-1].seq) == (chunk.seq_from, chunk.seq_to)
+        for line in data.lines:
+            assert line.stream == chunk.stream
+            stored[line.seq] = (line.stream, line.text, line.partial)
+
+    def text(self, key: tuple[int, int]) -> list[bytes]:
+        """The lines of an attempt in order."""
+        return [line for _, (_, line, _) in sorted(self.lines.get(key, {}).items())]
+
+
+class ExecutorProcess:
+    """`python -m toban_executor` as a test starts it."""
+
+    def __init__(self, *, tls: Path, state: Path, coordinators: str, log_archivers: str = "", **more: str) -> None:
+        self.ready = state.parent / f"{state.name}.ready"
+        self.state = state
+        base = {name: value for name, value in os.environ.items() if not name.startswith("SCHEDULER_")}
+        self.env = base | {
+            "SCHEDULER_TLS_DIR": str(tls / "executor"),
+            "SCHEDULER_STATE_DIR": str(state),
+            "SCHEDULER_COORDINATORS": coordinators,
+            "SCHEDULER_LOG_ARCHIVERS": log_archivers,
+            "SCHEDULER_SLOTS": "4",
+            "SCHEDULER_READY_FILE": str(self.ready),
+            "SCHEDULER_LOG_FORMAT": "json",
+            "SECRET_OF_EXECUTOR": "must not leak",
+        }
+        self.env |= more
+        self.process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        """Start, without waiting."""
+        self.ready.unlink(missing_ok=True)
+        log = (self.state.parent / f"{self.state.name}.log").open("ab")
+        self.process = subprocess.Popen([sys.executable, "-m", "toban_executor"], env=self.env, stdout=log, stderr=log)
+        log.close()
+
+    @property
+    def pid(self) -> int:
+        """Its process id."""
+        assert self.process is not None
+        return self.process.pid
+
+    @property
+    def address(self) -> str:
+        """Where it serves now."""
+        return f"127.0.0.1:{json.loads(self.ready.read_text())['grpc_port']}"
+
+    def log(self) -> str:
+        """What it has logged."""
+        return (self.state.parent / f"{self.state.name}.log").read_text()
+
+    def stop(self) -> None:
+        """End it for good."""
+        if self.process is not None and self.process.poll() is None:
+            self.process.kill()
+        if self.process is not None:
+            self.process.wait()
+
+
+class World:
+    """One executor process between a fake coordinator and a fake archiver."""
+
+    order: Callable[..., Any]
+    until: Callable[..., Any]
+
+    def __init__(self, *, tls: Path, tmp: Path, coordinator: FakeCoordinator, archiver: FakeArchiver) -> None:
+        self.coordinator = coordinator
+        self.archiver = archiver
+        self.tls = tls
+        self.tmp = tmp
+        self.serial = count(1)
+        self.archiver_address = ""
+        self._servers: list[Any] = []
+        self._pool = ChannelPool(tls=TlsFiles(tls / "coordinator"), trust_domain=TRUST_DOMAIN)
+        self.executor: ExecutorProcess
+
+    async def open(self, **more: str) -> None:
+        """Start everything and wait for the first grant."""
+        await self._serve("coordinator", add_ExecutorGatewayServicer_to_server, self.coordinator)
+        self.archiver_address = await self._serve("log-archiver", add_LogIngestServicer_to_server, self.archiver)
+        self.executor = ExecutorProcess(
+            tls=self.tls,
+            state=self.tmp / "state",
+            coordinators=f"127.0.0.1:1,{self.coordinator.address}",
+            log_archivers=self.archiver_address,
+            **more,
+        )
+        self.executor.start()
+        await self.granted()
+
+    async def granted(self, incarnations: int = 1) -> None:
+        """Until this many incarnations have registered and the last one has had a grant and its server is known."""
+        coordinator = self.coordinator
+        await until(lambda: len(coordinator.registered) >= incarnations)
+        now = coordinator.registered[-1].incarnation
+        await until(lambda: [beat for beat in coordinator.beats if beat.incarnation == now and beat.echo > 0])
+
+    async def _serve(self, service: str, adder: Any, servicer: Any) -> str:
+        server = build_server(tls=TlsFiles(self.tls / service), trust_domain=TRUST_DOMAIN, clock=SystemClock())
+        server.add(adder, servicer)
+        address = f"127.0.0.1:{await server.start('127.0.0.1', 0)}"
+        servicer.address = address
+        self._servers.append(server)
+        return address
+
+    async def close(self) -> None:
+        """End everything."""
+        self.executor.stop()
+        await self._pool.close()
+        for server in self._servers:
+            await server.stop(0)
+
+    @property
+    def worker(self) -> Any:
+        """Stub of the executor's service."""
+        return WorkerServiceStub(self._pool.get(self.executor.address, "executor"))
+
+    def header(self, epoch: int = 0, serial: int = 0, incarnation: str = "") -> Any:
+        """A good header, unless told otherwise."""
+        return executor_pb2.OrderHeader(
+            leader_epoch=epoch or self.coordinator.epoch,
+            serial=serial or next(self.serial),
+            incarnation=incarnation or self.coordinator.registered[-1].incarnation,
+        )
+
+    async def start(self, *orders: Any, header: Any = None, smallest_live: int = 0) -> list[Any]:
+        """StartJob."""
+        request = executor_pb2.StartJobRequest(
+            header=header or self.header(), orders=orders, smallest_live_token=smallest_live
+        )
+        return list((await self.worker.StartJob(request, timeout=5)).results)
+
+    async def outcome(self, number: int, seconds: float = 10.0) -> Any:
+        """The outcome of the attempt that `order(number)` named."""
+        key = (number, EPOCH | number)
+        return await until(lambda: self.coordinator.outcomes.get(key), seconds)
+
+
+def order(number: int, *argv: str, **fields: Any) -> Any:
+    """A start order for run `number` with one command."""
+    fields = {"grace_seconds": 1.0, "attempt": 1, "job_name": "test", "allow_shell": True} | fields
+    steps = fields.pop("steps", None) or [executor_pb2.Step(type="command", argv=argv)]
+    ticket = common_pb2.LogTicket(body=b"ticket-%d" % number, signature=b"s", certificate=b"c")
+    return executor_pb2.StartOrder(
+        key=common_pb2.AttemptKey(run_id=number, token=EPOCH | number), steps=steps, log_ticket=ticket, **fields
+    )
+
+
+World.order = staticmethod(order)
+World.until = staticmethod(until)
+
+
+@pytest.fixture
+async def world(tls: Path, tmp_path: Path) -> AsyncIterator[World]:
+    """An executor with a grant."""
+    made = World(tls=tls, tmp=tmp_path, coordinator=FakeCoordinator(), archiver=FakeArchiver())
+    await made.open()
+    yield made
+    await made.close()
+
+
+@pytest.fixture
+def world_maker(tls: Path, tmp_path: Path) -> Callable[..., World]:
+    """Makes a world with other settings; the test opens and closes it."""
+
+    def make(*, lease_ms: int = 10_000) -> World:
+        coordinator = FakeCoordinator(lease_ms=lease_ms)
+        return World(tls=tls, tmp=tmp_path, coordinator=coordinator, archiver=FakeArchiver())
+
+    return make
+
+
+class GuardHarness:
+    """Guards as real processes, spoken to directly."""
+
+    def __init__(self, state: Path, slots: int = 1) -> None:
+        self.state = state
+        self.guards: GuardSet = start_guards(incarnation="test-incarnation", state_dir=state, slots=slots)
+        self.blocks: list[LogBlock] = []
+        self.tokens = count(1)
+
+    def spawn(self, *argv: str, slot: int = 0, lease: float = 60.0, **fields: Any) -> int:
+        """Start a job; returns its token."""
+        token = next(self.tokens)
+        message = {
+            "t": "spawn",
+            "inc": "test-incarnation",
+            "run": 7,
+            "token": token,
+            "steps": [{"argv": list(argv), "program": "", "timeout": 0}],
+            "env": {"PATH": "/usr/bin:/bin"},
+            "cwd": "",
+            "payload": "{}",
+            "timeout": 0,
+            "grace": 0.5,
+            "lease_grace": 0.2,
+            "boot": boottime() + lease,
+            "wall": wall() + lease,
+        }
+        self.guards.slots[slot].send(encode(message | fields))
+        return token
+
+    def say(self, slot: int = 0, **message: Any) -> None:
+        """Any message."""
+        self.guards.slots[slot].send(encode({"inc": "test-incarnation"} | message))
+
+    def hear(self, kind: str, slot: int = 0, seconds: float = 10.0) -> dict[str, Any]:
+        """The next message of this kind; output on the way is kept in `blocks`."""
+        sock = self.guards.slots[slot]
+        sock.settimeout(seconds)
+        while True:
+            data = sock.recv(1 << 18)
+            assert data, "the guard has gone"
+            message = decode(data)
+            if isinstance(message, LogBlock):
+                self.blocks.append(message)
+            elif message["t"] == kind:
+                return message
+
+    def hear_text(self, text: bytes, slot: int = 0) -> None:
+        """Until the job has written this."""
+        self.guards.slots[slot].settimeout(10)
+        while text not in self.text:
+            message = decode(self.guards.slots[slot].recv(1 << 18))
+            if isinstance(message, LogBlock):
+                self.blocks.append(message)
+
+    def run(self, *argv: str, **fields: Any) -> dict[str, Any]:
+        """Start a job and wait for its end."""
+        self.spawn(*argv, **fields)
+        return self.hear("end")
+
+    @property
+    def text(self) -> bytes:
+        """All output so far, in order."""
+        return b"".join(block.text for block in self.blocks)
+
+    def close(self) -> None:
+        """Let the guards go and wait for them."""
+        self.guards.close()
+        if self.guards.master.poll() is None:
+            os.kill(self.guards.master.pid, signal.SIGCONT)
+        self.guards.master.wait(timeout=10)
+
+
+@pytest.fixture
+def guard(tmp_path: Path) -> Iterator[GuardHarness]:
+    """A guard with one slot."""
+    harness = GuardHarness(tmp_path)
+    yield harness
+    harness.close()
+
+
+@pytest.fixture
+def guard_harness() -> type[GuardHarness]:
+    """Makes guards with more slots."""
+    return GuardHarness

@@ -1,0 +1,202 @@
+"""Which orders are obeyed: tables, and the safety properties behind I3, I6 and Revoke."""
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+
+from toban_domain.outcome import AttemptKey, AttemptState
+from toban_executor.decide.messages import CancelOrder, Header, Record, StartOrder, StepOrder
+from toban_executor.decide.orders import OrderBook, Unfit
+
+A, B, C = AttemptKey(1, 101), AttemptKey(2, 102), AttemptKey(3, 103)
+
+
+def book(slots: int = 2) -> OrderBook:
+    return OrderBook(
+        incarnation="me", slots=slots, unfit=lambda order: Unfit("UNSUPPORTED_STEP", "no") if not order.steps else None
+    )
+
+
+def order(key: AttemptKey, *, fit: bool = True) -> StartOrder:
+    return StartOrder(key=key, steps=(StepOrder(type="command", argv=("true",)),) if fit else ())
+
+
+def start(it: OrderBook, *orders: StartOrder, header: Header, live: int = 0, lease: bool = True) -> list[str]:
+    answers, accepted, _records = it.start(header, orders, smallest_live=live, lease_valid=lease)
+    assert {one.key for one in accepted} <= {one.key for one in answers if not one.refusal}
+    return [answer.refusal for answer in answers]
+
+
+def test_acceptance_is_written_down_before_it_is_answered() -> None:
+    answers, accepted, records = book().start(Header(5, 1, "me"), [order(A)], smallest_live=0, lease_valid=True)
+    assert answers[0].state is AttemptState.ACCEPTED
+    assert [one.key for one in accepted] == [A]
+    assert records == [Record("epoch", 0, 5), Record("seen", *A)]
+
+
+@pytest.mark.parametrize(
+    ("header", "refusal"),
+    [
+        (Header(4, 9, "me"), "STALE_EPOCH"),
+        (Header(5, 3, "me"), "STALE_EPOCH"),
+        (Header(5, 2, "me"), "STALE_EPOCH"),
+        (Header(6, 1, "other"), "WRONG_INCARNATION"),
+        (Header(5, 4, "me"), ""),
+        (Header(6, 1, "me"), ""),
+    ],
+)
+def test_the_authority_of_a_header(header: Header, refusal: str) -> None:
+    it = book()
+    start(it, header=Header(5, 3, "me"))
+    assert start(it, order(A), header=header) == [refusal]
+    if refusal:
+        # Not refused as an attempt: no tombstone, the right leader may send it.
+        assert start(it, order(A), header=Header(7, 1, "me")) == [""]
+
+
+def test_every_refusal_is_for_ever() -> None:
+    it = book(slots=1)
+    it.drained = True
+    assert start(it, order(A), header=Header(1, 1, "me")) == ["DRAINING"]
+    it.drained = False
+    assert start(it, order(A), order(B), header=Header(1, 2, "me")) == ["TOMBSTONE", ""]
+    assert start(it, order(C), header=Header(1, 3, "me")) == ["NO_SLOT"]
+    it.finished(B)
+    assert start(it, order(C), order(B), header=Header(1, 4, "me")) == ["TOMBSTONE", ""]
+
+
+@pytest.mark.parametrize(
+    ("changes", "refusal"),
+    [({"live": 102}, "TOKEN_TOO_OLD"), ({"lease": False}, "LEASE_EXPIRED"), ({}, "")],
+)
+def test_reasons_to_refuse(changes: dict[str, int], refusal: str) -> None:
+    assert start(book(), order(A), header=Header(1, 1, "me"), **changes) == [refusal]
+    assert start(book(), order(A, fit=False), header=Header(1, 1, "me")) == ["UNSUPPORTED_STEP"]
+
+
+@pytest.mark.parametrize("flag", ["drained", "stopping", "row_closed"])
+def test_three_reasons_to_take_no_work(flag: str) -> None:
+    it = book()
+    setattr(it, flag, True)
+    assert not it.accepting
+    assert start(it, order(A), header=Header(1, 1, "me")) == ["DRAINING"]
+
+
+def test_revoke_and_cancel_of_each_state() -> None:
+    it = book()
+    start(it, order(A), order(B), header=Header(1, 1, "me"))
+    it.running(A)
+    it.finished(B)
+    assert it.revoke(Header(1, 2, "me"), [A, B, C]) == (["running", "finished", "gone"], [Record("tombstone", *C)])
+    cancels = [CancelOrder(key=key) for key in (A, B, C)]
+    results, effects, _ = it.cancel(Header(1, 3, "me"), cancels)
+    assert (results, [one.key for one in effects]) == (["cancelling", "finished", "unknown"], [A])
+    assert it.live == [(A, AttemptState.CANCELLING)]
+    assert it.cancel(Header(1, 3, "me"), cancels[:1])[0] == ["STALE_EPOCH"]
+    assert it.cancel(Header(1, 2, "me"), cancels[:1], relayed=True)[0] == ["cancelling"]
+    assert it.cancel(Header(0, 9, "me"), cancels[:1], relayed=True)[0] == ["STALE_EPOCH"]
+
+
+def test_memory_below_the_smallest_live_token_is_let_go_and_never_needed() -> None:
+    it = book()
+    start(it, order(A), header=Header(1, 1, "me"))
+    it.finished(A)
+    it.revoke(Header(1, 2, "me"), [B])
+    it.forget_below(103)
+    assert start(it, order(A), order(B), header=Header(1, 3, "me")) == ["TOKEN_TOO_OLD", "TOKEN_TOO_OLD"]
+    it.forget_below(50)
+    assert it.smallest_live == 103
+
+
+def test_an_acceptance_that_was_not_written_down_did_not_happen() -> None:
+    it = book(slots=1)
+    start(it, order(A), header=Header(1, 1, "me"))
+    it.withdraw([A])
+    assert (it.live, it.free_slots) == ([], 1)
+
+
+def test_what_the_cluster_does_not_hold() -> None:
+    it = book()
+    start(it, order(A), order(B), header=Header(1, 1, "me"))
+    it.finished(B)
+    assert it.ends_of([A, B, C]) == [A]
+
+
+class Orders(RuleBasedStateMachine):
+    """Any sequence of orders, duplicates, ends, crashes of the process and turns of the lease."""
+
+    keys = st.builds(AttemptKey, st.integers(1, 3), st.integers(1, 6))
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.it = book()
+        self.starts: list[AttemptKey] = []
+        self.promised: set[AttemptKey] = set()
+        self.disk: list[Record] = []
+        self.epoch, self.serial = 1, 0
+        self.lives = 0
+
+    def header(self) -> Header:
+        self.serial += 1
+        return Header(self.epoch, self.serial, self.it.incarnation)
+
+    @rule(keys=st.lists(keys, max_size=4), lease=st.booleans(), live=st.integers(0, 4), stale=st.booleans())
+    def start_some(self, keys: list[AttemptKey], lease: bool, live: int, stale: bool) -> None:
+        header = Header(self.epoch - 1, 99, self.it.incarnation) if stale else self.header()
+        answers, accepted, records = self.it.start(
+            header, [order(key) for key in keys], smallest_live=live, lease_valid=lease
+        )
+        self.disk += records
+        assert lease or not accepted
+        assert not (stale and self.it.epoch_max >= self.epoch and accepted)
+        for one in accepted:
+            assert Record("seen", *one.key) in records
+            assert one.key not in self.promised, "started after `gone` or a refusal"
+            assert one.key.token >= self.it.smallest_live
+            self.starts.append(one.key)
+        for answer in answers:
+            if answer.refusal not in ("", "STALE_EPOCH"):
+                self.promised.add(answer.key)
+
+    @rule(keys=st.lists(keys, max_size=3))
+    def revoke(self, keys: list[AttemptKey]) -> None:
+        results, records = self.it.revoke(self.header(), keys)
+        self.disk += records
+        self.promised |= {key for key, result in zip(keys, results, strict=True) if result == "gone"}
+        running = {key for key, _ in self.it.live}
+        assert not running & self.promised
+
+    @rule()
+    def finish_one(self) -> None:
+        for key, _state in self.it.live[:1]:
+            self.it.finished(key)
+
+    @rule()
+    def new_leader(self) -> None:
+        self.epoch, self.serial = self.epoch + 1, 0
+
+    @rule()
+    def crash(self) -> None:
+        """A new incarnation on the same disk; what was written is all that is left."""
+        self.lives += 1
+        smallest = self.it.smallest_live
+        self.it = OrderBook(incarnation=f"me-{self.lives}", slots=2, unfit=lambda _order: None)
+        self.it.restore(
+            epoch_max=max((one.token for one in self.disk if one.kind == "epoch"), default=0),
+            tombstones=[AttemptKey(one.run_id, one.token) for one in self.disk if one.kind == "tombstone"],
+            finished=[AttemptKey(one.run_id, one.token) for one in self.disk if one.kind == "seen"],
+        )
+        self.it.forget_below(smallest)
+
+    @invariant()
+    def never_twice(self) -> None:
+        assert len(self.starts) == len(set(self.starts))
+
+    @invariant()
+    def never_more_than_slots(self) -> None:
+        assert len(self.it.live) <= self.it.slots
+
+
+TestOrders = Orders.TestCase
+TestOrders.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)

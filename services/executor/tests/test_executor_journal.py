@@ -1,0 +1,116 @@
+"""The journal: what survives kill -9, grouping, a disk that refuses."""
+
+import asyncio
+import subprocess
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from toban_domain.errors import ErrorCode, TobanError
+from toban_domain.outcome import AttemptKey, Outcome, OutcomeKind
+from toban_executor.adapters import journal as journal_module
+from toban_executor.adapters.journal import Journal
+from toban_executor.decide.messages import Record, Report
+from toban_executor.ports import Chunk, Seal
+
+KEY = AttemptKey(1, 101)
+END = Outcome(kind=OutcomeKind.SUCCEEDED, exit_code=0, finished_at=datetime(2026, 11, 21, tzinfo=UTC))
+
+
+def chunk(key: AttemptKey, seq: int, size: int = 10) -> Chunk:
+    return Chunk(0, key, 1, seq, seq, 1, size, 1, 1, b"x" * size)
+
+
+def run_python(code: str, argument: str) -> int:
+    return subprocess.run([sys.executable, "-c", code, argument], check=False).returncode
+
+
+async def opened(path: Path) -> Journal:
+    journal = Journal(path)
+    journal.start()
+    return journal
+
+
+async def test_remembers_over_a_restart(tmp_path: Path) -> None:
+    journal = await opened(tmp_path / "j")
+    await journal.record([Record("epoch", 0, 7), Record("seen", 1, 101), Record("tombstone", 2, 102)])
+    journal.put_report(Report(key=KEY, seq=2, outcome=END))
+    journal.put_report(Report(key=AttemptKey(2, 50), seq=2, outcome=END))
+    journal.drop_reports([(AttemptKey(2, 50), 2)])
+    await journal.set_meta("instance", "abc")
+    journal.close()
+    again = Journal(tmp_path / "j")
+    kept = again.remembered()
+    assert (kept.epoch_max, kept.seen, kept.tombstones) == (7, (KEY,), (AttemptKey(2, 102),))
+    assert kept.reports == (Report(key=KEY, seq=2, outcome=END),)
+    assert again.meta("instance") == "abc"
+    again.close()
+
+
+async def test_what_was_answered_survives_kill_9(tmp_path: Path) -> None:
+    code = """
+import asyncio, os, signal, sys
+from pathlib import Path
+from toban_executor.adapters.journal import Journal
+from toban_executor.decide.messages import Record
+async def main():
+    journal = Journal(Path(sys.argv[1])); journal.start()
+    await asyncio.gather(*(journal.record([Record("tombstone", n, 1000 + n)]) for n in range(200)))
+    os.kill(os.getpid(), signal.SIGKILL)
+asyncio.run(main())
+"""
+    assert run_python(code, str(tmp_path / "j")) == -9
+    again = Journal(tmp_path / "j")
+    assert len(again.remembered().tombstones) == 200
+    again.close()
+
+
+async def test_many_records_share_commits(tmp_path: Path) -> None:
+    journal = await opened(tmp_path / "j")
+    before = journal_module._commits.labels("ok")._value.get()
+    await asyncio.gather(*(journal.record([Record("seen", n, n)]) for n in range(1, 501)))
+    assert journal_module._commits.labels("ok")._value.get() - before < 50
+    journal.forget_below(400)
+    await journal.flush()
+    journal.close()
+    again = Journal(tmp_path / "j")
+    assert len(again.remembered().seen) == 101
+    again.close()
+
+
+async def test_chunks_come_in_order_with_tickets_and_seals_last(tmp_path: Path) -> None:
+    journal = await opened(tmp_path / "j")
+    await journal.put_chunks([chunk(KEY, number) for number in (1, 2, 3)], [Seal(KEY, 3)], {KEY: b"ticket"})
+    first = await journal.chunks_after(0, limit=2, max_bytes=1000)
+    assert ([one.seq_from for one in first.chunks], first.seals, first.tickets) == ([1, 2], [], {KEY: b"ticket"})
+    small = await journal.chunks_after(0, limit=10, max_bytes=15)
+    assert (len(small.chunks), small.seals) == (1, [])
+    rest = await journal.chunks_after(first.chunks[-1].id, limit=10, max_bytes=1000)
+    assert ([one.seq_from for one in rest.chunks], rest.seals) == ([3], [Seal(KEY, 3)])
+    assert await journal.log_bytes() == 30
+    journal.drop_chunks([one.id for one in (*first.chunks, *rest.chunks)], [KEY])
+    empty = await journal.chunks_after(0, limit=10, max_bytes=1000)
+    assert (empty.chunks, empty.seals, empty.tickets) == ([], [], {})
+    journal.close()
+
+
+async def test_a_full_disk_fails_those_who_wait_and_keeps_what_was_posted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(journal_module, "_RETRY_SECONDS", 0.02)
+    journal = await opened(tmp_path / "j")
+    await journal.flush()
+    (pages,) = journal._connection.execute("PRAGMA page_count").fetchone()
+    journal._connection.execute(f"PRAGMA max_page_count = {pages}")
+    journal.put_report(Report(key=KEY, seq=2, outcome=END))
+    with pytest.raises(TobanError) as caught:
+        await journal.put_chunks([chunk(KEY, 1, size=100_000)], [], {})
+    assert caught.value.code is ErrorCode.UNAVAILABLE
+    journal._connection.execute("PRAGMA max_page_count = 1000000")
+    await journal.flush()
+    journal.close()
+    again = Journal(tmp_path / "j")
+    assert [report.key for report in again.remembered().reports] == [KEY]
+    again.close()

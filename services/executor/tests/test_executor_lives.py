@@ -1,0 +1,206 @@
+"""The lives of an executor process: lease loss, being put off, restarts, crashes, shutdown."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from toban_executor.guard.clock import boottime
+from toban_executor.guard.tree import children
+from toban_proto.v1 import common_pb2
+
+EPOCH = (1 << 51) | (1 << 27)
+FAILED = common_pb2.OUTCOME_KIND_FAILED
+STUBBORN = "trap '' TERM; while :; do sleep 0.05; done"
+
+
+def lives(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(") ", 1)[1][0] not in "ZX"
+    except OSError:
+        return False
+
+
+def run_executor(env: dict[str, str]) -> "subprocess.CompletedProcess[bytes]":
+    command = [sys.executable, "-m", "toban_executor"]
+    return subprocess.run(command, env=env, capture_output=True, timeout=20, check=False)
+
+
+async def job_pid(world: Any, file: Path) -> int:
+    return int(await world.until(lambda: file.exists() and file.read_text().strip()))
+
+
+@pytest.fixture
+async def short(world_maker: Any) -> AsyncIterator[Any]:
+    """A world whose lease is short."""
+    made = world_maker(lease_ms=1500)
+    await made.open()
+    yield made
+    await made.close()
+
+
+async def test_a_lost_lease_kills_jobs_in_time_and_a_new_incarnation_follows(short: Any, tmp_path: Path) -> None:
+    world, file = short, tmp_path / "pid"
+    await world.start(world.order(1, "sh", "-c", f"echo $$ > {file}; {STUBBORN}"))
+    pid = await job_pid(world, file)
+    world.coordinator.silent = True
+    last_grant = boottime()
+    await world.until(lambda: not lives(pid), 3)
+    assert boottime() - last_grant < 1.5
+    await world.until(lambda: "lease lost" in world.executor.log())
+    world.coordinator.silent = False
+    await world.granted(incarnations=2)
+    outcome = await world.outcome(1)
+    assert (outcome.kind, outcome.reason) == (FAILED, "continuation_refused")
+    first, second = world.coordinator.registered[:2]
+    assert second.previous_incarnation == first.incarnation != second.incarnation
+    assert second.previous_verified_empty
+    assert second.instance == first.instance
+    assert (await world.start(world.order(2, "true")))[0].accepted
+    assert (await world.outcome(2)).kind == common_pb2.OUTCOME_KIND_SUCCEEDED
+    assert world.executor.process.poll() is None
+
+
+async def test_a_stopped_guard_does_not_save_a_job(short: Any, tmp_path: Path) -> None:
+    """The executor's own timer is the second line."""
+    world, file = short, tmp_path / "pid"
+    await world.start(world.order(1, "sh", "-c", f"echo $$ > {file}; {STUBBORN}"))
+    pid = await job_pid(world, file)
+    record = json.loads(next((world.tmp / "state" / "guards").glob("*.json")).read_text())
+    keepers = children(record["master"])
+    guards = [record["master"], *keepers]
+    for guard in guards:
+        os.kill(guard, signal.SIGSTOP)
+    try:
+        world.coordinator.silent = True
+        await world.until(lambda: not lives(pid), 4)
+        world.coordinator.silent = False
+        await world.granted(incarnations=2)
+    finally:
+        for guard in filter(lives, guards):
+            os.kill(guard, signal.SIGCONT)
+    assert not any(lives(keeper) for keeper in keepers)
+
+
+async def test_put_off_by_the_cluster(world: Any, tmp_path: Path) -> None:
+    file = tmp_path / "pid"
+    await world.start(world.order(1, "sh", "-c", f"echo $$ > {file}; {STUBBORN}"))
+    pid = await job_pid(world, file)
+    world.coordinator.state = "off"
+    await world.until(lambda: not lives(pid), 3)
+    await world.granted(incarnations=2)
+    assert world.coordinator.registered[1].previous_verified_empty
+    assert (await world.outcome(1)).reason == "continuation_refused"
+
+
+async def test_cut_ends_jobs_at_once_and_off_joins_again(world: Any) -> None:
+    await world.start(world.order(1, "sh", "-c", STUBBORN))
+    world.coordinator.state = "cut"
+    assert (await world.outcome(1)).reason == "continuation_refused"
+    assert len(world.coordinator.registered) == 1
+    world.coordinator.state = "off"
+    await world.granted(incarnations=2)
+
+
+async def test_kill_of_the_executor_takes_its_jobs_along(world: Any, tmp_path: Path) -> None:
+    file = tmp_path / "pid"
+    inner = "trap '' TERM; echo $$ > " + str(file) + "; sleep 1000"
+    await world.start(world.order(1, "sh", "-c", f'setsid sh -c "{inner.replace("$", chr(92) + "$")}" & wait'))
+    pid = await job_pid(world, file)
+    world.executor.process.kill()
+    world.executor.process.wait()
+    begun = boottime()
+    await world.until(lambda: not lives(pid))
+    assert boottime() - begun < 1
+    world.executor.start()
+    await world.granted(incarnations=2)
+    first, second = world.coordinator.registered
+    assert (second.previous_incarnation, second.previous_verified_empty) == (first.incarnation, True)
+    refused = await world.start(world.order(1, "true"), header=world.header(incarnation=first.incarnation))
+    assert refused[0].refusal == "WRONG_INCARNATION"
+    assert second.epoch_max == EPOCH
+
+
+async def test_outcomes_and_lines_outlive_a_crash(world: Any) -> None:
+    world.archiver.down = True
+    world.coordinator.silent = True
+    await world.start(world.order(1, "echo", "kept"))
+    await world.until(lambda: journal_has(world, "chunks", "reports"))
+    world.executor.process.kill()
+    world.executor.process.wait()
+    world.archiver.down = world.coordinator.silent = False
+    world.executor.start()
+    assert (await world.outcome(1)).last_line == "kept"
+    await world.until(lambda: world.archiver.text((1, EPOCH | 1)) == [b"kept"])
+    await world.until(lambda: not journal_has(world, "chunks") and not journal_has(world, "reports"))
+
+
+def journal_has(world: Any, *tables: str) -> bool:
+    import sqlite3
+
+    connection = sqlite3.connect(world.tmp / "state" / "journal.sqlite3")
+    try:
+        return all(connection.execute(f"SELECT count(*) FROM {table}").fetchone()[0] for table in tables)
+    finally:
+        connection.close()
+
+
+async def test_tombstones_outlive_a_crash(world: Any) -> None:
+    from toban_proto.v1 import executor_pb2
+
+    keys = [common_pb2.AttemptKey(run_id=5, token=EPOCH | 5)]
+    await world.worker.Revoke(executor_pb2.RevokeRequest(header=world.header(), keys=keys), timeout=5)
+    world.executor.process.kill()
+    world.executor.process.wait()
+    world.executor.start()
+    await world.granted(incarnations=2)
+    assert (await world.start(world.order(5, "true")))[0].refusal == "TOMBSTONE"
+
+
+async def test_sigterm_drains_then_ends_what_is_left(world_maker: Any) -> None:
+    world = world_maker()
+    await world.open(SCHEDULER_SHUTDOWN_TIMEOUT_SECONDS="1")
+    await world.start(world.order(1, "sleep", "0.5"), world.order(2, "sh", "-c", STUBBORN, grace_seconds=0.3))
+    world.executor.process.terminate()
+    short, long = await world.outcome(1), await world.outcome(2)
+    assert short.kind == common_pb2.OUTCOME_KIND_SUCCEEDED
+    assert (long.kind, long.reason, long.signal) == (FAILED, "forced_shutdown", 9)
+    assert world.executor.process.wait(timeout=10) == 0
+    await world.close()
+
+
+async def test_an_idle_executor_stops_at_once(world: Any) -> None:
+    begun = boottime()
+    world.executor.process.terminate()
+    assert world.executor.process.wait(timeout=10) == 0
+    assert boottime() - begun < 3
+
+
+async def test_two_executors_cannot_share_a_state_directory(world: Any, tmp_path: Path) -> None:
+    env = world.executor.env | {"SCHEDULER_READY_FILE": str(tmp_path / "other")}
+    other = run_executor(env)
+    assert other.returncode == 78
+    assert b"belongs to a running executor" in other.stderr
+    assert other.stderr.count(b"\n") == 1
+
+
+async def test_the_allow_list(world_maker: Any, tmp_path: Path) -> None:
+    allowed = tmp_path / "allowed"
+    allowed.write_text("# ours\necho\n/bin/true\nshell: false\nsh\n")
+    world = world_maker()
+    await world.open(SCHEDULER_ALLOW_LIST=str(allowed))
+    results = await world.start(
+        world.order(1, "echo", "x", env={"PATH": "/nowhere"}),
+        world.order(2, "/bin/true"),
+        world.order(3, "sleep", "1"),
+        world.order(4, "sh", "-c", "true"),
+    )
+    assert [result.refusal for result in results] == ["", "", "PROGRAM_NOT_ALLOWED", "PROGRAM_NOT_ALLOWED"]
+    assert (await world.outcome(1)).last_line == "x"
+    await world.close()

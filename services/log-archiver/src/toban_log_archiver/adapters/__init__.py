@@ -1,0 +1,1 @@
+"""Talks to others: the object store."""

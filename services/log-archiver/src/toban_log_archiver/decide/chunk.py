@@ -1,0 +1,89 @@
+"""What a chunk must be: its size, its range, and that its lines are the ones it claims."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from operator import lt
+
+MAX_DATA_BYTES = 1024 * 1024
+"""Compressed size of a chunk."""
+MAX_RAW_BYTES = 8 * 1024 * 1024
+"""Size of a chunk's lines when decompressed: what a reader holds of one stream."""
+MAX_LINE_BYTES = 1024 * 1024
+"""A line must fit into one answer to a reader."""
+STREAMS = frozenset({1, 2, 3})
+_MAX_SEQ = (1 << 62) - 1
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+# The year 2200: far beyond a wrong clock, far below what PostgreSQL and datetime hold.
+_MAX_NANOS = 7_258_118_400 * 1_000_000_000
+
+
+class ChunkInvalid(ValueError):
+    """A chunk is refused for good: the message says what is wrong with it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claim:
+    """What a chunk says about itself."""
+
+    stream: int
+    seq_from: int
+    seq_to: int
+    line_count: int
+    data_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Columns:
+    """The lines of a chunk, column by column."""
+
+    seqs: Sequence[int]
+    nanos: Sequence[int]
+    streams: Collection[int]
+    sizes: Sequence[int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measured:
+    """What was found in a good chunk: bytes of text, and the earliest and latest time of a line."""
+
+    raw_bytes: int
+    first_at: datetime
+    last_at: datetime
+
+
+def check_claim(claim: Claim) -> None:
+    """Raises ChunkInvalid for a claim that no chunk can hold; costs nothing, so it comes before decompression."""
+    if claim.stream not in STREAMS:
+        raise ChunkInvalid(f"stream {claim.stream} is none of stdout (1), stderr (2), system (3)")
+    if not 0 < claim.data_bytes <= MAX_DATA_BYTES:
+        raise ChunkInvalid(f"data has {claim.data_bytes} bytes; 1 to {MAX_DATA_BYTES} are taken")
+    if not 0 < claim.seq_from <= claim.seq_to <= _MAX_SEQ:
+        raise ChunkInvalid(f"the range {claim.seq_from}-{claim.seq_to} is not one of sequence numbers from 1 on")
+    if not 0 < claim.line_count <= claim.seq_to - claim.seq_from + 1:
+        raise ChunkInvalid(f"line_count {claim.line_count} does not fit into {claim.seq_from}-{claim.seq_to}")
+
+
+def check_lines(claim: Claim, lines: Columns) -> Measured:
+    """What the lines of a chunk measure. Raises ChunkInvalid unless they are exactly those of the claim."""
+    seqs = lines.seqs
+    if len(seqs) != claim.line_count:
+        raise ChunkInvalid(f"it holds {len(seqs)} lines and claims {claim.line_count}")
+    if seqs[0] != claim.seq_from or seqs[-1] != claim.seq_to:
+        raise ChunkInvalid(f"it holds {seqs[0]}-{seqs[-1]} and claims {claim.seq_from}-{claim.seq_to}")
+    if not all(map(lt, seqs, seqs[1:])):
+        raise ChunkInvalid("its sequence numbers do not grow from line to line")
+    if set(lines.streams) != {claim.stream}:
+        raise ChunkInvalid(f"it holds lines of another stream than {claim.stream}")
+    if max(lines.sizes) > MAX_LINE_BYTES:
+        raise ChunkInvalid(f"a line has {max(lines.sizes)} bytes; at most {MAX_LINE_BYTES} are taken")
+    first, last = min(lines.nanos), max(lines.nanos)
+    if first < 0 or last > _MAX_NANOS:
+        raise ChunkInvalid("the time of a line is not between 1970 and 2200")
+    return Measured(raw_bytes=sum(lines.sizes), first_at=_time(first), last_at=_time(last))
+
+
+def _time(nanos: int) -> datetime:
+    return _EPOCH + timedelta(microseconds=nanos // 1000)

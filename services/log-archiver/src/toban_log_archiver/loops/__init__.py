@@ -1,0 +1,1 @@
+"""Work that comes back by the clock: partitions ahead, health."""

@@ -1,0 +1,123 @@
+"""Builds the log-archiver by hand, serves until asked to stop, and puts everything away in order."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Coroutine, Sequence
+from datetime import timedelta
+from functools import partial
+from typing import Any
+
+from toban_log_archiver.adapters.object_store import S3Bucket
+from toban_log_archiver.config import LogArchiverConfig
+from toban_log_archiver.decide.days import DAYS_BACK
+from toban_log_archiver.loops import partitions, probe
+from toban_log_archiver.server import ingest, reader
+from toban_log_archiver.server.days import Days
+from toban_log_archiver.server.followers import CHANNEL, Followers
+from toban_log_archiver.server.session import AppendSession
+from toban_log_archiver.server.writer import GroupWriter
+from toban_observability.admin_port import AdminPort
+from toban_observability.logs import get_logger, setup_logging
+from toban_runtime.clock import Clock, SystemClock
+from toban_runtime.config import load
+from toban_runtime.lifecycle import Stop, run_service, write_ready_file
+from toban_runtime.loop import Loop
+from toban_store.listen import Listener
+from toban_store.pool import Pool, open_pool
+from toban_transport.server import build_server
+from toban_transport.ticket import TicketVerifier
+from toban_transport.tls import TlsFiles
+
+SERVICE = "log-archiver"
+NAME = f"toban-{SERVICE}"
+# Streams under way get this long to end, seconds.
+GRACE_SECONDS = 5.0
+
+_log = get_logger(__name__)
+
+
+def run() -> int:
+    """The process: its exit code."""
+    config = load(LogArchiverConfig)
+    setup_logging(SERVICE, config.log_format, config.log_level)
+    return run_service(partial(serve, config, clock=SystemClock()))
+
+
+async def serve(config: LogArchiverConfig, stop: Stop, *, clock: Clock) -> None:
+    """Serves until `stop`. Raises TobanError CONFIG_INVALID for bad certificates or a taken port; waits out an absent PostgreSQL."""
+    tls = TlsFiles(config.tls_dir)
+    pool = await open_pool(config.database_url, application_name=NAME, min_size=2, max_size=12)
+    followers = Followers()
+    writer = GroupWriter(pool=pool, clock=clock)
+    health = probe.Probe(pool=pool, bucket=_bucket(config), clock=clock)
+    grpc = build_server(tls=tls, trust_domain=config.trust_domain, clock=clock)
+    verifier = TicketVerifier(tls, config.trust_domain, leeway=timedelta(days=DAYS_BACK))
+    new_session = partial(AppendSession, verifier=verifier, days=Days(pool=pool), clock=clock)
+    grpc.add(ingest.add_to_server, ingest.LogIngest(new_session=new_session, writer=writer))
+    grpc.add(reader.add_to_server, reader.LogReader(pool=pool, followers=followers))
+    admin = AdminPort(config.admin_host, config.admin_port, health.document)
+    work = [
+        writer.run(),
+        followers.listen(
+            Listener(config.database_url, application_name=f"{NAME}-listen", clock=clock, channel=CHANNEL)
+        ),
+        *_loops(pool, health, clock, stop),
+    ]
+    try:
+        async with _running(work, stop):
+            grpc_port = await grpc.start(config.grpc_host, config.grpc_port)
+            admin_port = await admin.start()
+            write_ready_file(config.ready_file, grpc_port=grpc_port, admin_port=admin_port)
+            _log.info("log-archiver serves", grpc_port=grpc_port, admin_port=admin_port)
+            await stop.wait()
+            _log.info("log-archiver stops", reason=stop.reason)
+            followers.stop()
+            await grpc.stop(GRACE_SECONDS)
+    finally:
+        await grpc.stop(0)
+        await admin.stop()
+        await pool.close()
+
+
+def _loops(pool: Pool, health: probe.Probe, clock: Clock, stop: Stop) -> list[Coroutine[Any, Any, None]]:
+    ahead = partitions.PartitionsAhead(pool=pool)
+    return [
+        Loop("partitions", ahead.run_once, partitions.TICK_SECONDS, clock).run(stop),
+        Loop("probe", health.run_once, probe.TICK_SECONDS, clock).run(stop),
+    ]
+
+
+@contextlib.asynccontextmanager
+async def _running(work: Sequence[Coroutine[Any, Any, None]], stop: Stop) -> AsyncIterator[None]:
+    """Runs `work` beside the block and ends it after the block. Work that fails asks for the stop, and its error is raised then."""
+    tasks = [asyncio.ensure_future(one) for one in work]
+
+    def ended(task: asyncio.Task[None]) -> None:
+        if not task.cancelled() and task.exception() is not None:
+            stop.request(f"{type(task.exception()).__name__} in the background")
+
+    for task in tasks:
+        task.add_done_callback(ended)
+    try:
+        yield
+        for task in tasks:
+            if task.done():
+                task.result()
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def _bucket(config: LogArchiverConfig) -> S3Bucket | None:
+    if not (config.s3_endpoint_url and config.s3_bucket):
+        return None
+    return S3Bucket(
+        endpoint_url=config.s3_endpoint_url,
+        bucket=config.s3_bucket,
+        access_key=config.s3_access_key,
+        secret_key=config.s3_secret_key,
+        region=config.s3_region,
+    )

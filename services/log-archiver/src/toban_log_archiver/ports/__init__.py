@@ -1,0 +1,1 @@
+"""What this service needs from others, without saying who provides it."""

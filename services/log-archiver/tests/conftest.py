@@ -1,0 +1,137 @@
+"""A log-archiver as a whole (real mTLS, real PostgreSQL), and callers with certificates of their own."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, date, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+import zstandard
+
+from toban_log_archiver.config import LogArchiverConfig
+from toban_log_archiver.main import serve
+from toban_proto.v1 import logs_pb2, logs_pb2_grpc
+from toban_proto.v1.common_pb2 import LogTicket
+from toban_runtime.clock import SystemClock
+from toban_runtime.lifecycle import Stop
+from toban_transport.call import duplex, stream, unary
+from toban_transport.channel import ChannelPool
+from toban_transport.ticket import TicketSigner
+from toban_transport.tls import TlsFiles
+
+DOMAIN = "toban.internal"
+INCARNATION = "11111111-2222-4333-8444-555555555555"
+NANOS = 1_800_000_000_000_000_000
+TODAY = datetime.now(UTC).date()  # noqa: TID251
+
+
+def frame(seqs: Sequence[int], *, stream: int = 1, text: Callable[[int], bytes] = b"line %d".__mod__) -> bytes:
+    lines = [
+        logs_pb2.LogLine(seq=seq, at_unix_nanos=NANOS + seq, stream=stream, text=text(seq))  # type: ignore[arg-type]
+        for seq in seqs
+    ]
+    return zstandard.compress(logs_pb2.LogLines(lines=lines).SerializeToString())
+
+
+def chunk(run_id: int, token: int, seqs: Sequence[int], *, stream: int = 1, **given: Any) -> logs_pb2.LogChunk:
+    claims: dict[str, Any] = {"seq_from": seqs[0], "seq_to": seqs[-1], "line_count": len(seqs)} | given
+    claims.setdefault("data", frame(seqs, stream=stream))
+    return logs_pb2.LogChunk(run_id=run_id, token=token, stream=stream, **claims)  # type: ignore[arg-type]
+
+
+@dataclass
+class Archiver:
+    """A running log-archiver, as its callers see it."""
+
+    today = TODAY
+    domain = DOMAIN
+    chunk = staticmethod(chunk)
+    frame = staticmethod(frame)
+
+    address: str
+    admin_port: int
+    tls: Path
+    _pools: list[ChannelPool] = field(default_factory=list)
+
+    def channel(self, caller: str) -> Any:
+        pool = ChannelPool(tls=TlsFiles(self.tls / caller), trust_domain=DOMAIN)
+        self._pools.append(pool)
+        return pool.get(self.address, "log-archiver")
+
+    def ticket(self, run_id: int, token: int, *, day: date = TODAY, signer: str = "coordinator") -> LogTicket:
+        return TicketSigner(TlsFiles(self.tls / signer)).sign(
+            run_id=run_id, token=token, incarnation=INCARNATION, log_day=day
+        )
+
+    async def append(self, *requests: logs_pb2.AppendRequest) -> list[logs_pb2.AppendResponse]:
+        async def send() -> AsyncIterator[logs_pb2.AppendRequest]:
+            for number, request in enumerate(requests, start=1):
+                request.request_id = number
+                yield request
+
+        stub = logs_pb2_grpc.LogIngestStub(self.channel("executor"))
+        return [answer async for answer in duplex(stub.Append, send(), timeout=60)]
+
+    async def store(self, run_id: int, token: int, *chunks: logs_pb2.LogChunk, seal: int | None = None) -> None:
+        """Appends with a good ticket and sees that nothing is refused."""
+        seals = [] if seal is None else [logs_pb2.Seal(run_id=run_id, token=token, last_seq=seal)]
+        request = logs_pb2.AppendRequest(tickets=[self.ticket(run_id, token)], chunks=chunks, seals=seals)
+        answers = await self.append(request)
+        assert [list(answer.refusals) for answer in answers] == [[]]
+
+    def read(self, run_id: int, **given: Any) -> AsyncIterator[logs_pb2.ReadLogResponse]:
+        stub = logs_pb2_grpc.LogReaderStub(self.channel("admin-cli"))
+        return stream(stub.Read, logs_pb2.ReadLogRequest(run_id=run_id, **given), timeout=60)
+
+    async def lines(self, run_id: int, **given: Any) -> list[tuple[int, int]]:
+        """(token, seq) of every line that Read gives."""
+        return [(answer.token, line.seq) async for answer in self.read(run_id, **given) for line in answer.lines]
+
+    async def describe(self, run_id: int) -> list[logs_pb2.AttemptLog]:
+        stub = logs_pb2_grpc.LogReaderStub(self.channel("admin-web"))
+        answer = await unary(stub.Describe, logs_pb2.DescribeLogRequest(run_id=run_id), timeout=10)
+        return list(answer.attempts)
+
+    async def close(self) -> None:
+        for pool in self._pools:
+            await pool.close()
+
+
+@asynccontextmanager
+async def running(url: str, tls: Path, folder: Path, **given: Any) -> AsyncIterator[Archiver]:
+    ready = folder / "ready.json"
+    ready.unlink(missing_ok=True)
+    config = LogArchiverConfig(database_url=url, tls_dir=tls / "log-archiver", ready_file=ready, **given)
+    stop = Stop()
+    task = asyncio.create_task(serve(config, stop, clock=SystemClock()))
+    try:
+        async with asyncio.timeout(20):
+            while not ready.exists() and not task.done():  # noqa: ASYNC110 - a file, as a launcher sees it
+                await asyncio.sleep(0.01)
+        ports = json.loads(ready.read_text())
+        archiver = Archiver(f"127.0.0.1:{ports['grpc_port']}", ports["admin_port"], tls)
+        yield archiver
+        await archiver.close()
+    finally:
+        stop.request("test")
+        await task
+
+
+@pytest.fixture
+async def archiver(pg_url: str, tls: Path, tmp_path: Path) -> AsyncIterator[Archiver]:
+    async with running(pg_url, tls, tmp_path) as one:
+        yield one
+
+
+@pytest.fixture
+async def second_archiver(pg_url: str, tls: Path, tmp_path: Path) -> AsyncIterator[Archiver]:
+    folder = tmp_path / "second"
+    folder.mkdir()
+    async with running(pg_url, tls, folder) as one:
+        yield one

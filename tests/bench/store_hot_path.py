@@ -1,0 +1,154 @@
+"""Enqueue → assign → report → history over real PostgreSQL with executors that answer at once: what store and decisions alone can do.
+
+Usage: python tests/bench/store_hot_path.py [runs] [slots of each of the two executors]; prints one JSON line.
+"""
+
+import asyncio
+import json
+import sys
+import time
+from collections import defaultdict
+from datetime import UTC, datetime
+
+from toban_coordinator.decide.report import Report
+from toban_coordinator.loops.base import LoopDeps
+from toban_coordinator.loops.definitions import Definitions
+from toban_coordinator.loops.payloads import Payloads
+from toban_coordinator.loops.terms import leader_loops
+from toban_coordinator.ports.orders import StartResult
+from toban_coordinator.server.apply import Apply
+from toban_coordinator.server.report import Reports
+from toban_coordinator.server.start_runs import StartRuns
+from toban_domain.epoch import Epoch, Term, TokenSource
+from toban_domain.outcome import Outcome, OutcomeKind
+from toban_domain.settings import Settings
+from toban_proto.v1 import coordinator_pb2 as pb
+from toban_runtime.clock import SystemClock
+from toban_store.pool import open_pool
+from toban_store.tx import tx
+from toban_testing.servers import SessionServers
+
+EXECUTORS = 2
+# Many slots show what the database can do; 16 what one batch costs in turn.
+SLOTS = int(sys.argv[2]) if len(sys.argv) > 2 else 128
+
+
+class Now:
+    def now(self):
+        return datetime.now(UTC)
+
+
+class Defaults:
+    async def get(self):
+        return Settings()
+
+
+class InstantExecutors:
+    """Accepts every start and reports its success at once, in batches as an executor would."""
+
+    def __init__(self, reports, wake):
+        self.reports, self.wake = reports, wake
+        self.waiting = defaultdict(list)
+        self.busy = {}
+        self.done = 0
+
+    async def start(self, target, term, orders, smallest_live_token):
+        self.waiting[target.incarnation] += [order.key for order in orders]
+        if target.incarnation not in self.busy:
+            self.busy[target.incarnation] = asyncio.create_task(self._report(target.incarnation))
+        return [StartResult(order.key, True) for order in orders]
+
+    async def _report(self, incarnation):
+        while self.waiting[incarnation]:
+            keys, self.waiting[incarnation] = self.waiting[incarnation], []
+            at = datetime.now(UTC)
+            outcome = Outcome(kind=OutcomeKind.SUCCEEDED, exit_code=0, started_at=at, finished_at=at)
+            await self.reports.commit(incarnation, [Report(key, 1, outcome) for key in keys])
+            self.done += len(keys)
+            self.wake()
+        del self.busy[incarnation]
+
+
+async def measure(url, runs):
+    pool = await open_pool(url, application_name="bench", min_size=4, max_size=8)
+    async with tx(pool) as t:
+        row = await t.fetch_one(
+            "UPDATE scheduler.leader SET epoch = %(e)s::bigint RETURNING scheduler.current_system_id() AS s, scheduler.current_timeline() AS l",
+            {"e": Epoch(1, 1).pack()},
+        )
+        for number in range(EXECUTORS):
+            await t.execute(
+                "INSERT INTO scheduler.executors (incarnation, worker_id, instance, node_id, boot_id, pid, grpc_host, grpc_port, key_hash,"
+                " lease_ms, slots, last_heartbeat_at) VALUES (%(i)s, %(n)s, %(t)s, 'n', 'b', 1, 'h', 1, '', 10000, %(s)s, now() + interval '1 h')",
+                {"i": f"00000000-0000-4000-8000-{number:012d}", "n": number + 1, "t": str(number), "s": SLOTS},
+            )
+    term = Term(epoch=Epoch(1, 1).pack(), worker_id=1, incarnation="x", system_id=row["s"], timeline=row["l"])
+    orders = InstantExecutors(Reports(pool=pool), lambda: assign.wake())
+    deps = LoopDeps(
+        pool=pool, term=term, tokens=TokenSource(term), orders=orders, clock=SystemClock(), server_time=Now(), settings=Defaults()
+    )
+    loops = {loop.name: loop for loop in leader_loops(deps)}
+    assign = loops["assign"]
+    manifest = {
+        "apiVersion": "toban/v1",
+        "kind": "Job",
+        "metadata": {"name": "true"},
+        "spec": {"steps": [{"id": "run", "type": "command", "argv": ["/bin/true"]}]},
+    }
+    await Apply(pool=pool).apply(pb.ApplyRequest(manifests=[pb.Manifest(json=json.dumps(manifest))]), "bench")
+    starter = StartRuns(pool=pool, definitions=Definitions(), payloads=Payloads())
+
+    async def round_of(count):
+        orders.done = 0
+        began = time.perf_counter()
+        await starter.start(pb.StartRunsRequest(runs=[pb.StartRunRequest(job="true") for _ in range(count)]), "bench")
+        enqueued = time.perf_counter()
+        assign.wake()
+        while orders.done < count:
+            await asyncio.sleep(0.001)
+        return enqueued - began, time.perf_counter() - began
+
+    stop = asyncio.Event()
+    task = asyncio.create_task(assign.run(stop))
+    await round_of(200)
+    latencies = []
+    for _ in range(100):
+        await asyncio.sleep(0.005)
+        latencies.append((await round_of(1))[1] * 1000)
+    turns, cpu = assign.turns, time.process_time()
+    enqueue, total = await round_of(runs)
+    cpu = time.process_time() - cpu
+    latencies.sort()
+    print(
+        json.dumps(
+            {
+                "bench": "store_hot_path",
+                "runs": runs,
+                "slots": EXECUTORS * SLOTS,
+                "runs_per_s": round(runs / total),
+                "enqueue_per_s": round(runs / enqueue),
+                "assign_turns": assign.turns - turns,
+                "python_cpu_share": round(cpu / total, 2),
+                "idle_ms_p50": round(latencies[50], 2),
+                "idle_ms_p99": round(latencies[98], 2),
+            }
+        )
+    )
+    stop.set()
+    assign.wake()
+    await task
+    await pool.close()
+
+
+def main():
+    servers = SessionServers()
+    try:
+        server = servers.postgres(15)
+        url = server.migrated()
+        asyncio.run(measure(url, int(sys.argv[1]) if len(sys.argv) > 1 else 2000))
+        server.drop(url)
+    finally:
+        servers.stop()
+
+
+main()
