@@ -57,6 +57,6 @@ bench: bootstrap ## measure, a line of JSON a figure
 lock: bootstrap ## compile requirements/*.txt from *.in
 	@scripts/lock
 
-check: lint types contracts proto-check size ## everything but the tests
+check: lint types contracts deps proto-check size ## everything but the tests
 
 all: check test ## everything

@@ -13,12 +13,10 @@ from toban_testing.stacks import admin_of, running_stack
 @contextlib.contextmanager
 def bench_stack(*, coordinators: int = 2, executors: int = 2) -> Iterator[AdminClient]:
     """A running stack and a client of it."""
-    with tempfile.TemporaryDirectory(prefix="toban-bench-") as home:
-        with (
-            running_stack(Path(home), coordinators=coordinators, executors=executors) as stack,
-            admin_of(stack) as admin,
-        ):
-            yield admin
+    with contextlib.ExitStack() as context:
+        home = context.enter_context(tempfile.TemporaryDirectory(prefix="toban-bench-"))
+        stack = context.enter_context(running_stack(Path(home), coordinators=coordinators, executors=executors))
+        yield context.enter_context(admin_of(stack))
 
 
 def job(name: str, argv: Sequence[str], **spec: Any) -> dict[str, Any]:

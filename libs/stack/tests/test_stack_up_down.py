@@ -83,9 +83,11 @@ def test_a_life(stack: Stack, tmp_path: Path, environment: dict[str, str]) -> No
     assert more["executor-1"].pid != first["executor-1"].pid and "executor-2" in more
     assert more["postgres"] == first["postgres"]
 
+    sockets = [Path(path) for path in more["s3"].leftovers]
     family = [*more.values(), *processes.descendants(list(more.values()))]
     assert len(stack.down()) == len(names) + 1
     assert not [record for record in family if processes.alive(record)], "nothing is left behind"
+    assert sockets and not [path for path in sockets if path.exists()]
     assert stack.processes() == {}
     assert stack.down() == []
 

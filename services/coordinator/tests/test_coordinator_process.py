@@ -38,7 +38,7 @@ async def process(pg_url, redis_url, tls, tmp_path):
             await asyncio.sleep(0.02)
     ports = json.loads(ready.read_text())
     async with asyncio.timeout(5):
-        while (await health(ports))["checks"]["role"]["value"] != "leader":
+        while (await health(ports))["checks"]["role"]["value"] != "leader":  # noqa: ASYNC110 (over HTTP)
             await asyncio.sleep(0.02)
     yield ports
     stop.request("test")

@@ -1,4 +1,4 @@
-"""The election as one pure function: `decide(state, event, now) -> (state, effects)` (docs/fencing.md 3.1, docs/adr/0001).
+"""The election as one pure function: `decide(state, event, now) -> (state, effects)` (docs/fencing.md 3.1, docs/adr/0002).
 
 PostgreSQL's leader row makes the leader, by compare-and-set on its epoch. Redis only suggests who should try; the beat tells whether a leader lives.
 

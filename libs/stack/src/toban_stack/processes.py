@@ -22,7 +22,8 @@ class ProcessRecord:
     """One process that we started.
 
     `started` is in clock ticks since boot; `address` is host:port of what it serves; `admin` the host:port of its
-    plain HTTP admin port, if it has one; `grace_seconds` bounds the polite part of stopping it.
+    plain HTTP admin port, if it has one; `grace_seconds` bounds the polite part of stopping it; `leftovers` are files
+    outside of the stack's folder that it may leave.
     """
 
     name: str
@@ -35,6 +36,7 @@ class ProcessRecord:
     admin: str = ""
     stop_signal: int = signal.SIGTERM
     grace_seconds: float = 10.0
+    leftovers: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,6 +52,7 @@ class Program:
     admin: str = ""
     stop_signal: int = signal.SIGTERM
     grace_seconds: float = 10.0
+    leftovers: tuple[str, ...] = ()
 
 
 def spawn(program: Program) -> ProcessRecord:
@@ -83,6 +86,7 @@ def spawn(program: Program) -> ProcessRecord:
         admin=program.admin,
         stop_signal=program.stop_signal,
         grace_seconds=program.grace_seconds,
+        leftovers=program.leftovers,
     )
 
 
@@ -122,6 +126,14 @@ def send(record: ProcessRecord, signum: int) -> bool:
 
 def stop(record: ProcessRecord) -> str:
     """Ends the process and whatever it started: politely first, by SIGKILL after its grace. Says what it took."""
+    try:
+        return _stop(record)
+    finally:
+        for path in record.leftovers:
+            Path(path).unlink(missing_ok=True)
+
+
+def _stop(record: ProcessRecord) -> str:
     if not alive(record):
         return "had ended"
     family = descendants([record])

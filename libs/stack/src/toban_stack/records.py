@@ -77,4 +77,5 @@ def _read(path: Path) -> dict[str, Any]:
 def _record(row: Mapping[str, Any]) -> ProcessRecord:
     """Of another release, too: fields that this one does not know are left out."""
     known = {field.name for field in fields(ProcessRecord)}
-    return ProcessRecord(**{name: value for name, value in row.items() if name in known})
+    known_values = {name: value for name, value in row.items() if name in known}
+    return ProcessRecord(**{**known_values, "leftovers": tuple(row.get("leftovers", ()))})

@@ -141,14 +141,21 @@ def _fence(term: Term, server_version: int) -> str:
 
 @asynccontextmanager
 async def _connection(pool: Pool) -> AsyncIterator[Connection]:
+    task = asyncio.current_task()
+    cancels = task.cancelling() if task else 0
     try:
         connection = await pool.getconn()
     except (PoolTimeout, PoolClosed, psycopg.Error) as error:
         raise sort_error(error, committing=False) from error
     try:
+        if task and task.cancelling() > cancels:
+            # The pool can lose a cancellation that arrives together with the connection (psycopg#1345); the task
+            # would then go on to commit, and whoever waits for its end would wait for ever.
+            raise asyncio.CancelledError
         yield connection
     finally:
-        await pool.putconn(connection)
+        # A cancellation in here would lose the connection to the pool.
+        await asyncio.shield(pool.putconn(connection))
 
 
 async def _begin(connection: Connection, opening: str) -> bool:

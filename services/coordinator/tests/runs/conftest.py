@@ -14,13 +14,13 @@ import pytest
 from toban_coordinator.decide.report import Answer, Report
 from toban_coordinator.loops.base import Done, LoopDeps, TermLoop
 from toban_coordinator.loops.definitions import Definitions
+from toban_coordinator.loops.payloads import Payloads
 from toban_coordinator.loops.settle import settle
 from toban_coordinator.loops.terms import leader_loops
 from toban_coordinator.ports.orders import CancelOrder, StartOrder, StartResult, Target
 from toban_coordinator.server.apply import Apply
 from toban_coordinator.server.cancel import CancelRun
 from toban_coordinator.server.start_runs import StartRuns
-from toban_coordinator.loops.payloads import Payloads
 from toban_domain.epoch import Epoch, Term, TokenSource
 from toban_domain.errors import ErrorCode, TobanError
 from toban_domain.outcome import AttemptKey, Outcome, OutcomeKind, Reason
@@ -82,6 +82,13 @@ class FakeOrders:
     revoke_answer: str = "gone"
     down: set[str] = field(default_factory=set)
     block: dict[str, asyncio.Event] = field(default_factory=dict)
+    noted: asyncio.Event = field(default_factory=asyncio.Event)
+
+    async def started(self, count: int) -> None:
+        """Waits until so many starts have arrived."""
+        while len(self.starts) < count:
+            self.noted.clear()
+            await self.noted.wait()
 
     async def start(
         self, target: Target, term: Term, orders: Sequence[StartOrder], smallest_live_token: int
@@ -94,6 +101,7 @@ class FakeOrders:
         for order in orders:
             assert order.key.token >= smallest_live_token
             self.starts.append((target.incarnation, order))
+            self.noted.set()
             refusal = self.refuse(order)
             results.append(StartResult(order.key, refusal is None, *(refusal or ("", ""))))
         return results
@@ -103,7 +111,7 @@ class FakeOrders:
         return {order.key: self.cancel_answer for order in orders}
 
     async def revoke(self, target: Target, term: Term, keys: Sequence[AttemptKey]) -> dict[AttemptKey, str]:
-        return {key: self.revoke_answer for key in keys}
+        return dict.fromkeys(keys, self.revoke_answer)
 
 
 class World:
@@ -244,6 +252,7 @@ def outcome(kind: str = "SUCCEEDED", at: datetime | None = None, **fields: Any) 
         kind, Reason.NONE
     )
     given = {"reason": reason, "exit_code": 0 if kind == "SUCCEEDED" else 1, "started_at": now, **fields}
+    given["reason"] = Reason(given["reason"])
     return Outcome(kind=OutcomeKind(kind), finished_at=now, **given)
 
 

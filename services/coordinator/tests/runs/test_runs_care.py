@@ -31,7 +31,7 @@ async def test_a_refused_start_goes_back(world: Any, make: Any, refusal: str) ->
     assert (row["state"], row["token"], row["attempt"], row["assigned_incarnation"]) == ("PENDING", None, 1, None)
     assert row["not_before"] > row["created_at"]
     world.orders.refuse = lambda order: None
-    await asyncio.sleep(0.25)
+    world.time.offset = timedelta(seconds=1)
     await world.turn("assign")
     tokens = [order.key.token for _, order in world.orders.starts]
     assert tokens == sorted(set(tokens)) and len(tokens) == 2
@@ -75,13 +75,11 @@ async def test_a_slow_executor_holds_up_no_other(world: Any, make: Any) -> None:
     await world.apply(make.job())
     await world.start(count=3)
     await world.loops["assign"]._work()
-    while not world.orders.starts:
-        await asyncio.sleep(0)
+    await world.orders.started(1)
     assert [to for to, _ in world.orders.starts] == [fast]
     await world.report(world.orders.starts[0][1].key, make.outcome())
     await world.loops["assign"]._work()
-    while len(world.orders.starts) < 2:
-        await asyncio.sleep(0)
+    await world.orders.started(2)
     assert [to for to, _ in world.orders.starts] == [fast, fast]
     world.orders.block[slow].set()
 

@@ -1,6 +1,7 @@
 """Slots become runs: once, on time, with a ledger row each; missed ones by the policy of their schedule."""
 
 import asyncio
+import itertools
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -33,7 +34,7 @@ async def test_several_slots_ahead_once(world: Any, make: Any) -> None:
     await world.turn("fire", "fire")
     found = await slots(world)
     assert len(found) == 3 and all(row["state"] == "PENDING" for row in found)
-    assert [b["slot"] - a["slot"] for a, b in zip(found, found[1:], strict=False)] == [timedelta(seconds=10)] * 2
+    assert [b["slot"] - a["slot"] for a, b in itertools.pairwise(found)] == [timedelta(seconds=10)] * 2
     assert await ledger(world) == [("fired", 1)] * 3
     [row] = await world.sql("SELECT next_run_at, last_run_at FROM scheduler.schedules")
     assert row["last_run_at"] == found[-1]["slot"] and row["next_run_at"] == found[-1]["slot"] + timedelta(seconds=10)

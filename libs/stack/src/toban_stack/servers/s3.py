@@ -66,7 +66,7 @@ class S3Server:
 
     def before_start(self) -> None:
         """Removes the sockets of a server that was killed."""
-        for socket_file in self._sockets.values():
+        for socket_file in (*self._sockets.values(), *self._fixed_sockets):
             socket_file.unlink(missing_ok=True)
 
     def program(self) -> Program:
@@ -97,6 +97,7 @@ class S3Server:
             },
             log=self._home.log_file(self.name),
             address=self.address,
+            leftovers=tuple(str(path) for path in self._fixed_sockets),
         )
 
     def ready(self) -> bool:
@@ -116,3 +117,10 @@ class S3Server:
     @property
     def _sockets(self) -> dict[str, Path]:
         return {f"{part}.localSocket": self._home.sockets / f"{part}.sock" for part in ("s3", "filer")}
+
+    @property
+    def _fixed_sockets(self) -> list[Path]:
+        """Sockets that SeaweedFS puts into /tmp, whatever a flag says, and does not always remove."""
+        ports = {part: self._ports[f"{part}.port.grpc"] for part in ("s3", *PARTS)}
+        ports["admin"] = self._ports["admin.port"] + GRPC_OFFSET
+        return [Path(f"/tmp/seaweedfs-{part}-grpc-{port}.sock") for part, port in ports.items()]

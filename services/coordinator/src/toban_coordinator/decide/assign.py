@@ -31,7 +31,8 @@ class AssignPlan:
     placed: list[Placed] = field(default_factory=list)
     releases: list[Release] = field(default_factory=list)
     skips: list[Finish] = field(default_factory=list)
-    waiting: int = 0
+    # Definitions of runs that found no free slot on an executor that fits them.
+    unplaced: set[tuple[int, int]] = field(default_factory=set)
 
 
 def usable(executors: Sequence[ExecutorLoad], now: datetime) -> list[ExecutorLoad]:
@@ -51,6 +52,11 @@ def usable(executors: Sequence[ExecutorLoad], now: datetime) -> list[ExecutorLoa
         and e.last_heartbeat_at >= oldest
         and incarnations[e.instance] == 1
     ]
+
+
+def with_room(executors: Sequence[ExecutorLoad]) -> list[ExecutorLoad]:
+    """Those that can take a run now."""
+    return [e for e in executors if e.held < e.slots]
 
 
 def free_slots(executors: Sequence[ExecutorLoad]) -> int:
@@ -100,7 +106,7 @@ def plan(
             continue
         executor = board.take(spec, prefer=run.placed_on)
         if executor is None:
-            made.waiting += 1
+            made.unplaced.add((run.definition_id, run.definition_version))
         else:
             made.placed.append(Placed(run, executor))
     return made

@@ -37,7 +37,7 @@ class Assign:
         self._deps = deps
         self._definitions = definitions
         self._sender = sender
-        # Definitions that no executor fits now: left out of the reads, so that they hold up no others.
+        # Definitions that no executor with a free slot fits: left out of the reads, so that they hold up no others.
         self._blocked: dict[int, tuple[int, int]] = {}
         self._looked_ahead_at = 0.0
 
@@ -47,41 +47,33 @@ class Assign:
         settings = await self._deps.settings.get()
         async with autocommit(self._deps.pool) as t:
             executors = await runs_assign.executor_loads(t)
-            due, specs = await self._due(t, executors, now)
+            usable = decide.usable(executors, now)
+            free = decide.free_slots(usable)
+            due, specs = await self._due(t, usable, now, free)
         plan = decide.plan(due, executors, specs, now=now, late_seconds=settings["skip_late_runs_after_seconds"])
-        unfit = self._note_unfit(due, executors, specs, now)
+        self._blocked.update((key[0], key) for key in plan.unplaced)
         moved = await self._write(plan, specs)
-        if plan.skips or unfit or moved >= BATCH:
+        # Whoever waits behind what cannot be placed now is not in view yet.
+        hidden = plan.unplaced and len(plan.placed) < free and len(due) > free
+        if plan.skips or hidden or moved >= BATCH:
             return Done(moved, 0.0)
-        if plan.waiting and self._deps.clock.monotonic() - self._looked_ahead_at < LOOK_AHEAD_SECONDS:
+        if self._blocked and self._deps.clock.monotonic() - self._looked_ahead_at < LOOK_AHEAD_SECONDS:
             # Runs wait for a slot: the report that frees one wakes this loop.
             return Done(moved)
-        return await self._look_ahead(moved, executors, now, settings["assign_ahead_seconds"])
+        return await self._look_ahead(moved, usable, now, settings["assign_ahead_seconds"])
 
-    async def _due(self, t: Tx, executors: Sequence[ExecutorLoad], now: datetime) -> tuple[list[DueRun], Specs]:
-        usable = decide.usable(executors, now)
-        free = decide.free_slots(usable)
-        self._unblock(usable)
+    async def _due(self, t: Tx, usable: Sequence[ExecutorLoad], now: datetime, free: int) -> tuple[list[DueRun], Specs]:
+        self._unblock(decide.with_room(usable))
         if free == 0:
             return [], {}
-        due = await runs_assign.due_runs(t, now, limit=min(free, BATCH - SPARE) + SPARE, blocked=list(self._blocked))
+        due = await runs_assign.due_runs(t, now, limit=min(free, BATCH) + SPARE, blocked=list(self._blocked))
         return due, await self._definitions.get(t, {(run.definition_id, run.definition_version) for run in due})
 
-    def _unblock(self, usable: Sequence[ExecutorLoad]) -> None:
+    def _unblock(self, roomy: Sequence[ExecutorLoad]) -> None:
         for definition, key in list(self._blocked.items()):
             spec = self._definitions.known(key)
-            if spec is None or any(spec.selector.fits(e.labels) for e in usable):
+            if spec is None or any(spec.selector.fits(e.labels) for e in roomy):
                 del self._blocked[definition]
-
-    def _note_unfit(
-        self, due: Sequence[DueRun], executors: Sequence[ExecutorLoad], specs: Specs, now: datetime
-    ) -> bool:
-        usable = decide.usable(executors, now)
-        before = len(self._blocked)
-        for key in {(run.definition_id, run.definition_version) for run in due}:
-            if not any(specs[key].selector.fits(e.labels) for e in usable):
-                self._blocked[key[0]] = key
-        return len(self._blocked) > before
 
     async def _write(self, plan: decide.AssignPlan, specs: Specs) -> int:
         if not plan.placed and not plan.skips:
@@ -114,7 +106,7 @@ class Assign:
             self._sender.start(target, batch, smallest_live=smallest)
 
     async def _look_ahead(
-        self, moved: int, executors: Sequence[ExecutorLoad], now: datetime, ahead_seconds: float
+        self, moved: int, usable: Sequence[ExecutorLoad], now: datetime, ahead_seconds: float
     ) -> Done:
         """When to turn next; and names of executors for runs that are not due yet: no token, no slot."""
         self._looked_ahead_at = self._deps.clock.monotonic()
@@ -122,7 +114,7 @@ class Assign:
         async with autocommit(self._deps.pool) as t:
             outlook = await runs_assign.outlook(t, now, until)
         if outlook.unnamed:
-            moved += await self._name_ahead(decide.usable(executors, now), now, until)
+            moved += await self._name_ahead(usable, now, until)
         at = outlook.next_due
         return Done(moved, None if at is None else max(0.001, (at - now).total_seconds()))
 

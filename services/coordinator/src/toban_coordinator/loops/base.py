@@ -40,7 +40,7 @@ class LoopDeps:
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """What a turn did: `moved` rows, and in how many seconds the next work is due (None = only the tick or a signal knows)."""
+    """What a turn did: `moved` rows, and in how many seconds the next work is due (None = nothing new is known)."""
 
     moved: int = 0
     next_in: float | None = None
@@ -75,7 +75,8 @@ class TermLoop(Loop):
 
     async def _timed(self) -> Done:
         done = await self._work()
-        self._set_alarm(done.next_in)
+        if done.next_in is not None:
+            self._set_alarm(done.next_in)
         return done
 
     def _set_alarm(self, seconds: float | None) -> None:

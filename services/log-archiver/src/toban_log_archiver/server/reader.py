@@ -63,7 +63,8 @@ class LogReader(LogReaderServicer):
                 if self._followers.stopping:
                     raise TobanError(ErrorCode.UNAVAILABLE, "this log-archiver stops: follow through another one")
                 with suppress(TimeoutError):
-                    await asyncio.wait_for(event.wait(), POLL_SECONDS)
+                    async with asyncio.timeout(POLL_SECONDS):
+                        await event.wait()
 
     async def Describe(self, request: DescribeLogRequest, _context: Any) -> DescribeLogResponse:
         """Every attempt that has sent something, with what is stored of it."""

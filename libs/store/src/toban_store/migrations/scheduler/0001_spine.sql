@@ -216,7 +216,7 @@ SELECT source::scheduler.run_state, unnest(targets)::scheduler.run_state
     ('ORPHANED', ARRAY['SUCCEEDED', 'FAILED', 'TIMED_OUT', 'PENDING', 'EXPIRED', 'CANCELED'])
   ) AS t (source, targets);
 
-CREATE SEQUENCE scheduler.run_id_seq AS bigint CACHE 100;
+CREATE SEQUENCE scheduler.run_id_seq AS bigint;
 
 CREATE TABLE scheduler.runs_live (
     id bigint NOT NULL DEFAULT nextval('scheduler.run_id_seq'),

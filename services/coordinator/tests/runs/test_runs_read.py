@@ -1,0 +1,129 @@
+"""Lists, single things, the watch of a run and the merging of reports."""
+
+import asyncio
+import json
+from typing import Any
+
+import pytest
+
+from toban_coordinator.decide.report import Report
+from toban_coordinator.server.reader import JobReader
+from toban_coordinator.server.report import Reports
+from toban_domain.errors import ErrorCode, TobanError
+from toban_domain.outcome import AttemptKey
+from toban_proto.v1 import coordinator_pb2 as pb
+from toban_proto.v1.common_pb2 import Page
+from toban_runtime.clock import SystemClock
+from toban_store.scheduler.settings import SettingsCache
+from toban_transport.convert import outcome_to_pb
+
+
+@pytest.fixture
+def reader(world: Any) -> JobReader:
+    return JobReader(pool=world.pool, clock=SystemClock(), health=lambda: {"status": "ok"})
+
+
+async def test_pages_go_over_live_and_history(world: Any, make: Any, reader: JobReader) -> None:
+    await world.executor(slots=10)
+    await world.apply(make.job(), make.job("other"), make.schedule())
+    runs = await world.start(count=7)
+    [other] = await world.start("other")
+    await world.turn("assign")
+    for run in (runs[1], runs[4], other):
+        await world.report(world.key(run), make.outcome())
+    found, cursor = [], ""
+    while True:
+        page = await reader.ListRuns(pb.ListRunsRequest(page=Page(limit=3, cursor=cursor)), None)
+        found += [run.id for run in page.runs]
+        cursor = page.next_cursor
+        if not cursor:
+            break
+    assert found == sorted([*runs, other], reverse=True)
+    of_job = await reader.ListRuns(pb.ListRunsRequest(job="hello", states=["SUCCEEDED"]), None)
+    assert [run.id for run in of_job.runs] == [runs[4], runs[1]]
+    await world.turn("fire")
+    of_schedule = await reader.ListRuns(pb.ListRunsRequest(schedule="often"), None)
+    assert len(of_schedule.runs) == 3 and {run.schedule for run in of_schedule.runs} == {"often"}
+    for bad in (
+        pb.ListRunsRequest(page=Page(cursor="x")),
+        pb.ListRunsRequest(states=["GONE"]),
+        pb.ListRunsRequest(page=Page(limit=-1)),
+    ):
+        with pytest.raises(TobanError) as caught:
+            await reader.ListRuns(bad, None)
+        assert caught.value.code is ErrorCode.INVALID_ARGUMENT
+
+
+async def test_one_run_one_job_the_cluster(world: Any, make: Any, reader: JobReader) -> None:
+    await world.executor()
+    await world.apply(make.job(description="says hello"), make.schedule())
+    [run] = await world.start()
+    await world.turn("assign")
+    await world.report(world.key(run), make.outcome(last_line="hello"))
+    shown = await reader.GetRun(pb.GetRunRequest(id=run), None)
+    assert (shown.state, shown.last_line, shown.executor, shown.exit_code) == ("SUCCEEDED", "hello", "e1", 0)
+    assert [a.state for a in shown.attempts] == ["SUCCEEDED"] and [e.type for e in shown.events][0] == "created"
+    job = await reader.GetJob(pb.GetJobRequest(name="hello"), None)
+    assert (job.description, job.last_run.id, job.schedules[0].rule) == ("says hello", run, "every 10 seconds")
+    assert [j.name for j in (await reader.ListJobs(pb.ListJobsRequest(), None)).jobs] == ["hello"]
+    assert [s.job for s in (await reader.ListSchedules(pb.ListSchedulesRequest(), None)).schedules] == ["hello"]
+    with pytest.raises(TobanError) as caught:
+        await reader.GetJob(pb.GetJobRequest(name="hell"), None)
+    assert caught.value.code is ErrorCode.JOB_NOT_FOUND and "hello" in caught.value.message
+    [executor] = (await reader.ListExecutors(pb.ListExecutorsRequest(), None)).executors
+    assert (executor.running, executor.state, executor.slots) == (0, "on", 4)
+    cluster = await reader.GetCluster(pb.GetClusterRequest(), None)
+    assert cluster.epoch == world.term.epoch and cluster.settled and json.loads(cluster.health_json) == {"status": "ok"}
+
+
+async def test_a_watch_ends_with_the_run(world: Any, make: Any, reader: JobReader) -> None:
+    await world.executor()
+    await world.apply(make.job())
+    [run] = await world.start()
+    seen: list[str] = []
+    first = asyncio.Event()
+
+    async def watch() -> None:
+        async for shown in reader.WatchRun(pb.GetRunRequest(id=run), None):
+            seen.append(shown.state)
+            first.set()
+
+    task = asyncio.create_task(watch())
+    await first.wait()
+    await world.turn("assign")
+    await world.report(world.key(run), make.outcome())
+    await task
+    assert seen[0] == "PENDING" and seen[-1] == "SUCCEEDED"
+
+
+async def test_reports_of_one_executor_are_merged(world: Any, make: Any) -> None:
+    incarnation = await world.executor(slots=50)
+    await world.apply(make.job())
+    runs = await world.start(count=30)
+    await world.turn("assign")
+    reports = Reports(pool=world.pool)
+    outcome = make.outcome(error_summary="nul \0 in it")
+    keys = [world.key(run) for run in runs]
+    answers = await asyncio.gather(*(reports.commit(incarnation, [Report(key, 1, outcome)]) for key in keys))
+    assert answers == [["accepted"]] * 30
+    request = pb.ReportRequest(
+        reports=[
+            pb.AttemptReport(key={"run_id": key.run_id, "token": key.token}, seq=1, outcome=outcome_to_pb(outcome))
+            for key in keys[:2]
+        ]
+    )
+    response = await reports.report(request, incarnation)
+    assert [result.result for result in response.results] == ["orphan_result"] * 2
+    stranger = await reports.commit(incarnation, [Report(AttemptKey(999, 1), 1, outcome)])
+    assert stranger == ["not_held"]
+
+
+async def test_settings_are_cached_and_checked(world: Any) -> None:
+    cache = SettingsCache(pool=world.pool, clock=SystemClock())
+    assert (await cache.get())["assign_ahead_seconds"] == 30.0
+    await world.sql(
+        "INSERT INTO scheduler.settings (name, value) VALUES ('assign_ahead_seconds', '5'), ('fire_batch_size', '\"x\"')"
+    )
+    assert (await cache.get())["assign_ahead_seconds"] == 30.0
+    fresh = await SettingsCache(pool=world.pool, clock=SystemClock()).get()
+    assert fresh["assign_ahead_seconds"] == 5.0 and fresh.whole("fire_batch_size") == 500

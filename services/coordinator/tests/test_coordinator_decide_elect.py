@@ -1,0 +1,46 @@
+"""What a sub-leader concludes (docs/fencing.md 3.4)."""
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from toban_coordinator.decide.elect import LeaderSigns, StreamEnd, is_death, is_suspect, should_degrade
+
+NOW = datetime(2026, 11, 21, tzinfo=UTC)
+
+
+def signs(tick_age=0.0, still=0.0, ticking=None):
+    last = None if tick_age is None else NOW - timedelta(seconds=tick_age)
+    return LeaderSigns(last_tick_at=last, beat_still_seconds=still, ticking=ticking)
+
+
+@pytest.mark.parametrize(
+    ("end", "refused", "dead"),
+    [
+        (StreamEnd.BROKEN, True, True),
+        (StreamEnd.BROKEN, False, False),
+        (StreamEnd.STEPPED_DOWN, True, False),
+    ],
+)
+def test_only_a_broken_stream_and_a_refused_reconnect_are_death(end, refused, dead):
+    assert is_death(end, reconnect_refused=refused) is dead
+
+
+@pytest.mark.parametrize(
+    ("found", "suspect"),
+    [
+        (signs(), False),
+        (signs(tick_age=4.9), False),
+        (signs(tick_age=5.1), True),
+        (signs(still=5.1), True),
+        (signs(tick_age=None), False),
+    ],
+)
+def test_who_is_suspect(found, suspect):
+    assert is_suspect(found, now=NOW, stale_seconds=5.0) is suspect
+
+
+@pytest.mark.parametrize(("ticking", "degrade"), [(True, False), (False, True), (None, True)])
+def test_a_suspect_leader_is_asked_first(ticking, degrade):
+    assert should_degrade(signs(tick_age=6.0, ticking=ticking), now=NOW, stale_seconds=5.0) is degrade
+    assert not should_degrade(signs(tick_age=1.0, ticking=ticking), now=NOW, stale_seconds=5.0)
