@@ -51,6 +51,7 @@ class InstantExecutors:
         self.waiting = defaultdict(list)
         self.busy = {}
         self.done = 0
+        self.more = asyncio.Event()
 
     async def start(self, target, term, orders, smallest_live_token):
         self.waiting[target.incarnation] += [order.key for order in orders]
@@ -65,16 +66,18 @@ class InstantExecutors:
             outcome = Outcome(kind=OutcomeKind.SUCCEEDED, exit_code=0, started_at=at, finished_at=at)
             await self.reports.commit(incarnation, [Report(key, 1, outcome) for key in keys])
             self.done += len(keys)
+            self.more.set()
             self.wake()
         del self.busy[incarnation]
 
 
-async def measure(url, runs):
-    pool = await open_pool(url, application_name="bench", min_size=4, max_size=8)
+async def lead(pool):
+    """Takes the leader row and registers the executors."""
+    epoch = Epoch(1, 1).pack()
     async with tx(pool) as t:
         row = await t.fetch_one(
             "UPDATE scheduler.leader SET epoch = %(e)s::bigint RETURNING scheduler.current_system_id() AS s, scheduler.current_timeline() AS l",
-            {"e": Epoch(1, 1).pack()},
+            {"e": epoch},
         )
         for number in range(EXECUTORS):
             await t.execute(
@@ -82,13 +85,43 @@ async def measure(url, runs):
                 " lease_ms, slots, last_heartbeat_at) VALUES (%(i)s, %(n)s, %(t)s, 'n', 'b', 1, 'h', 1, '', 10000, %(s)s, now() + interval '1 h')",
                 {"i": f"00000000-0000-4000-8000-{number:012d}", "n": number + 1, "t": str(number), "s": SLOTS},
             )
-    term = Term(epoch=Epoch(1, 1).pack(), worker_id=1, incarnation="x", system_id=row["s"], timeline=row["l"])
-    orders = InstantExecutors(Reports(pool=pool), lambda: assign.wake())
-    deps = LoopDeps(
-        pool=pool, term=term, tokens=TokenSource(term), orders=orders, clock=SystemClock(), server_time=Now(), settings=Defaults()
-    )
-    loops = {loop.name: loop for loop in leader_loops(deps)}
-    assign = loops["assign"]
+    return Term(epoch=epoch, worker_id=1, incarnation="x", system_id=row["s"], timeline=row["l"])
+
+
+class Bench:
+    """The part of a coordinator that runs pass through, over fake executors."""
+
+    def __init__(self, pool, term):
+        self.orders = InstantExecutors(Reports(pool=pool), lambda: self.assign.wake())
+        deps = LoopDeps(
+            pool=pool,
+            term=term,
+            tokens=TokenSource(term),
+            orders=self.orders,
+            clock=SystemClock(),
+            server_time=Now(),
+            settings=Defaults(),
+        )
+        self.assign = next(loop for loop in leader_loops(deps) if loop.name == "assign")
+        self.starter = StartRuns(pool=pool, definitions=Definitions(), payloads=Payloads())
+
+    async def round_of(self, count):
+        """Seconds to enqueue so many runs, and until all have ended."""
+        self.orders.done = 0
+        began = time.perf_counter()
+        runs = [pb.StartRunRequest(job="true") for _ in range(count)]
+        await self.starter.start(pb.StartRunsRequest(runs=runs), "bench")
+        enqueued = time.perf_counter()
+        self.assign.wake()
+        while self.orders.done < count:
+            self.orders.more.clear()
+            await self.orders.more.wait()
+        return enqueued - began, time.perf_counter() - began
+
+
+async def measure(url, runs):
+    pool = await open_pool(url, application_name="bench", min_size=4, max_size=8)
+    bench = Bench(pool, await lead(pool))
     manifest = {
         "apiVersion": "toban/v1",
         "kind": "Job",
@@ -96,46 +129,30 @@ async def measure(url, runs):
         "spec": {"steps": [{"id": "run", "type": "command", "argv": ["/bin/true"]}]},
     }
     await Apply(pool=pool).apply(pb.ApplyRequest(manifests=[pb.Manifest(json=json.dumps(manifest))]), "bench")
-    starter = StartRuns(pool=pool, definitions=Definitions(), payloads=Payloads())
-
-    async def round_of(count):
-        orders.done = 0
-        began = time.perf_counter()
-        await starter.start(pb.StartRunsRequest(runs=[pb.StartRunRequest(job="true") for _ in range(count)]), "bench")
-        enqueued = time.perf_counter()
-        assign.wake()
-        while orders.done < count:
-            await asyncio.sleep(0.001)
-        return enqueued - began, time.perf_counter() - began
-
     stop = asyncio.Event()
-    task = asyncio.create_task(assign.run(stop))
-    await round_of(200)
+    task = asyncio.create_task(bench.assign.run(stop))
+    await bench.round_of(200)
     latencies = []
     for _ in range(100):
         await asyncio.sleep(0.005)
-        latencies.append((await round_of(1))[1] * 1000)
-    turns, cpu = assign.turns, time.process_time()
-    enqueue, total = await round_of(runs)
-    cpu = time.process_time() - cpu
+        latencies.append((await bench.round_of(1))[1] * 1000)
     latencies.sort()
-    print(
-        json.dumps(
-            {
-                "bench": "store_hot_path",
-                "runs": runs,
-                "slots": EXECUTORS * SLOTS,
-                "runs_per_s": round(runs / total),
-                "enqueue_per_s": round(runs / enqueue),
-                "assign_turns": assign.turns - turns,
-                "python_cpu_share": round(cpu / total, 2),
-                "idle_ms_p50": round(latencies[50], 2),
-                "idle_ms_p99": round(latencies[98], 2),
-            }
-        )
-    )
+    turns, cpu = bench.assign.turns, time.process_time()
+    enqueue, total = await bench.round_of(runs)
+    figures = {
+        "bench": "store_hot_path",
+        "runs": runs,
+        "slots": EXECUTORS * SLOTS,
+        "runs_per_s": round(runs / total),
+        "enqueue_per_s": round(runs / enqueue),
+        "assign_turns": bench.assign.turns - turns,
+        "python_cpu_share": round((time.process_time() - cpu) / total, 2),
+        "idle_ms_p50": round(latencies[50], 2),
+        "idle_ms_p99": round(latencies[98], 2),
+    }
+    print(json.dumps(figures))
     stop.set()
-    assign.wake()
+    bench.assign.wake()
     await task
     await pool.close()
 

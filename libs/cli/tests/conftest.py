@@ -95,6 +95,7 @@ class Logs(logs_pb2_grpc.LogReaderServicer):
         self.token = 7
         self.requests: list[Any] = []
         self.at_end = False
+        self.stored = True
         self.reader: Reader | None = None
 
     async def Read(self, request: Any, context: Any) -> AsyncIterator[Any]:
@@ -110,6 +111,8 @@ class Logs(logs_pb2_grpc.LogReaderServicer):
                 await asyncio.Event().wait()
 
     async def Describe(self, request: Any, context: Any) -> Any:
+        if not self.stored:
+            return logs_pb2.DescribeLogResponse()
         return logs_pb2.DescribeLogResponse(
             attempts=[logs_pb2.AttemptLog(token=self.token, sealed=True, last_seq=len(self.first + self.late))]
         )

@@ -108,6 +108,13 @@ def test_schedule_list(cluster: Any, toban: Toban) -> None:
     assert "(in 64s)  3s ago" in out
 
 
+@pytest.mark.parametrize("flag", ["--ahead", "-a"])
+def test_run_list_ahead(cluster: Any, toban: Toban, flag: str) -> None:
+    cluster.reader.answers["ListRuns"] = pb.ListRunsResponse()
+    assert toban("run", "list", flag)[0] == 0
+    assert cluster.reader.requests[-1].include_ahead
+
+
 def test_run_list(cluster: Any, toban: Toban) -> None:
     runs = [
         a_run(),
@@ -128,6 +135,7 @@ def test_run_list(cluster: Any, toban: Toban) -> None:
     assert (code, err) == (0, "")
     request = cluster.reader.requests[-1]
     assert (request.job, list(request.states), request.page.limit) == ("hello", ["FAILED", "PENDING"], 3)
+    assert not request.include_ahead
     assert out.splitlines() == [
         "RUN  JOB    STATE      DUE      TOOK  EXIT     TRY  EXECUTOR  LAST LINE",
         "12   hello  SUCCEEDED  90s ago  1.5s  0        1    node-1    Hello, world!",
@@ -229,6 +237,11 @@ def test_run_start(cluster: Any, toban: Toban) -> None:
         (a_run(), 0, "run 12 SUCCEEDED, exit code 0, 1.5s"),
         (a_run("FAILED", exit_code=3, error_summary="exit code 3"), 1, "run 12 FAILED, exit code 3, 1.5s: exit code 3"),
         (
+            a_run("FAILED", exit_code=None, reason="spawn_failed", error_summary="'nope' does not start"),
+            127,
+            "run 12 FAILED, 1.5s: 'nope' does not start",
+        ),
+        (
             a_run("TIMED_OUT", exit_code=None, signal=15, reason="timeout"),
             124,
             "run 12 TIMED_OUT, ended by SIGTERM, 1.5s: timeout",
@@ -266,6 +279,18 @@ def test_a_log_that_is_complete_is_not_read_again(cluster: Any, toban: Toban) ->
     cluster.logs.at_end = True
     assert toban("run", "logs", "12", "-f") == (0, "one\n", "run 12 SUCCEEDED, exit code 0, 1.5s\n")
     assert [request.follow for request in cluster.logs.requests] == [True]
+
+
+def test_a_run_without_output_is_not_waited_for_like_one_with(
+    cluster: Any, toban: Toban, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from toban_cli import follow
+
+    monkeypatch.setattr(follow, "SEAL_SECONDS", 1000.0)
+    cluster.logs.stored = False
+    cluster.reader.runs = [a_run("RUNNING", last_line=""), a_run(last_line="")]
+    cluster.loop.call_soon_threadsafe(cluster.reader.logged.set)
+    assert toban("run", "logs", "12", "-f") == (0, "", "run 12 SUCCEEDED, exit code 0, 1.5s\n")
 
 
 def test_follow_goes_on_when_no_output_can_be_read(

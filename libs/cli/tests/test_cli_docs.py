@@ -8,7 +8,7 @@ from pathlib import Path
 
 import yaml
 
-from toban_cli.results import RESULT_CODES
+from toban_cli.results import NOT_STARTED, RESULT_CODES
 
 Toban = Callable[..., tuple[int, str, str]]
 ROOT = Path(__file__).parents[3]
@@ -36,5 +36,5 @@ def test_every_script_of_an_example_is_there() -> None:
 
 def test_exit_codes_of_results_are_documented() -> None:
     text = (ROOT / "docs" / "errors.md").read_text(encoding="utf-8")
-    for state, code in RESULT_CODES.items():
+    for state, code in (*RESULT_CODES.items(), ("FAILED", NOT_STARTED)):
         assert re.search(rf"^\| {code} \| .*{state}", text, re.MULTILINE), state

@@ -15,7 +15,7 @@ DOC = Path(__file__).parents[3] / "docs" / "errors.md"
 @pytest.mark.parametrize("code", ErrorCode)
 def test_every_code_has_a_status_and_an_exit_code(code: ErrorCode) -> None:
     assert code in GRPC_STATUS
-    # 0 is success, 1 … 5 and 124 are results of runs, 64 is a mistake in the arguments, 130 an interrupt.
+    # 0 is success, 1 … 5, 124 and 127 are results of runs, 64 is a mistake in the arguments, 130 an interrupt.
     assert 65 <= TobanError(code, "x").exit_code <= 78
 
 
@@ -24,6 +24,11 @@ def test_every_code_is_documented_with_its_exit_code(code: ErrorCode) -> None:
     row = re.search(rf"^\| `{code}` \| (\d+) \| .+ \| .+ \|$", DOC.read_text(encoding="utf-8"), re.MULTILINE)
     assert row is not None, f"docs/errors.md has no row for {code}"
     assert int(row[1]) == TobanError(code, "x").exit_code
+
+
+def test_mistakes_in_what_the_caller_wrote_are_told_apart() -> None:
+    kinds = ("MANIFEST_INVALID", "SCHEDULE_INVALID", "PAYLOAD_TOO_LARGE", "PAYLOAD_INVALID")
+    assert [TobanError(ErrorCode[kind], "x").exit_code for kind in kinds] == [65, 67, 71, 72]
 
 
 def test_no_row_for_a_code_that_is_gone() -> None:

@@ -209,6 +209,25 @@ def test_the_rule_is_checked_by_the_caller() -> None:
         assert caught.value.detail["errors"][0]["path"] == path
 
 
+def test_mistakes_of_one_kind_give_their_code() -> None:
+    def check(rule: RuleSpec) -> list[tuple[str, str, str]]:
+        return [("cron", "never fires", "another date")] if rule.cron else []
+
+    rule = schedule(cron="0 0 30 2 *")
+    large = job(default_payload={"a": "x" * 40_000})
+    for bodies, code in (
+        ([rule, rule | {"metadata": {"name": "b"}}], ErrorCode.SCHEDULE_INVALID),
+        ([large], ErrorCode.PAYLOAD_TOO_LARGE),
+        ([job(default_payload={"a": "\0"})], ErrorCode.PAYLOAD_INVALID),
+        ([rule, large], ErrorCode.MANIFEST_INVALID),
+        ([rule, job(timeout=5)], ErrorCode.MANIFEST_INVALID),
+        ([schedule(cron="0 0 30 2 *", jub="x")], ErrorCode.MANIFEST_INVALID),
+    ):
+        with pytest.raises(TobanError) as caught:
+            read_manifests([Document("a.yaml", body) for body in bodies], check_rule=check)
+        assert caught.value.code is code
+
+
 json_values = st.recursive(
     st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), st.text(max_size=5)),
     lambda inner: st.one_of(st.lists(inner, max_size=3), st.dictionaries(st.text(max_size=5), inner, max_size=3)),

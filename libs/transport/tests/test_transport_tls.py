@@ -11,6 +11,7 @@ from toban_domain.errors import TobanError
 from toban_proto.v1 import executor_pb2, executor_pb2_grpc
 from toban_runtime.clock import SystemClock
 from toban_stack import certs
+from toban_testing.clock import FakeClock
 from toban_transport.call import unary
 from toban_transport.channel import ChannelPool
 from toban_transport.identity import dns_name, spiffe_ids
@@ -18,6 +19,17 @@ from toban_transport.server import build_server
 from toban_transport.tls import TlsFiles
 
 PING = executor_pb2.PingRequest()
+
+
+class Hurrying(SystemClock):
+    """Each look at this clock is a second later, so that no look at the files is skipped."""
+
+    def __init__(self) -> None:
+        self._seconds = 0.0
+
+    def monotonic(self) -> float:
+        self._seconds += 1.0
+        return self._seconds
 
 
 @pytest.fixture
@@ -31,6 +43,14 @@ def test_a_good_folder_loads_and_stays_the_same_object(folder: Path) -> None:
     assert files.current() is files.current()
     assert spiffe_ids(files.current().certificate) == ("spiffe://toban.internal/coordinator",)
     assert dns_name("coordinator", "toban.internal") == "coordinator.toban.internal"
+
+
+def test_the_files_are_not_looked_at_for_each_call(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = FakeClock()
+    files = TlsFiles(folder, clock=clock)
+    (folder / "tls.crt").unlink()
+    monkeypatch.setattr(files, "_look", lambda: pytest.fail("looked too early"))
+    assert files.current() is files.current()
 
 
 @pytest.mark.parametrize("name", ["tls.crt", "tls.key", "ca.crt"])
@@ -61,7 +81,7 @@ def test_a_key_that_everybody_can_read_stops_the_start(folder: Path) -> None:
 def test_the_last_good_set_stays_while_a_rotation_is_half_done(
     folder: Path, tls: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    files = TlsFiles(folder)
+    files = TlsFiles(folder, clock=Hurrying())
     first = files.current()
     shutil.copy(tls / "executor" / "tls.key", folder / "tls.key")
     assert files.current() is first
@@ -84,10 +104,12 @@ async def test_server_and_client_take_new_certificates_without_a_restart(tmp_pat
         async def Ping(self, request: Any, context: Any) -> Any:
             return executor_pb2.PingResponse(incarnation="i1")
 
-    server = build_server(tls=TlsFiles(server_folder), trust_domain="toban.internal", clock=SystemClock())
+    server = build_server(
+        tls=TlsFiles(server_folder, clock=Hurrying()), trust_domain="toban.internal", clock=SystemClock()
+    )
     server.add(executor_pb2_grpc.add_WorkerServiceServicer_to_server, Worker())
     address = f"127.0.0.1:{await server.start('127.0.0.1', 0)}"
-    pool = ChannelPool(tls=TlsFiles(client_folder), trust_domain="toban.internal")
+    pool = ChannelPool(tls=TlsFiles(client_folder, clock=Hurrying()), trust_domain="toban.internal")
     kept = pool.get(address, "executor")
     assert pool.get(address, "executor") is kept
     await unary(executor_pb2_grpc.WorkerServiceStub(kept).Ping, PING, timeout=10)

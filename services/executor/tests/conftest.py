@@ -18,18 +18,17 @@ from toban_domain.errors import ErrorCode, TobanError
 from toban_executor.guard.clock import boottime, wall
 from toban_executor.guard.launch import GuardSet, start_guards
 from toban_executor.guard.wire import LogBlock, decode, encode
-from toban_proto.v1 import common_pb2, coordinator_pb2, executor_pb2, logs_pb2
-from toban_proto.v1.coordinator_pb2_grpc import ExecutorGatewayServicer, add_ExecutorGatewayServicer_to_server
+from toban_proto.v1 import common_pb2, executor_pb2, logs_pb2
+from toban_proto.v1.coordinator_pb2_grpc import add_ExecutorGatewayServicer_to_server
 from toban_proto.v1.executor_pb2_grpc import WorkerServiceStub
 from toban_proto.v1.logs_pb2_grpc import LogIngestServicer, add_LogIngestServicer_to_server
 from toban_runtime.clock import SystemClock
+from toban_testing.fake_coordinator import EPOCH, FakeCoordinator
 from toban_transport.channel import ChannelPool
-from toban_transport.server import build_server, metadata
+from toban_transport.server import build_server
 from toban_transport.tls import TlsFiles
 
 TRUST_DOMAIN = "toban.internal"
-EPOCH = (1 << 51) | (1 << 27)
-MARGIN_MS = 300
 
 
 async def until(condition: Callable[[], Any], seconds: float = 10.0) -> Any:
@@ -40,88 +39,6 @@ async def until(condition: Callable[[], Any], seconds: float = 10.0) -> Any:
             raise AssertionError("not in time")
         await asyncio.sleep(0.01)
     return found
-
-
-class FakeCoordinator(ExecutorGatewayServicer):
-    """Grants, collects reports, and does what a test says."""
-
-    def __init__(self, *, lease_ms: int = 10_000) -> None:
-        self.lease_ms = lease_ms
-        self.registered: list[Any] = []
-        self.beats: list[Any] = []
-        self.reports: list[Any] = []
-        self.outcomes: dict[tuple[int, int], Any] = {}
-        self.granting = True
-        self.silent = False
-        self.state = "on"
-        self.epoch = EPOCH
-        self.open_orders: list[Any] = []
-        self.not_held: list[Any] = []
-        self.smallest_live = 0
-        self.archivers: list[str] = []
-        self.address = ""
-        self._grant_seq = 0
-
-    async def Register(self, request: Any, context: Any) -> Any:
-        """A new incarnation; state is on again."""
-        await self._maybe_silent()
-        self.registered.append(request)
-        self.state = "on"
-        return coordinator_pb2.RegisterResponse(
-            worker_id=len(self.registered),
-            incarnation_key=f"key-{request.incarnation}",
-            lease_ms=self.lease_ms,
-            lease_margin_ms=MARGIN_MS,
-            heartbeat_interval_seconds=0.1,
-            epoch=self.epoch,
-        )
-
-    async def Heartbeat(self, request: Any, context: Any) -> Any:
-        """A grant, unless the echo lags or the test says no."""
-        self._check(request, context)
-        await self._maybe_silent()
-        self.beats.append(request)
-        granted = self.granting and self._grant_seq - request.echo <= 3 and self.state in ("on", "draining")
-        self._grant_seq += granted
-        orders, self.open_orders = self.open_orders, []
-        return coordinator_pb2.HeartbeatResponse(
-            granted=granted,
-            grant_seq=self._grant_seq,
-            epoch=self.epoch,
-            state=self.state,
-            leader_address=self.address,
-            coordinators=[self.address],
-            orders=orders,
-            not_held=self.not_held,
-            smallest_live_token=self.smallest_live,
-            log_archivers=self.archivers,
-        )
-
-    async def Report(self, request: Any, context: Any) -> Any:
-        """Everything is accepted."""
-        self._check(request, context)
-        await self._maybe_silent()
-        self.reports += request.reports
-        for report in request.reports:
-            if report.HasField("outcome"):
-                self.outcomes[(report.key.run_id, report.key.token)] = report.outcome
-        return coordinator_pb2.ReportResponse(
-            results=[
-                coordinator_pb2.ReportResult(key=report.key, seq=report.seq, result="accepted")
-                for report in request.reports
-            ]
-        )
-
-    def _check(self, request: Any, context: Any) -> None:
-        said = metadata(context)
-        if not self.registered or request.incarnation != self.registered[-1].incarnation:
-            raise TobanError(ErrorCode.INCARNATION_UNKNOWN, "no such incarnation")
-        assert said["toban-incarnation"] == request.incarnation
-        assert said["toban-incarnation-key"] == f"key-{request.incarnation}"
-
-    async def _maybe_silent(self) -> None:
-        if self.silent:
-            raise TobanError(ErrorCode.UNAVAILABLE, "silent")
 
 
 class FakeArchiver(LogIngestServicer):

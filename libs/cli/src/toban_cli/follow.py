@@ -19,6 +19,8 @@ from toban_domain.run import TERMINAL
 PAUSE_SECONDS = 0.1
 # How long the last lines of a run that is over may take to arrive, seconds.
 SEAL_SECONDS = 5.0
+# The same when no line is known of: a run that wrote nothing leaves nothing that could be sealed.
+QUIET_SECONDS = 0.3
 # How long nobody may answer while we wait for a run, seconds: a fail-over is much shorter.
 OUTAGE_SECONDS = 60.0
 
@@ -87,7 +89,7 @@ class _Follower:
         """After the end of the run: waits for the output to be complete, then prints what the follower has not."""
         waited = 0.0
         try:
-            while run.token and waited < SEAL_SECONDS and not self._sealed(run.token):
+            while run.token and waited < self._patience(run):
                 self._stopped.wait(PAUSE_SECONDS)
                 waited += PAUSE_SECONDS
             self.stop()
@@ -138,8 +140,12 @@ class _Follower:
 
         return self._client.describe_log(DescribeLogRequest(run_id=self._run_id)).attempts
 
-    def _sealed(self, token: int) -> bool:
-        return any(item.token == token and item.sealed for item in self._attempts())
+    def _patience(self, run: Any) -> float:
+        """How long the rest of the output may take to arrive, seconds: no time when it is complete."""
+        stored = [item for item in self._attempts() if item.token == run.token]
+        if any(item.sealed for item in stored):
+            return 0.0
+        return SEAL_SECONDS if stored or run.last_line else QUIET_SECONDS
 
     def _rest(self) -> None:
         """Reads what is stored beyond the lines that were printed."""

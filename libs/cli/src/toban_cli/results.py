@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from toban_cli.human import duration, to_time
+from toban_domain.outcome import Reason
 
 # Exit codes of --wait and --follow; docs/errors.md lists them.
 RESULT_CODES: Mapping[str, int] = {
@@ -17,11 +18,15 @@ RESULT_CODES: Mapping[str, int] = {
     "EXPIRED": 5,
     "TIMED_OUT": 124,
 }
+# The program could not be started: as a shell says it.
+NOT_STARTED = 127
 
 
-def result_code(state: str) -> int:
-    """The exit code of a terminal state."""
-    return RESULT_CODES.get(state, 1)
+def result_code(run: Any) -> int:
+    """The exit code that tells how a run ended."""
+    if run.state == "FAILED" and run.reason == Reason.SPAWN_FAILED:
+        return NOT_STARTED
+    return RESULT_CODES.get(run.state, 1)
 
 
 def exit_words(run: Any) -> str:

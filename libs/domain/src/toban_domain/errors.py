@@ -101,6 +101,13 @@ _EXIT_BY_STATUS: Mapping[str, int] = {
     "RESOURCE_EXHAUSTED": 75,
     "INTERNAL": 70,
 }
+# Kinds of mistakes in what the caller wrote, told apart although gRPC has one status for them.
+_EXIT_BY_CODE: Mapping[ErrorCode, int] = {
+    _C.SCHEDULE_INVALID: 67,
+    _C.PAYLOAD_TOO_LARGE: 71,
+    _C.PAYLOAD_INVALID: 72,
+    _C.CONFIG_INVALID: 78,
+}
 
 
 class TobanError(Exception):
@@ -114,8 +121,8 @@ class TobanError(Exception):
 
     @property
     def exit_code(self) -> int:
-        """Exit code of a command that ends with this error (78 for configuration errors)."""
-        return 78 if self.code is ErrorCode.CONFIG_INVALID else _EXIT_BY_STATUS[GRPC_STATUS[self.code]]
+        """Exit code of a command that ends with this error; docs/errors.md lists them."""
+        return _EXIT_BY_CODE.get(self.code) or _EXIT_BY_STATUS[GRPC_STATUS[self.code]]
 
 
 class FencedOut(TobanError):

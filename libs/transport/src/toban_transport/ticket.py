@@ -11,7 +11,6 @@ from cryptography import x509
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.hashes import SHA256
-from cryptography.hazmat.primitives.serialization import Encoding
 from google.protobuf.message import DecodeError
 
 from toban_domain.errors import ErrorCode, TobanError
@@ -40,7 +39,7 @@ class TicketSigner:
         return LogTicket(
             body=text,
             signature=triple.key.sign(text, _ALGORITHM),
-            certificate=triple.certificate.public_bytes(Encoding.DER),
+            certificate=triple.certificate_der,
         )
 
 

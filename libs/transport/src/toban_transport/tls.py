@@ -8,13 +8,16 @@ from pathlib import Path
 
 from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.hazmat.primitives.serialization import load_pem_private_key
+from cryptography.hazmat.primitives.serialization import Encoding, load_pem_private_key
 
 from toban_domain.errors import ErrorCode, TobanError
 from toban_observability.logs import get_logger
+from toban_runtime.clock import Clock, SystemClock
 
 CERTIFICATE, KEY, CA = "tls.crt", "tls.key", "ca.crt"
 _NAMES = (CERTIFICATE, KEY, CA)
+LOOK_SECONDS = 0.1
+"""How old a look at the files may be: certificates are asked for with each call and each ticket."""
 
 _log = get_logger(__name__)
 Stamp = tuple[tuple[int, int, int], ...]
@@ -28,6 +31,7 @@ class Triple:
     key_pem: bytes = field(repr=False)
     ca_pem: bytes
     certificate: x509.Certificate
+    certificate_der: bytes
     key: ec.EllipticCurvePrivateKey = field(repr=False)
     authorities: tuple[x509.Certificate, ...]
 
@@ -39,16 +43,22 @@ class TlsFiles:
     is good replaces the one held, a bad or half-written one is logged once and the last good one stays.
     """
 
-    def __init__(self, directory: Path | str) -> None:
+    def __init__(self, directory: Path | str, *, clock: Clock | None = None) -> None:
         self.directory = Path(directory)
+        self._clock = clock or SystemClock()
         self._lock = threading.Lock()
         self._complaint = ""
         self._stamp = self._look()
         self._triple = self._read()
+        self._looked_at = self._clock.monotonic()
 
     def current(self) -> Triple:
-        """The newest good set; the same object as long as nothing changed."""
+        """The newest good set, at most LOOK_SECONDS late; the same object as long as nothing changed."""
         with self._lock:
+            now = self._clock.monotonic()
+            if now - self._looked_at < LOOK_SECONDS:
+                return self._triple
+            self._looked_at = now
             try:
                 stamp = self._look()
                 if stamp != self._stamp:
@@ -84,6 +94,7 @@ class TlsFiles:
             key_pem=key_pem,
             ca_pem=ca_pem,
             certificate=certificate,
+            certificate_der=certificate.public_bytes(Encoding.DER),
             key=key,
             authorities=_certificates(self.directory / CA, ca_pem),
         )

@@ -52,13 +52,14 @@ async def take_term(pool: Pool, counter: int) -> Term:
 
 
 class ServerNow:
-    """PostgreSQL's time plus an offset that the test moves."""
+    """PostgreSQL's time plus an offset that the test moves, or a fixed time."""
 
     def __init__(self) -> None:
         self.offset = timedelta()
+        self.fixed: datetime | None = None
 
     def now(self) -> datetime:
-        return datetime.now(UTC) + self.offset  # noqa: TID251
+        return self.fixed or datetime.now(UTC) + self.offset  # noqa: TID251
 
 
 class FixedSettings:
@@ -167,6 +168,17 @@ class World:
         )
         self.incarnations.append(incarnation)
         return incarnation
+
+    async def steady(self) -> None:
+        """Stops the time one second after a slot of the schedules (period 10 s), with nothing unsettled before it."""
+        seconds = int(self.now().timestamp()) // 10 * 10 + 11
+        await self.at(datetime.fromtimestamp(seconds, UTC))
+        await self.sql("UPDATE scheduler.schedules SET next_run_at = %(n)s", n=self.now() + timedelta(seconds=9))
+
+    async def at(self, time: datetime) -> None:
+        """Stops the time there; every executor has just sent a heartbeat."""
+        self.time.fixed = time
+        await self.sql("UPDATE scheduler.executors SET last_heartbeat_at = %(t)s", t=time)
 
     async def sql(self, statement: str, **parameters: Any) -> list[dict[str, Any]]:
         async with tx(self.pool) as t:

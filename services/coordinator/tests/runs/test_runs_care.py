@@ -147,6 +147,7 @@ async def test_a_lost_outcome_repeats_without_a_retry(world: Any, make: Any) -> 
 async def test_runs_named_ahead_leave_an_executor_that_is_off(world: Any, make: Any) -> None:
     incarnation = await world.executor()
     await world.apply(make.job(), make.schedule())
+    await world.steady()
     await world.turn("fire", "assign")
     await off(world, incarnation)
     await world.turn("reap")
@@ -171,6 +172,7 @@ async def test_cancel_what_waits(world: Any, make: Any) -> None:
 async def test_cancel_what_is_named_ahead(world: Any, make: Any) -> None:
     await world.executor()
     await world.apply(make.job(), make.schedule())
+    await world.steady()
     await world.turn("fire", "assign")
     [row, *_] = await world.sql("SELECT id FROM scheduler.runs_live ORDER BY slot")
     await world.cancel(row["id"])

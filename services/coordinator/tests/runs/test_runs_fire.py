@@ -2,7 +2,7 @@
 
 import asyncio
 import itertools
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -31,6 +31,7 @@ async def missed(world: Any, seconds: int) -> None:
 
 async def test_several_slots_ahead_once(world: Any, make: Any) -> None:
     await world.apply(make.job(), make.schedule())
+    await world.steady()
     await world.turn("fire", "fire")
     found = await slots(world)
     assert len(found) == 3 and all(row["state"] == "PENDING" for row in found)
@@ -42,6 +43,7 @@ async def test_several_slots_ahead_once(world: Any, make: Any) -> None:
 
 async def test_two_passes_at_once_make_one_run_a_slot(world: Any, make: Any, new_term: Any) -> None:
     await world.apply(make.job(), *[make.schedule(f"s{n}") for n in range(20)])
+    await world.steady()
     await asyncio.gather(*(world.loops["fire"]._work() for _ in range(4)))
     assert len(await slots(world)) == 60
     assert len(await world.sql("SELECT 1 FROM scheduler.run_slots")) == 60
@@ -49,6 +51,7 @@ async def test_two_passes_at_once_make_one_run_a_slot(world: Any, make: Any, new
 
 async def test_the_slot_table_is_the_last_line(world: Any, make: Any) -> None:
     await world.apply(make.job(), make.schedule())
+    await world.steady()
     [row] = await world.sql("SELECT id, next_run_at FROM scheduler.schedules")
     await world.sql("INSERT INTO scheduler.run_slots VALUES (%(i)s, %(s)s, 7)", i=row["id"], s=row["next_run_at"])
     await world.turn("fire")
@@ -89,6 +92,7 @@ async def test_a_long_stretch_is_settled_in_several_plans(world: Any, make: Any)
 async def test_ahead_then_dispatch_at_the_time(world: Any, make: Any) -> None:
     executor = await world.executor(slots=1)
     await world.apply(make.job(), make.schedule())
+    await world.steady()
     await world.turn("fire", "assign")
     rows = await world.sql(
         "SELECT id, slot, state::text AS state, token, dispatched_at FROM scheduler.runs_live ORDER BY slot"
@@ -97,8 +101,7 @@ async def test_ahead_then_dispatch_at_the_time(world: Any, make: Any) -> None:
     assert world.orders.starts == []
     done = await world.turn("assign")
     assert done.next_in is not None and done.next_in <= 10.0
-    world.time.offset = rows[0]["slot"] - datetime.now(UTC)  # noqa: TID251
-    await world.sql("UPDATE scheduler.executors SET last_heartbeat_at = %(at)s", at=world.now())
+    await world.at(rows[0]["slot"])
     await world.turn("assign")
     [(to, order)] = world.orders.starts
     assert to == executor and order.key.run_id == rows[0]["id"] and order.slot == rows[0]["slot"]
@@ -108,11 +111,11 @@ async def test_ahead_then_dispatch_at_the_time(world: Any, make: Any) -> None:
 async def test_overlap_is_skipped_at_its_dispatch(world: Any, make: Any) -> None:
     await world.executor()
     await world.apply(make.job(), make.schedule())
+    await world.steady()
     await world.turn("fire", "assign")
     rows = await world.sql("SELECT id, slot FROM scheduler.runs_live ORDER BY slot")
     for row in rows[:2]:
-        world.time.offset = row["slot"] - datetime.now(UTC) + timedelta(milliseconds=50)  # noqa: TID251
-        await world.sql("UPDATE scheduler.executors SET last_heartbeat_at = %(at)s", at=world.now())
+        await world.at(row["slot"])
         await world.turn("assign")
     assert [order.key.run_id for _, order in world.orders.starts] == [rows[0]["id"]]
     second = await world.run(rows[1]["id"])
@@ -123,9 +126,9 @@ async def test_overlap_is_skipped_at_its_dispatch(world: Any, make: Any) -> None
 async def test_allow_runs_beside_the_earlier_one(world: Any, make: Any) -> None:
     await world.executor()
     await world.apply(make.job(concurrency={"policy": "allow"}), make.schedule())
+    await world.steady()
     await world.turn("fire")
-    world.time.offset = timedelta(seconds=31)
-    await world.sql("UPDATE scheduler.executors SET last_heartbeat_at = %(at)s", at=world.now())
+    await world.at(world.now() + timedelta(seconds=30))
     await world.turn("assign")
     assert len(world.orders.starts) == 3
 
@@ -141,6 +144,7 @@ async def test_late_runs_are_skipped(world: Any, make: Any) -> None:
 
 async def test_disabled_job_is_in_the_ledger(world: Any, make: Any) -> None:
     await world.apply(make.job(enabled=False), make.schedule())
+    await world.steady()
     await world.turn("fire")
     assert await slots(world) == [] and await ledger(world) == [("disabled", 3)]
 
@@ -148,6 +152,7 @@ async def test_disabled_job_is_in_the_ledger(world: Any, make: Any) -> None:
 async def test_one_bad_schedule_holds_up_no_other(world: Any, make: Any) -> None:
     await world.apply(make.job(), make.job("picky"), make.schedule("good"), make.schedule("bad", "picky"))
     await world.apply(make.job("picky", payload_schema={"type": "object", "required": ["n"]}))
+    await world.steady()
     await world.turn("fire")
     assert len(await slots(world)) == 3
     for _ in range(6):

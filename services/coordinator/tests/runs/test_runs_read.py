@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from datetime import UTC
 from typing import Any
 
 import pytest
@@ -41,8 +42,9 @@ async def test_pages_go_over_live_and_history(world: Any, make: Any, reader: Job
     assert found == sorted([*runs, other], reverse=True)
     of_job = await reader.ListRuns(pb.ListRunsRequest(job="hello", states=["SUCCEEDED"]), None)
     assert [run.id for run in of_job.runs] == [runs[4], runs[1]]
+    await world.steady()
     await world.turn("fire")
-    of_schedule = await reader.ListRuns(pb.ListRunsRequest(schedule="often"), None)
+    of_schedule = await reader.ListRuns(pb.ListRunsRequest(schedule="often", include_ahead=True), None)
     assert len(of_schedule.runs) == 3 and {run.schedule for run in of_schedule.runs} == {"often"}
     for bad in (
         pb.ListRunsRequest(page=Page(cursor="x")),
@@ -54,15 +56,43 @@ async def test_pages_go_over_live_and_history(world: Any, make: Any, reader: Job
         assert caught.value.code is ErrorCode.INVALID_ARGUMENT
 
 
+async def test_what_is_made_ahead_is_not_the_last_run(world: Any, make: Any, reader: JobReader) -> None:
+    await world.executor()
+    await world.apply(make.job(), make.schedule(interval_seconds=10))
+    await world.sql("UPDATE scheduler.schedules SET next_run_at = now() + interval '10 s'")
+    await world.turn("fire")
+
+    async def shown(**wanted: Any) -> tuple[int, bool, bool]:
+        runs = (await reader.ListRuns(pb.ListRunsRequest(**wanted), None)).runs
+        job = (await reader.ListJobs(pb.ListJobsRequest(), None)).jobs[0]
+        return len(runs), job.HasField("last_run"), job.schedules[0].HasField("last_run_at")
+
+    assert await shown() == (0, False, False)
+    assert [await shown(job="hello"), await shown(schedule="often")] == [(0, False, False)] * 2
+    assert (await shown(include_ahead=True))[0] == (await shown(job="hello", include_ahead=True))[0] > 0
+    first = "(SELECT id FROM scheduler.runs_live ORDER BY id LIMIT 1)"
+    await world.sql(
+        f"WITH r AS (UPDATE scheduler.runs_live SET scheduled_for = now(), slot = now() WHERE id = {first} RETURNING id) "
+        "UPDATE scheduler.run_slots s SET slot = now() FROM r WHERE s.run_id = r.id"
+    )
+    assert await shown() == (1, True, True)
+    assert await shown(schedule="often", states=["PENDING"]) == (1, True, True)
+    [soon] = await world.sql("SELECT min(slot) AS slot FROM scheduler.run_slots WHERE slot > now()")
+    [schedule] = (await reader.ListSchedules(pb.ListSchedulesRequest(), None)).schedules
+    assert schedule.next_run_at.ToDatetime(UTC) == soon["slot"]
+
+
 async def test_one_run_one_job_the_cluster(world: Any, make: Any, reader: JobReader) -> None:
     await world.executor()
-    await world.apply(make.job(description="says hello"), make.schedule())
+    hello = make.job()
+    hello["metadata"]["description"] = "says hello"
+    await world.apply(hello, make.schedule())
     [run] = await world.start()
     await world.turn("assign")
     await world.report(world.key(run), make.outcome(last_line="hello"))
     shown = await reader.GetRun(pb.GetRunRequest(id=run), None)
     assert (shown.state, shown.last_line, shown.executor, shown.exit_code) == ("SUCCEEDED", "hello", "e1", 0)
-    assert [a.state for a in shown.attempts] == ["SUCCEEDED"] and [e.type for e in shown.events][0] == "created"
+    assert [a.state for a in shown.attempts] == ["SUCCEEDED"] and shown.events[0].type == "created"
     job = await reader.GetJob(pb.GetJobRequest(name="hello"), None)
     assert (job.description, job.last_run.id, job.schedules[0].rule) == ("says hello", run, "every 10 seconds")
     assert [j.name for j in (await reader.ListJobs(pb.ListJobsRequest(), None)).jobs] == ["hello"]
@@ -102,13 +132,14 @@ async def test_reports_of_one_executor_are_merged(world: Any, make: Any) -> None
     runs = await world.start(count=30)
     await world.turn("assign")
     reports = Reports(pool=world.pool)
-    outcome = make.outcome(error_summary="nul \0 in it")
+    outcome = make.outcome()
     keys = [world.key(run) for run in runs]
     answers = await asyncio.gather(*(reports.commit(incarnation, [Report(key, 1, outcome)]) for key in keys))
     assert answers == [["accepted"]] * 30
+    other = make.outcome(error_summary="nul \0 in it")
     request = pb.ReportRequest(
         reports=[
-            pb.AttemptReport(key={"run_id": key.run_id, "token": key.token}, seq=1, outcome=outcome_to_pb(outcome))
+            pb.AttemptReport(key={"run_id": key.run_id, "token": key.token}, seq=1, outcome=outcome_to_pb(other))
             for key in keys[:2]
         ]
     )

@@ -152,6 +152,7 @@ async def test_start_refusals(world: Any, make: Any) -> None:
         ({"job": "helo"}, ErrorCode.JOB_NOT_FOUND, "did you mean 'hello'?"),
         ({"job": "off"}, ErrorCode.JOB_DISABLED, "disabled"),
         ({"payload_json": '{"n": 0}'}, ErrorCode.PAYLOAD_INVALID, "payload.n"),
+        ({"job": "free", "payload_json": r'{"x": "\u0000"}'}, ErrorCode.PAYLOAD_INVALID, "NUL"),
         ({"payload_json": "[1]"}, ErrorCode.PAYLOAD_INVALID, "one JSON object"),
         (
             {"job": "free", "payload_json": '{"x": "%s"}' % ("y" * 40_000)},
@@ -163,6 +164,7 @@ async def test_start_refusals(world: Any, make: Any) -> None:
         with pytest.raises(TobanError) as caught:
             await world.start(**fields)
         assert caught.value.code is code and words in caught.value.message
+    await world.start("free", payload_json=r'{"x": "\\u0000"}')
     [run] = await world.start(payload_json='{"n": 2}')
     assert (await world.run(run))["payload"] == {"n": 2}
-    assert len(await world.sql("SELECT 1 FROM scheduler.runs_live")) == 1
+    assert len(await world.sql("SELECT 1 FROM scheduler.runs_live")) == 2

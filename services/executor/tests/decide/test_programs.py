@@ -4,7 +4,7 @@ import pytest
 
 from toban_domain.outcome import AttemptKey
 from toban_executor.decide.messages import StartOrder, StepOrder
-from toban_executor.decide.programs import AllowList, ProgramRules, is_shell, parse_allow_list
+from toban_executor.decide.programs import AllowList, ProgramRules, parse_allow_list, why_shell
 
 
 @pytest.mark.parametrize(
@@ -19,6 +19,9 @@ from toban_executor.decide.programs import AllowList, ProgramRules, is_shell, pa
         (["python3.11", "-Ic", "print()"], "", True),
         (["env", "perl", "-ne", "print"], "", True),
         (["node", "--eval", "1"], "", True),
+        (["tool", "-c", "x"], "/usr/bin/python3.11", True),
+        (["tool", "x.py", "-c"], "/usr/bin/python3.11", False),
+        (["python3", "-Wdc", "x.py"], "", False),
         (["python3", "script.py", "-c"], "", False),
         (["python3", "-m", "tool"], "", False),
         (["tar", "-c", "x"], "", False),
@@ -28,7 +31,7 @@ from toban_executor.decide.programs import AllowList, ProgramRules, is_shell, pa
     ],
 )
 def test_shells(argv: list[str], real: str, shell: bool) -> None:
-    assert is_shell(argv, real) is shell
+    assert bool(why_shell(argv, real)) is shell
 
 
 def test_the_file() -> None:

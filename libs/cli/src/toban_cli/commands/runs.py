@@ -26,6 +26,7 @@ OfJob = Annotated[str, typer.Option("--job", help="Only those of this job.")]
 States = Annotated[
     list[str] | None, typer.Option("--state", help="Only those in this state; may be given several times.")
 ]
+Ahead = Annotated[bool, typer.Option("--ahead", "-a", help="Also runs that are made already and not yet due.")]
 Reason = Annotated[str, typer.Option("--reason", help="Why; kept with the run.")]
 Kill = Annotated[bool, typer.Option("--kill", help="End the processes at once instead of asking them.")]
 
@@ -63,8 +64,10 @@ def start(
         return _attend(client, started.run_id, follow=follow, output=output)
 
 
-def list_runs(job: OfJob = "", state: States = None, limit: Limit = 20, output: Output = Format.TABLE) -> None:
-    """Runs, the newest first."""
+def list_runs(
+    job: OfJob = "", state: States = None, ahead: Ahead = False, limit: Limit = 20, output: Output = Format.TABLE
+) -> None:
+    """Runs that were due, the newest first."""
     from toban_cli.client import connect
     from toban_cli.human import NOTHING, age, took
     from toban_cli.plain import plain_list
@@ -74,7 +77,8 @@ def list_runs(job: OfJob = "", state: States = None, limit: Limit = 20, output: 
 
     states = _states(state or [])
     with connect() as client:
-        found = client.read("ListRuns", ListRunsRequest(page=Page(limit=limit), job=job, states=states)).runs
+        request = ListRunsRequest(page=Page(limit=limit), job=job, states=states, include_ahead=ahead)
+        found = client.read("ListRuns", request).runs
     if output is Format.JSON:
         report.data(plain_list(found))
         return
@@ -160,7 +164,7 @@ def _attend(client: Any, run_id: int, *, follow: bool, output: Format, tail: int
     if output is Format.JSON:
         report.data(plain(run))
     report.note(final_line(run))
-    return result_code(run.state)
+    return result_code(run)
 
 
 def _states(given: list[str]) -> list[str]:

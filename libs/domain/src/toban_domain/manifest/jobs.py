@@ -88,12 +88,11 @@ def read_payload(fields: Fields, key: str) -> dict[str, Any]:
         return {}
     try:
         check_size(value)
-    except (TobanError, TypeError) as error:
-        fields.bad(
-            key,
-            str(error) if isinstance(error, TobanError) else f"cannot be written as JSON: {error}",
-            "put dates into quotes",
-        )
+    except TobanError as error:
+        fields.problems.add(fields.at(key), error.message, code=error.code)
+        return {}
+    except TypeError as error:
+        fields.bad(key, f"cannot be written as JSON: {error}", "put dates into quotes")
         return {}
     return dict(value)
 

@@ -837,9 +837,12 @@ class ListRunsRequest(_message.Message):
     STATES_FIELD_NUMBER: _builtins.int
     SCHEDULE_FIELD_NUMBER: _builtins.int
     EXECUTOR_WORKER_ID_FIELD_NUMBER: _builtins.int
+    INCLUDE_AHEAD_FIELD_NUMBER: _builtins.int
     job: _builtins.str
     schedule: _builtins.str
     executor_worker_id: _builtins.int
+    include_ahead: _builtins.bool
+    """Also runs whose time has not come: they are made ahead."""
     @_builtins.property
     def page(self) -> _common_pb2.Page: ...
     @_builtins.property
@@ -852,10 +855,11 @@ class ListRunsRequest(_message.Message):
         states: _abc.Iterable[_builtins.str] | None = ...,
         schedule: _builtins.str = ...,
         executor_worker_id: _builtins.int = ...,
+        include_ahead: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["page", b"page"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["executor_worker_id", b"executor_worker_id", "job", b"job", "page", b"page", "schedule", b"schedule", "states", b"states"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["executor_worker_id", b"executor_worker_id", "include_ahead", b"include_ahead", "job", b"job", "page", b"page", "schedule", b"schedule", "states", b"states"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

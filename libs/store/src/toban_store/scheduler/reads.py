@@ -13,7 +13,10 @@ _sql = queries.load(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunFilter:
-    """Which runs a page shows; empty fields and 0 mean any. `below` is the cursor: ids smaller than it."""
+    """Which runs a page shows; empty fields and 0 mean any. `below` is the cursor: ids smaller than it.
+
+    `include_ahead` adds runs whose time has not come.
+    """
 
     below: int
     limit: int
@@ -21,6 +24,7 @@ class RunFilter:
     schedule: str = ""
     states: tuple[str, ...] = ()
     worker_id: int = 0
+    include_ahead: bool = False
 
 
 async def runs_page(t: Tx, wanted: RunFilter) -> list[Row]:
@@ -37,6 +41,7 @@ async def runs_page(t: Tx, wanted: RunFilter) -> list[Row]:
         "schedule": wanted.schedule,
         "states": list(wanted.states),
         "worker": wanted.worker_id,
+        "ahead": wanted.include_ahead,
     }
     return await t.fetch_all(sql, parameters)
 
@@ -68,7 +73,7 @@ async def orphan_results(t: Tx, run_id: int) -> list[Row]:
 
 
 async def last_runs(t: Tx, jobs: Sequence[str]) -> dict[str, Row]:
-    """The newest run of each job that has one."""
+    """The newest run of each job that has one whose time has come."""
     rows = await t.fetch_all(_sql.last_runs, {"jobs": list(jobs)})
     return {row["job_name"]: row for row in rows}
 

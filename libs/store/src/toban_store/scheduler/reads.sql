@@ -8,6 +8,7 @@ SELECT r.id, r.job_name, r.definition_version, r.schedule_name, r.origin, r.slot
  WHERE r.id < %(below)s::bigint
    AND (cardinality(%(states)s::text[]) = 0 OR r.state::text = ANY(%(states)s::text[]))
    AND (%(worker)s::bigint = 0 OR r.assigned_worker_id = %(worker)s::bigint)
+   AND (%(ahead)s::boolean OR r.scheduled_for <= now() OR r.dispatched_at IS NOT NULL)
  ORDER BY r.id DESC
  LIMIT %(limit)s::integer
 
@@ -22,6 +23,7 @@ SELECT r.id, r.job_name, r.definition_version, r.schedule_name, r.origin, r.slot
    AND (%(schedule)s::text = '' OR r.schedule_name = %(schedule)s::text)
    AND (cardinality(%(states)s::text[]) = 0 OR r.state::text = ANY(%(states)s::text[]))
    AND (%(worker)s::bigint = 0 OR r.assigned_worker_id = %(worker)s::bigint)
+   AND (%(ahead)s::boolean OR r.scheduled_for <= now() OR r.dispatched_at IS NOT NULL)
  ORDER BY r.id DESC
  LIMIT %(limit)s::integer
 
@@ -35,6 +37,7 @@ SELECT r.id, r.job_name, r.definition_version, r.schedule_name, r.origin, r.slot
  WHERE r.id < %(below)s::bigint AND r.schedule_id = (SELECT s.id FROM scheduler.schedules s WHERE s.name = %(schedule)s::text)
    AND (cardinality(%(states)s::text[]) = 0 OR r.state::text = ANY(%(states)s::text[]))
    AND (%(worker)s::bigint = 0 OR r.assigned_worker_id = %(worker)s::bigint)
+   AND (%(ahead)s::boolean OR r.scheduled_for <= now() OR r.dispatched_at IS NOT NULL)
  ORDER BY r.id DESC
  LIMIT %(limit)s::integer
 
@@ -74,7 +77,7 @@ SELECT v.at, v.type, v.from_state, v.to_state, v.message, v.actor
 SELECT o.token, o.outcome, o.received_at FROM scheduler.orphan_results o WHERE o.run_id = %(id)s::bigint ORDER BY o.token
 
 -- name: last_runs
--- The newest run of each of some jobs.
+-- The newest run of each of some jobs whose time has come.
 SELECT x.*
   FROM unnest(%(jobs)s::text[]) AS j(name)
  CROSS JOIN LATERAL (
@@ -83,7 +86,7 @@ SELECT x.*
        r.exit_code, r.term_signal, r.error_summary, r.reason, r.payload::text AS payload, r.log_ref, r.cancel_reason, r.created_by, r.last_line,
        r.version, r.rerun_of, r.idempotency_key, r.cancel_requested_at, e.node_id AS executor
     FROM scheduler.job_runs r LEFT JOIN scheduler.executors e ON e.incarnation = r.assigned_incarnation
-     WHERE r.job_name = j.name
+     WHERE r.job_name = j.name AND (r.scheduled_for <= now() OR r.dispatched_at IS NOT NULL)
      ORDER BY r.id DESC
      LIMIT 1) x
 
@@ -96,8 +99,11 @@ SELECT d.name, d.version, d.enabled, d.spec::text AS spec, d.spec ->> 'descripti
  LIMIT %(limit)s::integer
 
 -- name: schedules_page
--- Schedules after a name, of one job or of all.
-SELECT s.name, d.name AS job, s.enabled, s.status, s.spec::text AS spec, s.timezone, s.next_run_at, s.last_run_at, s.last_error, s.version
+-- Schedules after a name, of one job or of all. Last and next run are by slots that have come or not: rows are made ahead.
+SELECT s.name, d.name AS job, s.enabled, s.status, s.spec::text AS spec, s.timezone,
+       COALESCE((SELECT min(p.slot) FROM scheduler.run_slots p WHERE p.schedule_id = s.id AND p.slot > now()), s.next_run_at) AS next_run_at,
+       COALESCE((SELECT max(p.slot) FROM scheduler.run_slots p WHERE p.schedule_id = s.id AND p.slot <= now()),
+                CASE WHEN s.last_run_at <= now() THEN s.last_run_at END) AS last_run_at, s.last_error, s.version
   FROM scheduler.schedules s JOIN scheduler.job_definitions d ON d.id = s.definition_id
  WHERE s.name > %(after)s::text AND (cardinality(%(jobs)s::text[]) = 0 OR d.name = ANY(%(jobs)s::text[]))
  ORDER BY s.name

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
 from toban_domain.run import RunState
-from toban_store import queries
+from toban_store import arrays, queries
 from toban_store.tx import Tx
 
 _sql = queries.load(__name__)
@@ -72,16 +73,17 @@ async def enqueue(t: Tx, new: Sequence[NewRun], *, actor: str) -> list[Enqueued]
     rows = await t.fetch_all(
         _sql.enqueue,
         {
-            "definition_ids": [n.definition_id for n in new],
-            "versions": [n.version for n in new],
-            "jobs": [n.job for n in new],
-            "times": [n.scheduled_for for n in new],
-            "priorities": [n.priority for n in new],
-            "max_attempts": [n.max_attempts for n in new],
-            "max_lost": [n.max_lost for n in new],
-            "timeouts": [n.timeout_seconds for n in new],
-            "payloads": [n.payload for n in new],
-            "keys": [n.key or None for n in new],
+            "definition_ids": arrays.numbers(n.definition_id for n in new),
+            "versions": arrays.numbers(n.version for n in new),
+            "jobs": arrays.words(n.job for n in new),
+            "times": arrays.times(n.scheduled_for for n in new),
+            "priorities": arrays.numbers(n.priority for n in new),
+            "max_attempts": arrays.numbers(n.max_attempts for n in new),
+            "max_lost": arrays.numbers(n.max_lost for n in new),
+            "timeouts": arrays.numbers(n.timeout_seconds for n in new),
+            # Payloads are JSON already, and together one document.
+            "payloads": "[" + ",".join(n.payload for n in new) + "]",
+            "keys": json.dumps([n.key or None for n in new]),
             "actor": actor,
         },
     )

@@ -2,8 +2,11 @@
 -- ∅ → PENDING: one row a run with its first event, in the order given, and a wake-up. A run whose idempotency key is taken is not made.
 WITH input AS MATERIALIZED (
     SELECT nextval('scheduler.run_id_seq') AS id, u.*
-      FROM unnest(%(definition_ids)s::bigint[], %(versions)s::bigint[], %(jobs)s::text[], %(times)s::timestamptz[], %(priorities)s::integer[],
-                  %(max_attempts)s::integer[], %(max_lost)s::integer[], %(timeouts)s::integer[], %(payloads)s::text[], %(keys)s::text[])
+      FROM ROWS FROM (
+               unnest(%(definition_ids)s::bigint[], %(versions)s::bigint[], %(jobs)s::text[], %(times)s::timestamptz[], %(priorities)s::integer[],
+                      %(max_attempts)s::integer[], %(max_lost)s::integer[], %(timeouts)s::integer[]),
+               jsonb_array_elements(%(payloads)s::jsonb),
+               jsonb_array_elements_text(%(keys)s::jsonb))
            WITH ORDINALITY
            AS u(definition_id, version, job, scheduled_for, priority, max_attempts, max_lost, timeout, payload, key, ord)
 ), claimed AS (
@@ -13,7 +16,7 @@ WITH input AS MATERIALIZED (
     INSERT INTO scheduler.runs_live (id, definition_id, definition_version, job_name, origin, scheduled_for, priority, max_attempts, max_lost,
                                      timeout_seconds, payload, idempotency_key, log_ref, created_by)
     SELECT i.id, i.definition_id, i.version, i.job, 'demand', COALESCE(i.scheduled_for, now()), i.priority, i.max_attempts, i.max_lost, i.timeout,
-           i.payload::jsonb, i.key, 'toban-log:' || i.id, %(actor)s::text
+           i.payload, i.key, 'toban-log:' || i.id, %(actor)s::text
       FROM input i LEFT JOIN claimed c ON c.run_id = i.id
      WHERE i.key IS NULL OR c.run_id IS NOT NULL
     RETURNING id

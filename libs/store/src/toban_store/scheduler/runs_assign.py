@@ -10,7 +10,7 @@ from toban_domain.lease import ExecutorState
 from toban_domain.moves import Placement
 from toban_domain.placing import DueRun, ExecutorLoad
 from toban_domain.run import RunState
-from toban_store import queries
+from toban_store import arrays, queries
 from toban_store.tx import FencedTx, Row, Tx
 
 _sql = queries.load(__name__)
@@ -69,7 +69,7 @@ class CancelingRun:
 
 async def due_runs(t: Tx, now: datetime, *, limit: int, blocked: Sequence[int] = ()) -> list[DueRun]:
     """Runs that may start at `now`, most urgent first; definitions in `blocked` are left out."""
-    rows = await t.fetch_all(_sql.due_runs, {"now": now, "limit": limit, "blocked": list(blocked)})
+    rows = await t.fetch_all(_sql.due_runs, {"now": now, "limit": limit, "blocked": arrays.numbers(blocked)})
     return [DueRun(**{**row, "state": RunState(row["state"])}) for row in rows]
 
 
@@ -114,10 +114,10 @@ async def place(t: FencedTx, placements: Sequence[Placement]) -> dict[int, str]:
     rows = await t.fetch_all(
         _sql.place,
         {
-            "ids": [p.run_id for p in placements],
-            "tokens": [p.token for p in placements],
-            "incarnations": [p.incarnation for p in placements],
-            "executors": list({p.incarnation for p in placements}),
+            "ids": arrays.numbers(p.run_id for p in placements),
+            "tokens": arrays.numbers(p.token for p in placements),
+            "incarnations": arrays.words(p.incarnation for p in placements),
+            "executors": arrays.words({p.incarnation for p in placements}),
             "epoch": t.term.epoch,
         },
     )
@@ -129,7 +129,11 @@ async def name_executors(t: FencedTx, names: Sequence[tuple[int, str]]) -> set[i
     if not names:
         return set()
     runs, incarnations = zip(*names, strict=True)
-    parameters = {"ids": list(runs), "incarnations": list(incarnations), "executors": list(set(incarnations))}
+    parameters = {
+        "ids": arrays.numbers(runs),
+        "incarnations": arrays.words(incarnations),
+        "executors": arrays.words(set(incarnations)),
+    }
     return {row["id"] for row in await t.fetch_all(_sql.name_executors, parameters)}
 
 

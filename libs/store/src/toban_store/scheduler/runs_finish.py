@@ -5,15 +5,15 @@ Every function answers with the ids that moved; a run that is missing there was 
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from toban_domain.moves import Finish, LiveRun, Orphan, Release, RequestCancel, Started
 from toban_domain.outcome import AttemptKey, Outcome
-from toban_domain.payload import canonical_json
 from toban_domain.run import RunState
-from toban_store import queries
+from toban_store import arrays, queries
 from toban_store.tx import Tx
 
 _sql = queries.load(__name__)
@@ -48,7 +48,7 @@ def outcome_json(outcome: Outcome) -> dict[str, Any]:
 
 async def lock_live(t: Tx, ids: Sequence[int]) -> dict[int, LiveRun]:
     """Locks those of `ids` that are live, in the order of their ids."""
-    rows = await t.fetch_all(_sql.lock_live, {"ids": list(ids)})
+    rows = await t.fetch_all(_sql.lock_live, {"ids": arrays.numbers(ids)})
     return {row["id"]: LiveRun(**{**row, "state": RunState(row["state"])}) for row in rows}
 
 
@@ -65,7 +65,7 @@ async def mark_started(t: Tx, moves: Sequence[Started]) -> set[int]:
 
 async def finish(t: Tx, moves: Sequence[Finish]) -> list[Finished]:
     """live → terminal, into the history; wakes loop `assign` when a run waits."""
-    return await _finish(t, _finish_parameters(moves), ()) if moves else []
+    return await _finish(t, [_move(move, move.source.value) for move in moves], ()) if moves else []
 
 
 async def finish_held(
@@ -75,51 +75,46 @@ async def finish_held(
 
     Only for outcomes that end a run in `target` from every state in which an executor holds it.
     """
-    if not outcomes:
-        return []
     moves = [
-        Finish(
-            run_id=key.run_id,
-            # Stands for any held state; the parameter below says so.
-            source=RunState.RUNNING,
-            token=key.token,
-            target=target,
-            reason=outcome.reason.value,
-            error_summary=outcome.error_summary,
-            message=outcome.error_summary,
-            attempt_state=target.value,
-            outcome=outcome,
-        )
+        {
+            "id": key.run_id,
+            "source": "",
+            "token": key.token,
+            "target": target.value,
+            "reason": outcome.reason.value,
+            "error": outcome.error_summary,
+            "message": outcome.error_summary,
+            "attempt_state": target.value,
+            "outcome": outcome_json(outcome),
+        }
         for key, outcome in outcomes.items()
     ]
-    return await _finish(t, {**_finish_parameters(moves), "sources": [""] * len(moves)}, (incarnation,))
+    return await _finish(t, moves, (incarnation,)) if moves else []
 
 
-async def _finish(t: Tx, parameters: dict[str, list[Any]], reporters: Sequence[str]) -> list[Finished]:
-    rows = await t.fetch_all(_sql.finish, {**parameters, "reporters": list(reporters)})
-    return [Finished(row["id"], row["job_name"], row["target"], row["origin"], row["start_lag"]) for row in rows]
-
-
-def _finish_parameters(moves: Sequence[Finish]) -> dict[str, list[Any]]:
-    outcomes = [m.outcome for m in moves]
+def _move(move: Finish, source: str) -> dict[str, Any]:
     return {
-        "ids": [m.run_id for m in moves],
-        "sources": [m.source.value for m in moves],
-        "tokens": [m.token for m in moves],
-        "targets": [m.target.value for m in moves],
-        "reasons": [m.reason for m in moves],
-        "errors": [m.error_summary for m in moves],
-        "messages": [m.message for m in moves],
-        "actors": [m.actor for m in moves],
-        "attempt_states": [m.attempt_state for m in moves],
-        "outcomes": [canonical_json(outcome_json(o)) if o else None for o in outcomes],
-        "started": [o.started_at if o else None for o in outcomes],
-        "finished": [o.finished_at if o else None for o in outcomes],
-        "exit_codes": [o.exit_code if o else None for o in outcomes],
-        "signals": [o.signal if o else None for o in outcomes],
-        "last_seqs": [o.last_seq if o else None for o in outcomes],
-        "last_lines": [o.last_line if o else "" for o in outcomes],
+        "id": move.run_id,
+        "source": source,
+        "token": move.token,
+        "target": move.target.value,
+        "reason": move.reason,
+        "error": move.error_summary,
+        "message": move.message,
+        "actor": move.actor,
+        "attempt_state": move.attempt_state,
+        "outcome": outcome_json(move.outcome) if move.outcome else None,
     }
+
+
+async def _finish(t: Tx, moves: Sequence[Mapping[str, Any]], reporters: Sequence[str]) -> list[Finished]:
+    parameters = {
+        "moves": json.dumps(moves, separators=(",", ":")),
+        "ids": arrays.numbers(move["id"] for move in moves),
+        "reporters": arrays.words(reporters),
+    }
+    rows = await t.fetch_all(_sql.finish, parameters)
+    return [Finished(row["id"], row["job_name"], row["target"], row["origin"], row["start_lag"]) for row in rows]
 
 
 async def release(t: Tx, moves: Sequence[Release]) -> set[int]:

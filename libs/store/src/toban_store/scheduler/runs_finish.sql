@@ -30,12 +30,14 @@ SELECT id FROM moved
 -- live → SUCCEEDED | FAILED | TIMED_OUT | CANCELED | SKIPPED | EXPIRED: the row goes to the history; its attempt and event with it, and loop
 -- `assign` is woken when a run waits. A source of '' is any state in which one of `reporters` holds the run.
 WITH input AS MATERIALIZED (
-    SELECT *
-      FROM unnest(%(ids)s::bigint[], %(sources)s::text[], %(tokens)s::bigint[], %(targets)s::text[], %(reasons)s::text[], %(errors)s::text[],
-                  %(messages)s::text[], %(actors)s::text[], %(attempt_states)s::text[], %(outcomes)s::text[], %(started)s::timestamptz[],
-                  %(finished)s::timestamptz[], %(exit_codes)s::integer[], %(signals)s::integer[], %(last_seqs)s::bigint[], %(last_lines)s::text[])
-           AS i(id, source, token, target, new_reason, new_error, message, actor, attempt_state, outcome, new_started, new_finished,
-                new_exit_code, new_signal, last_seq, new_last_line)
+    SELECT i.id, i.source, i.token, i.target, COALESCE(i.reason, '') AS new_reason, COALESCE(i.error, '') AS new_error,
+           COALESCE(i.message, '') AS message, COALESCE(i.actor, '') AS actor, COALESCE(i.attempt_state, '') AS attempt_state, i.outcome,
+           (i.outcome ->> 'started_at')::timestamptz AS new_started, (i.outcome ->> 'finished_at')::timestamptz AS new_finished,
+           (i.outcome ->> 'exit_code')::integer AS new_exit_code, (i.outcome ->> 'signal')::integer AS new_signal,
+           (i.outcome ->> 'last_seq')::bigint AS last_seq, COALESCE(i.outcome ->> 'last_line', '') AS new_last_line
+      FROM jsonb_to_recordset(%(moves)s::jsonb)
+           AS i(id bigint, source text, token bigint, target text, reason text, error text, message text, actor text, attempt_state text,
+                outcome jsonb)
 ), locked AS MATERIALIZED (
     SELECT r.id, r.state FROM scheduler.runs_live r WHERE r.id = ANY(%(ids)s::bigint[]) ORDER BY r.id FOR UPDATE
 ), gone AS (
@@ -68,7 +70,7 @@ WITH input AS MATERIALIZED (
     UPDATE scheduler.job_attempts a
        SET state = g.attempt_state, started_at = COALESCE(g.began_at, a.started_at), finished_at = g.ended_at, exit_code = g.new_exit_code,
            term_signal = g.new_signal, reason = g.new_reason, error_summary = g.new_error, last_seq = COALESCE(g.last_seq, a.last_seq),
-           outcome = COALESCE(g.outcome::jsonb, a.outcome)
+           outcome = COALESCE(g.outcome, a.outcome)
       FROM gone g
      WHERE a.run_id = g.id AND a.token = g.token AND a.log_day = g.log_day AND g.attempt_state <> ''
 ), event AS (

@@ -26,6 +26,8 @@ BATCH = 500
 SPARE = 16
 # How often this loop looks ahead while runs wait for a slot, seconds.
 LOOK_AHEAD_SECONDS = 0.5
+# While runs wait for slots, turns are at least this far apart, so that several freed slots share one transaction and one order, seconds.
+PACE_SECONDS = 0.01
 
 Specs = dict[tuple[int, int], JobSpec]
 
@@ -40,9 +42,11 @@ class Assign:
         # Definitions that no executor with a free slot fits: left out of the reads, so that they hold up no others.
         self._blocked: dict[int, tuple[int, int]] = {}
         self._looked_ahead_at = 0.0
+        self._turned_at = 0.0
 
     async def run_once(self) -> Done:
         """One turn."""
+        await self._keep_pace()
         now = self._deps.server_time.now()
         settings = await self._deps.settings.get()
         async with autocommit(self._deps.pool) as t:
@@ -61,6 +65,12 @@ class Assign:
             # Runs wait for a slot: the report that frees one wakes this loop.
             return Done(moved)
         return await self._look_ahead(moved, usable, now, settings["assign_ahead_seconds"])
+
+    async def _keep_pace(self) -> None:
+        since = self._deps.clock.monotonic() - self._turned_at
+        if self._blocked and since < PACE_SECONDS:
+            await self._deps.clock.sleep(PACE_SECONDS - since)
+        self._turned_at = self._deps.clock.monotonic()
 
     async def _due(self, t: Tx, usable: Sequence[ExecutorLoad], now: datetime, free: int) -> tuple[list[DueRun], Specs]:
         self._unblock(decide.with_room(usable))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import OrderedDict
 from collections.abc import Mapping
 from typing import Any
@@ -18,6 +19,8 @@ SHOWN_ERRORS = 8
 SHOWN_CHARACTERS = 300
 
 Key = tuple[int, int]
+# An escaped NUL in JSON: an odd number of backslashes before it.
+_NUL = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
 
 
 class Payloads:
@@ -36,6 +39,10 @@ class Payloads:
         if validator is not None and not validator.is_valid(merged):
             raise _invalid(validator, merged)
         text = canonical_json(merged)
+        if _NUL.search(text):
+            raise TobanError(
+                ErrorCode.PAYLOAD_INVALID, "the payload has a NUL character, which PostgreSQL cannot hold; leave it out"
+            )
         if not given:
             _keep(self._defaults, key, text)
         return text

@@ -74,7 +74,7 @@ class JobReader(JobReaderServicer):
         )
 
     async def ListRuns(self, request: pb.ListRunsRequest, _context: Context) -> pb.ListRunsResponse:
-        """Runs, newest first, live and finished ones together."""
+        """Runs, newest first, live and finished ones together; those made ahead only when asked for."""
         limit = _limit(request.page)
         wanted = reads.RunFilter(
             below=_below(request.page.cursor),
@@ -83,6 +83,7 @@ class JobReader(JobReaderServicer):
             schedule=request.schedule,
             states=tuple(_state(name) for name in request.states),
             worker_id=request.executor_worker_id,
+            include_ahead=request.include_ahead,
         )
         async with autocommit(self._pool) as t:
             found = await reads.runs_page(t, wanted)

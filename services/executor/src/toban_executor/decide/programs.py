@@ -1,31 +1,11 @@
-"""Which programs an executor starts: the local allow-list, and what counts as a shell."""
+"""Which programs an executor starts: by the local allow-list, and shells only where both sides permit them."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+from toban_domain.shell import shell_reason
 from toban_executor.decide.messages import StartOrder
 from toban_executor.decide.orders import Unfit
-
-_SHELLS = frozenset(
-    ["sh", "bash", "dash", "zsh", "ksh", "mksh", "fish", "csh", "tcsh", "ash", "rbash", "busybox", "pwsh"]
-)
-# Programs that start the program named in their arguments.
-_WRAPPERS = frozenset(
-    """env nice ionice nohup setsid timeout stdbuf time xargs sudo doas su chroot unshare nsenter flock script watch chrt
-    taskset setpriv runuser parallel find""".split()  # noqa: SIM905 (a list of words)
-)
-# Interpreter (by the start of its name) and the option letters or words that take code from the command line.
-_CODE_OPTIONS = {
-    "python": ("c", ()),
-    "pypy": ("c", ()),
-    "perl": ("eE", ()),
-    "ruby": ("e", ()),
-    "node": ("ep", ("--eval", "--print")),
-    "php": ("rBRE", ()),
-    "lua": ("e", ()),
-    "Rscript": ("e", ()),
-    "deno": ("", ("eval",)),
-}
 
 SUPPORTED_STEP = "command"
 
@@ -62,40 +42,11 @@ def _truth(text: str, number: int) -> bool:
     return text == "true"
 
 
-def is_shell(argv: Sequence[str], real_name: str = "") -> bool:
-    """True when `argv` runs a shell or code from its own command line. `real_name` is the file behind argv[0]'s links."""
-    if not argv:
-        return False
-    for name in (_base(argv[0]), _base(real_name)):
-        if name in _SHELLS or _takes_code(name, argv[1:]):
-            return True
-    if _base(argv[0]) in _WRAPPERS or _base(real_name) in _WRAPPERS:
-        return any(
-            _base(word) in _SHELLS or _takes_code(_base(word), argv[i + 1 :]) for i, word in enumerate(argv) if i
-        )
-    return False
-
-
-def _base(path: str) -> str:
-    return path.rpartition("/")[2]
-
-
-def _takes_code(name: str, arguments: Sequence[str]) -> bool:
-    for start, (letters, words) in _CODE_OPTIONS.items():
-        if name.startswith(start):
-            return _has_code(arguments, letters, words)
-    return False
-
-
-def _has_code(arguments: Sequence[str], letters: str, words: Sequence[str]) -> bool:
-    for argument in arguments:
-        if argument in words:
-            return True
-        if not argument.startswith("-") or argument in ("-", "--"):
-            return False
-        if not argument.startswith("--") and any(letter in argument for letter in letters):
-            return True
-    return False
+def why_shell(argv: Sequence[str], real_name: str = "") -> str:
+    """Why `argv` counts as shell, by the same judgement as when it was applied ("" = it does not). `real_name` is the file
+    behind argv[0]'s links, which only the executor can see."""
+    reason = shell_reason(argv)
+    return reason or (shell_reason([real_name, *argv[1:]]) if real_name else "")
 
 
 class ProgramRules:
@@ -122,13 +73,11 @@ class ProgramRules:
     def _forbidden(self, argv: Sequence[str], allow_shell: bool) -> str:
         name = argv[0]
         found, real = self._resolve(name)
-        if is_shell(argv, real):
+        if reason := why_shell(argv, real):
             if not allow_shell:
-                return (
-                    f"program {name!r} runs a shell (or code from its command line): set allow_shell in the definition"
-                )
+                return f"program {name!r} is a shell command ({reason}): set allow_shell in the definition"
             if not self._allowed.shell:
-                return f"program {name!r} runs a shell: this executor's allow-list has no line 'shell: true'"
+                return f"program {name!r} is a shell command ({reason}): this executor's allow-list has no line 'shell: true'"
         if self._allowed.listed and not ({name, found} & self._allowed.programs):
             return f"program {name!r} is not in this executor's allow-list"
         return ""

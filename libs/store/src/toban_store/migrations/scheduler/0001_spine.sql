@@ -286,6 +286,7 @@ ALTER SEQUENCE scheduler.run_id_seq OWNED BY scheduler.runs_live.id;
 CREATE INDEX runs_live_pending ON scheduler.runs_live (priority DESC, scheduled_for, id) WHERE state = 'PENDING';
 CREATE INDEX runs_live_held ON scheduler.runs_live (assigned_incarnation)
     WHERE state IN ('ASSIGNED', 'RUNNING', 'CANCEL_REQUESTED', 'ORPHANED');
+CREATE INDEX runs_live_ahead ON scheduler.runs_live (scheduled_for, id) WHERE state = 'ASSIGNED' AND dispatched_at IS NULL;
 CREATE INDEX runs_live_schedule ON scheduler.runs_live (schedule_id) WHERE schedule_id IS NOT NULL;
 
 -- Terminal runs, one partition a day of finished_at (UTC).

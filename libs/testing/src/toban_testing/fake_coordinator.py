@@ -1,0 +1,94 @@
+"""A coordinator as executors see it, without a database: for tests of the executor alone."""
+
+from typing import Any
+
+from toban_domain.errors import ErrorCode, TobanError
+from toban_proto.v1 import coordinator_pb2
+from toban_proto.v1.coordinator_pb2_grpc import ExecutorGatewayServicer
+from toban_transport.server import metadata
+
+# Generation 1, counter 1.
+EPOCH = (1 << 51) | (1 << 27)
+MARGIN_MS = 300
+
+
+class FakeCoordinator(ExecutorGatewayServicer):
+    """Grants, collects reports, and does what a test says."""
+
+    def __init__(self, *, lease_ms: int = 10_000) -> None:
+        self.lease_ms = lease_ms
+        self.registered: list[Any] = []
+        self.beats: list[Any] = []
+        self.reports: list[Any] = []
+        self.outcomes: dict[tuple[int, int], Any] = {}
+        self.granting = True
+        self.silent = False
+        self.state = "on"
+        self.epoch = EPOCH
+        self.open_orders: list[Any] = []
+        self.not_held: list[Any] = []
+        self.smallest_live = 0
+        self.archivers: list[str] = []
+        self.address = ""
+        self._grant_seq = 0
+
+    async def Register(self, request: Any, context: Any) -> Any:
+        """A new incarnation; state is on again."""
+        await self._maybe_silent()
+        self.registered.append(request)
+        self.state = "on"
+        return coordinator_pb2.RegisterResponse(
+            worker_id=len(self.registered),
+            incarnation_key=f"key-{request.incarnation}",
+            lease_ms=self.lease_ms,
+            lease_margin_ms=MARGIN_MS,
+            heartbeat_interval_seconds=0.1,
+            epoch=self.epoch,
+        )
+
+    async def Heartbeat(self, request: Any, context: Any) -> Any:
+        """A grant, unless the echo lags or the test says no."""
+        self._check(request, context)
+        await self._maybe_silent()
+        self.beats.append(request)
+        granted = self.granting and self._grant_seq - request.echo <= 3 and self.state in ("on", "draining")
+        self._grant_seq += granted
+        orders, self.open_orders = self.open_orders, []
+        return coordinator_pb2.HeartbeatResponse(
+            granted=granted,
+            grant_seq=self._grant_seq,
+            epoch=self.epoch,
+            state=self.state,
+            leader_address=self.address,
+            coordinators=[self.address],
+            orders=orders,
+            not_held=self.not_held,
+            smallest_live_token=self.smallest_live,
+            log_archivers=self.archivers,
+        )
+
+    async def Report(self, request: Any, context: Any) -> Any:
+        """Everything is accepted."""
+        self._check(request, context)
+        await self._maybe_silent()
+        self.reports += request.reports
+        for report in request.reports:
+            if report.HasField("outcome"):
+                self.outcomes[(report.key.run_id, report.key.token)] = report.outcome
+        return coordinator_pb2.ReportResponse(
+            results=[
+                coordinator_pb2.ReportResult(key=report.key, seq=report.seq, result="accepted")
+                for report in request.reports
+            ]
+        )
+
+    def _check(self, request: Any, context: Any) -> None:
+        said = metadata(context)
+        if not self.registered or request.incarnation != self.registered[-1].incarnation:
+            raise TobanError(ErrorCode.INCARNATION_UNKNOWN, "no such incarnation")
+        assert said["toban-incarnation"] == request.incarnation
+        assert said["toban-incarnation-key"] == f"key-{request.incarnation}"
+
+    async def _maybe_silent(self) -> None:
+        if self.silent:
+            raise TobanError(ErrorCode.UNAVAILABLE, "silent")

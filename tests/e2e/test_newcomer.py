@@ -1,0 +1,134 @@
+"""The README's commands in a fresh clone: nothing but the clone is needed, and nothing but the clone is left."""
+
+import json
+import os
+import re
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
+
+ROOT = Path(__file__).resolve().parents[2]
+COMMAND_SECONDS = 240
+
+
+class Newcomer:
+    """Somebody with a clone and a shell in which nothing is set, in a home and with a folder for temporary files that are empty."""
+
+    def __init__(self, *, clone: Path, home: Path, temporary: Path) -> None:
+        self.clone = clone
+        self._outside = (home, temporary, clone.parent)
+        # A virtual environment that runs the tests is not the newcomer's.
+        path = [part for part in os.environ["PATH"].split(":") if not part.startswith(str(ROOT))]
+        unwanted = ("SCHEDULER_", "TOBAN_", "MAKE", "MFLAGS", "VIRTUAL_ENV", "PYTEST", "PYTHON")
+        counts = ("COORDINATORS", "EXECUTORS", "LOG_ARCHIVERS")
+        kept = {name: v for name, v in os.environ.items() if not name.startswith(unwanted) and name not in counts}
+        self.environment = _caches() | kept | {"PATH": ":".join(path), "HOME": str(home), "TMPDIR": str(temporary)}
+
+    def types(self, *argv: str, code: int = 0) -> str:
+        """A command in the clone; what it printed."""
+        done = subprocess.run(
+            argv,
+            cwd=self.clone,
+            env=self.environment,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=COMMAND_SECONDS,
+            check=False,
+        )
+        assert done.returncode == code, f"{' '.join(argv)}: exit {done.returncode}\n{done.stdout}\n{done.stderr}"
+        return done.stdout
+
+    def processes(self) -> list[str]:
+        """Every process that has to do with the clone, by its command line, folder or environment."""
+        name = os.fsencode(self.clone)
+        found = []
+        for process in Path("/proc").iterdir():
+            if process.name.isdigit() and int(process.name) != os.getpid():
+                try:
+                    command = (process / "cmdline").read_bytes()
+                    words = command + (process / "environ").read_bytes() + os.fsencode((process / "cwd").readlink())
+                except OSError:
+                    continue
+                if name in words:
+                    found.append(f"{process.name} {command.decode(errors='replace')}")
+        return found
+
+    def left_outside(self) -> list[str]:
+        """Every file beside the clone."""
+        found = {path for folder in self._outside for path in folder.rglob("*") if not path.is_relative_to(self.clone)}
+        return sorted(str(path) for path in found if not path.is_dir())
+
+
+def _caches() -> dict[str, str]:
+    """Where packages that were downloaded already lie, and the settings that say from where: the machine's, not the newcomer's."""
+    home = Path.home()
+    return {
+        "UV_CACHE_DIR": str(home / ".cache/uv"),
+        "PIP_CACHE_DIR": str(home / ".cache/pip"),
+        "XDG_CONFIG_HOME": str(home / ".config"),
+        # pip asks rustc for its version, which notes down where it is.
+        "RUSTUP_HOME": str(home / ".rustup"),
+    }
+
+
+@pytest.fixture
+def newcomer(tmp_path: Path) -> Iterator[Newcomer]:
+    """A clone of what is committed; its stack is ended when the test fails half-way."""
+    clone, home = tmp_path / "clone", tmp_path / "home"
+    home.mkdir()
+    subprocess.run(["git", "clone", "--quiet", ROOT, clone], check=True, capture_output=True, text=True)
+    # Sockets may go there when the clone's path is long, so its own must be short.
+    with tempfile.TemporaryDirectory(prefix="new-") as temporary:
+        newcomer = Newcomer(clone=clone, home=home, temporary=Path(temporary))
+        yield newcomer
+        if newcomer.processes():
+            newcomer.types("make", "down")
+
+
+def first_run(output: str) -> list[str]:
+    """The cells of the run in the table that `make up` prints."""
+    lines = output.splitlines()
+    [header] = [number for number, line in enumerate(lines) if line.startswith("RUN ")]
+    assert lines[header].split() == "RUN JOB SLOT EXECUTOR SECONDS LAST LINE OF OUTPUT".split()  # noqa: SIM905 (a line)
+    return re.split(r"\s{2,}", lines[header + 1].strip())
+
+
+def pids(status: str) -> dict[str, str]:
+    """The process ids by name from the table of `make status`."""
+    rows = [line.split() for line in status.splitlines()]
+    [header] = [row for row in rows if row[:1] == ["PROCESS"]]
+    return {row[0]: row[header.index("PID")] for row in rows if len(row) >= len(header) and row != header}
+
+
+def test_the_two_commands_of_the_readme(newcomer: Newcomer) -> None:
+    said = newcomer.types("make", "up")
+    number, job, slot, executor, seconds, last_line = first_run(said)
+    assert int(number) >= 1 and job == "hello" and float(seconds) < 30
+    assert re.match(r"\d{4}-\d\d-\d\dT", slot) and re.match(r"executor-\d", executor) and "world" in last_line
+    assert re.search(r"^Toban is up after \d+ s\. Stop it with: make down$", said, re.MULTILINE)
+
+    output = newcomer.types("scripts/toban", "run", "start", "hello", "--wait", "--follow")
+    assert "Hello, world" in output
+    leads = r"^Leader: +127\.0\.0\.1:\d+ \(worker \d+, epoch \d+"
+    assert re.search(leads, newcomer.types("scripts/toban", "cluster", "status"), re.MULTILINE)
+    running = pids(newcomer.types("make", "status"))
+    assert {"coordinator-1", "coordinator-2", "executor-1", "executor-2", "log-archiver-1"} < set(running)
+    newcomer.types("make", "up")
+    assert pids(newcomer.types("make", "status")) == running, "a second `make up` starts nothing anew"
+
+    newcomer.types("make", "down")
+    assert newcomer.processes() == []
+    newcomer.types("make", "status", code=2)
+    newcomer.types("make", "up")
+    runs = json.loads(newcomer.types("scripts/toban", "run", "list", "--limit", "500", "-o", "json"))
+    assert {1, int(number)} <= {run["id"] for run in runs}, "data survives"
+    newcomer.types("make", "down")
+    assert newcomer.processes() == []
+    assert newcomer.left_outside() == []
+    assert newcomer.types("git", "status", "--porcelain") == "", "everything that it made is ignored by git"
