@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from toban_domain.errors import ErrorCode, TobanError
 from toban_executor.guard.clock import boottime
 from toban_executor.guard.tree import children
 from toban_proto.v1 import common_pb2
@@ -106,6 +107,28 @@ async def test_cut_ends_jobs_at_once_and_off_joins_again(world: Any) -> None:
     assert len(world.coordinator.registered) == 1
     world.coordinator.state = "off"
     await world.granted(incarnations=2)
+
+
+async def test_a_lost_answer_to_register_makes_a_new_incarnation(world_maker: Any) -> None:
+    world = world_maker()
+    real, tried = world.coordinator.Register, []
+
+    async def register(request: Any, context: Any) -> Any:
+        """As a coordinator does, whose first answer is lost after the commit."""
+        if request.incarnation in tried:
+            raise TobanError(ErrorCode.ALREADY_EXISTS, "registered already")
+        tried.append(request.incarnation)
+        if len(tried) == 1:
+            raise TobanError(ErrorCode.UNAVAILABLE, "the connection broke")
+        return await real(request, context)
+
+    world.coordinator.Register = register
+    try:
+        await world.open()
+        [request] = world.coordinator.registered
+        assert (request.previous_incarnation, request.previous_verified_empty) == (tried[0], True)
+    finally:
+        await world.close()
 
 
 async def test_kill_of_the_executor_takes_its_jobs_along(world: Any, tmp_path: Path) -> None:

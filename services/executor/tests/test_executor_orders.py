@@ -106,10 +106,11 @@ async def cancel(world: Any, *numbers: int, mode: str = "kill", grace: float = 1
     return [result.result for result in (await world.worker.CancelJob(request, timeout=5)).results]
 
 
-async def test_cancel(world: Any) -> None:
-    await world.start(
-        world.order(1, "sleep", "60"), world.order(2, "sh", "-c", "trap '' TERM; while :; do sleep 0.05; done")
-    )
+async def test_cancel(world: Any, tmp_path: Path) -> None:
+    deaf = tmp_path / "deaf"
+    script = f"trap '' TERM; echo > {deaf}; while :; do sleep 0.05; done"
+    await world.start(world.order(1, "sleep", "60"), world.order(2, "sh", "-c", script))
+    await world.until(deaf.exists)
     assert await cancel(world, 1, 2, 3, grace=0.3) == ["cancelling", "cancelling", "unknown"]
     first, second = await world.outcome(1), await world.outcome(2)
     assert (first.kind, first.signal, first.error_summary) == (common_pb2.OUTCOME_KIND_CANCELED, 15, "why")

@@ -57,6 +57,7 @@ class ServerNow:
     def __init__(self) -> None:
         self.offset = timedelta()
         self.fixed: datetime | None = None
+        self.skew_seconds = 0.0
 
     def now(self) -> datetime:
         return self.fixed or datetime.now(UTC) + self.offset  # noqa: TID251

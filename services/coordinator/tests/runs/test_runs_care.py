@@ -1,12 +1,14 @@
 """What happens when executors refuse, fall silent or go away, and when somebody cancels."""
 
 import asyncio
+from contextlib import suppress
 from datetime import timedelta
 from typing import Any
 
 import pytest
 
 from toban_domain.errors import ErrorCode, FencedOut, TobanError
+from toban_store.errors import TooLong
 
 
 async def off(world: Any, incarnation: str) -> None:
@@ -69,6 +71,33 @@ async def test_what_was_not_delivered_goes_out_again(world: Any, make: Any) -> N
     assert world.orders.starts[0][1].key.token == row["token"]
 
 
+async def test_an_accepted_start_is_not_believed_for_ever(world: Any, make: Any) -> None:
+    await world.executor()
+    await world.apply(make.job())
+    [run] = await world.start()
+    await world.turn("assign")
+    await world.sql("UPDATE scheduler.runs_live SET dispatched_at = dispatched_at - interval '60 s'")
+    await world.turn("dispatch")
+    assert len(world.orders.starts) == 1
+    world.sender.accepted[world.key(run)] -= 60
+    await world.turn("dispatch")
+    assert [order.key for _, order in world.orders.starts] == [world.key(run)] * 2
+
+
+async def test_a_batch_that_takes_too_long_is_cut(world: Any, make: Any) -> None:
+    await world.executor(slots=400)
+    await world.apply(make.job())
+    await world.start(count=300)
+    await world.sql(
+        "CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM pg_sleep(0.002); RETURN NEW; END $$"
+    )
+    await world.sql("CREATE TRIGGER slow BEFORE UPDATE ON scheduler.runs_live FOR EACH ROW EXECUTE FUNCTION slow()")
+    for _ in range(6):
+        with suppress(TooLong):
+            await world.turn("assign")
+    assert len(world.orders.starts) > 0
+
+
 async def test_a_slow_executor_holds_up_no_other(world: Any, make: Any) -> None:
     slow, fast = await world.executor(1, slots=1), await world.executor(2, slots=1)
     world.orders.block[slow] = asyncio.Event()
@@ -111,6 +140,17 @@ async def test_what_no_executor_fits_holds_up_no_other(world: Any, make: Any) ->
     await world.start("plain", count=2)
     await world.turn("assign", "assign")
     assert [order.job_name for _, order in world.orders.starts] == ["plain", "plain"]
+
+
+async def test_a_version_that_nothing_fits_holds_up_no_later_one(world: Any, make: Any) -> None:
+    await world.executor()
+    await world.apply(make.job(selector={"labels": {"gpu": "yes"}}))
+    [old] = await world.start()
+    await world.turn("assign")
+    await world.apply(make.job())
+    [new] = await world.start()
+    await world.turn("assign")
+    assert [await world.state(run) for run in (old, new)] == ["PENDING", "ASSIGNED"]
 
 
 async def test_orphans_repeat_until_max_lost(world: Any, make: Any) -> None:

@@ -79,6 +79,20 @@ async def test_catch_up(world: Any, make: Any, catch_up: dict[str, Any], fired: 
     assert len(old) + sum(stretches) in (58, 59, 60)
 
 
+@pytest.mark.parametrize("outcome", ["withdrawn", "submit_failed"])
+async def test_a_stretch_whose_first_slot_has_a_row_is_whole(world: Any, make: Any, outcome: str) -> None:
+    await world.apply(make.job(), make.schedule(catch_up={"policy": "skip"}))
+    await missed(world, 1000)
+    await world.sql(
+        "INSERT INTO scheduler.fire_ledger (schedule_id, first_slot, last_slot, outcome)"
+        " SELECT id, next_run_at, next_run_at, %(o)s FROM scheduler.schedules",
+        o=outcome,
+    )
+    await world.turn("fire")
+    [(reason, count), *_] = await ledger(world)
+    assert reason == "catch_up" and count in (98, 99, 100)
+
+
 async def test_a_long_stretch_is_settled_in_several_plans(world: Any, make: Any) -> None:
     await world.apply(make.job(), make.schedule(catch_up={"policy": "all", "max": 3}))
     await missed(world, 30_000)

@@ -7,6 +7,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+from toban_domain.errors import TobanError
 from toban_executor.adapters.coordinator_client import CoordinatorClient, Identity
 from toban_executor.adapters.guard_client import GuardClient
 from toban_executor.adapters.journal import Journal
@@ -161,12 +162,18 @@ class Executor:
 
     async def _join(self, identity: Identity, stop: Stop) -> Registered | None:
         await self._journal.set_meta("instance", identity.instance)
-        registered = await join(
-            lambda: self._gateway.register(identity, self._attempts.book.epoch_max),
-            clock=self._clock,
-            stop=stop,
-            backoff=Backoff(base=0.2, cap=2.0),
-        )
+        try:
+            registered = await join(
+                lambda: self._gateway.register(identity, self._attempts.book.epoch_max),
+                clock=self._clock,
+                stop=stop,
+                backoff=Backoff(base=0.2, cap=2.0),
+            )
+        except TobanError as error:
+            # Without its key this incarnation is lost; the next one attests its end.
+            await self._journal.set_meta("registered", identity.incarnation)
+            self._heartbeat.over = f"its key never arrived: {error.message}"
+            return None
         if registered is None:
             return None
         await self._journal.set_meta("registered", identity.incarnation)

@@ -27,6 +27,14 @@ def test_the_clock_that_ran_further_decides() -> None:
     assert not lease.valid(Instant(110, 4000)), "the wall clock was set back"
 
 
+def test_a_wall_clock_set_back_ends_no_lease_that_is_renewed() -> None:
+    lease = HoldSide(lease_ms=10_000, margin_ms=300)
+    lease.granted(Instant(100, 5000))
+    lease.granted(Instant(108, 4948))
+    assert lease.valid(Instant(117, 4957))
+    assert not lease.valid(Instant(118, 4957))
+
+
 def test_grace_is_at_most_half_of_the_lease() -> None:
     lease = HoldSide(lease_ms=4300, margin_ms=300)
     assert [lease.grace(wanted) for wanted in (0.5, 2.0, 60.0)] == [0.5, 2.0, 2.0]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -67,9 +67,15 @@ class CancelingRun:
     address: str
 
 
-async def due_runs(t: Tx, now: datetime, *, limit: int, blocked: Sequence[int] = ()) -> list[DueRun]:
-    """Runs that may start at `now`, most urgent first; definitions in `blocked` are left out."""
-    rows = await t.fetch_all(_sql.due_runs, {"now": now, "limit": limit, "blocked": arrays.numbers(blocked)})
+async def due_runs(t: Tx, now: datetime, *, limit: int, blocked: Collection[tuple[int, int]] = ()) -> list[DueRun]:
+    """Runs that may start at `now`, most urgent first; the (definition, version) in `blocked` are left out."""
+    parameters = {
+        "now": now,
+        "limit": limit,
+        "blocked": arrays.numbers(definition for definition, _ in blocked),
+        "blocked_versions": arrays.numbers(version for _, version in blocked),
+    }
+    rows = await t.fetch_all(_sql.due_runs, parameters)
     return [DueRun(**{**row, "state": RunState(row["state"])}) for row in rows]
 
 

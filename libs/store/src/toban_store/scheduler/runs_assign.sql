@@ -8,12 +8,14 @@ SELECT c.id, c.definition_id, c.definition_version, c.job_name, c.state::text AS
   FROM (
         (SELECT * FROM scheduler.runs_live r
           WHERE r.state = 'PENDING' AND r.scheduled_for <= %(now)s::timestamptz AND (r.not_before IS NULL OR r.not_before <= %(now)s::timestamptz)
-            AND r.definition_id <> ALL (%(blocked)s::bigint[])
+            AND (r.definition_id, r.definition_version) NOT IN (
+                SELECT b.id, b.version FROM unnest(%(blocked)s::bigint[], %(blocked_versions)s::bigint[]) AS b(id, version))
           ORDER BY r.priority DESC, r.scheduled_for, r.id LIMIT %(limit)s::integer)
         UNION ALL
         (SELECT * FROM scheduler.runs_live r
           WHERE r.state = 'ASSIGNED' AND r.dispatched_at IS NULL AND r.scheduled_for <= %(now)s::timestamptz
-            AND r.definition_id <> ALL (%(blocked)s::bigint[])
+            AND (r.definition_id, r.definition_version) NOT IN (
+                SELECT b.id, b.version FROM unnest(%(blocked)s::bigint[], %(blocked_versions)s::bigint[]) AS b(id, version))
           ORDER BY r.scheduled_for, r.id LIMIT %(limit)s::integer)
        ) c
  ORDER BY c.priority DESC, c.scheduled_for, c.id

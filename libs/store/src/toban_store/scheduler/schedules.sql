@@ -68,12 +68,15 @@ WITH plan AS MATERIALIZED (
            SET outcome = 'fired', run_id = EXCLUDED.run_id, message = l.message, created_at = now()
          WHERE l.outcome = 'withdrawn'
 ), skipped AS (
-    INSERT INTO scheduler.fire_ledger (schedule_id, first_slot, last_slot, slots, outcome, message)
+    INSERT INTO scheduler.fire_ledger AS l (schedule_id, first_slot, last_slot, slots, outcome, message)
     SELECT k.schedule_id, k.first_slot, k.last_slot, k.slots, k.outcome, k.message
       FROM unnest(%(skip_ids)s::bigint[], %(skip_firsts)s::timestamptz[], %(skip_lasts)s::timestamptz[], %(skip_counts)s::bigint[],
                   %(skip_outcomes)s::text[], %(skip_messages)s::text[]) AS k(schedule_id, first_slot, last_slot, slots, outcome, message)
       JOIN won w ON w.id = k.schedule_id
-        ON CONFLICT (schedule_id, first_slot) DO NOTHING
+        -- The first slot may have been withdrawn, or given up on alone: the stretch takes its row over.
+        ON CONFLICT (schedule_id, first_slot) DO UPDATE
+           SET last_slot = EXCLUDED.last_slot, slots = EXCLUDED.slots, outcome = EXCLUDED.outcome, message = EXCLUDED.message, created_at = now()
+         WHERE l.run_id IS NULL AND l.last_slot <= EXCLUDED.last_slot
 )
 SELECT (SELECT count(*) FROM won) AS advanced, (SELECT count(*) FROM made) AS made
 

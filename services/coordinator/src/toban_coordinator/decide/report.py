@@ -93,13 +93,14 @@ def plan(
     """
     made = ReportPlan()
     settled: dict[AttemptKey, Outcome] = {}
-    ended = {report.key for report in reports if isinstance(report.what, Outcome)}
+    # Attempts whose start needs no move of its own: an outcome implies it, or an earlier report has made it.
+    begun = {report.key for report in reports if isinstance(report.what, Outcome)}
     for report in reports:
         run = runs.get(report.key.run_id)
         if run is None or not holds(run, report.key, reporters):
             made.answers.append(_not_held(made, report, known.get(report.key), reporters, same))
         elif isinstance(report.what, datetime):
-            made.answers.append(_started(made, report, report.what, run, ended))
+            made.answers.append(_started(made, report, report.what, run, begun))
         elif report.key in settled:
             made.answers.append(Answer.ALREADY_ACCEPTED if settled[report.key] == report.what else Answer.ORPHAN_RESULT)
         else:
@@ -127,10 +128,11 @@ def _not_held(
     return Answer.ORPHAN_RESULT
 
 
-def _started(made: ReportPlan, report: Report, at: datetime, run: LiveRun, ended: set[AttemptKey]) -> Answer:
+def _started(made: ReportPlan, report: Report, at: datetime, run: LiveRun, begun: set[AttemptKey]) -> Answer:
     if run.state is RunState.ORPHANED:
         return Answer.NOT_HELD
-    if run.state is RunState.ASSIGNED and report.key not in ended:
+    if run.state is RunState.ASSIGNED and report.key not in begun:
+        begun.add(report.key)
         made.started.append(Started(run_id=run.id, token=report.key.token, at=at))
         return Answer.ACCEPTED
     return Answer.ACCEPTED if run.state is RunState.ASSIGNED else Answer.ALREADY_ACCEPTED

@@ -17,6 +17,7 @@ from toban_domain.job import JobSpec
 from toban_domain.moves import Placement
 from toban_domain.outcome import AttemptKey
 from toban_domain.placing import DueRun, ExecutorLoad
+from toban_store.errors import TooLong
 from toban_store.scheduler import runs_assign, runs_finish
 from toban_store.tx import Tx, autocommit, fenced_tx
 
@@ -39,9 +40,11 @@ class Assign:
         self._deps = deps
         self._definitions = definitions
         self._sender = sender
-        # Definitions that no executor with a free slot fits: left out of the reads, so that they hold up no others.
-        self._blocked: dict[int, tuple[int, int]] = {}
+        # (definition, version) that no executor with a free slot fits: left out of the reads, so that they hold up no others.
+        self._blocked: set[tuple[int, int]] = set()
         self._looked_ahead_at = 0.0
+        # Halved while the fenced transaction does not fit into its bound, for example on a slow disk.
+        self._batch = BATCH
         self._turned_at = 0.0
 
     async def run_once(self) -> Done:
@@ -55,11 +58,17 @@ class Assign:
             free = decide.free_slots(usable)
             due, specs = await self._due(t, usable, now, free)
         plan = decide.plan(due, executors, specs, now=now, late_seconds=settings["skip_late_runs_after_seconds"])
-        self._blocked.update((key[0], key) for key in plan.unplaced)
-        moved = await self._write(plan, specs)
+        self._blocked |= plan.unplaced
+        batch = self._batch
+        try:
+            moved = await self._write(plan, specs)
+        except TooLong:
+            self._batch = max(1, min(batch, len(plan.placed)) // 2)
+            raise
+        self._batch = min(BATCH, batch * 2) if moved >= batch else batch
         # Whoever waits behind what cannot be placed now is not in view yet.
         hidden = plan.unplaced and len(plan.placed) < free and len(due) > free
-        if plan.skips or hidden or moved >= BATCH:
+        if plan.skips or hidden or moved >= batch:
             return Done(moved, 0.0)
         if self._blocked and self._deps.clock.monotonic() - self._looked_ahead_at < LOOK_AHEAD_SECONDS:
             # Runs wait for a slot: the report that frees one wakes this loop.
@@ -76,14 +85,14 @@ class Assign:
         self._unblock(decide.with_room(usable))
         if free == 0:
             return [], {}
-        due = await runs_assign.due_runs(t, now, limit=min(free, BATCH) + SPARE, blocked=list(self._blocked))
+        due = await runs_assign.due_runs(t, now, limit=min(free, self._batch) + SPARE, blocked=self._blocked)
         return due, await self._definitions.get(t, {(run.definition_id, run.definition_version) for run in due})
 
     def _unblock(self, roomy: Sequence[ExecutorLoad]) -> None:
-        for definition, key in list(self._blocked.items()):
+        for key in tuple(self._blocked):
             spec = self._definitions.known(key)
             if spec is None or any(spec.selector.fits(e.labels) for e in roomy):
-                del self._blocked[definition]
+                self._blocked.discard(key)
 
     async def _write(self, plan: decide.AssignPlan, specs: Specs) -> int:
         if not plan.placed and not plan.skips:

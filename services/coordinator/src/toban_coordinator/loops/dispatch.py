@@ -17,6 +17,8 @@ from toban_store.tx import autocommit
 
 # A start, and a cancel, goes out again after this time, seconds.
 RESEND_SECONDS = 2.0
+# An accepted start that no report has confirmed by then goes out again as well: an executor whose journal failed has forgotten it, seconds.
+BELIEVED_SECONDS = 10.0
 BATCH = 500
 
 
@@ -54,10 +56,10 @@ class Dispatch:
         return sum(len(batch) for batch in orders.values())
 
     def _forget_accepted(self, assigned: set[AttemptKey]) -> None:
-        """An attempt that was accepted a while ago and is not ASSIGNED any more will not be looked for again."""
-        old = self._deps.clock.monotonic() - 2 * RESEND_SECONDS
-        accepted = self._sender.accepted
-        for key in [key for key, at in accepted.items() if at < old and key not in assigned]:
+        """An attempt that was accepted a while ago and is not ASSIGNED any more will not be looked for again; one that still is, is asked for."""
+        now, accepted = self._deps.clock.monotonic(), self._sender.accepted
+        old, oldest = now - 2 * RESEND_SECONDS, now - BELIEVED_SECONDS
+        for key in [key for key, at in accepted.items() if at < oldest or (at < old and key not in assigned)]:
             del accepted[key]
 
     def _start_order(self, key: AttemptKey, run: SentRun) -> StartOrder:

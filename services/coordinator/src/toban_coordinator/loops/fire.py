@@ -12,7 +12,7 @@ from toban_coordinator.loops import metrics
 from toban_coordinator.loops.base import Done, LoopDeps
 from toban_coordinator.loops.definitions import Definitions
 from toban_coordinator.loops.payloads import Payloads
-from toban_domain.errors import TobanError
+from toban_domain.errors import ErrorCode, TobanError
 from toban_domain.firing import DueSchedule, FirePlan
 from toban_observability.logs import get_logger
 from toban_schedule import Rule, ScheduleError
@@ -22,6 +22,8 @@ from toban_store.tx import autocommit, fenced_tx
 
 # Rows (runs and skips) that one fenced transaction makes: it has to stay far below its bound.
 WRITE_ROWS = 500
+# A coordinator whose clock is further off than this does not fire (docs/fencing.md 3.12).
+MAX_SKEW_SECONDS = 2.0
 KEPT_RULES = 20_000
 _log = get_logger(__name__)
 
@@ -53,7 +55,8 @@ class Fire:
         self._rules = Rules()
 
     async def run_once(self) -> Done:
-        """One turn."""
+        """One turn. Raises CONFIG_INVALID while this machine's clock is off: runs and people would see wrong times."""
+        self._refuse_when_off()
         now = self._deps.server_time.now()
         settings = await self._deps.settings.get()
         ahead, limit = settings["assign_ahead_seconds"], settings.whole("fire_batch_size")
@@ -78,6 +81,15 @@ class Fire:
         for batch in _batches(plans):
             made += await self._write(batch, now)
         return Done(made, await self._next_in(plans, until, full=len(due) >= limit))
+
+    def _refuse_when_off(self) -> None:
+        skew = self._deps.server_time.skew_seconds
+        if abs(skew) > MAX_SKEW_SECONDS:
+            raise TobanError(
+                ErrorCode.CONFIG_INVALID,
+                f"this machine's clock is {skew:+.1f} s off PostgreSQL's, more than {MAX_SKEW_SECONDS:g} s: it fires nothing; "
+                "synchronise both clocks (chrony, ntpd)",
+            )
 
     async def _write(self, plans: Sequence[FirePlan], now: datetime) -> int:
         """One fenced transaction; when PostgreSQL refuses it, halves of it, until the bad one is alone."""

@@ -172,7 +172,7 @@ class GuardClient:
                 fields = (message.stream, message.partial, message.at_ns, message.seq_from, message.count, message.text)
                 self._listener.output(order.key, Block(*fields))
         elif message["t"] == "lost":
-            self._lost(slot)
+            self._lost(slot, int(message["losses"]))
         elif order is not None and int(message["token"]) == order.key.token:
             if message["t"] == "started":
                 self._listener.started(order.key, int(message["pid"]), int(message["at_ns"]))
@@ -186,10 +186,12 @@ class GuardClient:
         self._free.append(slot)
         self._listener.ended(end)
 
-    def _lost(self, slot: int) -> None:
-        """The keeper died; the master has killed its tree and started another."""
+    def _lost(self, slot: int, losses: int) -> None:
+        """The keeper died and the master has killed its tree. Its successor obeys what is sent after this answer."""
         _restarts.inc()
         _log.error("guard of a slot died and was replaced", slot=slot)
+        if not self._send(slot, encode(self._named({"t": "reset", "losses": losses}))):
+            self._gone(slot)
         order = self._busy.get(slot)
         if order is not None:
             now_ns = int(self._clock.wall().timestamp() * 1e9)

@@ -33,7 +33,9 @@ class HoldSide:
     def granted(self, sent: Instant) -> Instant:
         """A heartbeat sent at `sent` was granted: the deadline, never earlier than one held already."""
         deadline = sent.plus(self._hold)
-        if self._deadline is None or self._deadline.seconds_until(deadline) > 0:
+        # BOOTTIME never goes back, so it alone tells which heartbeat was sent later: after the wall clock was set back, a
+        # later grant has the earlier wall time and counts all the same.
+        if self._deadline is None or deadline.boot > self._deadline.boot:
             self._deadline = deadline
         return self._deadline
 

@@ -38,11 +38,16 @@ _STDOUT, _STDERR = 1, 2
 class Keeper:
     """Parent and subreaper of one attempt at a time."""
 
-    def __init__(self, *, channel: Channel, incarnation: str, scratch: Scratch, cgroup: SlotCgroup | None) -> None:
+    def __init__(
+        self, *, channel: Channel, incarnation: str, scratch: Scratch, cgroup: SlotCgroup | None, losses: int = 0
+    ) -> None:
         self._channel = channel
         self._incarnation = incarnation
         self._scratch = scratch
         self._cgroup = cgroup
+        # The successor of a keeper that died obeys nothing that was sent before the executor heard of that loss (its
+        # `reset` names it): the executor has reported such an attempt as lost, and it may run elsewhere by now.
+        self._muted_until = losses
         self._job: Job | None = None
         self._poll = select.poll()
         self._null = os.open("/dev/null", os.O_RDONLY | os.O_CLOEXEC)
@@ -117,9 +122,12 @@ class Keeper:
 
     def _obey(self, message: dict[str, Any]) -> None:
         kind = message["t"]
-        if kind == "spawn":
+        if self._muted_until:
+            if kind == "reset" and message["losses"] == self._muted_until:
+                self._muted_until = 0
+        elif kind == "spawn":
             self._start(message)
-        elif self._job is None or int(message["token"]) != self._job.token:
+        elif self._job is None or message.get("token") != self._job.token:
             return
         elif kind == "lease":
             self._job.lease = Lease(boot=float(message["boot"]), wall=float(message["wall"]))
@@ -350,7 +358,8 @@ def _end_message(job: Job) -> dict[str, Any]:
     }
 
 
-def serve(*, channel: Channel, incarnation: str, scratch: Scratch, group: SlotCgroup | None) -> None:
+def serve(*, channel: Channel, incarnation: str, scratch: Scratch, group: SlotCgroup | None, losses: int = 0) -> None:
     """Body of a keeper process, already its own child subreaper."""
     entered = group is not None and group.prepare()
-    Keeper(channel=channel, incarnation=incarnation, scratch=scratch, cgroup=group if entered else None).run()
+    cgroup = group if entered else None
+    Keeper(channel=channel, incarnation=incarnation, scratch=scratch, cgroup=cgroup, losses=losses).run()

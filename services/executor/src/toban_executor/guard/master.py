@@ -39,6 +39,10 @@ class Master:
         self._control = control
         self._slots = slots
         self._keepers: dict[int, int] = {}
+        # Slots whose keeper has ended and whose loss the executor has not been told yet.
+        self._dead: list[int] = []
+        # How often a keeper of each slot has been lost.
+        self._losses = [0] * len(slots)
         self._cgroup = cgroup.find_base(f"toban-{incarnation}")
         self._record = record.GuardRecord(
             incarnation=incarnation,
@@ -89,6 +93,7 @@ class Master:
             incarnation=self._incarnation,
             scratch=Scratch(directory=self._work / f"slot-{slot}", payload=self._payloads / f"payload-{slot}.json"),
             group=SlotCgroup(base=self._cgroup, slot=slot) if self._cgroup else None,
+            losses=self._losses[slot],
         )
 
     def _watch(self) -> None:
@@ -106,14 +111,29 @@ class Master:
             self._replace_dead()
 
     def _replace_dead(self) -> None:
-        dead = self._collect()
-        if not dead or _hung_up(self._control):
+        self._dead += self._collect()
+        if not self._dead or _hung_up(self._control):
             return
         self._clear_orphans()
+        dead, self._dead = self._dead, []
         for slot in dead:
-            with contextlib.suppress(OSError):
-                self._slots[slot].send(encode({"t": "lost", "slot": slot}), socket.MSG_DONTWAIT)
-            self._fork(slot)
+            if self._tell_lost(slot):
+                self._fork(slot)
+            else:
+                self._dead.append(slot)
+
+    def _tell_lost(self, slot: int) -> bool:
+        """False when the executor does not read now: it is told later, since else it would wait for the attempt for ever."""
+        message = {"t": "lost", "slot": slot, "losses": self._losses[slot] + 1}
+        try:
+            self._slots[slot].send(encode(message), socket.MSG_DONTWAIT)
+        except BlockingIOError:
+            return False
+        except OSError:
+            # The executor has gone; the end of the control pipe says so too.
+            pass
+        self._losses[slot] += 1
+        return True
 
     def _collect(self) -> list[int]:
         """Reap; returns the slots whose keepers have ended."""

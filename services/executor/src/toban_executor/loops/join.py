@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 
-from toban_domain.errors import TobanError
+from toban_domain.errors import ErrorCode, TobanError
 from toban_executor.ports import Registered
 from toban_observability.logs import get_logger
 from toban_runtime.backoff import Backoff
@@ -15,12 +15,17 @@ _log = get_logger(__name__)
 async def join(
     register: Callable[[], Awaitable[Registered]], *, clock: Clock, stop: asyncio.Event, backoff: Backoff
 ) -> Registered | None:
-    """The coordinator's answer; None when `stop` came first."""
+    """The coordinator's answer; None when `stop` came first.
+
+    Raises TobanError ALREADY_EXISTS when an earlier try has registered the incarnation and its answer, with the key, was lost.
+    """
     attempt = 0
     while not stop.is_set():
         try:
             return await register()
         except TobanError as error:
+            if error.code is ErrorCode.ALREADY_EXISTS:
+                raise
             attempt += 1
             delay = backoff.delay(attempt)
             _log.warning("register failed", attempt=attempt, error=error.message, next_try_seconds=round(delay, 2))
