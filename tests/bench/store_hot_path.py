@@ -95,6 +95,7 @@ class Bench:
         self.orders = InstantExecutors(Reports(pool=pool), lambda: self.assign.wake())
         deps = LoopDeps(
             pool=pool,
+            quick=pool,
             term=term,
             tokens=TokenSource(term),
             orders=self.orders,

@@ -299,3 +299,34 @@ def test_the_next_tick_is_never_late_for_a_deadline(box):
     box.lead()
     assert next_due(box.state, box.now) <= box.now + 0.15
     assert next_due(replace(box.state, role=e.Role.LEFT, term=None), box.now) <= box.now + 0.15
+
+
+def test_a_leader_that_gives_way_stops_and_does_not_stand(box):
+    box.lead()
+    answer_first(box)
+    assert kinds(box.feed(e.GiveWay(True))) == [e.StopLeading, e.Resign, e.GiveBack]
+    assert box.see(10.0, resigned=EPOCH, holder="me") == []
+    assert kinds(box.feed(e.GiveWay(False))) == [e.TakeOver]
+
+
+def test_a_candidate_that_gives_way_gives_the_lock_back(box):
+    box.see(1.2)
+    box.now += 0.3
+    box.feed(e.LockTried(sent_at=box.now, outcome=e.LockOutcome.HELD))
+    assert box.feed(e.GiveWay(True)) == (e.GiveBack(0),)
+    assert box.see(3.0) == []
+    assert kinds(box.feed(e.GiveWay(False))) == [e.TryLock]
+
+
+def test_who_never_gave_way_leads_on(box):
+    box.lead()
+    answer_first(box)
+    assert box.feed(e.GiveWay(False)) == ()
+    assert leads(box)
+
+
+def test_a_take_over_that_is_won_while_giving_way_is_given_up_with_the_next_word(box):
+    box.feed(e.RowRead(row=row(epoch=0, beat=0, holder="")))
+    box.feed(e.GiveWay(True))
+    box.feed(e.TakeOverDone(sent_at=box.now, epoch=EPOCH))
+    assert kinds(box.feed(e.GiveWay(True)))[0] is e.StopLeading

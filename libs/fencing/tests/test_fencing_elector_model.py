@@ -168,7 +168,7 @@ class Node:
 
 FAULTS = st.lists(
     st.tuples(
-        st.sampled_from(["pause", "kill", "redis", "flush", "pg", "slow", "evidence", "degrade", "rest"]),
+        st.sampled_from(["pause", "kill", "redis", "flush", "pg", "slow", "evidence", "degrade", "way", "rest"]),
         st.integers(0, 2),
         st.floats(0.05, 6.0),
     ),
@@ -198,6 +198,14 @@ def inject(world, kind, number, seconds):
             node.feed(e.DeathEvidence(world.row["epoch"]))
         case "degrade":
             node.feed(e.DegradeSeen(1))
+        case "way":
+            node.paused_until = 0.0
+            node.feed(e.GiveWay(True))
+            world.run(seconds)
+            # It is told again and again: a take-over that was under way may have been won.
+            node.feed(e.GiveWay(True))
+            assert not node.up or node.state.term is None
+            node.feed(e.GiveWay(False))
     world.run(seconds / 2)
 
 

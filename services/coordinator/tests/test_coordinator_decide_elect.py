@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from toban_coordinator.decide.elect import LeaderSigns, StreamEnd, is_death, is_suspect, should_degrade
+from toban_coordinator.decide.elect import LeaderSigns, StreamEnd, gives_way, is_death, is_suspect, should_degrade
 
 NOW = datetime(2026, 11, 21, tzinfo=UTC)
 
@@ -44,3 +44,20 @@ def test_who_is_suspect(found, suspect):
 def test_a_suspect_leader_is_asked_first(ticking, degrade):
     assert should_degrade(signs(tick_age=6.0, ticking=ticking), now=NOW, stale_seconds=5.0) is degrade
     assert not should_degrade(signs(tick_age=1.0, ticking=ticking), now=NOW, stale_seconds=5.0)
+
+
+@pytest.mark.parametrize(
+    ("skew", "others", "expected"),
+    [
+        (2.1, [0.1], True),
+        (-3600.0, [None, 5.0, -0.9], True),
+        # In time itself; alone; the others unknown, off, or too near the bound to be sure of.
+        (1.9, [0.0], False),
+        (3.0, [], False),
+        (3.0, [None], False),
+        (3.0, [3.0, -2.5], False),
+        (2.1, [1.9], False),
+    ],
+)
+def test_who_gives_way_for_its_clock(skew, others, expected):
+    assert gives_way(skew, others) is expected

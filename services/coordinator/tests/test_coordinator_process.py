@@ -3,6 +3,7 @@
 import asyncio
 import json
 
+import psycopg
 import pytest
 
 from toban_coordinator.config import CoordinatorConfig
@@ -150,6 +151,57 @@ async def test_a_registration_that_makes_no_sense_is_refused(call, change):
     with pytest.raises(TobanError) as caught:
         await call("executor", rpc.ExecutorGatewayStub, "Register", registration(**change))
     assert caught.value.code is ErrorCode.INVALID_ARGUMENT
+
+
+async def test_an_epoch_that_cannot_be_is_refused_and_uses_up_none(call, executor, process, pg_url):
+    incarnation, metadata, _answer = executor
+    before = (await call("coordinator", rpc.PeerStub, "GetStatus", pb.PeerStatusRequest())).epoch
+    for value in ((1 << 63) - 1, before + (65 << 51)):
+        for method, request, more in (
+            ("Register", registration(epoch_max=value), ()),
+            ("Heartbeat", pb.HeartbeatRequest(incarnation=incarnation, epoch_max=value), metadata),
+        ):
+            with pytest.raises(TobanError, match="is of generation") as caught:
+                await call("executor", rpc.ExecutorGatewayStub, method, request, more)
+            assert caught.value.code is ErrorCode.INVALID_ARGUMENT
+    async with await psycopg.AsyncConnection.connect(pg_url, autocommit=True) as connection:
+        cursor = await connection.execute("SELECT max(epoch_max) FROM scheduler.executors")
+        assert await cursor.fetchone() == (0,)
+    assert "toban_epochs_refused_total 4.0" in await health(process, "/metrics")
+    await asyncio.sleep(0.6)
+    assert (await call("coordinator", rpc.PeerStub, "GetStatus", pb.PeerStatusRequest())).epoch == before
+
+
+async def test_a_believable_higher_epoch_is_taken_over(call, executor):
+    """A database that was restored: the executors know better, and the next leader's epoch lies above theirs."""
+    incarnation, metadata, _answer = executor
+    before = (await call("coordinator", rpc.PeerStub, "GetStatus", pb.PeerStatusRequest())).epoch
+    beat = pb.HeartbeatRequest(incarnation=incarnation, epoch_max=before + (2 << 51))
+    await call("executor", rpc.ExecutorGatewayStub, "Heartbeat", beat, metadata)
+    async with asyncio.timeout(10):
+        epoch = before
+        while epoch < beat.epoch_max:
+            epoch = (await call("coordinator", rpc.PeerStub, "GetStatus", pb.PeerStatusRequest())).epoch
+            await asyncio.sleep(0.05)
+
+
+async def test_a_storm_of_reads_does_not_make_heartbeats_wait(call, executor, pg_url):
+    """Every connection of the common pool waits for a locked table; grants go on."""
+    incarnation, metadata, _answer = executor
+    async with await psycopg.AsyncConnection.connect(pg_url) as connection:
+        await connection.execute("LOCK TABLE scheduler.job_definitions IN ACCESS EXCLUSIVE MODE")
+        reads = [
+            asyncio.create_task(call("admin-cli", rpc.JobReaderStub, "ListJobs", pb.ListJobsRequest()))
+            for _ in range(80)
+        ]
+        await asyncio.sleep(0.2)
+        begun = asyncio.get_running_loop().time()
+        for echo in range(3):
+            beat = pb.HeartbeatRequest(incarnation=incarnation, echo=echo, free_slots=4)
+            assert (await call("executor", rpc.ExecutorGatewayStub, "Heartbeat", beat, metadata)).granted
+        assert asyncio.get_running_loop().time() - begun < 1.0
+        assert not all(read.done() for read in reads)
+    await asyncio.gather(*reads, return_exceptions=True)
 
 
 async def test_services_of_later_releases_answer_unimplemented(call, executor):

@@ -170,10 +170,20 @@ class World:
         now = coordinator.registered[-1].incarnation
         await until(lambda: [beat for beat in coordinator.beats if beat.incarnation == now and beat.echo > 0])
 
-    async def _serve(self, service: str, adder: Any, servicer: Any) -> str:
+    async def coordinators_down(self) -> None:
+        """The only coordinator ends: its address refuses connections."""
+        await self._servers.pop(0).stop(0)
+
+    async def coordinators_up(self) -> None:
+        """It is back at the same address."""
+        port = int(self.coordinator.address.rpartition(":")[2])
+        await self._serve("coordinator", add_ExecutorGatewayServicer_to_server, self.coordinator, port)
+        self._servers.insert(0, self._servers.pop())
+
+    async def _serve(self, service: str, adder: Any, servicer: Any, port: int = 0) -> str:
         server = build_server(tls=TlsFiles(self.tls / service), trust_domain=TRUST_DOMAIN, clock=SystemClock())
         server.add(adder, servicer)
-        address = f"127.0.0.1:{await server.start('127.0.0.1', 0)}"
+        address = f"127.0.0.1:{await server.start('127.0.0.1', port)}"
         servicer.address = address
         self._servers.append(server)
         return address

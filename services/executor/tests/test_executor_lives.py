@@ -14,7 +14,7 @@ import pytest
 from toban_domain.errors import ErrorCode, TobanError
 from toban_executor.guard.clock import boottime
 from toban_executor.guard.tree import children
-from toban_proto.v1 import common_pb2
+from toban_proto.v1 import common_pb2, executor_pb2
 
 EPOCH = (1 << 51) | (1 << 27)
 FAILED = common_pb2.OUTCOME_KIND_FAILED
@@ -175,8 +175,6 @@ def journal_has(world: Any, *tables: str) -> bool:
 
 
 async def test_tombstones_outlive_a_crash(world: Any) -> None:
-    from toban_proto.v1 import executor_pb2
-
     keys = [common_pb2.AttemptKey(run_id=5, token=EPOCH | 5)]
     await world.worker.Revoke(executor_pb2.RevokeRequest(header=world.header(), keys=keys), timeout=5)
     world.executor.process.kill()
@@ -227,3 +225,95 @@ async def test_the_allow_list(world_maker: Any, tmp_path: Path) -> None:
     assert [result.refusal for result in results] == ["", "", "PROGRAM_NOT_ALLOWED", "PROGRAM_NOT_ALLOWED"]
     assert (await world.outcome(1)).last_line == "x"
     await world.close()
+
+
+async def test_a_full_log_budget_holds_back_output_only(world_maker: Any, tmp_path: Path) -> None:
+    world = world_maker()
+    await world.open(SCHEDULER_JOURNAL_LOG_BYTES=str(1 << 20))
+    try:
+        world.archiver.down = True
+        noise = "head -c 20000000 /dev/urandom | base64; echo last"
+        await world.start(world.order(1, "sh", "-c", noise))
+        await world.until(lambda: journal_bytes(world) > 1 << 20)
+        await world.start(world.order(2, "echo", "short"), world.order(3, "sh", "-c", "yes noise"))
+        assert (await world.outcome(2)).last_line == "short"
+        beats = world.coordinator.beats
+        await world.until(lambda: {item.key.run_id for item in beats[-1].held} == {1, 3})
+        end = executor_pb2.CancelOrder(
+            key=common_pb2.AttemptKey(run_id=3, token=EPOCH | 3), mode="kill", reason="asked"
+        )
+        await world.worker.CancelJob(executor_pb2.CancelJobRequest(header=world.header(), orders=[end]), timeout=5)
+        assert (await world.outcome(3)).kind == common_pb2.OUTCOME_KIND_CANCELED
+        await world.until(lambda: beats[-1].free_slots == 3)
+        assert (1, EPOCH | 1) not in world.coordinator.outcomes
+        world.archiver.down = False
+        assert (await world.outcome(1, 30)).last_line == "last"
+    finally:
+        await world.close()
+
+
+def journal_bytes(world: Any) -> int:
+    import sqlite3
+
+    connection = sqlite3.connect(world.tmp / "state" / "journal.sqlite3")
+    try:
+        return int(connection.execute("SELECT coalesce(sum(length(data)), 0) FROM chunks").fetchone()[0])
+    finally:
+        connection.close()
+
+
+async def test_a_copied_state_directory_is_another_instance(world: Any) -> None:
+    import sqlite3
+
+    world.executor.process.kill()
+    world.executor.process.wait()
+    with sqlite3.connect(world.tmp / "state" / "journal.sqlite3") as connection:
+        connection.execute("UPDATE meta SET value = 'another machine' WHERE key = 'machine'")
+    connection.close()
+    world.executor.start()
+    await world.granted(incarnations=2)
+    assert "comes from another machine" in world.executor.log()
+    first, second = world.coordinator.registered
+    assert second.instance not in ("", first.instance)
+    assert (second.previous_incarnation, second.previous_verified_empty) == ("", False)
+    world.executor.process.kill()
+    world.executor.process.wait()
+    world.executor.start()
+    await world.granted(incarnations=3)
+    third = world.coordinator.registered[2]
+    assert (third.instance, third.previous_incarnation) == (second.instance, second.incarnation)
+
+
+async def test_an_outage_of_all_coordinators(world_maker: Any, tmp_path: Path) -> None:
+    """Shorter than the lease it costs nothing; longer, it costs the running jobs, and the executor comes back by itself."""
+    world, file = world_maker(lease_ms=3000), tmp_path / "pid"
+    await world.open()
+    try:
+        await world.start(
+            world.order(1, "sh", "-c", f"echo $$ > {file}; {STUBBORN}"),
+            world.order(2, "sh", "-c", "sleep 0.5; echo on"),
+        )
+        pid = await job_pid(world, file)
+        await world.coordinators_down()
+        went = boottime()
+        await world.until(lambda: boottime() - went > 1.2)
+        assert lives(pid)
+        assert (2, EPOCH | 2) not in world.coordinator.outcomes
+        await world.coordinators_up()
+        assert (await world.outcome(2)).last_line == "on"
+        assert (await world.start(world.order(3, "true")))[0].accepted
+        assert len(world.coordinator.registered) == 1
+        assert lives(pid)
+        await world.coordinators_down()
+        went = boottime()
+        await world.until(lambda: not lives(pid), 4)
+        assert boottime() - went < 3.0
+        await world.until(lambda: "lease lost" in world.executor.log())
+        await world.coordinators_up()
+        await world.granted(incarnations=2)
+        assert (await world.outcome(1)).reason == "continuation_refused"
+        assert world.coordinator.registered[1].previous_verified_empty
+        assert (await world.start(world.order(4, "true")))[0].accepted
+        assert (await world.outcome(4)).kind == common_pb2.OUTCOME_KIND_SUCCEEDED
+    finally:
+        await world.close()

@@ -141,6 +141,13 @@ class Deposed:
 
 
 @dataclass(frozen=True, slots=True)
+class GiveWay:
+    """`on`: another coordinator is there that leads better, since this machine's clock is off. Told again and again; False ends it."""
+
+    on: bool
+
+
+@dataclass(frozen=True, slots=True)
 class DeathEvidence:
     """The stream to the leader of this epoch closed and a new connection was refused."""
 
@@ -152,7 +159,19 @@ class Leave:
     """This process ends: resign if leading, and stand no more."""
 
 
-Event = Tick | RowRead | LockTried | TakeOverDone | BeatDone | RenewDone | DegradeSeen | Deposed | DeathEvidence | Leave
+Event = (
+    Tick
+    | RowRead
+    | LockTried
+    | TakeOverDone
+    | BeatDone
+    | RenewDone
+    | DegradeSeen
+    | Deposed
+    | GiveWay
+    | DeathEvidence
+    | Leave
+)
 
 # ---------------------------------------------------------------- effects
 
@@ -265,5 +284,7 @@ class ElectorState:
     timings: Timings = Timings()
     role: Role = Role.STANDING
     aside_until: float = 0.0
+    # Another coordinator should lead: this one does not stand.
+    gives_way: bool = False
     candidate: Candidate = Candidate()
     term: Leading | None = None

@@ -25,6 +25,7 @@ from toban_fencing.election import (
     ElectorState,
     Event,
     GiveBack,
+    GiveWay,
     LeaderRow,
     Leading,
     Leave,
@@ -66,6 +67,8 @@ def decide(state: ElectorState, event: Event, now: float) -> Step:
             return _on_renewal(state, event, now)
         case DeathEvidence(epoch=epoch):
             return _contend(replace(state, candidate=replace(state.candidate, evidence=epoch, evidence_at=now)), now)
+        case GiveWay(on=on):
+            return _on_give_way(replace(state, gives_way=on), now)
         case Leave():
             return _leave(state, now)
         case DegradeSeen() | Deposed():
@@ -134,6 +137,8 @@ def _contend(state: ElectorState, now: float) -> Step:
     candidate, timings, seen = state.candidate, state.timings, state.candidate.seen
     if state.role is not Role.STANDING or seen is None or candidate.taking:
         return state, ()
+    if state.gives_way:
+        return _give_back(state)
     if now - seen.read_at > timings.fresh:
         return state, ()
     if _has_evidence(state, seen, now):
@@ -259,6 +264,12 @@ def _on_order_to_stop(state: ElectorState, event: DegradeSeen | Deposed, now: fl
         asked = event.epoch in (1, term.epoch)
         return _stop(state, term, "asked to step down", now) if asked else (state, ())
     return _stop(state, term, event.reason, now) if event.epoch == term.epoch else (state, ())
+
+
+def _on_give_way(state: ElectorState, now: float) -> Step:
+    if state.gives_way and state.term is not None:
+        return _stop(state, state.term, "its clock is off and another coordinator's is right", now)
+    return _contend(state, now)
 
 
 def _stop(state: ElectorState, term: Leading, reason: str, now: float, role: Role = Role.ASIDE) -> Step:

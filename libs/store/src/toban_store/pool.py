@@ -48,14 +48,18 @@ def connect_arguments(url: str, *, application_name: str, session: dict[str, str
     return merged
 
 
-async def open_pool(url: str, *, application_name: str, min_size: int, max_size: int) -> Pool:
+async def open_pool(
+    url: str, *, application_name: str, min_size: int, max_size: int, statement_ms: int | None = None
+) -> Pool:
     """An open pool, which may not have a connection yet: it keeps trying while PostgreSQL is away. Close it with `await pool.close()`.
 
-    Statements that repeat are prepared. A caller waits at most ACQUIRE_SECONDS for a connection.
+    Statements that repeat are prepared. A caller waits at most ACQUIRE_SECONDS for a connection. `statement_ms` bounds a statement, and its
+    wait for a lock, more tightly than SESSION does.
     """
+    bounds = {} if statement_ms is None else dict.fromkeys(("statement_timeout", "lock_timeout"), f"{statement_ms}ms")
     pool: Pool = AsyncConnectionPool(
         kwargs={
-            **connect_arguments(url, application_name=application_name),
+            **connect_arguments(url, application_name=application_name, session={**SESSION, **bounds}),
             "autocommit": True,
             "row_factory": dict_row,
             "prepare_threshold": 3,

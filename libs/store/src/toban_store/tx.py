@@ -1,6 +1,6 @@
 """Transactions: `tx` for everybody, `fenced_tx` for whoever leads (docs/fencing.md 3.3), `autocommit` for lone statements.
 
-A function that writes as leader takes a `FencedTx`; only `fenced_tx` makes one, so forgetting the fence is a type error. The fence is a
+A function that writes as leader takes a `Fenced`; only `fenced_tx` and `fenced_statement` make one, so forgetting the fence is a type error. The fence is a
 share lock on the leader row, taken in the transaction's first statements: a take-over waits for the commit, and a transaction that comes
 after a take-over finds no row and raises FencedOut before it has written anything.
 """
@@ -83,12 +83,35 @@ class Tx:
             raise sort_error(error, committing=self._lone) from error
 
 
-class FencedTx(Tx):
+class Fenced(Tx):
+    """What a function that writes as leader of `term` takes: a FencedTx, or a FencedStatement for a statement that brings its own fence."""
+
+    def __init__(self, key: object, connection: Connection, term: Term, *, lone: bool = False) -> None:
+        super().__init__(key, connection, lone=lone)
+        self.term = term
+
+    async def fetch_fenced(self, sql: str, params: Params) -> list[Row]:
+        """The rows of a statement whose every part joins its CTE `fence` (parameters fence_epoch, fence_timeline, fence_system_id).
+
+        The statement answers at least one row while the fence holds. Raises FencedOut when it answers none.
+        """
+        fence = {
+            "fence_epoch": self.term.epoch,
+            "fence_timeline": self.term.timeline,
+            "fence_system_id": self.term.system_id,
+        }
+        rows = await self.fetch_all(sql, {**params, **fence})
+        if not rows:
+            raise FencedOut(self.term.epoch)
+        return rows
+
+
+class FencedTx(Fenced):
     """A transaction that holds the fence of `term`: until it ends, nobody else can take over. At most FENCED_MS."""
 
-    def __init__(self, key: object, connection: Connection, term: Term) -> None:
-        super().__init__(key, connection)
-        self.term = term
+
+class FencedStatement(Fenced):
+    """One statement as leader of `term`, a transaction by itself: only `fetch_fenced` is meant for it."""
 
 
 @asynccontextmanager
@@ -125,6 +148,13 @@ async def fenced_tx(pool: Pool, term: Term) -> AsyncIterator[FencedTx]:
                 raise TooLong(
                     ErrorCode.DEADLINE_EXCEEDED, f"a fenced transaction took longer than {FENCED_MS} ms: cut the work"
                 )
+
+
+@asynccontextmanager
+async def fenced_statement(pool: Pool, term: Term) -> AsyncIterator[FencedStatement]:
+    """One fenced statement in one round trip. `pool` bounds its statements by FENCED_MS (open_pool's `statement_ms`)."""
+    async with _connection(pool) as connection:
+        yield FencedStatement(_KEY, connection, term, lone=True)
 
 
 def _fence(term: Term, server_version: int) -> str:

@@ -89,6 +89,7 @@ def test_who_is_usable() -> None:
         executor(7, instance="twice", state=ExecutorState.DETACHED),
     ]
     assert assign.usable([executor(1), *others], NOW) == [executor(1)]
+    assert assign.usable([executor(1), executor(2)], NOW, {"i1"}) == [executor(2)]
 
 
 def test_selector_and_preference() -> None:

@@ -98,6 +98,14 @@ def test_start_and_outcome_in_one_batch_make_one_move() -> None:
     assert plan.answers == [Answer.ACCEPTED] * 2 and target(plan) == "SUCCEEDED"
 
 
+@pytest.mark.parametrize("state", [S.ASSIGNED, S.RUNNING])
+def test_a_lost_tree_that_may_live_is_left_to_the_fence(state: RunState) -> None:
+    plan = decide(live(state), ended(K.FAILED, reason=Reason.LEASE_LOST, tree_empty=False))
+    assert plan.orphans == plan.finishes == plan.releases == []
+    assert [close.state for close in plan.closes] == ["LOST"]
+    assert [start.token for start in plan.started] == ([7] if state is S.ASSIGNED else [])
+
+
 def test_twice_in_one_batch() -> None:
     assert decide(live(), ended(), ended()).answers == [Answer.ACCEPTED, Answer.ALREADY_ACCEPTED]
     assert decide(live(), ended(), ended(K.FAILED)).answers == [Answer.ACCEPTED, Answer.ORPHAN_RESULT]

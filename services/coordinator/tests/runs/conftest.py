@@ -17,7 +17,8 @@ from toban_coordinator.loops.definitions import Definitions
 from toban_coordinator.loops.payloads import Payloads
 from toban_coordinator.loops.settle import settle
 from toban_coordinator.loops.terms import leader_loops
-from toban_coordinator.ports.orders import CancelOrder, StartOrder, StartResult, Target
+from toban_coordinator.ports.marks import RunMarks
+from toban_coordinator.ports.orders import QUEUED, CancelOrder, StartOrder, StartResult, Target
 from toban_coordinator.server.apply import Apply
 from toban_coordinator.server.cancel import CancelRun
 from toban_coordinator.server.start_runs import StartRuns
@@ -28,7 +29,9 @@ from toban_domain.settings import Settings
 from toban_proto.v1 import coordinator_pb2 as pb
 from toban_runtime.clock import SystemClock
 from toban_store.pool import Pool, open_pool
-from toban_store.tx import tx
+from toban_store.scheduler import orders
+from toban_store.scheduler.orders import QueuedOrder
+from toban_store.tx import fenced_tx, tx
 
 
 @pytest.fixture
@@ -82,6 +85,7 @@ class FakeOrders:
     refuse: Callable[[StartOrder], tuple[str, str] | None] = lambda order: None
     cancel_answer: str = "cancelling"
     revoke_answer: str = "gone"
+    pool: Pool | None = None
     down: set[str] = field(default_factory=set)
     block: dict[str, asyncio.Event] = field(default_factory=dict)
     noted: asyncio.Event = field(default_factory=asyncio.Event)
@@ -109,11 +113,24 @@ class FakeOrders:
         return results
 
     async def cancel(self, target: Target, term: Term, orders: Sequence[CancelOrder]) -> dict[AttemptKey, str]:
+        if target.incarnation in self.down:
+            return await self.queue(target, term, "cancel", [order.key for order in orders])
         self.cancels += [(target.incarnation, order) for order in orders]
         return {order.key: self.cancel_answer for order in orders}
 
     async def revoke(self, target: Target, term: Term, keys: Sequence[AttemptKey]) -> dict[AttemptKey, str]:
+        if target.incarnation in self.down:
+            return await self.queue(target, term, "revoke", keys)
         return dict.fromkeys(keys, self.revoke_answer)
+
+    async def queue(self, target: Target, term: Term, kind: str, keys: Sequence[AttemptKey]) -> dict[AttemptKey, str]:
+        """What the adapter does with orders that it cannot deliver."""
+        assert self.pool is not None
+        async with fenced_tx(self.pool, term) as t:
+            await orders.queue(
+                t, incarnation=target.incarnation, kind=kind, serial=1, orders=[(key, {}) for key in keys]
+            )
+        return dict.fromkeys(keys, QUEUED)
 
 
 class World:
@@ -121,11 +138,12 @@ class World:
 
     def __init__(self, pool: Pool, term: Term) -> None:
         self.pool = pool
-        self.orders = FakeOrders()
+        self.orders = FakeOrders(pool=pool)
         self.time = ServerNow()
         self.settings = FixedSettings()
         self.definitions = Definitions()
         self.incarnations: list[str] = []
+        self.marks: RunMarks | None = None
         self.take(term)
 
     def take(self, term: Term) -> None:
@@ -133,12 +151,14 @@ class World:
         self.term = term
         deps = LoopDeps(
             pool=self.pool,
+            quick=self.pool,
             term=term,
             tokens=TokenSource(term),
             orders=self.orders,
             clock=SystemClock(),
             server_time=self.time,
             settings=self.settings,
+            marks=self.marks,
         )
         self.loops: dict[str, TermLoop] = {loop.name: loop for loop in leader_loops(deps)}  # type: ignore[misc]
 
@@ -209,6 +229,12 @@ class World:
     async def report(self, key: AttemptKey, what: datetime | Outcome, incarnation: str = "") -> Answer:
         incarnation = incarnation or next(i for i, order in self.orders.starts if order.key == key)
         return (await settle(self.pool, self.definitions, incarnation, [Report(key, 1, what)]))[0]
+
+    async def heartbeat(self, incarnation: str, answer: Callable[[QueuedOrder], str]) -> list[str]:
+        """What a heartbeat by way of another coordinator does: the open orders go out, and their answers come back; their kinds."""
+        waiting = await orders.open_orders(self.pool, [incarnation])
+        await orders.finish(self.pool, incarnation=incarnation, results={order.id: answer(order) for order in waiting})
+        return [order.kind for order in waiting]
 
     def key(self, run: int) -> AttemptKey:
         """The newest attempt that was sent for a run."""

@@ -12,8 +12,10 @@ from toban_executor.adapters.coordinator_client import CoordinatorClient, Identi
 from toban_executor.adapters.guard_client import GuardClient
 from toban_executor.adapters.journal import Journal
 from toban_executor.adapters.log_client import ArchiverClient, Packer
+from toban_executor.adapters.machine import fingerprint
 from toban_executor.adapters.programs import ProgramFinder, load_allow_list
 from toban_executor.config import ExecutorConfig
+from toban_executor.decide.instance import Instance, Kept, instance_of
 from toban_executor.decide.lease import HoldSide
 from toban_executor.decide.orders import OrderBook
 from toban_executor.decide.programs import ProgramRules
@@ -62,6 +64,7 @@ class Executor:
         self._prepared = prepared
         self._clock = SystemClock()
         self._halt = asyncio.Event()
+        self._machine = fingerprint()
         self._tls = TlsFiles(config.tls_dir)
         self._channels = ChannelPool(tls=self._tls, trust_domain=config.trust_domain)
         self._journal = Journal(prepared.state_dir / "journal.sqlite3")
@@ -143,11 +146,11 @@ class Executor:
         finished = {*kept.seen, *(report.key for report in kept.reports)}
         self._attempts.book.restore(epoch_max=kept.epoch_max, tombstones=kept.tombstones, finished=finished)
         self._reporter.restore(kept.reports)
-        instance, previous = self._journal.meta("instance"), self._journal.meta("registered")
+        instance = self._instance()
         self._journal.start()
         return Identity(
             incarnation=self._prepared.guards.incarnation,
-            instance=instance or IdSource().uuid(),
+            instance=instance.id,
             node_id=self._config.node_id,
             boot_id=record.boot_id(),
             pid=os.getpid(),
@@ -156,12 +159,26 @@ class Executor:
             slots=self._config.slots,
             version=_version(),
             labels=self._config.labels,
-            previous_incarnation=previous,
-            previous_verified_empty=self._prepared.settled.get(previous, False),
+            previous_incarnation=instance.previous,
+            previous_verified_empty=self._prepared.settled.get(instance.previous, False),
         )
 
+    def _instance(self) -> Instance:
+        meta = self._journal.meta
+        kept = Kept(instance=meta("instance"), machine=meta("machine"), registered=meta("registered"))
+        instance = instance_of(kept, machine=self._machine, new_id=IdSource().uuid())
+        if instance.copied:
+            _log.warning(
+                "the state directory comes from another machine: this executor is a new instance",
+                instance=instance.id,
+                before=kept.instance,
+            )
+        return instance
+
     async def _join(self, identity: Identity, stop: Stop) -> Registered | None:
+        # In this order: after a crash between the two the directory still counts as copied.
         await self._journal.set_meta("instance", identity.instance)
+        await self._journal.set_meta("machine", self._machine)
         try:
             registered = await join(
                 lambda: self._gateway.register(identity, self._attempts.book.epoch_max),

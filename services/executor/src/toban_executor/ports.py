@@ -192,7 +192,7 @@ class Guards(Protocol):
         ...
 
     def hold_output(self, hold: bool) -> None:
-        """Stop or go on taking output, so that jobs wait in their writes."""
+        """Stop or go on taking output, so that jobs wait in their writes. Starts and ends are told all the time."""
         ...
 
 

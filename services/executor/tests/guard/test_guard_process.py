@@ -341,3 +341,35 @@ def test_block_and_message_round_trip() -> None:
     block = LogBlock(stream=2, partial=True, at_ns=1 << 60, seq_from=1 << 40, count=1, text=b"\x00\xff")
     assert decode(encode_block(block)) == block
     assert decode(encode({"t": "x", "é": 1})) == {"t": "x", "é": 1}
+
+
+class TestHold:
+    """The executor takes no output for a while: only the jobs' pipes wait."""
+
+    def test_a_held_guard_tells_starts_and_ends_but_reads_no_output(self, guard: Any) -> None:
+        guard.say(t="hold", on=True)
+        token = guard.spawn("sh", "-c", "echo before; while :; do echo xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx; done")
+        guard.hear("started")
+        pause(0.1)
+        assert guard.text == b""
+        guard.say(t="kill", token=token, cause="cancel", reason="asked", grace=0.0)
+        assert guard.hear("end")["cause"] == "cancel"
+        # What was in the pipe when the job ended belongs to it.
+        assert guard.text.startswith(b"before\n")
+        assert len(guard.text) <= 1 << 17
+        assert guard.run("/bin/true")["exit"] == 0
+
+    def test_go_on_reads_what_waited(self, guard: Any) -> None:
+        guard.say(t="hold", on=True)
+        guard.spawn("sh", "-c", "seq 40000; sleep 60")
+        guard.hear("started")
+        guard.say(t="hold", on=False)
+        guard.hear_text(b"40000\n")
+        assert guard.text.count(b"\n") == 40000
+
+    def test_timeout_and_lease_go_on_while_held(self, guard: Any) -> None:
+        guard.say(t="hold", on=True)
+        assert guard.run("sh", "-c", "yes", timeout=0.2)["cause"] == "timeout"
+        begun = boottime()
+        assert guard.run("sh", "-c", "trap '' TERM; yes", lease=1.0)["cause"] == "lease"
+        assert boottime() - begun < 1.0

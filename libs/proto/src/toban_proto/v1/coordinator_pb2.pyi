@@ -400,7 +400,7 @@ class ReportResult(_message.Message):
     RESULT_FIELD_NUMBER: _builtins.int
     seq: _builtins.int
     result: _builtins.str
-    """accepted | already_accepted | orphan_result | not_held. All four are final: the journal may forget the report."""
+    """accepted | already_accepted | orphan_result | not_held | refused. All are final: the journal may forget the report."""
     @_builtins.property
     def key(self) -> _common_pb2.AttemptKey: ...
     def __init__(

@@ -13,13 +13,15 @@ _Q = queries.load(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Coordinator:
-    """One coordinator that was seen lately."""
+    """One coordinator that was seen lately, `age_seconds` ago. `clock_skew_seconds`: its clock minus PostgreSQL's, None before it has said so."""
 
     incarnation: str
     worker_id: int
     node_id: str
     address: str
     role: str
+    clock_skew_seconds: float | None
+    age_seconds: float
 
 
 async def draw_worker_id(pool: Pool) -> int:
@@ -47,10 +49,10 @@ async def register(
         await t.execute(_Q.register, params)
 
 
-async def touch(pool: Pool, *, incarnation: str, role: str) -> None:
-    """Note that this coordinator is there and what it is: leader, subleader or standby."""
+async def touch(pool: Pool, *, incarnation: str, role: str, clock_skew_seconds: float) -> None:
+    """Note that this coordinator is there, what it is (leader, subleader or standby), and how far its clock is off PostgreSQL's."""
     async with autocommit(pool) as t:
-        await t.execute(_Q.touch, {"incarnation": incarnation, "role": role})
+        await t.execute(_Q.touch, {"incarnation": incarnation, "role": role, "skew": clock_skew_seconds})
 
 
 async def stopped(pool: Pool, *, incarnation: str) -> None:

@@ -10,7 +10,7 @@ ON CONFLICT (incarnation) DO NOTHING;
 
 -- name: touch
 -- Still there, with this role.
-UPDATE scheduler.coordinators SET last_seen_at = now(), role = %(role)s::text
+UPDATE scheduler.coordinators SET last_seen_at = now(), role = %(role)s::text, clock_skew_seconds = %(skew)s::double precision
  WHERE incarnation = %(incarnation)s::uuid AND status = 'ok';
 
 -- name: stopped
@@ -19,7 +19,8 @@ UPDATE scheduler.coordinators SET status = 'stopped', role = 'standby', last_see
 
 -- name: present
 -- Coordinators seen within the last seconds.
-SELECT incarnation::text AS incarnation, worker_id, node_id, address, role
+SELECT incarnation::text AS incarnation, worker_id, node_id, address, role, clock_skew_seconds,
+       extract(epoch FROM now() - last_seen_at)::double precision AS age_seconds
   FROM scheduler.coordinators
  WHERE status = 'ok' AND last_seen_at > now() - make_interval(secs => %(seconds)s::double precision)
  ORDER BY worker_id;

@@ -30,8 +30,11 @@ class Fenced:
     runs: int
 
 
-async def fence(t: FencedTx, fences: Sequence[Fence]) -> Fenced:
-    """Fence by compare-and-set on (incarnation, grant_seq). Runs with a cancel asked stay: reap ends them, with the fence as proof."""
+async def fence(t: FencedTx, fences: Sequence[Fence], *, run_limit: int = RUN_LIMIT) -> Fenced:
+    """Fence by compare-and-set on (incarnation, grant_seq). Runs with a cancel asked stay: reap ends them, with the fence as proof.
+
+    At most `run_limit` runs are moved here.
+    """
     params = {
         "incarnations": [item.incarnation for item in fences],
         "grants": [item.grant_seq for item in fences],
@@ -41,6 +44,6 @@ async def fence(t: FencedTx, fences: Sequence[Fence]) -> Fenced:
     off = tuple(row["incarnation"] for row in rows)
     if not off:
         return Fenced(incarnations=(), runs=0)
-    moved = await t.fetch_one(_Q.orphan, {"incarnations": list(off), "limit": RUN_LIMIT})
+    moved = await t.fetch_one(_Q.orphan, {"incarnations": list(off), "limit": run_limit})
     await t.notify("reap")
     return Fenced(incarnations=off, runs=int(moved["moved"]) if moved else 0)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from toban_domain.errors import TobanError
 from toban_domain.job import JobSpec
 from toban_domain.payload import canonical_json
 from toban_store import queries
@@ -56,10 +57,17 @@ async def names(t: Tx) -> list[str]:
     return [row["name"] for row in await t.fetch_all(_sql.names)]
 
 
-async def versions(t: Tx, keys: Sequence[tuple[int, int]]) -> dict[tuple[int, int], JobSpec]:
-    """The specs of (definition, version) pairs; versions never change once written."""
+async def versions(t: Tx, keys: Sequence[tuple[int, int]]) -> dict[tuple[int, int], JobSpec | str]:
+    """The specs of (definition, version) pairs; versions never change once written. One that cannot be read: why."""
     rows = await t.fetch_all(_sql.versions, {"ids": [k[0] for k in keys], "versions": [k[1] for k in keys]})
-    return {(row["definition_id"], row["version"]): JobSpec.from_json(row["spec"]) for row in rows}
+    return {(row["definition_id"], row["version"]): _read(row["spec"]) for row in rows}
+
+
+def _read(stored: Any) -> JobSpec | str:
+    try:
+        return JobSpec.from_json(stored)
+    except (TobanError, LookupError, TypeError, ValueError, AttributeError) as error:
+        return f"{type(error).__name__}: {error}"
 
 
 async def create(t: Tx, spec: JobSpec, spec_hash: str, *, actor: str) -> Head | None:

@@ -10,7 +10,7 @@ from typing import Any
 from toban_domain.outcome import AttemptKey
 from toban_store import queries
 from toban_store.pool import Pool
-from toban_store.tx import FencedTx, autocommit, tx
+from toban_store.tx import FencedTx, Tx, autocommit, tx
 
 _Q = queries.load(__name__)
 # Orders that one answer to a heartbeat carries.
@@ -52,6 +52,34 @@ async def open_orders(pool: Pool, incarnations: Sequence[str]) -> list[QueuedOrd
     async with autocommit(pool) as t:
         rows = await t.fetch_all(_Q.open, {"incarnations": list(incarnations), "limit": OPEN_LIMIT})
     return [QueuedOrder(**row) for row in rows]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DoneOrder:
+    """An order that was answered; `result` is "" when its executor went off before it answered."""
+
+    id: int
+    kind: str
+    run_id: int | None
+    token: int | None
+    result: str
+
+    @property
+    def gone(self) -> AttemptKey | None:
+        """The attempt that the executor promised never to run; None when it said anything else."""
+        if self.kind != "revoke" or self.result != "gone" or self.run_id is None or self.token is None:
+            return None
+        return AttemptKey(self.run_id, self.token)
+
+
+async def done(t: Tx, *, limit: int) -> list[DoneOrder]:
+    """Answered orders, and those of executors that are off, oldest first."""
+    return [DoneOrder(**row) for row in await t.fetch_all(_Q.done, {"limit": limit})]
+
+
+async def forget(t: FencedTx, ids: Sequence[int]) -> None:
+    """Drops orders that are done with."""
+    await t.execute(_Q.forget, {"ids": list(ids)})
 
 
 async def finish(pool: Pool, *, incarnation: str, results: Mapping[int, str]) -> None:

@@ -12,6 +12,17 @@ SELECT id, incarnation::text AS incarnation, kind, run_id, token, payload, epoch
  WHERE incarnation = ANY (%(incarnations)s::uuid[]) AND done_at IS NULL
  ORDER BY id LIMIT %(limit)s::integer;
 
+-- name: done
+-- Orders that need nobody any more: answered ones, and those of executors that are off.
+SELECT o.id, o.kind, o.run_id, o.token, o.result
+  FROM scheduler.executor_orders o JOIN scheduler.executors e ON e.incarnation = o.incarnation
+ WHERE o.done_at IS NOT NULL OR e.state = 'off'
+ ORDER BY o.id LIMIT %(limit)s::integer;
+
+-- name: forget
+-- Orders whose answers have been written to their runs.
+DELETE FROM scheduler.executor_orders WHERE id = ANY (%(ids)s::bigint[]);
+
 -- name: finish
 -- open -> done, with the executor's answer.
 UPDATE scheduler.executor_orders o SET done_at = now(), result = t.result

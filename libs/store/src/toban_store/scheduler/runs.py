@@ -69,7 +69,10 @@ class Waiting:
 
 
 async def enqueue(t: Tx, new: Sequence[NewRun], *, actor: str) -> list[Enqueued]:
-    """∅ → PENDING and a wake-up for loop `assign`, in one statement; answers in the order given."""
+    """∅ → PENDING and a wake-up for loop `assign`, in one statement; answers in the order given.
+
+    Empty, and nothing is made, when a definition in `new` is not the current, enabled one any more: look it up again.
+    """
     rows = await t.fetch_all(
         _sql.enqueue,
         {

@@ -1,5 +1,6 @@
 -- name: enqueue
 -- ∅ → PENDING: one row a run with its first event, in the order given, and a wake-up. A run whose idempotency key is taken is not made.
+-- Nothing is made, and no row answered, when a definition is not the current, enabled one any more.
 WITH input AS MATERIALIZED (
     SELECT nextval('scheduler.run_id_seq') AS id, u.*
       FROM ROWS FROM (
@@ -9,8 +10,13 @@ WITH input AS MATERIALIZED (
                jsonb_array_elements_text(%(keys)s::jsonb))
            WITH ORDINALITY
            AS u(definition_id, version, job, scheduled_for, priority, max_attempts, max_lost, timeout, payload, key, ord)
+), stale AS MATERIALIZED (
+    SELECT 1 FROM (SELECT DISTINCT definition_id, version FROM input) i
+             LEFT JOIN scheduler.job_definitions d ON d.id = i.definition_id AND d.version = i.version AND d.enabled
+     WHERE d.id IS NULL
 ), claimed AS (
-    INSERT INTO scheduler.run_idempotency (key, run_id) SELECT key, id FROM input WHERE key IS NOT NULL ON CONFLICT (key) DO NOTHING
+    INSERT INTO scheduler.run_idempotency (key, run_id)
+    SELECT key, id FROM input WHERE key IS NOT NULL AND NOT EXISTS (SELECT 1 FROM stale) ON CONFLICT (key) DO NOTHING
     RETURNING run_id
 ), made AS (
     INSERT INTO scheduler.runs_live (id, definition_id, definition_version, job_name, origin, scheduled_for, priority, max_attempts, max_lost,
@@ -18,13 +24,14 @@ WITH input AS MATERIALIZED (
     SELECT i.id, i.definition_id, i.version, i.job, 'demand', COALESCE(i.scheduled_for, now()), i.priority, i.max_attempts, i.max_lost, i.timeout,
            i.payload, i.key, 'toban-log:' || i.id, %(actor)s::text
       FROM input i LEFT JOIN claimed c ON c.run_id = i.id
-     WHERE i.key IS NULL OR c.run_id IS NOT NULL
+     WHERE (i.key IS NULL OR c.run_id IS NOT NULL) AND NOT EXISTS (SELECT 1 FROM stale)
     RETURNING id
 ), event AS (
     INSERT INTO scheduler.job_events (run_id, type, to_state, actor) SELECT id, 'created', 'PENDING', %(actor)s::text FROM made
 )
 SELECT i.id, m.id IS NOT NULL AS created, (SELECT pg_notify('toban_wake', 'assign'))::text AS woken
   FROM input i LEFT JOIN made m ON m.id = i.id
+ WHERE NOT EXISTS (SELECT 1 FROM stale)
  ORDER BY i.ord
 
 -- name: by_keys

@@ -11,7 +11,7 @@ from toban_domain.moves import Placement
 from toban_domain.placing import DueRun, ExecutorLoad
 from toban_domain.run import RunState
 from toban_store import arrays, queries
-from toban_store.tx import FencedTx, Row, Tx
+from toban_store.tx import Fenced, FencedTx, Row, Tx
 
 _sql = queries.load(__name__)
 
@@ -47,6 +47,7 @@ class SentRun:
     payload: str
     timeout_seconds: int
     log_day: str
+    dispatched_at: datetime
     incarnation: str
     worker_id: int
     address: str
@@ -113,21 +114,20 @@ async def executor_loads(t: Tx) -> list[ExecutorLoad]:
     ]
 
 
-async def place(t: FencedTx, placements: Sequence[Placement]) -> dict[int, str]:
-    """PENDING or placed ahead → sent. Answers run → day of its logs, for those that moved."""
+async def place(t: Fenced, placements: Sequence[Placement]) -> dict[int, str]:
+    """PENDING or placed ahead → sent, in one statement with a fence of its own. Answers run → day of its logs, for those that moved."""
     if not placements:
         return {}
-    rows = await t.fetch_all(
+    rows = await t.fetch_fenced(
         _sql.place,
         {
             "ids": arrays.numbers(p.run_id for p in placements),
             "tokens": arrays.numbers(p.token for p in placements),
             "incarnations": arrays.words(p.incarnation for p in placements),
             "executors": arrays.words({p.incarnation for p in placements}),
-            "epoch": t.term.epoch,
         },
     )
-    return {row["id"]: row["log_day"] for row in rows}
+    return {row["id"]: row["log_day"] for row in rows if row["id"] is not None}
 
 
 async def name_executors(t: FencedTx, names: Sequence[tuple[int, str]]) -> set[int]:

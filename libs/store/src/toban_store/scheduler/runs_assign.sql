@@ -54,12 +54,19 @@ SELECT e.incarnation::text AS incarnation, e.worker_id, e.instance, e.grpc_host,
 -- name: place
 -- PENDING, or ASSIGNED and not sent → ASSIGNED and sent: token, day of the logs, attempt row and event in one statement. Executors that are not
 -- `on` get nothing; those that are stay locked against a fence. They are locked before the runs: `locked` waits for `takers`.
-WITH input AS MATERIALIZED (
+-- Brings its own fence, the first lock of all: `takers` waits for it. One row says that it held.
+WITH fence AS MATERIALIZED (
+    SELECT 1 AS held
+      FROM scheduler.leader
+     WHERE id = 1 AND epoch = %(fence_epoch)s::bigint AND scheduler.current_timeline() = %(fence_timeline)s::bigint
+       AND scheduler.current_system_id() = %(fence_system_id)s::text
+       FOR SHARE
+), input AS MATERIALIZED (
     SELECT * FROM unnest(%(ids)s::bigint[], %(tokens)s::bigint[], %(incarnations)s::uuid[]) AS i(id, token, incarnation)
 ), takers AS MATERIALIZED (
     SELECT e.incarnation, e.worker_id
       FROM scheduler.executors e
-     WHERE e.incarnation = ANY(%(executors)s::uuid[]) AND e.state = 'on'
+     WHERE e.incarnation = ANY(%(executors)s::uuid[]) AND e.state = 'on' AND (SELECT count(*) FROM fence) = 1
      ORDER BY e.incarnation
        FOR SHARE
 ), locked AS MATERIALIZED (
@@ -71,7 +78,7 @@ WITH input AS MATERIALIZED (
        FOR UPDATE
 ), moved AS (
     UPDATE scheduler.runs_live r
-       SET state = 'ASSIGNED', token = i.token, log_day = (now() AT TIME ZONE 'UTC')::date, leader_epoch = %(epoch)s::bigint,
+       SET state = 'ASSIGNED', token = i.token, log_day = (now() AT TIME ZONE 'UTC')::date, leader_epoch = %(fence_epoch)s::bigint,
            assigned_incarnation = e.incarnation, assigned_worker_id = e.worker_id, assigned_at = COALESCE(r.assigned_at, now()),
            dispatched_at = now(), not_before = NULL, version = r.version + 1
       FROM input i JOIN locked l ON l.id = i.id JOIN takers e ON e.incarnation = i.incarnation
@@ -79,12 +86,12 @@ WITH input AS MATERIALIZED (
     RETURNING r.id, r.token, r.attempt, r.log_day, r.dispatched_at, r.assigned_incarnation, r.assigned_worker_id, l.state AS source
 ), attempt AS (
     INSERT INTO scheduler.job_attempts (log_day, run_id, token, attempt, leader_epoch, incarnation, worker_id, dispatched_at)
-    SELECT log_day, id, token, attempt, %(epoch)s::bigint, assigned_incarnation, assigned_worker_id, dispatched_at FROM moved
+    SELECT log_day, id, token, attempt, %(fence_epoch)s::bigint, assigned_incarnation, assigned_worker_id, dispatched_at FROM moved
 ), event AS (
     INSERT INTO scheduler.job_events (run_id, type, from_state, to_state, metadata)
     SELECT id, 'dispatched', source::text, 'ASSIGNED', jsonb_build_object('worker_id', assigned_worker_id, 'token', token::text) FROM moved
 )
-SELECT id, log_day::text AS log_day FROM moved
+SELECT m.id, m.log_day::text AS log_day FROM fence LEFT JOIN moved m ON true
 
 -- name: name_executors
 -- PENDING → ASSIGNED ahead of time: an executor is named, nothing is sent, no token is drawn. Locks as in `place`.
@@ -117,7 +124,7 @@ SELECT id FROM moved
 -- name: unconfirmed
 -- Sent runs that no report has confirmed: their start goes out again.
 SELECT r.id, r.token, r.definition_id, r.definition_version, r.job_name, r.slot, r.attempt, r.payload::text AS payload, r.timeout_seconds,
-       r.log_day::text AS log_day, r.assigned_incarnation::text AS incarnation, e.worker_id, e.grpc_host, e.grpc_port
+       r.log_day::text AS log_day, r.dispatched_at, r.assigned_incarnation::text AS incarnation, e.worker_id, e.grpc_host, e.grpc_port
   FROM scheduler.runs_live r JOIN scheduler.executors e ON e.incarnation = r.assigned_incarnation
  WHERE r.state = 'ASSIGNED' AND r.dispatched_at < %(before)s::timestamptz AND e.state <> 'off'
  ORDER BY r.id

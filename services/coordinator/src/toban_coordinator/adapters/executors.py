@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from toban_coordinator.adapters.order_messages import cancel_request, revoke_request, start_request
-from toban_coordinator.ports.orders import CancelOrder, StartOrder, StartResult, Target
+from toban_coordinator.ports.orders import QUEUED, CancelOrder, StartOrder, StartResult, Target
 from toban_domain.epoch import Term
 from toban_domain.errors import ErrorCode, TobanError
 from toban_domain.outcome import AttemptKey
@@ -27,7 +27,6 @@ from toban_transport.ticket import TicketSigner
 START_SECONDS = 3.0
 ORDER_SECONDS = 1.0
 PING_SECONDS = 0.3
-QUEUED = "queued"
 R = TypeVar("R")
 _UNDELIVERED = frozenset(
     {ErrorCode.UNAVAILABLE, ErrorCode.DEADLINE_EXCEEDED, ErrorCode.RESOURCE_EXHAUSTED, ErrorCode.INTERNAL}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
@@ -14,6 +14,8 @@ from toban_domain.run import RunState
 
 # New work goes only to executors that were heard of within this time, seconds.
 FRESH_SECONDS = 2.0
+# Runs that one plan moves.
+MOST = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,8 +37,10 @@ class AssignPlan:
     unplaced: set[tuple[int, int]] = field(default_factory=set)
 
 
-def usable(executors: Sequence[ExecutorLoad], now: datetime) -> list[ExecutorLoad]:
-    """Executors that take new work: on, fresh, not drained, and the only incarnation of their instance that is not off.
+def usable(
+    executors: Sequence[ExecutorLoad], now: datetime, avoided: Collection[str] = frozenset()
+) -> list[ExecutorLoad]:
+    """Executors that take new work: on, fresh, not drained, not `avoided`, and the only incarnation of their instance that is not off.
 
     While an older incarnation is not off, neither it nor its successor gets work: two could run on one host.
     """
@@ -49,6 +53,7 @@ def usable(executors: Sequence[ExecutorLoad], now: datetime) -> list[ExecutorLoa
         for e in executors
         if e.state is ExecutorState.ON
         and not e.drained
+        and e.incarnation not in avoided
         and e.last_heartbeat_at >= oldest
         and incarnations[e.instance] == 1
     ]
@@ -94,12 +99,21 @@ def plan(
     *,
     now: datetime,
     late_seconds: float,
+    most: int = MOST,
 ) -> AssignPlan:
-    """Places `due` in its order on the usable ones among `executors`. `late_seconds`: the setting for late runs, 0 = never late."""
+    """Places `due` in its order on `executors`, which are usable, and moves at most `most` runs.
+
+    A definition without a spec cannot be placed. `late_seconds`: the setting for late runs, 0 = never late.
+    """
     made = AssignPlan()
-    board = Board(usable(executors, now))
+    board = Board(executors)
     for run in due:
-        spec = specs[(run.definition_id, run.definition_version)]
+        if len(made.placed) + len(made.skips) >= most:
+            break
+        spec = specs.get((run.definition_id, run.definition_version))
+        if spec is None:
+            made.unplaced.add((run.definition_id, run.definition_version))
+            continue
         reason = skip_reason(run, spec, now=now, late_seconds=late_seconds)
         if reason:
             _skip(made, run, *reason)

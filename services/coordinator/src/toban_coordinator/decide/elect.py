@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
+
+# A coordinator whose clock is further off PostgreSQL's than this fires nothing, seconds (docs/fencing.md 3.12).
+MAX_SKEW_SECONDS = 2.0
 
 
 class StreamEnd(StrEnum):
@@ -18,6 +22,17 @@ class StreamEnd(StrEnum):
 def is_death(end: StreamEnd, *, reconnect_refused: bool) -> bool:
     """True when the end of a stream is evidence of the leader's death: only with a refused reconnect. A silent stream alone never is."""
     return end is StreamEnd.BROKEN and reconnect_refused
+
+
+def gives_way(skew: float, others: Sequence[float | None]) -> bool:
+    """True when this clock is off by so much that it may not fire, and that of one of the `others` who are there is surely right.
+
+    Skews in seconds, None: not known yet. Half the bound for the others, so that two clocks near the bound do not send the leadership
+    to and fro. When every clock is off (it may be PostgreSQL's), nobody gives way: all that is not firing goes on.
+    """
+    return abs(skew) > MAX_SKEW_SECONDS and any(
+        other is not None and abs(other) <= MAX_SKEW_SECONDS / 2 for other in others
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

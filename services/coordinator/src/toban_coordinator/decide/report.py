@@ -35,6 +35,8 @@ class Answer(StrEnum):
     ALREADY_ACCEPTED = "already_accepted"
     ORPHAN_RESULT = "orphan_result"
     NOT_HELD = "not_held"
+    # PostgreSQL takes it in no form: logged, and not to be sent again.
+    REFUSED = "refused"
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +144,11 @@ def _outcome(made: ReportPlan, run: LiveRun, token: int, outcome: Outcome, retry
     if run.state is RunState.CANCEL_REQUESTED:
         made.finishes.append(_after_cancel(run, token, outcome))
     elif outcome.lost:
-        if run.state is not RunState.ORPHANED:
+        if not outcome.tree_empty:
+            # Some of its processes may still be alive: only the fence lets the run go on elsewhere.
+            if run.state is RunState.ASSIGNED:
+                made.started.append(Started(run_id=run.id, token=token, at=outcome.started_at or outcome.finished_at))
+        elif run.state is not RunState.ORPHANED:
             made.orphans.append(Orphan(run_id=run.id, source=run.state, token=token, message=outcome.reason.value))
         made.closes.append(_close(run, token, outcome, "LOST"))
     elif _may_retry(run, outcome):

@@ -5,24 +5,31 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 
+from toban_coordinator.decide.elect import MAX_SKEW_SECONDS, gives_way
 from toban_coordinator.leadership.stand import Leadership
+from toban_coordinator.ports.leader import ServerClock
 from toban_coordinator.ports.members import MemberMirror
 from toban_fencing.redis_lease import SubleaderLock
+from toban_observability.logs import get_logger
 from toban_runtime.clock import Clock
 from toban_store.pool import Pool
 from toban_store.scheduler import coordinators
 
 PRESENT_SECONDS = 15.0
+# One that is to lead instead has written its row within this time; it does so each second.
+FRESH_SECONDS = 3.0
+_log = get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PresenceDeps:
-    """Where presence is written, and by whose clock."""
+    """Where presence is written, and by whose clock; `server_time` knows how far that one is off PostgreSQL's."""
 
     pool: Pool
     clock: Clock
     mirror: MemberMirror
     subleader: SubleaderLock
+    server_time: ServerClock
 
 
 class Presence:
@@ -32,6 +39,7 @@ class Presence:
         self._deps = deps
         self._leadership = leadership
         self._present: list[coordinators.Coordinator] = []
+        self._alone_and_off = False
 
     def addresses(self) -> tuple[str, ...]:
         """Addresses of coordinators seen within PRESENT_SECONDS, this one included, the leader's first."""
@@ -58,8 +66,25 @@ class Presence:
             "load": f"{os.getloadavg()[0]:.2f}",
         }
         self._deps.mirror.put(me.worker_id, fields)
-        await coordinators.touch(self._deps.pool, incarnation=me.incarnation, role=role)
+        skew = self._deps.server_time.skew_seconds
+        await coordinators.touch(self._deps.pool, incarnation=me.incarnation, role=role, clock_skew_seconds=skew)
         self._present = await coordinators.present(self._deps.pool, seconds=PRESENT_SECONDS)
+        self._judge_clock(skew)
+
+    def _judge_clock(self, skew: float) -> None:
+        """Let one with a better clock lead, if there is one; else lead on, fire nothing, and say so once."""
+        me = self._leadership.me.incarnation
+        others = [
+            item.clock_skew_seconds
+            for item in self._present
+            if item.incarnation != me and item.age_seconds <= FRESH_SECONDS
+        ]
+        way = gives_way(skew, others)
+        alone = self._leadership.view().leading and abs(skew) > MAX_SKEW_SECONDS and not way
+        if alone and not self._alone_and_off:
+            _log.warning("clock is off and nobody else can lead: leads on, fires nothing", skew_seconds=round(skew, 3))
+        self._alone_and_off = alone
+        self._leadership.give_way(way)
 
     async def leave(self) -> None:
         """Record the end in order. Raises TobanError when PostgreSQL does not take it."""

@@ -127,6 +127,10 @@ class Leadership:
         """Stop leading if `epoch` is the current term."""
         self._feed(e.Deposed(epoch=epoch, reason=reason))
 
+    def give_way(self, on: bool) -> None:
+        """True: another coordinator should lead, since this machine's clock is off and the other's is right. Stop leading, do not stand."""
+        self._feed(e.GiveWay(on))
+
     async def changed(self) -> None:
         """Wait until this process has begun or ended to lead."""
         await self._changed.wait()
@@ -167,7 +171,7 @@ class Leadership:
             else:
                 self._carry(effect)
         if last_words:
-            self._spawn(self._step_down(last_words))
+            self._spawn(self._step_down(last_words), None)
         self._poked.set()
 
     def _carry(self, effect: e.Effect) -> None:
@@ -177,22 +181,36 @@ class Leadership:
             case e.StopLeading(epoch=epoch, reason=reason):
                 self._end(epoch, reason)
             case e.ReadRow():
-                self._spawn(self._read_row())
+                self._spawn(self._read_row(), e.RowRead(row=None))
             case e.TryLock():
-                self._spawn(self._try_lock())
+                untried = e.LockTried(sent_at=self._deps.clock.boottime(), outcome=e.LockOutcome.UNREACHABLE)
+                self._spawn(self._try_lock(), untried)
             case e.TakeOver(observed=observed):
-                self._spawn(self._take_over(observed))
+                lost = e.TakeOverDone(sent_at=self._deps.clock.boottime(), epoch=None)
+                self._spawn(self._take_over(observed), lost)
             case e.Beat(epoch=epoch):
-                self._spawn(self._beat(epoch))
+                self._spawn(self._beat(epoch), e.BeatDone(epoch=epoch, ok=None))
             case e.Renew(epoch=epoch, overwrite=overwrite):
-                self._spawn(self._renew(epoch, overwrite))
+                sent_at = self._deps.clock.boottime()
+                unrenewed = e.RenewDone(epoch=epoch, sent_at=sent_at, outcome=e.LockOutcome.UNREACHABLE)
+                self._spawn(self._renew(epoch, overwrite), unrenewed)
             case _:
                 raise TypeError(f"no such effect: {effect}")
 
-    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.create_task(work)
+    def _spawn(self, work: Coroutine[Any, Any, None], otherwise: e.Event | None) -> None:
+        task = asyncio.create_task(self._surely(work, otherwise))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+
+    async def _surely(self, work: Coroutine[Any, Any, None], otherwise: e.Event | None) -> None:
+        """Every call ends with an event: without one the elector would wait for its answer for ever, and never stand again."""
+        try:
+            await work
+        except Exception:
+            if self._may_log():
+                _log.exception("a part of the election broke down: it counts as no answer")
+            if otherwise is not None:
+                self._feed(otherwise)
 
     def _start(self, epoch: int) -> None:
         taken = self._won
@@ -295,12 +313,18 @@ class Leadership:
             raise _NoAnswer from error
 
     def _complain(self, error: str) -> None:
-        now = self._deps.clock.monotonic()
-        if now - self._logged_at >= LOG_EVERY_SECONDS:
+        if self._may_log():
             _log.warning(
                 "PostgreSQL does not serve the election", error=error, next_try_seconds=self._state.timings.poll
             )
+
+    def _may_log(self) -> bool:
+        """True at most once in LOG_EVERY_SECONDS: a failing election fails several times a second."""
+        now = self._deps.clock.monotonic()
+        due = now - self._logged_at >= LOG_EVERY_SECONDS
+        if due:
             self._logged_at = now
+        return due
 
     # ------------------------------------------------------------ Redis
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -29,13 +29,14 @@ MakeLoops = Callable[[Term, TokenSource, OnTurn], Sequence[Loop]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TermDeps:
-    """What every term needs. `default_lease_ms` bounds a lease while no executor has a row."""
+    """What every term needs. `default_lease_ms` bounds a lease while no executor has a row; `known_epoch()` is the highest that executors know."""
 
     pool: Pool
     clock: Clock
     now: Callable[[], datetime]
     make_loops: MakeLoops
     default_lease_ms: int
+    known_epoch: Callable[[], Awaitable[int]]
 
 
 class RunningTerm:
@@ -84,6 +85,10 @@ class RunningTerm:
             if not self.settled and not await self._settle():
                 return
             self._settled_tick = self._deps.now()
+            if await self._patiently(self._deps.known_epoch, "the executors' epochs") > self._term.epoch:
+                # Nothing may be dispatched under an epoch below theirs: a higher one is taken first.
+                self._deposed("the executors know a higher epoch")
+                return
             self._loops = self._deps.make_loops(self._term, TokenSource(self._term), self._on_turn)
             async with asyncio.TaskGroup() as group:
                 for loop in self._loops:
@@ -100,7 +105,7 @@ class RunningTerm:
         """Wait until this process has seen the cluster for a whole lease; False when told to stop meanwhile. Beats prove the cluster."""
         clock = self._deps.clock
         since = clock.boottime()
-        lease_ms = max(self._deps.default_lease_ms, await self._longest_lease())
+        lease_ms = max(self._deps.default_lease_ms, await self._patiently(self._longest_lease, "the longest lease"))
         wait = take_seconds(lease_ms)
         _log.warning(
             "the cluster is not settled: nothing is dispatched or fenced", epoch=self._term.epoch, seconds=wait
@@ -114,11 +119,15 @@ class RunningTerm:
         return False
 
     async def _longest_lease(self) -> int:
+        return await rows.longest_lease_ms(self._deps.pool)
+
+    async def _patiently(self, read: Callable[[], Awaitable[int]], what: str) -> int:
+        """The answer, as soon as PostgreSQL gives one; the end of the term cancels this."""
         while True:
             try:
-                return await rows.longest_lease_ms(self._deps.pool)
+                return await read()
             except TobanError as error:
-                _log.warning("cannot read the longest lease", error=error.message, next_try_seconds=SETTLE_POLL_SECONDS)
+                _log.warning(f"cannot read {what}", error=error.message, next_try_seconds=SETTLE_POLL_SECONDS)
                 await self._deps.clock.sleep(SETTLE_POLL_SECONDS)
 
     async def _mark_settled(self) -> bool:

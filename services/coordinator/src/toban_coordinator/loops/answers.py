@@ -3,24 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from toban_coordinator.decide import dispatch as decide
 from toban_coordinator.decide.report import Report
 from toban_coordinator.loops import metrics
 from toban_coordinator.loops.definitions import Definitions
+from toban_coordinator.loops.parts import Parts
 from toban_coordinator.loops.settle import settle
 from toban_coordinator.ports.leader import ServerClock
 from toban_coordinator.ports.orders import StartResult, Target
 from toban_domain.epoch import Term
 from toban_domain.moves import CloseAttempt, Finish, LiveRun, Release
 from toban_domain.outcome import AttemptKey
-from toban_domain.run import RunState
 from toban_observability.logs import get_logger
 from toban_store.pool import Pool
 from toban_store.scheduler import attempts, runs_finish
 from toban_store.tx import fenced_tx
 
+BATCH = 200
+TAKEN_BACK = "TAKEN_BACK"
 _log = get_logger(__name__)
 
 
@@ -32,6 +34,7 @@ class OrderAnswers:
     term: Term
     server_time: ServerClock
     definitions: Definitions
+    _parts: Parts = field(default_factory=lambda: Parts(BATCH))
 
     async def started(self, target: Target, results: Sequence[StartResult]) -> None:
         """Refusals of starts; accepted ones need no write."""
@@ -47,7 +50,7 @@ class OrderAnswers:
         faults = [r for r in refused if r.gone and r.refusal in decide.JOB_FAULTS]
         if faults:
             await self._fail(target, faults)
-        await self._put_back([r for r in refused if r.gone and r.refusal not in decide.JOB_FAULTS])
+        await self._parts.each([r for r in refused if r.gone and r.refusal not in decide.JOB_FAULTS], self._put_back)
 
     async def _fail(self, target: Target, faults: Sequence[StartResult]) -> None:
         now = self.server_time.now()
@@ -55,8 +58,6 @@ class OrderAnswers:
         await settle(self.pool, self.definitions, target.incarnation, reports)
 
     async def _put_back(self, refused: Sequence[StartResult]) -> None:
-        if not refused:
-            return
         releases: list[Release] = []
         finishes: list[Finish] = []
         closes: list[CloseAttempt] = []
@@ -78,14 +79,9 @@ class OrderAnswers:
         metrics.count_finished(finished)
 
     async def gone(self, keys: Sequence[AttemptKey]) -> None:
-        """CANCEL_REQUESTED → CANCELED for attempts that the executor promised never to run."""
-        async with fenced_tx(self.pool, self.term) as t:
-            live = await runs_finish.lock_live(t, [key.run_id for key in keys])
-            held = [live[key.run_id] for key in keys if key.run_id in live and live[key.run_id].token == key.token]
-            waiting = [run for run in held if run.state is RunState.CANCEL_REQUESTED]
-            finished = await runs_finish.finish(t, [decide.never_started(run) for run in waiting])
-            await t.notify("assign")
-        metrics.count_finished(finished)
+        """Attempts that the executor promised never to run: CANCEL_REQUESTED → CANCELED, ASSIGNED → PENDING, same attempt."""
+        results = [StartResult(key, False, TAKEN_BACK, "its start did not reach the executor") for key in keys]
+        await self._parts.each(results, self._put_back)
 
 
 def _refused(run: LiveRun | None, result: StartResult) -> tuple[Release | Finish | None, CloseAttempt | None]:

@@ -10,6 +10,8 @@ from toban_coordinator.decide import assign as decide
 from toban_coordinator.loops import metrics
 from toban_coordinator.loops.base import Done, LoopDeps
 from toban_coordinator.loops.definitions import Definitions
+from toban_coordinator.loops.marking import Marking
+from toban_coordinator.loops.parts import Parts
 from toban_coordinator.loops.sender import Sender
 from toban_coordinator.loops.starting import start_order
 from toban_coordinator.ports.orders import StartOrder, Target
@@ -19,7 +21,7 @@ from toban_domain.outcome import AttemptKey
 from toban_domain.placing import DueRun, ExecutorLoad
 from toban_store.errors import TooLong
 from toban_store.scheduler import runs_assign, runs_finish
-from toban_store.tx import Tx, autocommit, fenced_tx
+from toban_store.tx import Tx, autocommit, fenced_statement, fenced_tx
 
 # Runs that one turn places: its fenced transaction has to stay far below its bound.
 BATCH = 500
@@ -36,15 +38,16 @@ Specs = dict[tuple[int, int], JobSpec]
 class Assign:
     """Reads what is due and who is free, decides, writes fenced, hands the orders to the sender without waiting for it."""
 
-    def __init__(self, *, deps: LoopDeps, definitions: Definitions, sender: Sender) -> None:
+    def __init__(self, *, deps: LoopDeps, definitions: Definitions, sender: Sender, marks: Marking) -> None:
         self._deps = deps
+        self._marks = marks
         self._definitions = definitions
         self._sender = sender
         # (definition, version) that no executor with a free slot fits: left out of the reads, so that they hold up no others.
         self._blocked: set[tuple[int, int]] = set()
         self._looked_ahead_at = 0.0
-        # Halved while the fenced transaction does not fit into its bound, for example on a slow disk.
-        self._batch = BATCH
+        # Less than that while the fenced transaction does not fit into its bound, for example on a slow disk.
+        self._parts = Parts(BATCH)
         self._turned_at = 0.0
 
     async def run_once(self) -> Done:
@@ -54,18 +57,18 @@ class Assign:
         settings = await self._deps.settings.get()
         async with autocommit(self._deps.pool) as t:
             executors = await runs_assign.executor_loads(t)
-            usable = decide.usable(executors, now)
+            usable = decide.usable(executors, now, self._sender.reach.avoided())
             free = decide.free_slots(usable)
             due, specs = await self._due(t, usable, now, free)
-        plan = decide.plan(due, executors, specs, now=now, late_seconds=settings["skip_late_runs_after_seconds"])
+        batch, late = self._parts.size, settings["skip_late_runs_after_seconds"]
+        plan = decide.plan(due, usable, specs, now=now, late_seconds=late, most=batch)
         self._blocked |= plan.unplaced
-        batch = self._batch
         try:
             moved = await self._write(plan, specs)
         except TooLong:
-            self._batch = max(1, min(batch, len(plan.placed)) // 2)
+            self._parts.too_long(len(plan.placed) + len(plan.skips))
             raise
-        self._batch = min(BATCH, batch * 2) if moved >= batch else batch
+        self._parts.fitted(moved)
         # Whoever waits behind what cannot be placed now is not in view yet.
         hidden = plan.unplaced and len(plan.placed) < free and len(due) > free
         if plan.skips or hidden or moved >= batch:
@@ -74,6 +77,10 @@ class Assign:
             # Runs wait for a slot: the report that frees one wakes this loop.
             return Done(moved)
         return await self._look_ahead(moved, usable, now, settings["assign_ahead_seconds"])
+
+    async def close(self) -> None:
+        """The term is over."""
+        await self._marks.close()
 
     async def _keep_pace(self) -> None:
         since = self._deps.clock.monotonic() - self._turned_at
@@ -85,32 +92,42 @@ class Assign:
         self._unblock(decide.with_room(usable))
         if free == 0:
             return [], {}
-        due = await runs_assign.due_runs(t, now, limit=min(free, self._batch) + SPARE, blocked=self._blocked)
-        return due, await self._definitions.get(t, {(run.definition_id, run.definition_version) for run in due})
+        due = await runs_assign.due_runs(t, now, limit=min(free, self._parts.size) + SPARE, blocked=self._blocked)
+        return due, await self._definitions.find(t, {(run.definition_id, run.definition_version) for run in due})
 
     def _unblock(self, roomy: Sequence[ExecutorLoad]) -> None:
         for key in tuple(self._blocked):
+            if self._definitions.broken(key):
+                continue
             spec = self._definitions.known(key)
             if spec is None or any(spec.selector.fits(e.labels) for e in roomy):
                 self._blocked.discard(key)
 
     async def _write(self, plan: decide.AssignPlan, specs: Specs) -> int:
-        if not plan.placed and not plan.skips:
+        marked = await self._marks.by_others([placed.run.id for placed in plan.placed])
+        tokens = [(placed, self._deps.tokens.draw()) for placed in plan.placed if placed.run.id not in marked]
+        if not tokens and not plan.skips:
             return 0
-        tokens = [(placed, self._deps.tokens.draw()) for placed in plan.placed]
-        async with fenced_tx(self._deps.pool, self._deps.term) as t:
-            days = await runs_assign.place(
-                t,
-                [
-                    Placement(run_id=placed.run.id, token=token, incarnation=placed.executor.incarnation)
-                    for placed, token in tokens
-                ],
-            )
-            await runs_finish.release(t, plan.releases)
-            finished = await runs_finish.finish(t, plan.skips)
+        placements = [
+            Placement(run_id=placed.run.id, token=token, incarnation=placed.executor.incarnation)
+            for placed, token in tokens
+        ]
+        days, finished = await self._commit(plan, placements)
         metrics.count_finished(finished)
         self._send([(p, token) for p, token in tokens if p.run.id in days], days, specs)
         return len(days) + len(finished)
+
+    async def _commit(
+        self, plan: decide.AssignPlan, placements: Sequence[Placement]
+    ) -> tuple[dict[int, str], list[runs_finish.Finished]]:
+        if not (plan.skips or plan.releases):
+            # The common case, in one round trip.
+            async with fenced_statement(self._deps.quick, self._deps.term) as lone:
+                return await runs_assign.place(lone, placements), []
+        async with fenced_tx(self._deps.pool, self._deps.term) as t:
+            days = await runs_assign.place(t, placements)
+            await runs_finish.release(t, plan.releases)
+            return days, await runs_finish.finish(t, plan.skips)
 
     def _send(self, placed: Sequence[tuple[decide.Placed, int]], days: dict[int, str], specs: Specs) -> None:
         orders: dict[str, list[StartOrder]] = defaultdict(list)
@@ -140,13 +157,22 @@ class Assign:
     async def _name_ahead(self, usable: Sequence[ExecutorLoad], now: datetime, until: datetime) -> int:
         async with autocommit(self._deps.pool) as t:
             runs = await runs_assign.ahead_runs(t, now, until, limit=BATCH)
-            specs = await self._definitions.get(t, {(run.definition_id, run.definition_version) for run in runs})
-        wanted = [(run.id, specs[(run.definition_id, run.definition_version)]) for run in runs]
-        names = [(run, executor.incarnation) for run, executor in decide.name_ahead(wanted, usable)]
-        if not names:
-            return 0
-        async with fenced_tx(self._deps.pool, self._deps.term) as t:
-            return len(await runs_assign.name_executors(t, names))
+            specs = await self._definitions.find(t, {(run.definition_id, run.definition_version) for run in runs})
+        wanted = [
+            (run.id, spec)
+            for run in runs
+            if (spec := specs.get((run.definition_id, run.definition_version))) is not None
+        ]
+        named: set[int] = set()
+
+        async def write(names: Sequence[tuple[int, ExecutorLoad]]) -> None:
+            async with fenced_tx(self._deps.pool, self._deps.term) as t:
+                named.update(
+                    await runs_assign.name_executors(t, [(run, executor.incarnation) for run, executor in names])
+                )
+
+        await self._parts.each(decide.name_ahead(wanted, usable), write)
+        return len(named)
 
 
 def _order(run: DueRun, token: int, log_day: str, specs: Specs) -> StartOrder:

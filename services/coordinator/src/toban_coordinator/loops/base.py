@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from toban_coordinator.ports.leader import ServerClock
+from toban_coordinator.ports.marks import RunMarks
 from toban_coordinator.ports.orders import WorkerOrders
 from toban_domain.epoch import Term, TokenSource
 from toban_domain.settings import Settings
@@ -26,15 +27,20 @@ class SettingsSource(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoopDeps:
-    """What the loops of one term work with. `on_turn` hears of each finished turn."""
+    """What the loops of one term work with. `quick` has tight bounds, for lone fenced statements; `on_turn` hears of each finished turn.
+
+    Without `marks` PostgreSQL alone decides who assigns a run.
+    """
 
     pool: Pool
+    quick: Pool
     term: Term
     tokens: TokenSource
     orders: WorkerOrders
     clock: Clock
     server_time: ServerClock
     settings: SettingsSource
+    marks: RunMarks | None = None
     on_turn: Callable[[Turn], None] | None = None
 
 

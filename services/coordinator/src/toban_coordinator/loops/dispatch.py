@@ -1,4 +1,4 @@
-"""Loop `dispatch`: starts that nobody has confirmed go out again, and so do cancels until they are proven."""
+"""Loop `dispatch`: starts that nobody has confirmed go out again or are taken back, and so do cancels until they are proven."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from toban_coordinator.loops.definitions import Definitions
 from toban_coordinator.loops.sender import Sender
 from toban_coordinator.loops.starting import start_order
 from toban_coordinator.ports.orders import CancelOrder, StartOrder, Target
+from toban_domain.job import CancelSpec
 from toban_domain.outcome import AttemptKey
 from toban_store.scheduler import runs_assign
 from toban_store.scheduler.runs_assign import CancelingRun, SentRun
@@ -19,6 +20,8 @@ from toban_store.tx import autocommit
 RESEND_SECONDS = 2.0
 # An accepted start that no report has confirmed by then goes out again as well: an executor whose journal failed has forgotten it, seconds.
 BELIEVED_SECONDS = 10.0
+# An undelivered start of this age is taken back, so that its run can go elsewhere, seconds.
+TAKE_BACK_SECONDS = 5.0
 BATCH = 500
 
 
@@ -29,7 +32,7 @@ class Dispatch:
         self._deps = deps
         self._definitions = definitions
         self._sender = sender
-        # When each cancel went out last, by this machine's monotonic clock.
+        # When each cancel or revoke went out last, by this machine's monotonic clock.
         self._asked: dict[AttemptKey, float] = {}
 
     async def run_once(self) -> Done:
@@ -40,20 +43,36 @@ class Dispatch:
             sent = await runs_assign.unconfirmed(t, before, limit=BATCH)
             canceling = await runs_assign.to_cancel(t, limit=BATCH)
             keys = {(run.definition_id, run.definition_version) for run in sent}
-            await self._definitions.get(t, keys | {(run.definition_id, run.definition_version) for run in canceling})
+            await self._definitions.find(t, keys | {(run.definition_id, run.definition_version) for run in canceling})
+        self._asked = {key: at for key, at in self._asked.items() if key in _open_keys(sent, canceling)}
         return Done(self._restart(sent) + self._cancel(canceling))
 
     def _restart(self, sent: list[SentRun]) -> int:
         self._forget_accepted({AttemptKey(run.id, run.token) for run in sent})
         orders: dict[Target, list[StartOrder]] = defaultdict(list)
+        back: dict[Target, list[AttemptKey]] = defaultdict(list)
+        oldest = self._deps.server_time.now() - timedelta(seconds=TAKE_BACK_SECONDS)
         for run in sent:
-            key = AttemptKey(run.id, run.token)
+            key, target = AttemptKey(run.id, run.token), Target(run.incarnation, run.worker_id, run.address)
             if key in self._sender.accepted or self._sender.busy_with(run.incarnation, key):
                 continue
-            orders[Target(run.incarnation, run.worker_id, run.address)].append(self._start_order(key, run))
+            if run.dispatched_at < oldest and self._sender.reach.lost(run.incarnation):
+                if self._may_ask(key):
+                    back[target].append(key)
+            elif (order := self._start_order(key, run)) is not None:
+                orders[target].append(order)
         for target, batch in orders.items():
             self._sender.start(target, batch, smallest_live=0)
-        return sum(len(batch) for batch in orders.values())
+        for target, keys in back.items():
+            self._sender.revoke(target, keys)
+        return sum(map(len, orders.values())) + sum(map(len, back.values()))
+
+    def _may_ask(self, key: AttemptKey) -> bool:
+        now = self._deps.clock.monotonic()
+        if now - self._asked.get(key, -RESEND_SECONDS) < RESEND_SECONDS:
+            return False
+        self._asked[key] = now
+        return True
 
     def _forget_accepted(self, assigned: set[AttemptKey]) -> None:
         """An attempt that was accepted a while ago and is not ASSIGNED any more will not be looked for again; one that still is, is asked for."""
@@ -62,9 +81,10 @@ class Dispatch:
         for key in [key for key, at in accepted.items() if at < oldest or (at < old and key not in assigned)]:
             del accepted[key]
 
-    def _start_order(self, key: AttemptKey, run: SentRun) -> StartOrder:
+    def _start_order(self, key: AttemptKey, run: SentRun) -> StartOrder | None:
         spec = self._definitions.known((run.definition_id, run.definition_version))
-        assert spec is not None
+        if spec is None:
+            return None
         return start_order(
             key,
             spec,
@@ -77,17 +97,11 @@ class Dispatch:
         )
 
     def _cancel(self, canceling: list[CancelingRun]) -> int:
-        now = self._deps.clock.monotonic()
-        open_keys = {AttemptKey(run.id, run.token) for run in canceling}
-        self._asked = {key: at for key, at in self._asked.items() if key in open_keys}
         orders: dict[Target, list[CancelOrder]] = defaultdict(list)
         for run in canceling:
             key = AttemptKey(run.id, run.token)
-            if now - self._asked.get(key, -RESEND_SECONDS) < RESEND_SECONDS or self._sender.busy_with(
-                run.incarnation, key
-            ):
+            if self._sender.busy_with(run.incarnation, key) or not self._may_ask(key):
                 continue
-            self._asked[key] = now
             orders[Target(run.incarnation, run.worker_id, run.address)].append(self._cancel_order(key, run))
         for target, batch in orders.items():
             self._sender.cancel(target, batch)
@@ -95,10 +109,12 @@ class Dispatch:
 
     def _cancel_order(self, key: AttemptKey, run: CancelingRun) -> CancelOrder:
         spec = self._definitions.known((run.definition_id, run.definition_version))
-        assert spec is not None
+        # A run whose definition cannot be read can be canceled all the same.
+        how = spec.cancel if spec is not None else CancelSpec()
         return CancelOrder(
-            key=key,
-            mode=run.cancel_mode or spec.cancel.mode,
-            grace_seconds=spec.cancel.grace_seconds,
-            reason=run.cancel_reason,
+            key=key, mode=run.cancel_mode or how.mode, grace_seconds=how.grace_seconds, reason=run.cancel_reason
         )
+
+
+def _open_keys(sent: list[SentRun], canceling: list[CancelingRun]) -> set[AttemptKey]:
+    return {AttemptKey(run.id, run.token) for run in sent} | {AttemptKey(run.id, run.token) for run in canceling}

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 
 from toban_coordinator.decide import fire as decide
+from toban_coordinator.decide.elect import MAX_SKEW_SECONDS
 from toban_coordinator.loops import metrics
 from toban_coordinator.loops.base import Done, LoopDeps
 from toban_coordinator.loops.definitions import Definitions
@@ -22,8 +23,6 @@ from toban_store.tx import autocommit, fenced_tx
 
 # Rows (runs and skips) that one fenced transaction makes: it has to stay far below its bound.
 WRITE_ROWS = 500
-# A coordinator whose clock is further off than this does not fire (docs/fencing.md 3.12).
-MAX_SKEW_SECONDS = 2.0
 KEPT_RULES = 20_000
 _log = get_logger(__name__)
 
@@ -63,14 +62,15 @@ class Fire:
         until = now + timedelta(seconds=ahead)
         async with autocommit(self._deps.pool) as t:
             due = await schedules.due(t, now, until, limit=limit)
-            specs = await self._definitions.get(t, {(s.definition_id, s.definition_version) for s in due})
+            specs = await self._definitions.find(t, {(s.definition_id, s.definition_version) for s in due})
         plans: list[FirePlan] = []
         for schedule in due:
-            spec = specs[(schedule.definition_id, schedule.definition_version)]
+            key = (schedule.definition_id, schedule.definition_version)
+            spec = specs.get(key)
             try:
-                payload = self._payloads.make(
-                    (schedule.definition_id, schedule.definition_version), spec, schedule.spec.payload
-                )
+                if spec is None:
+                    raise TobanError(ErrorCode.INTERNAL, self._definitions.broken(key))
+                payload = self._payloads.make(key, spec, schedule.spec.payload)
                 rule = self._rules.of(schedule)
                 plans.append(decide.plan(schedule, rule, decide.template(spec, payload), now=now, until=until))
             except (TobanError, ScheduleError) as error:

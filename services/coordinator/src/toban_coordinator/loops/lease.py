@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from toban_coordinator.decide.lease import ExecutorRow, FencePlan, LeasePlan, Silence, Watched, plan, watch
+from toban_coordinator.loops.parts import Parts
 from toban_coordinator.ports.executors import ExecutorProbe
 from toban_domain.epoch import Term, term_of
 from toban_domain.lease import ExecutorState
@@ -16,14 +17,13 @@ from toban_fencing.redis_link import RedisGone
 from toban_observability import metrics
 from toban_observability.logs import get_logger
 from toban_runtime.clock import Clock
+from toban_store.errors import TooLong
 from toban_store.pool import Pool
 from toban_store.scheduler import executors, fence
 from toban_store.tx import fenced_tx
 
 OBSERVE_SECONDS = 0.25
 LEASE_TICK_SECONDS = 0.25
-# Executors in one fenced transaction.
-FENCE_BATCH = 20
 DETACH_MODES = frozenset({"stop", "let_finish"})
 
 _log = get_logger(__name__)
@@ -90,6 +90,8 @@ class LeaseKeeper:
         self._deps = deps
         self._term = term
         self._unanswered: Counter[str] = Counter()
+        # Runs that a fence moves with its executor; at 0 it moves the executor alone.
+        self._runs = Parts(fence.RUN_LIMIT, least=0)
         self._pings: dict[str, asyncio.Task[None]] = {}
         # The rows of this turn: the observer reads on its own as well.
         self._rows: dict[str, executors.Observed] = {}
@@ -112,16 +114,23 @@ class LeaseKeeper:
         return fenced
 
     async def _fence(self, due: Sequence[FencePlan]) -> int:
+        """One executor a transaction; runs beyond what fits are taken by reap, since their executor is off."""
         done = 0
-        for start in range(0, len(due), FENCE_BATCH):
-            batch = due[start : start + FENCE_BATCH]
-            async with fenced_tx(self._deps.pool, self._term) as t:
-                wanted = [fence.Fence(incarnation=f.incarnation, grant_seq=f.grant_seq, reason=f.reason) for f in batch]
-                result = await fence.fence(t, wanted)
-            done += len(result.incarnations)
-            for item in batch:
-                if item.incarnation in result.incarnations:
-                    self._tell(item, result.runs)
+        for item in due:
+            limit = self._runs.size
+            wanted = fence.Fence(incarnation=item.incarnation, grant_seq=item.grant_seq, reason=item.reason)
+            try:
+                async with fenced_tx(self._deps.pool, self._term) as t:
+                    result = await fence.fence(t, [wanted], run_limit=limit)
+            except TooLong as error:
+                self._runs.too_long(limit)
+                worker_id = self._rows[item.incarnation].worker_id
+                _log.warning("a fence took too long", worker_id=worker_id, runs=limit, error=error.message)
+                continue
+            self._runs.fitted(result.runs)
+            if result.incarnations:
+                done += 1
+                self._tell(item, result.runs)
         return done
 
     def _tell(self, item: FencePlan, runs: int) -> None:
@@ -131,7 +140,7 @@ class LeaseKeeper:
             "an executor is fenced",
             worker_id=row.worker_id,
             reason=item.reason,
-            runs_of_batch=runs,
+            runs=runs,
             epoch=self._term.epoch,
         )
 

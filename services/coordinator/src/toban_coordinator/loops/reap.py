@@ -9,11 +9,14 @@ from toban_coordinator.decide import assign as late
 from toban_coordinator.decide import reap as decide
 from toban_coordinator.decide.reap import Overdue, ReapPlan
 from toban_coordinator.loops import metrics
+from toban_coordinator.loops.answers import OrderAnswers
 from toban_coordinator.loops.base import Done, LoopDeps
 from toban_coordinator.loops.definitions import Definitions
+from toban_coordinator.loops.parts import Parts
 from toban_domain.job import JobSpec
 from toban_domain.moves import Finish, RequestCancel
-from toban_store.scheduler import attempts, runs, runs_finish, runs_reap
+from toban_store.scheduler import attempts, orders, runs, runs_finish, runs_reap
+from toban_store.scheduler.orders import DoneOrder
 from toban_store.scheduler.runs import Waiting
 from toban_store.tx import FencedTx, Tx, autocommit, fenced_tx
 
@@ -23,9 +26,11 @@ BATCH = 200
 class Reap:
     """Each step reads candidates without a lock, and writes only what still holds, fenced."""
 
-    def __init__(self, *, deps: LoopDeps, definitions: Definitions) -> None:
+    def __init__(self, *, deps: LoopDeps, definitions: Definitions, answers: OrderAnswers) -> None:
         self._deps = deps
         self._definitions = definitions
+        self._answers = answers
+        self._parts = Parts(BATCH)
 
     async def run_once(self) -> Done:
         """One turn."""
@@ -35,18 +40,31 @@ class Reap:
             orphans = await runs_reap.orphaned(t, limit=BATCH)
             overdue = await self._overdue(t, now)
             ends = await self._waiting(t, now)
-        if off:
-            await self._off(off)
+            done = await orders.done(t, limit=BATCH)
+        if done:
+            await self._answered(done)
+        await self._parts.each(off, self._off)
         if off or orphans:
-            await self._orphans()
-        if overdue or ends:
-            await self._end(overdue, ends)
-        found = len(off) + len(orphans) + len(overdue) + len(ends)
-        return Done(found, 0.0 if max(len(off), len(orphans), len(ends)) >= BATCH else None)
+            async with autocommit(self._deps.pool) as t:
+                orphans = await runs_reap.orphaned(t, limit=BATCH)
+            await self._parts.each(orphans, self._orphans)
+        await self._parts.each(overdue, self._overdue_ones)
+        await self._parts.each(ends, self._end)
+        found = len(off) + len(orphans) + len(overdue) + len(ends) + len(done)
+        return Done(found, 0.0 if max(len(off), len(orphans), len(ends), len(done)) >= BATCH else None)
+
+    async def _answered(self, done: Sequence[DoneOrder]) -> None:
+        """What executors answered to orders that a heartbeat carried: first to the runs, then the orders are dropped."""
+        await self._answers.gone([key for order in done if (key := order.gone) is not None])
+        await self._parts.each([order.id for order in done], self._forget)
+
+    async def _forget(self, ids: Sequence[int]) -> None:
+        async with fenced_tx(self._deps.pool, self._deps.term) as t:
+            await orders.forget(t, ids)
 
     async def _overdue(self, t: Tx, now: datetime) -> list[RequestCancel]:
         found = await runs_reap.overdue(t, now, limit=BATCH)
-        specs = await self._definitions.get(t, {(o.run.definition_id, o.run.definition_version) for o in found})
+        specs = await self._definitions.find(t, {(o.run.definition_id, o.run.definition_version) for o in found})
         moves = [
             decide.overdue(
                 Overdue(o.run, o.started_at, o.timeout_seconds),
@@ -54,6 +72,7 @@ class Reap:
                 now,
             )
             for o in found
+            if (o.run.definition_id, o.run.definition_version) in specs
         ]
         return [move for move in moves if move is not None]
 
@@ -63,11 +82,12 @@ class Reap:
         metrics.queue_depth.set(sum(w.runs for w in waiting))
         ages = [(now - w.oldest).total_seconds() for w in waiting]
         metrics.oldest_pending.set(max(ages, default=0.0))
-        specs = await self._definitions.get(t, {(w.definition_id, w.version) for w in waiting})
+        specs = await self._definitions.find(t, {(w.definition_id, w.version) for w in waiting})
         setting = (await self._deps.settings.get())["skip_late_runs_after_seconds"]
         ends: list[Finish] = []
         for w in waiting:
-            ends += await _ends(t, w, specs[(w.definition_id, w.version)], setting, now)
+            if (spec := specs.get((w.definition_id, w.version))) is not None:
+                ends += await _ends(t, w, spec, setting, now)
         return ends[:BATCH]
 
     async def _off(self, ids: Sequence[int]) -> None:
@@ -75,15 +95,18 @@ class Reap:
             plan = decide.executor_off(await runs_reap.lock_held_by_off(t, ids))
             await self._apply(t, plan)
 
-    async def _orphans(self) -> None:
+    async def _orphans(self, ids: Sequence[int]) -> None:
         async with fenced_tx(self._deps.pool, self._deps.term) as t:
-            ids = await runs_reap.orphaned(t, limit=BATCH)
             live = await runs_finish.lock_live(t, ids)
             await self._apply(t, decide.orphaned(list(live.values())))
 
-    async def _end(self, overdue: Sequence[RequestCancel], ends: Sequence[Finish]) -> None:
+    async def _overdue_ones(self, overdue: Sequence[RequestCancel]) -> None:
         async with fenced_tx(self._deps.pool, self._deps.term) as t:
-            await self._apply(t, ReapPlan(cancels=list(overdue), finishes=list(ends)))
+            await self._apply(t, ReapPlan(cancels=list(overdue)))
+
+    async def _end(self, ends: Sequence[Finish]) -> None:
+        async with fenced_tx(self._deps.pool, self._deps.term) as t:
+            await self._apply(t, ReapPlan(finishes=list(ends)))
 
     async def _apply(self, t: FencedTx, plan: ReapPlan) -> None:
         await runs_finish.orphan(t, plan.orphans)

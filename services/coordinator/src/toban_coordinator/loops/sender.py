@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from toban_coordinator.loops import metrics
-from toban_coordinator.ports.orders import CancelOrder, StartOrder, StartResult, Target, WorkerOrders
+from toban_coordinator.loops.reach import Reach
+from toban_coordinator.ports.orders import QUEUED, CancelOrder, StartOrder, StartResult, Target, WorkerOrders
 from toban_domain.epoch import Term
 from toban_domain.errors import FencedOut, TobanError
 from toban_domain.outcome import AttemptKey
@@ -25,7 +26,7 @@ class Answers(Protocol):
         ...
 
     async def gone(self, keys: Sequence[AttemptKey]) -> None:
-        """Attempts that were to be canceled and of which the executor holds nothing, by its promise."""
+        """Attempts that were to be canceled or taken back and of which the executor holds nothing, by its promise."""
         ...
 
 
@@ -36,13 +37,14 @@ class Lane:
         self.target = target
         self.starts: dict[AttemptKey, StartOrder] = {}
         self.cancels: dict[AttemptKey, CancelOrder] = {}
+        self.revokes: set[AttemptKey] = set()
         self.flying: set[AttemptKey] = set()
         self.smallest = 0
         self.task: asyncio.Task[None] | None = None
 
 
 class Sender:
-    """Sends starts and cancels of one term. `accepted` holds when (monotonic) executors confirmed attempts."""
+    """Sends orders of one term. `accepted` holds when (monotonic) executors confirmed attempts, `reach` who could not be reached."""
 
     def __init__(self, *, orders: WorkerOrders, term: Term, answers: Answers, clock: Clock) -> None:
         self._orders = orders
@@ -52,6 +54,7 @@ class Sender:
         self._lanes: dict[str, Lane] = {}
         self._broken: Exception | None = None
         self.accepted: dict[AttemptKey, float] = {}
+        self.reach = Reach(clock=clock)
 
     def start(self, target: Target, orders: Sequence[StartOrder], *, smallest_live: int) -> None:
         """Queues starts. The executor will refuse every token below `smallest_live` from then on; 0 refuses none."""
@@ -66,10 +69,16 @@ class Sender:
         lane.cancels.update((order.key, order) for order in orders)
         self._go(lane)
 
+    def revoke(self, target: Target, keys: Sequence[AttemptKey]) -> None:
+        """Queues that attempts are taken back; what cannot be delivered goes out with the answer to a heartbeat."""
+        lane = self._lane(target)
+        lane.revokes.update(keys)
+        self._go(lane)
+
     def busy_with(self, incarnation: str, key: AttemptKey) -> bool:
         """True when an order about this attempt waits or is under way."""
         lane = self._lanes.get(incarnation)
-        return lane is not None and (key in lane.starts or key in lane.cancels or key in lane.flying)
+        return lane is not None and any(key in keys for keys in (lane.starts, lane.cancels, lane.revokes, lane.flying))
 
     def raise_broken(self) -> None:
         """Raises what ended a lane: FencedOut must reach the leader."""
@@ -100,9 +109,11 @@ class Sender:
 
     async def _drain(self, lane: Lane) -> None:
         try:
-            while lane.starts or lane.cancels:
+            while lane.starts or lane.cancels or lane.revokes:
                 if lane.cancels:
                     await self._send_cancels(lane)
+                if lane.revokes:
+                    await self._send_revokes(lane)
                 if lane.starts:
                     await self._send_starts(lane)
         except FencedOut as error:
@@ -119,6 +130,7 @@ class Sender:
             lane.task = None
             lane.starts.clear()
             lane.cancels.clear()
+            lane.revokes.clear()
             lane.flying.clear()
             self._lanes.pop(lane.target.incarnation, None)
 
@@ -129,7 +141,9 @@ class Sender:
             results = await self._orders.start(lane.target, self._term, batch, lane.smallest)
         except TobanError:
             metrics.undelivered.labels("start").inc()
+            self.reach.failed(lane.target.incarnation)
             raise
+        self.reach.answered(lane.target.incarnation)
         now = self._clock.monotonic()
         self.accepted.update((result.key, now) for result in results if result.accepted)
         if any(not result.accepted for result in results):
@@ -141,12 +155,36 @@ class Sender:
         lane.flying = {order.key for order in batch}
         try:
             results = await self._orders.cancel(lane.target, self._term, batch)
-            unknown = [key for key, result in results.items() if result == "unknown"]
-            revoked = await self._orders.revoke(lane.target, self._term, unknown) if unknown else {}
         except TobanError:
             metrics.undelivered.labels("cancel").inc()
             raise
-        gone = [key for key, result in revoked.items() if result == "gone"]
+        self._heard(lane, "cancel", results)
+        # A cancel of what the executor has never seen proves nothing; its promise never to start it does. The answer to a queued
+        # cancel may be just that, so the question for the promise waits beside it.
+        await self._take_back(lane, [key for key, result in results.items() if result in ("unknown", QUEUED)])
+        lane.flying = set()
+
+    async def _send_revokes(self, lane: Lane) -> None:
+        lane.flying, lane.revokes = lane.revokes, set()
+        await self._take_back(lane, sorted(lane.flying))
+        lane.flying = set()
+
+    async def _take_back(self, lane: Lane, keys: Sequence[AttemptKey]) -> None:
+        if not keys:
+            return
+        try:
+            results = await self._orders.revoke(lane.target, self._term, keys)
+        except TobanError:
+            metrics.undelivered.labels("revoke").inc()
+            raise
+        self._heard(lane, "revoke", results)
+        gone = [key for key, result in results.items() if result == "gone"]
         if gone:
             await self._answers.gone(gone)
-        lane.flying = set()
+
+    def _heard(self, lane: Lane, kind: str, results: Mapping[AttemptKey, str]) -> None:
+        if QUEUED in results.values():
+            metrics.undelivered.labels(kind).inc()
+            self.reach.failed(lane.target.incarnation)
+        else:
+            self.reach.answered(lane.target.incarnation)

@@ -3,28 +3,71 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from toban_coordinator.decide import report as decide
 from toban_coordinator.decide.report import Answer, KnownAttempt, Report, ReportPlan
 from toban_coordinator.loops.definitions import Definitions
 from toban_coordinator.loops.metrics import count_finished
+from toban_coordinator.loops.parts import halve
 from toban_domain.moves import LiveRun
 from toban_domain.outcome import AttemptKey, Outcome
+from toban_domain.retry import RetrySpec
 from toban_domain.run import RunState
+from toban_observability.logs import get_logger
+from toban_store.errors import Refused
 from toban_store.pool import Pool
 from toban_store.scheduler import attempts, runs_finish
 from toban_store.tx import Tx, autocommit, tx
+
+MAX_SUMMARY = 500
+_log = get_logger(__name__)
 
 
 async def settle(pool: Pool, definitions: Definitions, incarnation: str, reports: Sequence[Report]) -> list[Answer]:
     """The answers to `reports` of one executor, in order, after everything that they change is committed."""
     if not reports:
         return []
+    answers: list[Answer] = []
+
+    async def write(part: Sequence[Report]) -> None:
+        answers.extend(await _settle(pool, definitions, incarnation, part))
+
+    async def alone(report: Report, error: Refused) -> None:
+        answers.append(await _settle_bare(pool, definitions, incarnation, report, error))
+
+    await halve(reports, write, alone)
+    return answers
+
+
+async def _settle(pool: Pool, definitions: Definitions, incarnation: str, reports: Sequence[Report]) -> list[Answer]:
     ended = await _end_certain(pool, incarnation, reports)
     rest = [report for report in reports if report.key not in ended]
     answers = iter(await _settle_rest(pool, definitions, incarnation, rest))
     return [Answer.ACCEPTED if report.key in ended else next(answers) for report in reports]
+
+
+async def _settle_bare(
+    pool: Pool, definitions: Definitions, incarnation: str, report: Report, error: Refused
+) -> Answer:
+    """A report that PostgreSQL refuses by itself: its outcome without details, so that the run ends; else REFUSED."""
+    key, what = report.key, report.what
+    _log.error("a report is refused", run_id=key.run_id, incarnation=incarnation, error=error.message)
+    if isinstance(what, Outcome):
+        summary = f"details of this outcome could not be stored: {error.message}"[:MAX_SUMMARY].replace("\0", " ")
+        bare = Outcome(
+            kind=what.kind,
+            reason=what.reason,
+            error_summary=summary,
+            finished_at=what.finished_at,
+            tree_empty=what.tree_empty,
+        )
+        try:
+            return (await _settle(pool, definitions, incarnation, [replace(report, what=bare)]))[0]
+        except Refused as again:
+            _log.error("a report is refused in its barest form", run_id=key.run_id, error=again.message)
+    return Answer.REFUSED
 
 
 async def _end_certain(pool: Pool, incarnation: str, reports: Sequence[Report]) -> set[AttemptKey]:
@@ -91,12 +134,14 @@ async def _decide(
         strays = _strays(reports, live, reporters)
     known = await _known(t, strays) if strays else {}
     retrying = [run for run in live.values() if run.attempt < run.max_attempts]
-    specs = await definitions.get(t, {(run.definition_id, run.definition_version) for run in retrying})
+    specs = await definitions.find(t, {(run.definition_id, run.definition_version) for run in retrying})
 
     def delay(run: LiveRun, retry: int) -> float:
         # The run's id spreads retries of many runs over the jitter, the same way on each coordinator.
         spread = (run.id * 2_654_435_761 % 1_000) / 1_000
-        return specs[(run.definition_id, run.definition_version)].retry.delay_seconds(retry, spread=spread)
+        spec = specs.get((run.definition_id, run.definition_version))
+        # The run was made with this many attempts; a definition that cannot be read delays them like any other.
+        return (spec.retry if spec is not None else RetrySpec()).delay_seconds(retry, spread=spread)
 
     return decide.plan(reports, live, known, reporters=reporters, retry_delay=delay, same=_same)
 

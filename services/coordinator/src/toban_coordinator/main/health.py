@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Any
 
+from toban_coordinator.decide.elect import MAX_SKEW_SECONDS
 from toban_coordinator.leadership import Leadership, ServerTime
 from toban_fencing.redis_link import RedisLink
 from toban_observability.health import Check, report
@@ -12,7 +13,6 @@ from toban_observability.health import Check, report
 # PostgreSQL answers the election several times a second.
 POSTGRES_SECONDS = 3.0
 TICK_SECONDS = 5.0
-SKEW_SECONDS = 2.0
 
 
 class Health:
@@ -35,7 +35,7 @@ class Health:
             "role": Check("ok", view.role),
             "epoch": Check("ok", str(view.epoch)),
             "settled": Check("ok" if view.settled else "warning", view.settled),
-            "clock_skew_seconds": Check("ok" if abs(skew) <= SKEW_SECONDS else "warning", round(skew, 3)),
+            "clock_skew_seconds": Check("ok" if abs(skew) <= MAX_SKEW_SECONDS else "warning", round(skew, 3)),
             "last_tick": self._last_tick(fresh),
         }
         return report(checks)

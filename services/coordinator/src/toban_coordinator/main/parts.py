@@ -24,7 +24,7 @@ from toban_coordinator.loops import LoopDeps, leader_loops
 from toban_coordinator.loops.lease import LEASE_TICK_SECONDS, LeaseDeps, LeaseKeeper, Observer
 from toban_coordinator.loops.orders import ORDERS_TICK_SECONDS, OrderKeeper
 from toban_domain.epoch import Term, TokenSource
-from toban_fencing.members import Members
+from toban_fencing.members import Members, RunLeases
 from toban_fencing.redis_lease import LeaderLock, SubleaderLock
 from toban_fencing.redis_link import RedisLink, open_client
 from toban_runtime.clock import Clock
@@ -33,6 +33,7 @@ from toban_runtime.loop import Loop
 from toban_store.pool import Pool, open_pool
 from toban_store.scheduler.leader import Contender
 from toban_store.scheduler.settings import SettingsCache
+from toban_store.tx import FENCED_MS
 from toban_transport.channel import ChannelPool
 from toban_transport.ticket import TicketSigner
 from toban_transport.tls import TlsFiles
@@ -41,6 +42,10 @@ DEFAULT_LEASE_MS = 10_000
 POOL_SIZE = 12
 # The election has connections of its own, so that load cannot starve it.
 ELECTION_POOL_SIZE = 2
+# So have grants and the look-ups of incarnation keys: a storm of reports must not make heartbeats wait. Grants go out one batch at a time.
+GRANT_POOL_SIZE = 3
+# Lone fenced statements, one at a time a loop.
+QUICK_POOL_SIZE = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,8 +53,12 @@ class Connections:
     """Everything that is open to the outside."""
 
     pool: Pool
+    quick_pool: Pool
     election_pool: Pool
+    grant_pool: Pool
     redis: RedisLink
+    # Marks of runs are many at once: their failures must not make the leader's lock wait.
+    marks: RedisLink
     tls: TlsFiles
     channels: ChannelPool
 
@@ -57,7 +66,10 @@ class Connections:
         """Close all of it."""
         await self.channels.close()
         await self.redis.close()
+        await self.marks.close()
         await self.election_pool.close()
+        await self.grant_pool.close()
+        await self.quick_pool.close()
         await self.pool.close()
 
 
@@ -66,13 +78,24 @@ async def connect(config: CoordinatorConfig, clock: Clock) -> Connections:
     tls = TlsFiles(config.tls_dir)
     return Connections(
         pool=await open_pool(config.database_url, application_name="toban/coordinator", min_size=2, max_size=POOL_SIZE),
+        quick_pool=await open_pool(
+            config.database_url,
+            application_name="toban/quick",
+            min_size=1,
+            max_size=QUICK_POOL_SIZE,
+            statement_ms=FENCED_MS,
+        ),
         election_pool=await open_pool(
             config.database_url,
             application_name="toban/election",
             min_size=ELECTION_POOL_SIZE,
             max_size=ELECTION_POOL_SIZE,
         ),
+        grant_pool=await open_pool(
+            config.database_url, application_name="toban/grants", min_size=1, max_size=GRANT_POOL_SIZE
+        ),
         redis=RedisLink(client=open_client(config.redis_url), clock=clock),
+        marks=RedisLink(client=open_client(config.redis_url), clock=clock),
         tls=tls,
         channels=ChannelPool(tls=tls, trust_domain=config.trust_domain),
     )
@@ -120,13 +143,20 @@ class Parts:
                 now=self.server_time.now,
                 make_loops=self._leader_loops,
                 default_lease_ms=DEFAULT_LEASE_MS,
+                known_epoch=self._known_epoch,
             ),
         )
 
     def _make_presence(self, node_id: str) -> Presence:
         lock = SubleaderLock(link=self._connections.redis, node_id=node_id, worker_id=self.contender.worker_id)
         return Presence(
-            deps=PresenceDeps(pool=self._pool, clock=self._clock, mirror=self.mirror, subleader=lock),
+            deps=PresenceDeps(
+                pool=self._pool,
+                clock=self._clock,
+                mirror=self.mirror,
+                subleader=lock,
+                server_time=self.server_time,
+            ),
             leadership=self.leadership,
         )
 
@@ -134,12 +164,14 @@ class Parts:
         """Fresh loops for each term."""
         deps = LoopDeps(
             pool=self._pool,
+            quick=self._connections.quick_pool,
             term=term,
             tokens=tokens,
             orders=self.orders,
             clock=self._clock,
             server_time=self.server_time,
             settings=self.settings,
+            marks=RunLeases(link=self._connections.marks),
             on_turn=on_turn,
         )
         lease_deps = LeaseDeps(
@@ -166,6 +198,10 @@ class Parts:
             Loop("mirror", self.mirror.run_once, 0.5, self._clock),
             Loop("subleader", self.checker.run_once, 1.0, self._clock),
         ]
+
+    async def _known_epoch(self) -> int:
+        await self.observer.run_once()
+        return self.observer.epoch_max
 
     async def _observe(self) -> None:
         # A settled leader's loop `lease` reads more often than this one.

@@ -21,7 +21,7 @@ def build(
 ) -> GrpcServer:
     """The server, not started yet."""
     gateway = GatewayDeps(
-        pool=connections.pool,
+        pool=connections.grant_pool,
         leader=parts.leadership,
         reports=Reports(pool=connections.pool),
         mirror=parts.mirror,

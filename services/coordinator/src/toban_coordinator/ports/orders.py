@@ -17,6 +17,9 @@ from toban_domain.outcome import AttemptKey
 # Refusals of an order as a whole: the executor did not look at the attempts, so these say nothing about them (not "gone").
 NOT_GONE = frozenset({"STALE_EPOCH", "WRONG_INCARNATION"})
 
+# The answer for an order that was not delivered and waits in executor_orders.
+QUEUED = "queued"
+
 
 @dataclass(frozen=True, slots=True)
 class Target:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from toban_coordinator.decide import fire as decide
+from toban_coordinator.loops.definitions import Definitions
 from toban_coordinator.loops.payloads import Payloads
 from toban_domain.errors import ErrorCode, TobanError
 from toban_domain.firing import DueSchedule, FirePlan
@@ -16,7 +17,7 @@ from toban_domain.run import RunState
 from toban_domain.schedule import ScheduleSpec
 from toban_proto.v1 import coordinator_pb2 as pb
 from toban_schedule import Rule
-from toban_store.scheduler import jobs, ledger, runs_finish, schedules
+from toban_store.scheduler import ledger, runs_finish, schedules
 from toban_store.scheduler.jobs import Head
 from toban_store.scheduler.schedules import StoredSchedule
 from toban_store.tx import Tx
@@ -75,7 +76,7 @@ class ScheduleWriter:
 
     async def _plan(self, old: StoredSchedule, due: DueSchedule) -> FirePlan:
         key = (due.definition_id, due.definition_version)
-        job = (await jobs.versions(self.t, [key]))[key]
+        job = await Definitions().get(self.t, key)
         rule = Rule.of(due.spec.rule)
         try:
             template = decide.template(job, Payloads().make(key, job, due.spec.payload))

@@ -43,7 +43,7 @@ class CancelRun:
 
     async def _request(self, t: Tx, run: CancelView, reason: str, mode: str, actor: str) -> None:
         key = (run.definition_id, run.definition_version)
-        spec = (await self.definitions.get(t, [key]))[key]
+        spec = await self.definitions.get(t, key)
         if not spec.cancel.supported:
             raise TobanError(
                 ErrorCode.CANCEL_UNSUPPORTED, f"job {spec.name!r} says `cancel.supported: false`; run {run.id} goes on"

@@ -12,9 +12,11 @@ from toban_coordinator.ports.members import MemberMirror
 from toban_coordinator.server.grants import Answer, Granter
 from toban_coordinator.server.keys import IncarnationKeys, hash_key, valid_incarnation
 from toban_coordinator.server.open_orders import open_order
+from toban_domain.epoch import Epoch
 from toban_domain.errors import ErrorCode, TobanError
 from toban_domain.lease import HOLD_MARGIN, ExecutorState
 from toban_domain.outcome import AttemptKey
+from toban_observability import metrics
 from toban_observability.logs import get_logger
 from toban_proto.v1 import coordinator_pb2 as pb
 from toban_proto.v1.common_pb2 import ATTEMPT_STATE_FINISHED
@@ -33,7 +35,12 @@ MAX_SLOTS = 10_000
 MAX_LABELS = 64
 MAX_TEXT = 256
 _MAX_EPOCH = (1 << 63) - 1
+# Fail-overs and restores that executors may have seen and the leader row has not (a database restored from an old backup).
+MAX_GENERATIONS_AHEAD = 64
 _log = get_logger(__name__)
+_refused_epochs = metrics.counter(
+    "toban_epochs_refused_total", "Calls of executors that named an epoch too far above the leader's."
+)
 Context = Any
 
 
@@ -55,7 +62,7 @@ class Neighbours:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GatewayDeps:
-    """What the gateway answers from."""
+    """What the gateway answers from. `pool` is a small one of its own: reports and reads never make a grant wait."""
 
     pool: Pool
     leader: LeaderSource
@@ -76,7 +83,7 @@ class Gateway(ExecutorGatewayServicer):
 
     async def Register(self, request: pb.RegisterRequest, _context: Context) -> pb.RegisterResponse:
         """Insert a new incarnation and give it its key."""
-        new = _registration(request)
+        new = _registration(request, self._epoch(request.epoch_max))
         key = self._ids.token_hex(KEY_BYTES)
         made = await executors.register(self._deps.pool, new, key_hash=hash_key(key), lease_ms=DEFAULT_LEASE_MS)
         if made is None:
@@ -100,7 +107,7 @@ class Gateway(ExecutorGatewayServicer):
             done = {item.order_id: item.result for item in request.order_outcomes}
             await orders.finish(self._deps.pool, incarnation=incarnation, results=done)
         held = [key_from_pb(item.key) for item in request.held if item.state != ATTEMPT_STATE_FINISHED]
-        answer = await self._granter.heartbeat(_beat(request, incarnation), held)
+        answer = await self._granter.heartbeat(_beat(request, incarnation, self._epoch(request.epoch_max)), held)
         self._mirror(request, answer, held)
         return self._response(answer)
 
@@ -108,6 +115,21 @@ class Gateway(ExecutorGatewayServicer):
         """Commit starts and outcomes."""
         incarnation = await self._keys.verified(metadata(context), request.incarnation)
         return await self._deps.reports.report(request, incarnation)
+
+    def _epoch(self, value: int) -> int:
+        """A believable epoch. What executors know pushes the leaders' epochs up, so one liar could use them all up."""
+        if not 0 <= value <= _MAX_EPOCH:
+            raise TobanError(ErrorCode.INVALID_ARGUMENT, f"epoch_max {value} is not a 63-bit epoch")
+        known = Epoch.unpack(self._deps.leader.view().epoch).generation
+        generation = Epoch.unpack(value).generation
+        if generation > known + MAX_GENERATIONS_AHEAD:
+            _refused_epochs.inc()
+            _log.error("an executor names an epoch that cannot be", epoch_max=str(value), leader_generation=known)
+            raise TobanError(
+                ErrorCode.INVALID_ARGUMENT,
+                f"epoch_max {value} is of generation {generation}, more than {MAX_GENERATIONS_AHEAD} above the leader's {known}",
+            )
+        return value
 
     def _response(self, answer: Answer) -> pb.HeartbeatResponse:
         grant, leader = answer.grant, self._deps.leader.view()
@@ -146,7 +168,7 @@ class Gateway(ExecutorGatewayServicer):
         self._deps.mirror.put(grant.worker_id, fields)
 
 
-def _registration(request: pb.RegisterRequest) -> executors.Registration:
+def _registration(request: pb.RegisterRequest, epoch_max: int) -> executors.Registration:
     for name in ("instance", "node_id", "boot_id", "grpc_host"):
         if not 0 < len(getattr(request, name)) <= MAX_TEXT:
             raise TobanError(ErrorCode.INVALID_ARGUMENT, f"{name} must have 1 to {MAX_TEXT} characters")
@@ -163,24 +185,18 @@ def _registration(request: pb.RegisterRequest) -> executors.Registration:
         grpc_port=request.grpc_port,
         slots=request.slots,
         labels=dict(request.labels),
-        epoch_max=_epoch(request.epoch_max),
+        epoch_max=epoch_max,
         version=request.version[:MAX_TEXT],
         previous=valid_incarnation(previous) if previous else "",
     )
 
 
-def _beat(request: pb.HeartbeatRequest, incarnation: str) -> executors.Beat:
+def _beat(request: pb.HeartbeatRequest, incarnation: str, epoch_max: int) -> executors.Beat:
     return executors.Beat(
         incarnation=incarnation,
         echo=max(0, request.echo),
-        epoch_max=_epoch(request.epoch_max),
+        epoch_max=epoch_max,
         free_slots=max(0, min(request.free_slots, MAX_SLOTS)),
         load=request.load if math.isfinite(request.load) else 0.0,
         draining=request.draining,
     )
-
-
-def _epoch(value: int) -> int:
-    if not 0 <= value <= _MAX_EPOCH:
-        raise TobanError(ErrorCode.INVALID_ARGUMENT, f"epoch_max {value} is not a 63-bit epoch")
-    return value

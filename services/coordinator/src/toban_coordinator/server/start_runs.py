@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from toban_coordinator.loops.definitions import Definitions
 from toban_coordinator.loops.payloads import Payloads
@@ -19,6 +19,9 @@ from toban_transport.convert import timestamp_from_pb
 
 MAX_RUNS = 5000
 MAX_KEY = 200
+# Definitions whose heads are kept, and how often a call looks them up anew when they change under it.
+KEPT_HEADS = 10_000
+LOOKS = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,6 +31,8 @@ class StartRuns:
     pool: Pool
     definitions: Definitions
     payloads: Payloads
+    # As last seen; `enqueue` makes nothing from one that has changed since.
+    heads: dict[str, jobs.Head] = field(default_factory=dict)
 
     async def start(self, request: pb.StartRunsRequest, actor: str) -> pb.StartRunsResponse:
         """Raises JOB_NOT_FOUND, JOB_DISABLED, PAYLOAD_INVALID, PAYLOAD_TOO_LARGE, CONFLICT (key of another job)."""
@@ -40,10 +45,7 @@ class StartRuns:
         # Without keys one statement writes everything; with keys a later check may still refuse the whole call.
         opened = tx if any(run.idempotency_key for run in request.runs) else autocommit
         async with opened(self.pool) as t:
-            heads = await self._heads(t, [run.job for run in request.runs])
-            specs = await self.definitions.get(t, {(head.id, head.version) for head in heads.values()})
-            new = [self._new(run, heads[run.job], specs) for run in request.runs]
-            made = await runs.enqueue(t, new, actor=actor)
+            new, made = await self._enqueue(t, request.runs, actor)
             known = await _known(t, new, made)
         return pb.StartRunsResponse(
             runs=[
@@ -52,15 +54,34 @@ class StartRuns:
             ]
         )
 
-    async def _heads(self, t: Tx, names: Sequence[str]) -> dict[str, jobs.Head]:
-        wanted = sorted(set(names))
-        heads = await jobs.heads(t, wanted)
-        for name in wanted:
-            if name not in heads:
+    async def _enqueue(
+        self, t: Tx, wanted: Sequence[pb.StartRunRequest], actor: str
+    ) -> tuple[list[runs.NewRun], list[runs.Enqueued]]:
+        names = sorted({run.job for run in wanted})
+        for _ in range(LOOKS):
+            await self._look_up(t, [name for name in names if name not in self.heads])
+            heads = {name: self.heads[name] for name in names}
+            specs = {key: await self.definitions.get(t, key) for key in {(h.id, h.version) for h in heads.values()}}
+            new = [self._new(run, heads[run.job], specs) for run in wanted]
+            if made := await runs.enqueue(t, new, actor=actor):
+                return new, made
+            for name in names:
+                self.heads.pop(name, None)
+        raise TobanError(ErrorCode.CONFLICT, f"the definitions of {', '.join(names)} are being changed; try again")
+
+    async def _look_up(self, t: Tx, names: Sequence[str]) -> None:
+        """Adds to `heads`. Raises JOB_NOT_FOUND, JOB_DISABLED."""
+        if not names:
+            return
+        found = await jobs.heads(t, names)
+        for name in names:
+            if name not in found:
                 raise await job_not_found(t, name)
-            if not heads[name].enabled:
+            if not found[name].enabled:
                 raise TobanError(ErrorCode.JOB_DISABLED, f"job {name!r} is disabled; apply it with `enabled: true`")
-        return heads
+        if len(self.heads) > KEPT_HEADS:
+            self.heads.clear()
+        self.heads.update(found)
 
     def _new(self, run: pb.StartRunRequest, head: jobs.Head, specs: Mapping[tuple[int, int], JobSpec]) -> runs.NewRun:
         key = (head.id, head.version)

@@ -35,7 +35,9 @@ class GuardClient:
         self._busy: dict[int, StartOrder] = {}
         self._slot_of: dict[AttemptKey, int] = {}
         self._listener: GuardListener | None = None
-        self._held = False
+        self._hold = False
+        # What each keeper has been told; it differs from `_hold` while a message could not be sent.
+        self._held = [False] * len(guards.slots)
 
     def listen(self, listener: GuardListener) -> None:
         """Begin to hear the guards."""
@@ -102,16 +104,21 @@ class GuardClient:
                     os.kill(member, signal.SIGKILL)
 
     def hold_output(self, hold: bool) -> None:
-        """Stop or go on reading from the guards, so that jobs wait in their writes."""
-        if hold == self._held:
-            return
-        self._held = hold
-        loop = asyncio.get_running_loop()
-        for slot, sock in enumerate(self._guards.slots):
-            if hold:
-                loop.remove_reader(sock.fileno())
-            else:
-                loop.add_reader(sock.fileno(), self._read, slot)
+        """Tell the guards to leave the jobs' pipes alone, so that jobs wait in their writes, or to go on.
+
+        What they say themselves is heard all the time: starts and ends are never held back. A guard that cannot be told now is told with the
+        next call.
+        """
+        self._hold = hold
+        for slot, held in enumerate(self._held):
+            if held != hold:
+                self._tell_hold(slot)
+
+    def _tell_hold(self, slot: int) -> None:
+        data = encode(self._named({"t": "hold", "on": self._hold}))
+        with contextlib.suppress(OSError):
+            self._guards.slots[slot].send(data, socket.MSG_DONTWAIT)
+            self._held[slot] = self._hold
 
     def _spawn_message(
         self,
@@ -151,8 +158,6 @@ class GuardClient:
 
     def _read(self, slot: int) -> None:
         for _ in range(_READS_A_TURN):
-            if self._held:
-                return
             try:
                 data = self._guards.slots[slot].recv(1 << 18)
             except (BlockingIOError, InterruptedError):
@@ -192,6 +197,9 @@ class GuardClient:
         _log.error("guard of a slot died and was replaced", slot=slot)
         if not self._send(slot, encode(self._named({"t": "reset", "losses": losses}))):
             self._gone(slot)
+        self._held[slot] = False
+        if self._hold:
+            self._tell_hold(slot)
         order = self._busy.get(slot)
         if order is not None:
             now_ns = int(self._clock.wall().timestamp() * 1e9)

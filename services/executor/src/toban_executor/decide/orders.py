@@ -43,6 +43,8 @@ class OrderBook:
         self._unfit = unfit
         self._seen: dict[AttemptKey, AttemptState] = {}
         self._live: set[AttemptKey] = set()
+        # Accepted, but the record of it is not on disk yet: nobody may be told, and it may be withdrawn.
+        self._unsaved: set[AttemptKey] = set()
         self._tombstones: set[AttemptKey] = set()
 
     def restore(self, *, epoch_max: int, tombstones: Iterable[AttemptKey], finished: Iterable[AttemptKey]) -> None:
@@ -56,7 +58,10 @@ class OrderBook:
     def start(
         self, header: Header, orders: Sequence[StartOrder], *, smallest_live: int, lease_valid: bool
     ) -> tuple[list[StartAnswer], list[StartOrder], list[Record]]:
-        """Answers in order, the orders that are to be started, and what must be persisted first."""
+        """Answers in order, the orders that are to be started, and what must be persisted first.
+
+        An answer from the table whose own record is still under way brings that record again, so that it waits for the disk too.
+        """
         refusal, records = self.admit(header)
         if refusal:
             return [StartAnswer(key=order.key, refusal=refusal) for order in orders], [], records
@@ -71,8 +76,11 @@ class OrderBook:
             elif answer.state is AttemptState.ACCEPTED and order.key not in self._seen:
                 self._seen[order.key] = AttemptState.ACCEPTED
                 self._live.add(order.key)
+                self._unsaved.add(order.key)
                 records.append(Record("seen", *order.key))
                 accepted.append(order)
+            else:
+                records += self._unsaved_record(order.key)
         return answers, accepted, records
 
     def _start_one(self, order: StartOrder, *, lease_valid: bool) -> StartAnswer:
@@ -115,6 +123,7 @@ class OrderBook:
                 results.append("finished")
             else:
                 self._seen[order.key] = AttemptState.CANCELLING
+                records += self._unsaved_record(order.key)
                 results.append("cancelling")
                 effects.append(order)
         return results, effects, records
@@ -131,6 +140,7 @@ class OrderBook:
             state = self._seen.get(key)
             if state is not None:
                 results.append("finished" if state is AttemptState.FINISHED else "running")
+                records += self._unsaved_record(key)
                 continue
             if key not in self._tombstones:
                 self._tombstones.add(key)
@@ -168,14 +178,23 @@ class OrderBook:
         """True while new work may be taken."""
         return not (self.drained or self.stopping or self.row_closed)
 
+    def _unsaved_record(self, key: AttemptKey) -> list[Record]:
+        return [Record("seen", *key)] if key in self._unsaved else []
+
+    def knows(self, key: AttemptKey) -> bool:
+        """True while an attempt is in the table: accepted, and neither withdrawn nor forgotten."""
+        return key in self._seen
+
     def withdraw(self, keys: Iterable[AttemptKey]) -> None:
         """The acceptance of these could not be written down, so it did not happen and nobody was told."""
         for key in keys:
             self._seen.pop(key, None)
             self._live.discard(key)
+            self._unsaved.discard(key)
 
     def running(self, key: AttemptKey) -> None:
-        """The attempt was handed to a guard."""
+        """The attempt was handed to a guard, so its acceptance is on disk."""
+        self._unsaved.discard(key)
         if self._seen.get(key) is AttemptState.ACCEPTED:
             self._seen[key] = AttemptState.RUNNING
 
@@ -183,6 +202,7 @@ class OrderBook:
         """The attempt is over and its tree is empty: its slot is free."""
         self._seen[key] = AttemptState.FINISHED
         self._live.discard(key)
+        self._unsaved.discard(key)
 
     def ends_of(self, not_held: Iterable[AttemptKey]) -> list[AttemptKey]:
         """Which of the attempts that PostgreSQL does not hold for us are live here and must be ended."""

@@ -48,6 +48,8 @@ class Keeper:
         # The successor of a keeper that died obeys nothing that was sent before the executor heard of that loss (its
         # `reset` names it): the executor has reported such an attempt as lost, and it may run elsewhere by now.
         self._muted_until = losses
+        # True while the executor takes no more output: only the jobs' pipes are left alone, everything else goes on.
+        self._held = False
         self._job: Job | None = None
         self._poll = select.poll()
         self._null = os.open("/dev/null", os.O_RDONLY | os.O_CLOEXEC)
@@ -85,7 +87,7 @@ class Keeper:
             self._poll.register(self._channel.fileno(), events)
         if self._job is not None:
             for fd in self._job.pipes:
-                if self._channel.congested:
+                if self._held or self._channel.congested:
                     self._unregister(fd)
                 else:
                     self._poll.register(fd, select.POLLIN)
@@ -125,6 +127,8 @@ class Keeper:
         if self._muted_until:
             if kind == "reset" and message["losses"] == self._muted_until:
                 self._muted_until = 0
+        elif kind == "hold":
+            self._held = bool(message["on"])
         elif kind == "spawn":
             self._start(message)
         elif self._job is None or message.get("token") != self._job.token:

@@ -7,11 +7,11 @@ import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from toban_domain.errors import TobanError
+from toban_domain.errors import ErrorCode, TobanError
 from toban_domain.outcome import AttemptKey
 from toban_executor.decide.environment import job_environment
 from toban_executor.decide.lease import HoldSide, Instant
-from toban_executor.decide.messages import AttemptEnd, CancelOrder, Header, Report, StartAnswer, StartOrder
+from toban_executor.decide.messages import AttemptEnd, CancelOrder, Header, Record, Report, StartAnswer, StartOrder
 from toban_executor.decide.orders import OrderBook
 from toban_executor.decide.outcome import outcome_of
 from toban_executor.loops.collect import Collector
@@ -67,6 +67,7 @@ class Attempts:
         self._collector = collector
         self._clock = clock
         self._early: dict[AttemptKey, CancelOrder] = {}
+        self._starts: set[asyncio.Task[list[StartAnswer]]] = set()
         self.idle.set()
         _slots.set(book.slots)
 
@@ -78,7 +79,23 @@ class Attempts:
     # ---- orders
 
     async def start(self, header: Header, orders: Sequence[StartOrder], smallest_live: int) -> list[StartAnswer]:
-        """Decide, write down, hand over, answer. Raises UNAVAILABLE when the journal cannot be written: nothing is started."""
+        """Decide, write down, hand over, answer.
+
+        Raises UNAVAILABLE when the journal cannot be written: nothing of it is started; or when an attempt that an earlier order of the same is
+        still writing down could not be: to be asked again. A caller that gives up changes nothing: what was begun is finished.
+        """
+        work = asyncio.create_task(self._start(header, orders, smallest_live))
+        self._starts.add(work)
+        work.add_done_callback(self._start_done)
+        return await asyncio.shield(work)
+
+    def _start_done(self, work: "asyncio.Task[list[StartAnswer]]") -> None:
+        self._starts.discard(work)
+        if not work.cancelled():
+            # Taken here, so that an error whose caller has gone is not reported as lost.
+            work.exception()
+
+    async def _start(self, header: Header, orders: Sequence[StartOrder], smallest_live: int) -> list[StartAnswer]:
         before = self.book.smallest_live
         answers, accepted, records = self.book.start(
             header, orders, smallest_live=smallest_live, lease_valid=self.lease_valid
@@ -87,16 +104,28 @@ class Attempts:
         try:
             await self._journal.record(records)
         except TobanError:
-            self.book.withdraw([order.key for order in accepted])
-            self._note_live()
+            self._withdraw(accepted)
             raise
         if self.book.smallest_live > before:
             self._journal.forget_below(self.book.smallest_live)
         for order in accepted:
             self._hand_over(order)
+        self._check_kept(records)
         for answer in answers:
             _starts.labels(answer.refusal or "accepted").inc()
         return answers
+
+    def _withdraw(self, orders: Sequence[StartOrder]) -> None:
+        self.book.withdraw([order.key for order in orders])
+        for order in orders:
+            self._early.pop(order.key, None)
+        self._note_live()
+
+    def _check_kept(self, records: Sequence[Record]) -> None:
+        """Another order may have had the same records under way, and have withdrawn what they say when its write failed."""
+        for record in records:
+            if record.kind == "seen" and not self.book.knows(AttemptKey(record.run_id, record.token)):
+                raise TobanError(ErrorCode.UNAVAILABLE, f"the start of run {record.run_id} could not be written down")
 
     def _hand_over(self, order: StartOrder) -> None:
         assert self.lease is not None and self.lease.deadline is not None
@@ -118,6 +147,7 @@ class Attempts:
         """Begin to end attempts; the outcome says when they have ended."""
         results, effects, records = self.book.cancel(header, orders, relayed=relayed)
         await self._journal.record(records)
+        self._check_kept(records)
         for order in effects:
             self._cancel_one(order)
         return results
@@ -132,6 +162,7 @@ class Attempts:
         """Promise never to start attempts, unless they run or have ended already."""
         results, records = self.book.revoke(header, keys, relayed=relayed)
         await self._journal.record(records)
+        self._check_kept(records)
         return results
 
     async def drain(self, header: Header, on: bool) -> str:

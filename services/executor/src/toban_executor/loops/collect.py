@@ -1,7 +1,7 @@
 """Gathers the output of jobs into chunks and puts them into the journal, from where they are shipped.
 
-Bounded: when more waits than the disk takes, or the journal holds more than its share, the guards are no longer read, and jobs
-wait in their writes.
+Bounded: when more waits than the disk takes, or the journal holds more than its share, the guards read no more output, and jobs
+wait in their writes. What was read before that is still taken, and so are the starts and ends of attempts.
 """
 
 from collections.abc import Callable, Sequence
@@ -33,7 +33,7 @@ class _Gathering:
 
 
 class Collector:
-    """`pack` makes the bytes of a chunk; `hold` stops (True) or resumes reading the guards; `on_stored` wakes the shipper."""
+    """`pack` makes the bytes of a chunk; `hold` stops (True) or resumes the reading of output; `on_stored` wakes the shipper."""
 
     def __init__(
         self, *, journal: Journal, pack: Pack, hold: Callable[[bool], None], clock: Clock, max_journal_bytes: int

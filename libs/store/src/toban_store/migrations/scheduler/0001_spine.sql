@@ -57,6 +57,8 @@ CREATE TABLE scheduler.coordinators (
     version text NOT NULL,
     role text NOT NULL DEFAULT 'standby' CHECK (role IN ('leader', 'subleader', 'standby')),
     status text NOT NULL DEFAULT 'ok' CHECK (status IN ('ok', 'stopped')),
+    -- Its machine's clock minus PostgreSQL's, seconds; null until it has said so.
+    clock_skew_seconds double precision,
     started_at timestamptz NOT NULL DEFAULT now(),
     last_seen_at timestamptz NOT NULL DEFAULT now()
 ) WITH (fillfactor = 50);

@@ -1,0 +1,115 @@
+"""Coordinators that stand for leadership over a real PostgreSQL and Redis."""
+
+import asyncio
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+
+import pytest
+
+from toban_coordinator.leadership import ElectionDeps, Leadership, ServerTime, TermDeps
+from toban_fencing.members import Members
+from toban_fencing.redis_lease import LeaderLock
+from toban_fencing.redis_link import RedisLink, open_client
+from toban_runtime.clock import SystemClock
+from toban_runtime.ids import IdSource
+from toban_runtime.loop import Loop
+from toban_store.pool import open_pool
+from toban_store.scheduler import coordinators, leader
+from toban_store.tx import fenced_tx
+
+CLOCK = SystemClock()
+
+
+@dataclass
+class Node:
+    leadership: Leadership
+    pool: object
+    link: RedisLink
+    task: asyncio.Task
+    terms: list
+
+    @property
+    def leads(self):
+        return self.leadership.view().leading
+
+    @property
+    def epoch(self):
+        return self.leadership.view().epoch
+
+    async def die(self):
+        """As a crash: nothing is given back."""
+        running = self.leadership._running
+        self.task.cancel()
+        if running is not None:
+            running.cancel()
+        for task in tuple(self.leadership._tasks):
+            task.cancel()
+        await asyncio.gather(self.task, return_exceptions=True)
+
+
+@pytest.fixture
+async def cluster(pg_url, redis_url):
+    """`await cluster()` adds a coordinator."""
+    async with AsyncExitStack() as stack:
+        yield lambda redis_url=redis_url: stack.enter_async_context(running(pg_url, redis_url))
+
+
+@asynccontextmanager
+async def running(pg_url, redis_url, *, first_known_epoch=0):
+    pool = await open_pool(pg_url, application_name="test", min_size=2, max_size=4)
+    link = RedisLink(client=open_client(redis_url), clock=CLOCK)
+    worker_id = await coordinators.draw_worker_id(pool)
+    server_time = ServerTime(clock=CLOCK)
+    terms = []
+
+    def make_loops(term, tokens, on_turn):
+        terms.append((term, tokens))
+
+        async def turn():
+            async with fenced_tx(pool, term) as t:
+                await t.fetch_one("SELECT 1")
+
+        return [Loop("work", turn, 0.2, CLOCK, on_turn=on_turn)]
+
+    async def known_epoch():
+        if not checked:
+            checked.append(True)
+            return first_known_epoch
+        return 0
+
+    checked = []
+    leadership = Leadership(
+        deps=ElectionDeps(
+            pool=pool,
+            lock=LeaderLock(link=link, worker_id=worker_id),
+            members=Members(link=link),
+            clock=CLOCK,
+            server_time=server_time,
+        ),
+        contender=leader.Contender(
+            incarnation=IdSource().uuid(), worker_id=worker_id, address=f"127.0.0.1:{worker_id}", node_id="n1"
+        ),
+        term_deps=TermDeps(
+            pool=pool,
+            clock=CLOCK,
+            now=server_time.now,
+            make_loops=make_loops,
+            default_lease_ms=10_000,
+            known_epoch=known_epoch,
+        ),
+    )
+    node = Node(leadership, pool, link, asyncio.create_task(leadership.run()), terms)
+    try:
+        yield node
+    finally:
+        if not node.task.done():
+            await leadership.leave()
+        await asyncio.gather(node.task, return_exceptions=True)
+        await link.close()
+        await pool.close()
+
+
+@pytest.fixture(name="coordinator")
+def coordinator_fixture():
+    """`async with coordinator(pg_url, redis_url) as node` is one coordinator."""
+    return running

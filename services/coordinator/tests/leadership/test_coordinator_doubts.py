@@ -1,0 +1,126 @@
+"""What a coordinator does when it has reason to doubt itself: its epoch, its clock, its own code (docs/fencing.md 3.1, 3.2, 3.12)."""
+
+import asyncio
+
+import pytest
+
+from toban_coordinator.leadership import Presence, PresenceDeps
+from toban_domain.epoch import Epoch
+from toban_fencing.election import LockOutcome
+from toban_fencing.redis_lease import LeaderLock
+from toban_runtime.clock import SystemClock
+from toban_store.scheduler import coordinators, leader
+
+CLOCK = SystemClock()
+
+
+async def until(condition, seconds=10.0):
+    """Seconds until the condition held."""
+    start = asyncio.get_running_loop().time()
+    async with asyncio.timeout(seconds):
+        while not condition():  # noqa: ASYNC110 (state of other processes' rows: nothing to wait for)
+            await asyncio.sleep(0.01)
+    return asyncio.get_running_loop().time() - start
+
+
+async def test_a_term_below_the_executors_epoch_runs_no_loop(coordinator, pg_url, redis_url):
+    async with coordinator(pg_url, redis_url, first_known_epoch=(1 << 63) - 1) as node:
+        await until(lambda: node.terms)
+        assert node.terms[0][0].epoch == node.epoch
+        assert Epoch.unpack(node.epoch).counter == 2
+
+
+async def test_who_gives_way_stops_and_stands_no_more_until_told(cluster):
+    first = await cluster()
+    await until(lambda: first.leads)
+    first.leadership.give_way(True)
+    assert not first.leads
+    await asyncio.sleep(2.5)
+    assert not first.leads
+    second = await cluster()
+    assert await until(lambda: second.leads) < 1.0
+    await second.die()
+    await asyncio.sleep(1.5)
+    assert not first.leads
+    first.leadership.give_way(False)
+    assert await until(lambda: first.leads) < 1.5
+
+
+def broken(times):
+    """Fails in a way that nobody expects, so many times; then works as before."""
+    left = [times]
+
+    def wrap(real):
+        async def call(*args, **kwargs):
+            if left[0]:
+                left[0] -= 1
+                raise RuntimeError("nobody expected this")
+            return await real(*args, **kwargs)
+
+        return call
+
+    return wrap
+
+
+@pytest.mark.parametrize("part", ["read_row", "take_over"])
+async def test_an_unexpected_error_ends_no_elector(cluster, monkeypatch, part):
+    monkeypatch.setattr(leader, part, broken(3)(getattr(leader, part)))
+    node = await cluster()
+    assert await until(lambda: node.leads) < 3.0
+
+
+async def test_an_unexpected_error_of_redis_counts_as_unreachable(cluster, monkeypatch):
+    first = await cluster()
+    await until(lambda: first.leads)
+    monkeypatch.setattr(LeaderLock, "renew", broken(4)(LeaderLock.renew))
+    monkeypatch.setattr(LeaderLock, "try_lock", broken(2)(LeaderLock.try_lock))
+    second = await cluster()
+    await asyncio.sleep(2.0)
+    assert first.leads
+    await first.die()
+    assert await until(lambda: second.leads) < 6.0
+    assert await second.leadership._deps.lock.renew(second.epoch, overwrite=False) is LockOutcome.HELD
+
+
+class Outside:
+    """Mirror, sub-leader's lock and PostgreSQL's clock of a presence: only the skew counts here."""
+
+    skew_seconds = 0.0
+
+    def put(self, worker_id, fields):
+        pass
+
+    async def hold(self):
+        return False
+
+    async def give_back(self):
+        pass
+
+
+async def test_a_leader_whose_clock_is_off_leads_on_alone_and_gives_way_to_a_better_one(cluster):
+    async def present(node):
+        me, outside = node.leadership.me, Outside()
+        row = {"node_id": me.node_id, "address": me.address, "pid": 1, "version": "1", "worker_id": me.worker_id}
+        await coordinators.register(node.pool, incarnation=me.incarnation, **row)
+        fields = {"mirror": outside, "subleader": outside, "server_time": outside}
+        return outside, Presence(deps=PresenceDeps(pool=node.pool, clock=CLOCK, **fields), leadership=node.leadership)
+
+    first = await cluster()
+    await until(lambda: first.leads)
+    second = await cluster()
+    (one, mine), (two, theirs) = await present(first), await present(second)
+    one.skew_seconds = 2.5
+    await mine.run_once()
+    # The other one has not said how its clock goes; then it is off as well.
+    assert first.leads
+    two.skew_seconds = -60.0
+    await theirs.run_once()
+    await mine.run_once()
+    assert first.leads
+    two.skew_seconds = 0.4
+    await theirs.run_once()
+    await mine.run_once()
+    assert not first.leads
+    assert await until(lambda: second.leads) < 1.0
+    await theirs.run_once()
+    assert second.leads

@@ -1,0 +1,134 @@
+"""One bad row stops nobody else: definitions that cannot be read, reports that PostgreSQL refuses, batches that take too long."""
+
+from dataclasses import replace
+from typing import Any
+
+from toban_coordinator.decide.report import Answer, Report
+from toban_coordinator.loops.lease import LeaseDeps, LeaseKeeper, Observer
+from toban_coordinator.loops.settle import settle
+from toban_runtime.clock import SystemClock
+
+SLOW = "CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM pg_sleep(0.002); RETURN NEW; END $$"
+
+
+async def test_a_definition_that_cannot_be_read_holds_up_no_other(world: Any, make: Any) -> None:
+    await world.executor()
+    await world.apply(make.job("bad", priority=9), make.job("good"))
+    bad = await world.start("bad", count=40)
+    good = await world.start("good", count=2)
+    await world.sql(
+        "UPDATE scheduler.job_definition_versions SET spec = '{}'"
+        " WHERE definition_id = (SELECT id FROM scheduler.job_definitions WHERE name = 'bad')"
+    )
+    await world.turn("assign", "assign", "reap", "dispatch")
+    assert [await world.state(run) for run in good] == ["ASSIGNED", "ASSIGNED"]
+    assert {await world.state(run) for run in bad} == {"PENDING"}
+
+
+async def test_schedules_of_a_definition_that_cannot_be_read_say_so(world: Any, make: Any) -> None:
+    await world.apply(make.job("bad"), make.job("good"), make.schedule("s1", "bad"), make.schedule("s2", "good"))
+    await world.steady()
+    await world.sql(
+        "UPDATE scheduler.job_definition_versions SET spec = '{}'"
+        " WHERE definition_id = (SELECT id FROM scheduler.job_definitions WHERE name = 'bad')"
+    )
+    await world.turn("fire")
+    rows = await world.sql("SELECT DISTINCT job_name FROM scheduler.runs_live")
+    assert [row["job_name"] for row in rows] == ["good"]
+    [row] = await world.sql("SELECT fire_retry_count, last_error FROM scheduler.schedules WHERE name = 's1'")
+    assert row["fire_retry_count"] == 1 and "version 1" in row["last_error"]
+
+
+async def test_a_report_that_postgresql_refuses_is_alone(world: Any, make: Any) -> None:
+    incarnation = await world.executor()
+    await world.apply(make.job())
+    runs = await world.start(count=4)
+    await world.turn("assign")
+    reports = [Report(world.key(run), 1, make.outcome("FAILED")) for run in runs]
+    reports[2] = replace(reports[2], what=make.outcome("FAILED", exit_code=2**40))
+    answers = await settle(world.pool, world.definitions, incarnation, reports)
+    assert answers == [Answer.ACCEPTED] * 4
+    rows = [await world.run(run) for run in runs]
+    assert [row["state"] for row in rows] == ["FAILED"] * 4
+    assert rows[1]["exit_code"] == 1 and rows[2]["exit_code"] is None
+    assert "could not be stored" in rows[2]["error_summary"]
+
+
+async def test_a_report_that_is_refused_in_every_form_is_answered(world: Any, make: Any) -> None:
+    incarnation = await world.executor()
+    await world.apply(make.job(), make.job("poison"))
+    [good], [bad] = await world.start(), await world.start("poison")
+    await world.turn("assign")
+    await world.sql("ALTER TABLE scheduler.runs_history ADD CHECK (job_name <> 'poison')")
+    reports = [Report(world.key(run), 1, make.outcome()) for run in (bad, good)]
+    answers = await settle(world.pool, world.definitions, incarnation, reports)
+    assert answers == [Answer.REFUSED, Answer.ACCEPTED]
+    assert [await world.state(run) for run in (bad, good)] == ["ASSIGNED", "SUCCEEDED"]
+
+
+async def test_a_lost_tree_that_is_not_empty_waits_for_the_fence(world: Any, make: Any) -> None:
+    incarnation = await world.executor()
+    await world.apply(make.job())
+    [run] = await world.start()
+    await world.turn("assign")
+    lost = make.outcome("FAILED", reason="lease_lost", tree_empty=False)
+    assert await world.report(world.key(run), lost) == "accepted"
+    await world.turn("reap", "assign")
+    assert await world.state(run) == "RUNNING"
+    [attempt] = await world.sql("SELECT state, outcome FROM scheduler.job_attempts")
+    assert (attempt["state"], attempt["outcome"]["tree_empty"]) == ("LOST", False)
+    await world.sql(
+        "UPDATE scheduler.executors SET state = 'off', off_at = now() WHERE incarnation = %(i)s", i=incarnation
+    )
+    await world.turn("reap")
+    assert (await world.run(run))["lost_count"] == 1
+
+
+async def test_reap_cuts_what_takes_too_long(world: Any, make: Any) -> None:
+    await world.executor(slots=200)
+    await world.apply(make.job())
+    await world.start(count=150)
+    await world.turn("assign")
+    await world.sql(SLOW)
+    await world.sql("CREATE TRIGGER slow BEFORE UPDATE ON scheduler.runs_live FOR EACH ROW EXECUTE FUNCTION slow()")
+    await world.sql("UPDATE scheduler.executors SET state = 'off', off_at = now()")
+    await world.turn("reap")
+    rows = await world.sql("SELECT state::text AS state, count(*) AS runs FROM scheduler.runs_live GROUP BY 1")
+    assert [(row["state"], row["runs"]) for row in rows] == [("PENDING", 150)]
+
+
+class NoFlags:
+    """Redis without any detach key."""
+
+    async def detach_flags(self, worker_ids: Any) -> dict[int, str]:
+        return {}
+
+
+async def test_a_fence_that_takes_too_long_moves_fewer_runs_and_stops_no_other(world: Any, make: Any) -> None:
+    full, idle = await world.executor(1, slots=200), await world.executor(2, slots=1)
+    await world.sql("UPDATE scheduler.executors SET state = 'detached' WHERE incarnation = %(i)s", i=idle)
+    await world.apply(make.job())
+    await world.start(count=150)
+    await world.turn("assign")
+    await world.sql(SLOW)
+    await world.sql("CREATE TRIGGER slow BEFORE UPDATE ON scheduler.runs_live FOR EACH ROW EXECUTE FUNCTION slow()")
+    await world.sql("UPDATE scheduler.executors SET attested_reason = 'its machine is gone'")
+    clock = SystemClock()
+    deps = LeaseDeps(
+        pool=world.pool,
+        clock=clock,
+        observer=Observer(pool=world.pool, clock=clock),
+        probe=world.orders,
+        members=NoFlags(),
+        depose=lambda reason: None,
+    )
+    keeper = LeaseKeeper(deps=deps, term=world.term)
+    states = "SELECT state FROM scheduler.executors WHERE incarnation = %(i)s"
+    assert await keeper.run_once() == 1
+    assert [(await world.sql(states, i=i))[0]["state"] for i in (full, idle)] == ["on", "off"]
+    for _ in range(5):
+        await keeper.run_once()
+    assert [(await world.sql(states, i=i))[0]["state"] for i in (full, idle)] == ["off", "off"]
+    await world.turn("reap")
+    rows = await world.sql("SELECT state::text AS state, lost_count FROM scheduler.runs_live")
+    assert {(row["state"], row["lost_count"]) for row in rows} == {("PENDING", 1)}

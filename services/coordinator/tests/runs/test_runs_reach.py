@@ -1,0 +1,148 @@
+"""Executors that the leader cannot reach while their heartbeats arrive elsewhere, and the marks of runs in Redis."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from toban_domain.epoch import Epoch
+from toban_fencing.members import RunLeases
+from toban_fencing.redis_link import RedisLink, open_client
+from toban_runtime.clock import SystemClock
+
+OLDER = "UPDATE scheduler.runs_live SET dispatched_at = dispatched_at - interval '6 s'"
+
+
+async def cut_off(world: Any, make: Any) -> tuple[str, int]:
+    """An executor that the leader alone cannot reach, and a run that was to start there."""
+    one = str(await world.executor(1))
+    world.orders.down.add(one)
+    await world.apply(make.job())
+    [run] = await world.start()
+    await world.turn("assign", "dispatch")
+    assert await world.state(run) == "ASSIGNED" and world.orders.starts == []
+    return one, int(run)
+
+
+async def test_new_work_avoids_an_executor_that_was_not_reached(world: Any, make: Any) -> None:
+    await cut_off(world, make)
+    two = await world.executor(2, slots=2)
+    runs = await world.start(count=3)
+    await world.turn("assign")
+    assert [to for to, _ in world.orders.starts] == [two, two]
+    assert sorted([await world.state(run) for run in runs]) == ["ASSIGNED", "ASSIGNED", "PENDING"]
+
+
+async def test_an_undelivered_start_is_taken_back_by_way_of_a_heartbeat(world: Any, make: Any) -> None:
+    one, run = await cut_off(world, make)
+    two = await world.executor(2)
+    await world.sql(OLDER)
+    await world.turn("dispatch")
+    assert await world.heartbeat(one, lambda order: "gone") == ["revoke"]
+    await world.turn("reap")
+    row = await world.run(run)
+    assert (row["state"], row["attempt"], row["lost_count"], row["token"]) == ("PENDING", 1, 0, None)
+    assert await world.sql("SELECT id FROM scheduler.executor_orders") == []
+    await world.sql("UPDATE scheduler.runs_live SET not_before = NULL")
+    await world.turn("assign")
+    assert [(to, order.key.run_id) for to, order in world.orders.starts] == [(two, run)]
+    attempts = await world.sql("SELECT state FROM scheduler.job_attempts ORDER BY token")
+    assert [attempt["state"] for attempt in attempts] == ["REVOKED", "DISPATCHED"]
+
+
+@pytest.mark.parametrize("answer", ["running", "finished", "STALE_EPOCH"])
+async def test_what_is_not_gone_stays(world: Any, make: Any, answer: str) -> None:
+    one, run = await cut_off(world, make)
+    await world.sql(OLDER)
+    await world.turn("dispatch")
+    await world.heartbeat(one, lambda order: answer)
+    await world.turn("reap")
+    assert await world.state(run) == "ASSIGNED"
+    assert await world.sql("SELECT id FROM scheduler.executor_orders") == []
+
+
+async def test_a_promise_about_an_earlier_token_moves_nothing(world: Any, make: Any) -> None:
+    one, run = await cut_off(world, make)
+    await world.sql(OLDER)
+    await world.turn("dispatch")
+    await world.heartbeat(one, lambda order: "gone")
+    await world.sql("UPDATE scheduler.runs_live SET token = token + 1")
+    await world.turn("reap")
+    assert await world.state(run) == "ASSIGNED"
+
+
+async def test_an_executor_that_is_reached_again_gets_work(world: Any, make: Any) -> None:
+    one, run = await cut_off(world, make)
+    world.orders.down.clear()
+    world.orders.revoke_answer = "running"
+    await world.sql(OLDER)
+    await world.turn("dispatch")
+    assert world.sender.reach.avoided() == frozenset() and not world.sender.reach.lost(one)
+    await world.start()
+    await world.turn("assign")
+    assert [to for to, _ in world.orders.starts] == [one]
+    assert await world.state(run) == "ASSIGNED"
+
+
+async def test_a_relayed_cancel_of_what_the_executor_does_not_know(world: Any, make: Any) -> None:
+    one, run = await cut_off(world, make)
+    await world.cancel(run)
+    await world.turn("dispatch")
+    kinds = await world.heartbeat(one, lambda order: "unknown" if order.kind == "cancel" else "gone")
+    assert kinds == ["cancel", "revoke"]
+    await world.turn("reap")
+    assert await world.state(run) == "CANCELED"
+
+
+async def test_a_relayed_cancel_of_what_runs(world: Any, make: Any) -> None:
+    one, run = await cut_off(world, make)
+    await world.cancel(run)
+    await world.turn("dispatch")
+    await world.heartbeat(one, lambda order: "cancelling" if order.kind == "cancel" else "running")
+    await world.turn("reap")
+    assert await world.state(run) == "CANCEL_REQUESTED"
+
+
+async def test_orders_of_an_executor_that_is_off_are_dropped(world: Any, make: Any) -> None:
+    _, run = await cut_off(world, make)
+    await world.sql(OLDER)
+    await world.turn("dispatch")
+    await world.sql("UPDATE scheduler.executors SET state = 'off', off_at = now()")
+    await world.turn("reap")
+    assert await world.state(run) == "PENDING"
+    assert await world.sql("SELECT id FROM scheduler.executor_orders") == []
+
+
+async def test_runs_that_a_higher_epoch_marked_are_left_out(world: Any, make: Any, redis_url: str) -> None:
+    link = RedisLink(client=open_client(redis_url), clock=SystemClock())
+    world.marks = RunLeases(link=link)
+    world.take(world.term)
+    await world.executor()
+    await world.apply(make.job())
+    mine, theirs = await world.start(count=2)
+    await world.marks.take([theirs], Epoch(1, 2).pack())
+    await world.turn("assign")
+    assert [await world.state(run) for run in (mine, theirs)] == ["ASSIGNED", "PENDING"]
+    assert await link.call(lambda client: client.get(f"scheduler:jobrun:lease:{mine}")) == str(world.term.epoch)
+    await link.close()
+
+
+async def test_marks_that_hang_are_waited_for_once(world: Any, make: Any) -> None:
+    class Hanging:
+        asked = 0
+
+        async def take(self, run_ids: Any, epoch: int) -> frozenset[int]:
+            self.asked += 1
+            await asyncio.Event().wait()
+            return frozenset()
+
+    world.marks = Hanging()
+    world.take(world.term)
+    await world.executor()
+    await world.apply(make.job())
+    for _ in range(3):
+        [run] = await world.start()
+        await world.turn("assign")
+        assert await world.state(run) == "ASSIGNED"
+    assert world.marks.asked == 1
+    await world.loops["assign"]._close()

@@ -1,0 +1,150 @@
+"""Orders while the journal is slow or refuses: nobody hears of an acceptance that is not on disk, and no slot leaks."""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from toban_domain.errors import ErrorCode, TobanError
+from toban_domain.outcome import AttemptKey
+from toban_executor.decide.lease import HoldSide, Instant
+from toban_executor.decide.messages import CancelOrder, Header, Record, StartOrder, StepOrder
+from toban_executor.decide.orders import OrderBook
+from toban_executor.loops.attempts import Attempts
+from toban_testing.clock import FakeClock
+
+A = AttemptKey(1, 101)
+
+
+class SlowJournal:
+    """Every write waits until the test says how it ends."""
+
+    def __init__(self) -> None:
+        self.writes: list[asyncio.Future[None]] = []
+
+    async def record(self, records: Sequence[Record]) -> None:
+        if records:
+            self.writes.append(asyncio.get_running_loop().create_future())
+            await self.writes[-1]
+
+
+class Slots:
+    """Notes what is handed over and what is killed."""
+
+    def __init__(self) -> None:
+        self.spawned: list[AttemptKey] = []
+        self.killed: list[AttemptKey] = []
+
+    def spawn(self, order: StartOrder, **_more: Any) -> None:
+        self.spawned.append(order.key)
+
+    def kill(self, key: AttemptKey, **_more: Any) -> bool:
+        self.killed.append(key)
+        return key in self.spawned
+
+
+class Collector:
+    def opened(self, key: AttemptKey, ticket: bytes) -> None:
+        """Nothing is written here."""
+
+
+class Bench:
+    def __init__(self) -> None:
+        self.journal, self.guards, clock = SlowJournal(), Slots(), FakeClock()
+        fields: Any = {"journal": self.journal, "guards": self.guards, "reporter": None, "collector": Collector()}
+        book = OrderBook(incarnation="me", slots=1, unfit=lambda _order: None)
+        self.attempts = Attempts(book=book, clock=clock, **fields)
+        self.attempts.lease = HoldSide(lease_ms=10_000, margin_ms=300)
+        self.attempts.lease.granted(Instant(clock.boottime(), clock.wall().timestamp()))
+        self.serial = 0
+
+    def header(self) -> Header:
+        self.serial += 1
+        return Header(5, self.serial, "me")
+
+    async def ask(self, what: Any) -> "asyncio.Task[Any]":
+        """Begin and let it come to its write."""
+        task = asyncio.ensure_future(what)
+        for _ in range(5):
+            await asyncio.sleep(0)
+        return task
+
+    async def start(self) -> "asyncio.Task[Any]":
+        order = StartOrder(key=A, steps=(StepOrder(type="command", argv=("true",)),))
+        return await self.ask(self.attempts.start(self.header(), [order], 0))
+
+    async def cancel(self) -> "asyncio.Task[Any]":
+        order = CancelOrder(key=A, mode="kill", grace_seconds=None, reason="")
+        return await self.ask(self.attempts.cancel(self.header(), [order]))
+
+    async def revoke(self) -> "asyncio.Task[Any]":
+        return await self.ask(self.attempts.revoke(self.header(), [A]))
+
+
+def fail(write: "asyncio.Future[None]") -> None:
+    write.set_exception(TobanError(ErrorCode.UNAVAILABLE, "no space left"))
+
+
+async def test_a_second_order_waits_for_the_first_ones_record() -> None:
+    it = Bench()
+    first, again = await it.start(), await it.start()
+    assert len(it.journal.writes) == 2
+    it.journal.writes[0].set_result(None)
+    assert (await first)[0].refusal == ""
+    assert not again.done()
+    it.journal.writes[1].set_result(None)
+    assert (await again)[0].refusal == ""
+    third = await it.start()
+    assert third.done()
+    assert it.guards.spawned == [A]
+
+
+@pytest.mark.parametrize("second", ["start", "cancel", "revoke"])
+async def test_no_answer_about_an_attempt_that_was_withdrawn(second: str) -> None:
+    it = Bench()
+    first = await it.start()
+    other = await getattr(it, second)()
+    fail(it.journal.writes[0])
+    with pytest.raises(TobanError, match="no space left"):
+        await first
+    it.journal.writes[1].set_result(None)
+    with pytest.raises(TobanError, match="could not be written down"):
+        await other
+    assert (it.guards.spawned, it.attempts.book.free_slots, it.attempts.idle.is_set()) == ([], 1, True)
+    again = await it.start()
+    it.journal.writes[2].set_result(None)
+    assert (await again)[0].refusal == ""
+    assert (it.guards.spawned, it.guards.killed) == ([A], [])
+
+
+async def test_a_caller_that_gives_up_does_not_leak_a_slot() -> None:
+    it = Bench()
+    first = await it.start()
+    first.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await first
+    it.journal.writes[0].set_result(None)
+    again = await it.start()
+    assert (await again)[0].refusal == ""
+    assert it.guards.spawned == [A]
+
+
+async def test_a_caller_that_gives_up_before_the_disk_refuses() -> None:
+    it = Bench()
+    first = await it.start()
+    first.cancel()
+    fail(it.journal.writes[0])
+    await asyncio.gather(first, return_exceptions=True)
+    await asyncio.sleep(0)
+    assert it.attempts.book.free_slots == 1
+
+
+async def test_a_cancel_of_an_attempt_on_its_way_to_the_disk_is_kept() -> None:
+    it = Bench()
+    first, canceling = await it.start(), await it.cancel()
+    for write in it.journal.writes:
+        write.set_result(None)
+    assert await canceling == ["cancelling"]
+    await first
+    assert it.guards.killed == [A]
