@@ -1,8 +1,8 @@
 """Transactions: `tx` for everybody, `fenced_tx` for whoever leads (docs/fencing.md 3.3), `autocommit` for lone statements.
 
-A function that writes as leader takes a `Fenced`; only `fenced_tx` and `fenced_statement` make one, so forgetting the fence is a type error. The fence is a
-share lock on the leader row, taken in the transaction's first statements: a take-over waits for the commit, and a transaction that comes
-after a take-over finds no row and raises FencedOut before it has written anything.
+A function that writes as leader takes a `Fenced`; only `fenced_tx` and `fenced_statement` make one, so forgetting the fence is a type
+error. The fence is a share lock on the leader row, taken before any other: a take-over waits for the commit, and a transaction that
+comes after a take-over finds no row and raises FencedOut before it has written anything.
 """
 
 from __future__ import annotations

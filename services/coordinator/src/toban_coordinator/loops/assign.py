@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import defaultdict
 from collections.abc import Sequence
 from datetime import datetime, timedelta
@@ -21,7 +22,7 @@ from toban_domain.outcome import AttemptKey
 from toban_domain.placing import DueRun, ExecutorLoad
 from toban_store.errors import TooLong
 from toban_store.scheduler import runs_assign, runs_finish
-from toban_store.tx import Tx, autocommit, fenced_statement, fenced_tx
+from toban_store.tx import autocommit, fenced_statement, fenced_tx
 
 # Runs that one turn places: its fenced transaction has to stay far below its bound.
 BATCH = 500
@@ -55,11 +56,8 @@ class Assign:
         await self._keep_pace()
         now = self._deps.server_time.now()
         settings = await self._deps.settings.get()
-        async with autocommit(self._deps.pool) as t:
-            executors = await runs_assign.executor_loads(t)
-            usable = decide.usable(executors, now, self._sender.reach.avoided())
-            free = decide.free_slots(usable)
-            due, specs = await self._due(t, usable, now, free)
+        usable, due, specs = await self._read(now)
+        free = decide.free_slots(usable)
         batch, late = self._parts.size, settings["skip_late_runs_after_seconds"]
         plan = decide.plan(due, usable, specs, now=now, late_seconds=late, most=batch)
         self._blocked |= plan.unplaced
@@ -88,12 +86,27 @@ class Assign:
             await self._deps.clock.sleep(PACE_SECONDS - since)
         self._turned_at = self._deps.clock.monotonic()
 
-    async def _due(self, t: Tx, usable: Sequence[ExecutorLoad], now: datetime, free: int) -> tuple[list[DueRun], Specs]:
+    async def _read(self, now: datetime) -> tuple[list[ExecutorLoad], list[DueRun], Specs]:
+        """Who is free and what is due: side by side while no run waits for a slot, else no more than there are slots for."""
+        if not self._blocked:
+            usable, (due, specs) = await asyncio.gather(self._usable(now), self._due(now, self._parts.size))
+            return usable, due, specs
+        usable = await self._usable(now)
         self._unblock(decide.with_room(usable))
+        free = decide.free_slots(usable)
         if free == 0:
-            return [], {}
-        due = await runs_assign.due_runs(t, now, limit=min(free, self._parts.size) + SPARE, blocked=self._blocked)
-        return due, await self._definitions.find(t, {(run.definition_id, run.definition_version) for run in due})
+            return usable, [], {}
+        return usable, *await self._due(now, min(free, self._parts.size))
+
+    async def _usable(self, now: datetime) -> list[ExecutorLoad]:
+        async with autocommit(self._deps.pool) as t:
+            executors = await runs_assign.executor_loads(t)
+        return decide.usable(executors, now, self._sender.reach.avoided())
+
+    async def _due(self, now: datetime, most: int) -> tuple[list[DueRun], Specs]:
+        async with autocommit(self._deps.pool) as t:
+            due = await runs_assign.due_runs(t, now, limit=most + SPARE, blocked=self._blocked)
+            return due, await self._definitions.find(t, {(run.definition_id, run.definition_version) for run in due})
 
     def _unblock(self, roomy: Sequence[ExecutorLoad]) -> None:
         for key in tuple(self._blocked):
@@ -104,8 +117,8 @@ class Assign:
                 self._blocked.discard(key)
 
     async def _write(self, plan: decide.AssignPlan, specs: Specs) -> int:
-        marked = await self._marks.by_others([placed.run.id for placed in plan.placed])
-        tokens = [(placed, self._deps.tokens.draw()) for placed in plan.placed if placed.run.id not in marked]
+        self._marks.begin([placed.run.id for placed in plan.placed])
+        tokens = [(placed, self._deps.tokens.draw()) for placed in plan.placed]
         if not tokens and not plan.skips:
             return 0
         placements = [

@@ -1,4 +1,4 @@
-"""Marks runs in Redis before they are assigned, and never waits for it for long."""
+"""Marks runs in Redis while they are assigned: a hint for others, written beside the fenced write and never waited for."""
 
 from __future__ import annotations
 
@@ -9,31 +9,31 @@ from toban_coordinator.ports.marks import RunMarks
 from toban_domain.epoch import Term
 from toban_observability.logs import get_logger
 
-# A write waits at most this long for the marks of its runs, seconds.
-WAIT_SECONDS = 0.01
 _log = get_logger(__name__)
 
 
 class Marking:
-    """The marks of one term: at most one batch is under way, so that a Redis that hangs is waited for once and not by every turn."""
+    """The marks of one term: at most one batch is under way, so that a Redis that hangs costs nothing but marks."""
 
     def __init__(self, *, marks: RunMarks | None, term: Term) -> None:
         self._marks = marks
         self._term = term
-        self._task: asyncio.Task[frozenset[int]] | None = None
+        self._task: asyncio.Task[None] | None = None
 
-    async def by_others(self, run_ids: Sequence[int]) -> frozenset[int]:
-        """Marks runs; answers those that a higher epoch has marked, none when that is not known in time."""
+    def begin(self, run_ids: Sequence[int]) -> None:
+        """Marks runs for this term's epoch. Whether they may be assigned is decided by the fence of the write, not by the marks."""
         if self._marks is None or not run_ids or (self._task is not None and not self._task.done()):
-            return frozenset()
-        self._task = asyncio.create_task(self._marks.take(run_ids, self._term.epoch), name="marks of runs")
-        done, _ = await asyncio.wait({self._task}, timeout=WAIT_SECONDS)
-        if not done or self._task.cancelled():
-            return frozenset()
-        if (error := self._task.exception()) is not None:
+            return
+        self._task = asyncio.create_task(self._take(self._marks, run_ids), name="marks of runs")
+
+    async def _take(self, marks: RunMarks, run_ids: Sequence[int]) -> None:
+        try:
+            taken = await marks.take(run_ids, self._term.epoch)
+        except Exception as error:
             _log.warning("runs could not be marked", error=str(error))
-            return frozenset()
-        return frozenset(run_ids) - self._task.result()
+            return
+        if len(taken) < len(run_ids):
+            _log.warning("a higher epoch has marked runs", epoch=self._term.epoch, runs=len(run_ids) - len(taken))
 
     async def close(self) -> None:
         """The term is over."""
