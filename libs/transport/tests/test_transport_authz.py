@@ -1,4 +1,4 @@
-"""The table of callers against the table in DESIGN section 2, method by method and caller by caller."""
+"""The table of callers against the table in docs/architecture.md, method by method and caller by caller."""
 
 import pytest
 from hypothesis import given
@@ -15,7 +15,7 @@ from toban_transport.deadline import (
 from toban_transport.methods import KNOWN_METHODS, PROTO_METHODS
 
 DOMAIN = "toban.internal"
-# Written by hand a second time, from DESIGN section 2: the rules must agree with the design, not with themselves.
+# Written by hand a second time, from docs/architecture.md: the rules must agree with the design, not with themselves.
 CALLERS = {
     "WorkerService": {"coordinator"},
     "ExecutorGateway": {"executor"},

@@ -112,6 +112,8 @@ async def test_server_and_client_take_new_certificates_without_a_restart(tmp_pat
     pool = ChannelPool(tls=TlsFiles(client_folder, clock=Hurrying()), trust_domain="toban.internal")
     kept = pool.get(address, "executor")
     assert pool.get(address, "executor") is kept
+    stub = pool.stub(executor_pb2_grpc.WorkerServiceStub, address, "executor")
+    assert pool.stub(executor_pb2_grpc.WorkerServiceStub, address, "executor") is stub
     await unary(executor_pb2_grpc.WorkerServiceStub(kept).Ping, PING, timeout=10)
     # Another authority altogether: only a server and a client that both took the new files can talk.
     for name in ("tls.key", "tls.crt", "ca.crt"):
@@ -119,6 +121,7 @@ async def test_server_and_client_take_new_certificates_without_a_restart(tmp_pat
         shutil.copy(new / "coordinator" / name, client_folder / name)
     fresh = pool.get(address, "executor")
     assert fresh is not kept
+    assert pool.stub(executor_pb2_grpc.WorkerServiceStub, address, "executor") is not stub
     await unary(executor_pb2_grpc.WorkerServiceStub(fresh).Ping, PING, timeout=10)
     stale = ChannelPool(tls=TlsFiles(certs.make_all(tmp_path / "third") / "coordinator"), trust_domain="toban.internal")
     with pytest.raises(TobanError):

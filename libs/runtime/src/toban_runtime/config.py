@@ -1,4 +1,4 @@
-"""Settings of a process from `SCHEDULER_*` variables (DESIGN section 10), checked whole before anything starts."""
+"""Settings of a process from `SCHEDULER_*` variables (docs/architecture.md), checked whole before anything starts."""
 
 import os
 import socket

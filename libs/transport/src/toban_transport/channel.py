@@ -1,7 +1,8 @@
 """Client channels: mTLS with our certificate, the server's identity pinned by the DNS name of its service."""
 
 import asyncio
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import grpc
 import grpc.aio
@@ -16,6 +17,9 @@ DRAIN_SECONDS = 30.0
 """How long calls on a channel with an old certificate may go on."""
 
 
+S = TypeVar("S")
+
+
 class ChannelPool:
     """One channel an (address, service), made when first asked for and made anew when our certificate files change."""
 
@@ -23,6 +27,7 @@ class ChannelPool:
         self._tls = tls
         self._trust_domain = trust_domain
         self._channels: dict[tuple[str, str], tuple[Triple, grpc.aio.Channel]] = {}
+        self._stubs: dict[tuple[str, str, Callable[..., Any]], tuple[grpc.aio.Channel, Any]] = {}
         self._draining: set[asyncio.Task[None]] = set()
 
     def get(self, address: str, service: str) -> grpc.aio.Channel:
@@ -37,10 +42,20 @@ class ChannelPool:
             self._drain(held[1])
         return channel
 
+    def stub(self, make: Callable[[grpc.aio.Channel], S], address: str, service: str) -> S:
+        """The stub that `make` (a generated class) gives for `get(address, service)`; made anew with each new channel only."""
+        channel = self.get(address, service)
+        held = self._stubs.get((address, service, make))
+        if held is None or held[0] is not channel:
+            held = self._stubs[(address, service, make)] = (channel, make(channel))
+        stub: S = held[1]
+        return stub
+
     async def close(self) -> None:
         """End all channels at once; calls under way are cancelled."""
         channels = [channel for _, channel in self._channels.values()]
         self._channels.clear()
+        self._stubs.clear()
         for task in tuple(self._draining):
             task.cancel()
         await asyncio.gather(*self._draining, return_exceptions=True)

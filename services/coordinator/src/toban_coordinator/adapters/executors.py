@@ -87,7 +87,7 @@ class ExecutorOrders:
 
     async def ping(self, address: str) -> str | None:
         """The incarnation that answers at `address` within PING_SECONDS; None for no answer."""
-        stub = WorkerServiceStub(self._channels.get(address, EXECUTOR))
+        stub = self._channels.stub(WorkerServiceStub, address, EXECUTOR)
         try:
             answer = await unary(stub.Ping, PingRequest(), timeout=PING_SECONDS)
         except TobanError:
@@ -97,7 +97,7 @@ class ExecutorOrders:
     async def _in_turn(self, kind: str, target: Target, term: Term, send: Callable[[Any, int], Awaitable[R]]) -> R:
         async with self._turns[target.incarnation]:
             serial = self._draw(target, term)
-            stub = WorkerServiceStub(self._channels.get(target.address, EXECUTOR))
+            stub = self._channels.stub(WorkerServiceStub, target.address, EXECUTOR)
             with _seconds.labels(kind).time():
                 try:
                     answer = await send(stub, serial)

@@ -67,6 +67,8 @@ class Assign:
             self._parts.too_long(len(plan.placed) + len(plan.skips))
             raise
         self._parts.fitted(moved)
+        # The orders go out before this turn goes on.
+        await asyncio.sleep(0)
         # Whoever waits behind what cannot be placed now is not in view yet.
         hidden = plan.unplaced and len(plan.placed) < free and len(due) > free
         if plan.skips or hidden or moved >= batch:

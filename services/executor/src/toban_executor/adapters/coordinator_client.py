@@ -125,7 +125,7 @@ class CoordinatorClient:
         failure = TobanError(ErrorCode.UNAVAILABLE, "no coordinator is known; set SCHEDULER_COORDINATORS")
         for address in self._in_order():
             try:
-                answer = await call(ExecutorGatewayStub(self._channels.get(address, "coordinator")))
+                answer = await call(self._channels.stub(ExecutorGatewayStub, address, "coordinator"))
             except TobanError as error:
                 if error.code not in _TRY_ANOTHER:
                     raise

@@ -1,4 +1,4 @@
-"""The hold side of the executor's lease (DESIGN 3.5), without a clock of its own.
+"""The hold side of the executor's lease (docs/fencing.md 3.5), without a clock of its own.
 
 A deadline is kept on CLOCK_BOOTTIME and on the wall clock; whichever has run further decides, because only the wall clock
 notices a virtual machine that was paused.

@@ -1,4 +1,4 @@
-"""Which orders are obeyed (DESIGN 3.9), without I/O.
+"""Which orders are obeyed (docs/fencing.md 3.9), without I/O.
 
     StartJob ── header ──▶ seen before? ──▶ refused before? ──▶ too old, no lease, draining, unfit, no slot? ──▶ accepted
                   │              │                 │                          │
