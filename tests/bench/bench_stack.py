@@ -11,11 +11,13 @@ from toban_testing.stacks import admin_of, running_stack
 
 
 @contextlib.contextmanager
-def bench_stack(*, coordinators: int = 2, executors: int = 2) -> Iterator[AdminClient]:
+def bench_stack(*, coordinators: int = 2, executors: int = 2, slots: int = 16) -> Iterator[AdminClient]:
     """A running stack and a client of it."""
     with contextlib.ExitStack() as context:
         home = context.enter_context(tempfile.TemporaryDirectory(prefix="toban-bench-"))
-        stack = context.enter_context(running_stack(Path(home), coordinators=coordinators, executors=executors))
+        stack = context.enter_context(
+            running_stack(Path(home), coordinators=coordinators, executors=executors, slots=slots)
+        )
         yield context.enter_context(admin_of(stack))
 
 
