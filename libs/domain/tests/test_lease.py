@@ -8,13 +8,9 @@ from hypothesis import strategies as st
 
 from toban_domain.lease import (
     CLOCK_RATE_ERROR,
-    GRANTING,
-    MAX_ECHO_LAG,
-    ExecutorState,
     Sighting,
     hold_seconds,
     may_fence,
-    may_grant,
     observe,
     take_seconds,
 )
@@ -38,16 +34,6 @@ def test_no_fence_before_the_hold_ends(lease_ms: int, sent: float, flight: float
 def test_arithmetic() -> None:
     assert hold_seconds(10_000) == pytest.approx(9.7)
     assert take_seconds(10_000) == pytest.approx(10.51)
-
-
-@given(state=st.sampled_from(ExecutorState), lag=st.integers(0, 10))
-def test_grants(state: ExecutorState, lag: int) -> None:
-    assert may_grant(state=state, grant_seq=20, echo=20 - lag) == (state in GRANTING and lag <= MAX_ECHO_LAG)
-
-
-@pytest.mark.parametrize("state", [ExecutorState.CUT, ExecutorState.OFF])
-def test_cut_and_off_are_never_granted(state: ExecutorState) -> None:
-    assert not may_grant(state=state, grant_seq=1, echo=1)
 
 
 @pytest.mark.parametrize(

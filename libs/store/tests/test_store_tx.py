@@ -240,12 +240,5 @@ async def test_no_server_is_an_error_within_seconds(free_port: int) -> None:
     assert caught.value.code is ErrorCode.UNAVAILABLE
 
 
-async def test_many_rows_and_wake_ups(pg_major: int, pool: Pool) -> None:
-    async with tx(pool) as t:
-        assert await t.execute_many(SETTING, [{"name": "a"}, {"name": "b"}]) == 2
-        await t.notify("assign")
-    assert await settings(pool) == ["a", "b"]
-
-
 def test_a_statement_that_is_wrong_is_internal() -> None:
     assert sort_error(psycopg.errors.UndefinedTable("x"), committing=False).code is ErrorCode.INTERNAL

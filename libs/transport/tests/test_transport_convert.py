@@ -57,7 +57,7 @@ def test_keys() -> None:
 
 @pytest.mark.parametrize("state", list(AttemptState))
 def test_states(state: AttemptState) -> None:
-    assert convert.state_from_pb(convert.state_to_pb(state)) is state
+    assert common_pb2.AttemptState.Name(convert.state_to_pb(state)) == f"ATTEMPT_STATE_{state.name}"
 
 
 @pytest.mark.parametrize(
@@ -74,9 +74,3 @@ def test_outcomes_of_nobody(message: common_pb2.Outcome) -> None:
     with pytest.raises(TobanError) as caught:
         convert.outcome_from_pb(message)
     assert caught.value.code is ErrorCode.INVALID_ARGUMENT
-
-
-@pytest.mark.parametrize("number", [0, 99])
-def test_states_of_nobody(number: int) -> None:
-    with pytest.raises(TobanError):
-        convert.state_from_pb(number)

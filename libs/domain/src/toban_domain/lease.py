@@ -29,9 +29,6 @@ class ExecutorState(StrEnum):
     OFF = "off"
 
 
-GRANTING = frozenset({ExecutorState.ON, ExecutorState.DRAINING, ExecutorState.DETACHED})
-
-
 def hold_seconds(lease_ms: int) -> float:
     """How long after the send of a granted heartbeat jobs may run: L - m, seconds."""
     return lease_ms / 1000 - HOLD_MARGIN
@@ -40,11 +37,6 @@ def hold_seconds(lease_ms: int) -> float:
 def take_seconds(lease_ms: int) -> float:
     """How long a grant counter must have stood still before a fence: L(1 + rho) + m', seconds."""
     return lease_ms / 1000 * (1 + CLOCK_RATE_ERROR) + TAKE_MARGIN
-
-
-def may_grant(*, state: ExecutorState, grant_seq: int, echo: int) -> bool:
-    """True when a heartbeat with this echo may be granted: the answers of earlier grants arrive."""
-    return state in GRANTING and grant_seq - echo <= MAX_ECHO_LAG
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

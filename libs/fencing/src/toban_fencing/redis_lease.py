@@ -49,14 +49,6 @@ class LeaderLock:
         if last_tick is not None:
             await self._link.call(lambda client: client.set(LAST_SEEN_KEY, f"{last_tick.timestamp():.3f}"))
 
-    async def last_seen(self) -> float | None:
-        """When the leader last finished a tick, UTC seconds; None when the key is not there. Raises RedisGone."""
-        text = await self._link.call(lambda client: client.get(LAST_SEEN_KEY))
-        try:
-            return float(text) if text is not None else None
-        except ValueError:
-            return None
-
 
 class SubleaderLock:
     """One standby a node is its sub-leader: whoever holds `scheduler:subleader:{node}:lock`."""

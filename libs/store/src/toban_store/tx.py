@@ -8,7 +8,7 @@ comes after a take-over finds no row and raises FencedOut before it has written 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from typing import Any
 
@@ -61,15 +61,6 @@ class Tx:
     async def execute(self, sql: str, params: Params | None = None) -> int:
         """The number of rows that a statement wrote (or found)."""
         return (await self._run(sql, params)).rowcount
-
-    async def execute_many(self, sql: str, params: Sequence[Params]) -> int:
-        """One statement for each of `params`, sent together; the number of rows over all. An array and `unnest` are faster for many rows."""
-        cursor = self._connection.cursor()
-        try:
-            await cursor.executemany(sql, params)
-        except psycopg.Error as error:
-            raise sort_error(error, committing=self._lone) from error
-        return cursor.rowcount
 
     async def notify(self, payload: str, *, channel: str = WAKE_CHANNEL) -> None:
         """Wakes every listener with `payload` (a loop's name) when this transaction commits; equal payloads of one transaction are one."""

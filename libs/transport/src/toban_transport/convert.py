@@ -48,11 +48,6 @@ def state_to_pb(state: AttemptState) -> "common_pb2.AttemptState.ValueType":
     return common_pb2.AttemptState.Value(f"ATTEMPT_STATE_{state.name}")
 
 
-def state_from_pb(value: "common_pb2.AttemptState.ValueType") -> AttemptState:
-    """Raises INVALID_ARGUMENT for unspecified and for numbers of a newer version."""
-    return AttemptState[_name(common_pb2.AttemptState.items(), value, "ATTEMPT_STATE_")]
-
-
 def outcome_to_pb(outcome: Outcome) -> common_pb2.Outcome:
     """How an attempt ended."""
     return common_pb2.Outcome(

@@ -98,8 +98,3 @@ def stretch(slots: Iterable[datetime], outcome: str, message: str) -> tuple[Skip
 def retry_seconds(failures: int) -> float:
     """How long to wait after the n-th fire that could not be made."""
     return float(min(2**failures, 300))
-
-
-def next_slots(rule: Rule, after: datetime, count: int) -> list[datetime]:
-    """The next `count` slots after a time, for people."""
-    return list(islice(rule.walk(after), count))
