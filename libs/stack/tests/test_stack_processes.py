@@ -2,7 +2,9 @@
 
 import dataclasses
 import os
+import platform
 import signal
+import sys
 from pathlib import Path
 
 import pytest
@@ -60,3 +62,28 @@ def test_its_own_session_and_no_terminal(tmp_path: Path) -> None:
     record = shell(tmp_path, "ps -o sid= -p $$ | tr -d ' '; cat; echo end")
     assert said(tmp_path, "end")
     assert str(record.pid) in tail(tmp_path / "shell.log")
+
+
+def test_a_process_whose_first_thread_has_ended_still_runs(tmp_path: Path) -> None:
+    """It still holds its files and ports: a server that is being killed is not gone before the last thread is."""
+    exit_call = {"x86_64": 60, "aarch64": 93}[platform.machine()]
+    script = (
+        "import ctypes, threading\n"
+        "threading.Thread(target=threading.Event().wait).start()\n"
+        "print('up', flush=True)\n"
+        f"ctypes.CDLL(None).syscall({exit_call}, 0)\n"
+    )
+    program = Program(
+        name="shell",
+        role="test",
+        argv=(sys.executable, "-c", script),
+        environment={},
+        log=tmp_path / "shell.log",
+    )
+    record = processes.spawn(program)
+    assert said(tmp_path, "up")
+    state = Path(f"/proc/{record.pid}/stat")
+    assert wait_until(lambda: state.read_text().rpartition(")")[2].split()[0] == "Z", 5)
+    assert processes.alive(record)
+    assert processes.send(record, signal.SIGKILL)
+    assert wait_until(lambda: not processes.alive(record), 5)

@@ -96,9 +96,12 @@ def boot_id() -> str:
 
 
 def start_time(pid: int) -> int | None:
-    """Clock ticks since boot at which `pid` started; None when it does not run (a zombie does not run)."""
+    """Clock ticks since boot at which `pid` started; None when it does not run (a zombie does not run).
+
+    A process whose first thread has ended looks like a zombie while others still hold its files and ports: it runs.
+    """
     fields = _stat_fields(pid)
-    return None if fields is None or fields[0] in "ZX" else int(fields[19])
+    return None if fields is None or (fields[0] in "ZX" and not _other_threads(pid)) else int(fields[19])
 
 
 def alive(record: ProcessRecord) -> bool:
@@ -185,6 +188,13 @@ def _stat_fields(pid: int) -> list[str] | None:
         return None
     # The command name is in parentheses and may contain blanks and parentheses itself.
     return raw[raw.rindex(b")") + 2 :].decode("ascii").split()
+
+
+def _other_threads(pid: int) -> bool:
+    try:
+        return any(entry.name != str(pid) for entry in Path(f"/proc/{pid}/task").iterdir())
+    except OSError:
+        return False
 
 
 def _reap(pid: int) -> None:
