@@ -54,7 +54,7 @@ def test_history_never_changes(pg_major: int, pg_url: str) -> None:
             connection.execute("UPDATE scheduler.runs_history SET reason = 'other'")
 
 
-@pytest.mark.parametrize(("schema", "tables"), [("scheduler", 3), ("logs", 2)])
+@pytest.mark.parametrize(("schema", "tables"), [("scheduler", 4), ("logs", 2)])
 def test_partitions_are_made_once(pg_major: int, pg_url: str, schema: str, tables: int) -> None:
     def ensure(_: int) -> int:
         with psycopg.connect(pg_url, autocommit=True) as connection:

@@ -38,17 +38,18 @@ METHOD_RULES: Rules = {
     **_rules(
         "toban_proto.v1.JobReader",
         _ADMINS,
-        "ListJobs GetJob ListSchedules ListRuns GetRun WatchRun ListExecutors GetCluster ExplainRun",
+        "ListJobs GetJob ListSchedules ListRuns GetRun WatchRun ListExecutors GetCluster ExplainRun GetSchedule NextSlots ListFires "
+        "ListTriggers ListEvents",
     ),
     **_rules(
         "toban_proto.v1.JobControl",
         _ADMINS,
-        "Apply StartRuns CancelRun RerunRun DeleteJob PauseSchedule ResumeSchedule EmitEvent",
+        "Apply StartRuns CancelRun RerunRun DeleteJob PauseSchedule ResumeSchedule EmitEvent DeleteSchedule DeleteTrigger",
     ),
     **_rules(
         "toban_proto.v1.Operations",
         _ADMINS,
-        "ListSettings UpdateSetting ListAudit DetachExecutor DrainExecutor UndrainExecutor DemoteLeader SetLimit",
+        "ListSettings UpdateSetting ListAudit DetachExecutor DrainExecutor UndrainExecutor DemoteLeader SetLimit Diagnose",
     ),
     **_rules("toban_proto.v1.Accounts", _ADMINS, "Authenticate ListUsers"),
     **_rules(

@@ -195,6 +195,9 @@ class HeartbeatRequest(_message.Message):
     ORDER_OUTCOMES_FIELD_NUMBER: _builtins.int
     SETTINGS_VERSION_FIELD_NUMBER: _builtins.int
     DRAINING_FIELD_NUMBER: _builtins.int
+    WALL_CLOCK_FIELD_NUMBER: _builtins.int
+    DISK_FREE_BYTES_FIELD_NUMBER: _builtins.int
+    CERTIFICATE_NOT_AFTER_FIELD_NUMBER: _builtins.int
     incarnation: _builtins.str
     echo: _builtins.int
     """Highest grant_seq received in any answer."""
@@ -204,12 +207,19 @@ class HeartbeatRequest(_message.Message):
     load: _builtins.float
     settings_version: _builtins.int
     draining: _builtins.bool
+    disk_free_bytes: _builtins.int
     @_builtins.property
     def labels(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]: ...
     @_builtins.property
     def held(self) -> _containers.RepeatedCompositeFieldContainer[_executor_pb2.HeldAttempt]: ...
     @_builtins.property
     def order_outcomes(self) -> _containers.RepeatedCompositeFieldContainer[Global___OrderOutcome]: ...
+    @_builtins.property
+    def wall_clock(self) -> _timestamp_pb2.Timestamp:
+        """What `toban doctor` looks at: the executor's wall clock when it sent this, free bytes of its state directory, the end of its certificate."""
+
+    @_builtins.property
+    def certificate_not_after(self) -> _timestamp_pb2.Timestamp: ...
     def __init__(
         self,
         *,
@@ -224,10 +234,13 @@ class HeartbeatRequest(_message.Message):
         order_outcomes: _abc.Iterable[Global___OrderOutcome] | None = ...,
         settings_version: _builtins.int = ...,
         draining: _builtins.bool = ...,
+        wall_clock: _timestamp_pb2.Timestamp | None = ...,
+        disk_free_bytes: _builtins.int = ...,
+        certificate_not_after: _timestamp_pb2.Timestamp | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["certificate_not_after", b"certificate_not_after", "wall_clock", b"wall_clock"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["draining", b"draining", "echo", b"echo", "epoch_max", b"epoch_max", "free_slots", b"free_slots", "held", b"held", "incarnation", b"incarnation", "labels", b"labels", "load", b"load", "order_outcomes", b"order_outcomes", "running", b"running", "settings_version", b"settings_version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["certificate_not_after", b"certificate_not_after", "disk_free_bytes", b"disk_free_bytes", "draining", b"draining", "echo", b"echo", "epoch_max", b"epoch_max", "free_slots", b"free_slots", "held", b"held", "incarnation", b"incarnation", "labels", b"labels", "load", b"load", "order_outcomes", b"order_outcomes", "running", b"running", "settings_version", b"settings_version", "wall_clock", b"wall_clock"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -624,6 +637,391 @@ class SealedAttempt(_message.Message):
 Global___SealedAttempt: _TypeAlias = SealedAttempt  # noqa: Y015
 
 @_typing.final
+class GetScheduleRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["name", b"name"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GetScheduleRequest: _TypeAlias = GetScheduleRequest  # noqa: Y015
+
+@_typing.final
+class NextSlotsRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: _builtins.int
+    MANIFEST_FIELD_NUMBER: _builtins.int
+    COUNT_FIELD_NUMBER: _builtins.int
+    AFTER_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    count: _builtins.int
+    """0 = 5; at most 1000."""
+    @_builtins.property
+    def manifest(self) -> Global___Manifest:
+        """Instead of `name`: one document of kind Schedule."""
+
+    @_builtins.property
+    def after(self) -> _timestamp_pb2.Timestamp:
+        """Unset = now."""
+
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+        manifest: Global___Manifest | None = ...,
+        count: _builtins.int = ...,
+        after: _timestamp_pb2.Timestamp | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["after", b"after", "manifest", b"manifest"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["after", b"after", "count", b"count", "manifest", b"manifest", "name", b"name"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___NextSlotsRequest: _TypeAlias = NextSlotsRequest  # noqa: Y015
+
+@_typing.final
+class NextSlotsResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SLOTS_FIELD_NUMBER: _builtins.int
+    RULE_FIELD_NUMBER: _builtins.int
+    TIMEZONE_FIELD_NUMBER: _builtins.int
+    NOTE_FIELD_NUMBER: _builtins.int
+    rule: _builtins.str
+    timezone: _builtins.str
+    note: _builtins.str
+    """Why there are none, or why they will not fire: paused, disabled, ended, failed."""
+    @_builtins.property
+    def slots(self) -> _containers.RepeatedCompositeFieldContainer[Global___NextSlot]: ...
+    def __init__(
+        self,
+        *,
+        slots: _abc.Iterable[Global___NextSlot] | None = ...,
+        rule: _builtins.str = ...,
+        timezone: _builtins.str = ...,
+        note: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["note", b"note", "rule", b"rule", "slots", b"slots", "timezone", b"timezone"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___NextSlotsResponse: _TypeAlias = NextSlotsResponse  # noqa: Y015
+
+@_typing.final
+class NextSlot(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    AT_FIELD_NUMBER: _builtins.int
+    LOCAL_FIELD_NUMBER: _builtins.int
+    RULE_NOTE_FIELD_NUMBER: _builtins.int
+    local: _builtins.str
+    """ISO 8601 local time with its offset."""
+    rule_note: _builtins.str
+    """Which rule acted: "" | gap shift (02:30 does not exist) | fold first | fold second | ..."""
+    @_builtins.property
+    def at(self) -> _timestamp_pb2.Timestamp: ...
+    def __init__(
+        self,
+        *,
+        at: _timestamp_pb2.Timestamp | None = ...,
+        local: _builtins.str = ...,
+        rule_note: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["at", b"at"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["at", b"at", "local", b"local", "rule_note", b"rule_note"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___NextSlot: _TypeAlias = NextSlot  # noqa: Y015
+
+@_typing.final
+class ListFiresRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SCHEDULE_FIELD_NUMBER: _builtins.int
+    PAGE_FIELD_NUMBER: _builtins.int
+    schedule: _builtins.str
+    @_builtins.property
+    def page(self) -> _common_pb2.Page: ...
+    def __init__(
+        self,
+        *,
+        schedule: _builtins.str = ...,
+        page: _common_pb2.Page | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["page", b"page"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["page", b"page", "schedule", b"schedule"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListFiresRequest: _TypeAlias = ListFiresRequest  # noqa: Y015
+
+@_typing.final
+class ListFiresResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    FIRES_FIELD_NUMBER: _builtins.int
+    NEXT_CURSOR_FIELD_NUMBER: _builtins.int
+    next_cursor: _builtins.str
+    @_builtins.property
+    def fires(self) -> _containers.RepeatedCompositeFieldContainer[Global___Fire]: ...
+    def __init__(
+        self,
+        *,
+        fires: _abc.Iterable[Global___Fire] | None = ...,
+        next_cursor: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["fires", b"fires", "next_cursor", b"next_cursor"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListFiresResponse: _TypeAlias = ListFiresResponse  # noqa: Y015
+
+@_typing.final
+class Fire(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    FIRST_SLOT_FIELD_NUMBER: _builtins.int
+    LAST_SLOT_FIELD_NUMBER: _builtins.int
+    SLOTS_FIELD_NUMBER: _builtins.int
+    OUTCOME_FIELD_NUMBER: _builtins.int
+    RUN_ID_FIELD_NUMBER: _builtins.int
+    MESSAGE_FIELD_NUMBER: _builtins.int
+    AT_FIELD_NUMBER: _builtins.int
+    slots: _builtins.int
+    outcome: _builtins.str
+    run_id: _builtins.int
+    message: _builtins.str
+    @_builtins.property
+    def first_slot(self) -> _timestamp_pb2.Timestamp: ...
+    @_builtins.property
+    def last_slot(self) -> _timestamp_pb2.Timestamp: ...
+    @_builtins.property
+    def at(self) -> _timestamp_pb2.Timestamp: ...
+    def __init__(
+        self,
+        *,
+        first_slot: _timestamp_pb2.Timestamp | None = ...,
+        last_slot: _timestamp_pb2.Timestamp | None = ...,
+        slots: _builtins.int = ...,
+        outcome: _builtins.str = ...,
+        run_id: _builtins.int = ...,
+        message: _builtins.str = ...,
+        at: _timestamp_pb2.Timestamp | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["at", b"at", "first_slot", b"first_slot", "last_slot", b"last_slot"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["at", b"at", "first_slot", b"first_slot", "last_slot", b"last_slot", "message", b"message", "outcome", b"outcome", "run_id", b"run_id", "slots", b"slots"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Fire: _TypeAlias = Fire  # noqa: Y015
+
+@_typing.final
+class ListTriggersRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PAGE_FIELD_NUMBER: _builtins.int
+    EVENT_TYPE_FIELD_NUMBER: _builtins.int
+    event_type: _builtins.str
+    @_builtins.property
+    def page(self) -> _common_pb2.Page: ...
+    def __init__(
+        self,
+        *,
+        page: _common_pb2.Page | None = ...,
+        event_type: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["page", b"page"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["event_type", b"event_type", "page", b"page"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListTriggersRequest: _TypeAlias = ListTriggersRequest  # noqa: Y015
+
+@_typing.final
+class ListTriggersResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TRIGGERS_FIELD_NUMBER: _builtins.int
+    NEXT_CURSOR_FIELD_NUMBER: _builtins.int
+    next_cursor: _builtins.str
+    @_builtins.property
+    def triggers(self) -> _containers.RepeatedCompositeFieldContainer[Global___Trigger]: ...
+    def __init__(
+        self,
+        *,
+        triggers: _abc.Iterable[Global___Trigger] | None = ...,
+        next_cursor: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["next_cursor", b"next_cursor", "triggers", b"triggers"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListTriggersResponse: _TypeAlias = ListTriggersResponse  # noqa: Y015
+
+@_typing.final
+class Trigger(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: _builtins.int
+    JOB_FIELD_NUMBER: _builtins.int
+    EVENT_TYPE_FIELD_NUMBER: _builtins.int
+    ENABLED_FIELD_NUMBER: _builtins.int
+    SPEC_JSON_FIELD_NUMBER: _builtins.int
+    VERSION_FIELD_NUMBER: _builtins.int
+    UPDATED_AT_FIELD_NUMBER: _builtins.int
+    LAST_ERROR_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    job: _builtins.str
+    event_type: _builtins.str
+    enabled: _builtins.bool
+    spec_json: _builtins.str
+    version: _builtins.int
+    last_error: _builtins.str
+    @_builtins.property
+    def updated_at(self) -> _timestamp_pb2.Timestamp: ...
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+        job: _builtins.str = ...,
+        event_type: _builtins.str = ...,
+        enabled: _builtins.bool = ...,
+        spec_json: _builtins.str = ...,
+        version: _builtins.int = ...,
+        updated_at: _timestamp_pb2.Timestamp | None = ...,
+        last_error: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["updated_at", b"updated_at"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["enabled", b"enabled", "event_type", b"event_type", "job", b"job", "last_error", b"last_error", "name", b"name", "spec_json", b"spec_json", "updated_at", b"updated_at", "version", b"version"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Trigger: _TypeAlias = Trigger  # noqa: Y015
+
+@_typing.final
+class ListEventsRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PAGE_FIELD_NUMBER: _builtins.int
+    EVENT_TYPE_FIELD_NUMBER: _builtins.int
+    UNPROCESSED_FIELD_NUMBER: _builtins.int
+    event_type: _builtins.str
+    unprocessed: _builtins.bool
+    """Only those that no leader has processed yet."""
+    @_builtins.property
+    def page(self) -> _common_pb2.Page: ...
+    def __init__(
+        self,
+        *,
+        page: _common_pb2.Page | None = ...,
+        event_type: _builtins.str = ...,
+        unprocessed: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["page", b"page"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["event_type", b"event_type", "page", b"page", "unprocessed", b"unprocessed"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListEventsRequest: _TypeAlias = ListEventsRequest  # noqa: Y015
+
+@_typing.final
+class ListEventsResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    EVENTS_FIELD_NUMBER: _builtins.int
+    NEXT_CURSOR_FIELD_NUMBER: _builtins.int
+    next_cursor: _builtins.str
+    @_builtins.property
+    def events(self) -> _containers.RepeatedCompositeFieldContainer[Global___Event]: ...
+    def __init__(
+        self,
+        *,
+        events: _abc.Iterable[Global___Event] | None = ...,
+        next_cursor: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["events", b"events", "next_cursor", b"next_cursor"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListEventsResponse: _TypeAlias = ListEventsResponse  # noqa: Y015
+
+@_typing.final
+class Event(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ID_FIELD_NUMBER: _builtins.int
+    EVENT_TYPE_FIELD_NUMBER: _builtins.int
+    PAYLOAD_JSON_FIELD_NUMBER: _builtins.int
+    DEDUPE_KEY_FIELD_NUMBER: _builtins.int
+    CREATED_AT_FIELD_NUMBER: _builtins.int
+    PROCESSED_AT_FIELD_NUMBER: _builtins.int
+    OUTCOME_FIELD_NUMBER: _builtins.int
+    RUN_IDS_FIELD_NUMBER: _builtins.int
+    MESSAGE_FIELD_NUMBER: _builtins.int
+    CREATED_BY_FIELD_NUMBER: _builtins.int
+    id: _builtins.int
+    event_type: _builtins.str
+    payload_json: _builtins.str
+    dedupe_key: _builtins.str
+    outcome: _builtins.str
+    """started | no_trigger | duplicate | failed; empty until processed."""
+    message: _builtins.str
+    created_by: _builtins.str
+    @_builtins.property
+    def created_at(self) -> _timestamp_pb2.Timestamp: ...
+    @_builtins.property
+    def processed_at(self) -> _timestamp_pb2.Timestamp: ...
+    @_builtins.property
+    def run_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]: ...
+    def __init__(
+        self,
+        *,
+        id: _builtins.int = ...,
+        event_type: _builtins.str = ...,
+        payload_json: _builtins.str = ...,
+        dedupe_key: _builtins.str = ...,
+        created_at: _timestamp_pb2.Timestamp | None = ...,
+        processed_at: _timestamp_pb2.Timestamp | None = ...,
+        outcome: _builtins.str = ...,
+        run_ids: _abc.Iterable[_builtins.int] | None = ...,
+        message: _builtins.str = ...,
+        created_by: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["created_at", b"created_at", "processed_at", b"processed_at"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["created_at", b"created_at", "created_by", b"created_by", "dedupe_key", b"dedupe_key", "event_type", b"event_type", "id", b"id", "message", b"message", "outcome", b"outcome", "payload_json", b"payload_json", "processed_at", b"processed_at", "run_ids", b"run_ids"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Event: _TypeAlias = Event  # noqa: Y015
+
+@_typing.final
 class ListJobsRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -790,6 +1188,11 @@ class Schedule(_message.Message):
     LAST_RUN_AT_FIELD_NUMBER: _builtins.int
     LAST_ERROR_FIELD_NUMBER: _builtins.int
     VERSION_FIELD_NUMBER: _builtins.int
+    STATUS_REASON_FIELD_NUMBER: _builtins.int
+    STATUS_ACTOR_FIELD_NUMBER: _builtins.int
+    DESCRIPTION_FIELD_NUMBER: _builtins.int
+    UPDATED_AT_FIELD_NUMBER: _builtins.int
+    UPDATED_BY_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     job: _builtins.str
     enabled: _builtins.bool
@@ -801,10 +1204,17 @@ class Schedule(_message.Message):
     """Rule in words: "every 5 minutes", "cron 0 3 * * *"."""
     last_error: _builtins.str
     version: _builtins.int
+    status_reason: _builtins.str
+    """Why it is paused, and by whom."""
+    status_actor: _builtins.str
+    description: _builtins.str
+    updated_by: _builtins.str
     @_builtins.property
     def next_run_at(self) -> _timestamp_pb2.Timestamp: ...
     @_builtins.property
     def last_run_at(self) -> _timestamp_pb2.Timestamp: ...
+    @_builtins.property
+    def updated_at(self) -> _timestamp_pb2.Timestamp: ...
     def __init__(
         self,
         *,
@@ -819,10 +1229,15 @@ class Schedule(_message.Message):
         last_run_at: _timestamp_pb2.Timestamp | None = ...,
         last_error: _builtins.str = ...,
         version: _builtins.int = ...,
+        status_reason: _builtins.str = ...,
+        status_actor: _builtins.str = ...,
+        description: _builtins.str = ...,
+        updated_at: _timestamp_pb2.Timestamp | None = ...,
+        updated_by: _builtins.str = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["last_run_at", b"last_run_at", "next_run_at", b"next_run_at"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["last_run_at", b"last_run_at", "next_run_at", b"next_run_at", "updated_at", b"updated_at"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["enabled", b"enabled", "job", b"job", "last_error", b"last_error", "last_run_at", b"last_run_at", "name", b"name", "next_run_at", b"next_run_at", "rule", b"rule", "spec_json", b"spec_json", "status", b"status", "timezone", b"timezone", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["description", b"description", "enabled", b"enabled", "job", b"job", "last_error", b"last_error", "last_run_at", b"last_run_at", "name", b"name", "next_run_at", b"next_run_at", "rule", b"rule", "spec_json", b"spec_json", "status", b"status", "status_actor", b"status_actor", "status_reason", b"status_reason", "timezone", b"timezone", "updated_at", b"updated_at", "updated_by", b"updated_by", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -946,6 +1361,9 @@ class Run(_message.Message):
     RERUN_OF_FIELD_NUMBER: _builtins.int
     IDEMPOTENCY_KEY_FIELD_NUMBER: _builtins.int
     CANCEL_REQUESTED_AT_FIELD_NUMBER: _builtins.int
+    PROGRESS_JSON_FIELD_NUMBER: _builtins.int
+    EVENT_ID_FIELD_NUMBER: _builtins.int
+    TRIGGER_FIELD_NUMBER: _builtins.int
     id: _builtins.int
     job: _builtins.str
     definition_version: _builtins.int
@@ -972,6 +1390,10 @@ class Run(_message.Message):
     version: _builtins.int
     rerun_of: _builtins.int
     idempotency_key: _builtins.str
+    progress_json: _builtins.str
+    """{summary, percentage} as the job last said, empty when it said nothing."""
+    event_id: _builtins.int
+    trigger: _builtins.str
     @_builtins.property
     def slot(self) -> _timestamp_pb2.Timestamp: ...
     @_builtins.property
@@ -1030,10 +1452,13 @@ class Run(_message.Message):
         rerun_of: _builtins.int = ...,
         idempotency_key: _builtins.str = ...,
         cancel_requested_at: _timestamp_pb2.Timestamp | None = ...,
+        progress_json: _builtins.str = ...,
+        event_id: _builtins.int = ...,
+        trigger: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_exit_code", b"_exit_code", "_signal", b"_signal", "assigned_at", b"assigned_at", "cancel_requested_at", b"cancel_requested_at", "created_at", b"created_at", "dispatched_at", b"dispatched_at", "exit_code", b"exit_code", "finished_at", b"finished_at", "scheduled_for", b"scheduled_for", "signal", b"signal", "slot", b"slot", "started_at", b"started_at"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_exit_code", b"_exit_code", "_signal", b"_signal", "assigned_at", b"assigned_at", "attempt", b"attempt", "attempts", b"attempts", "cancel_reason", b"cancel_reason", "cancel_requested_at", b"cancel_requested_at", "created_at", b"created_at", "created_by", b"created_by", "definition_version", b"definition_version", "dispatched_at", b"dispatched_at", "error_summary", b"error_summary", "events", b"events", "executor", b"executor", "exit_code", b"exit_code", "finished_at", b"finished_at", "id", b"id", "idempotency_key", b"idempotency_key", "job", b"job", "last_line", b"last_line", "leader_epoch", b"leader_epoch", "log_ref", b"log_ref", "lost_count", b"lost_count", "max_attempts", b"max_attempts", "origin", b"origin", "payload_json", b"payload_json", "reason", b"reason", "rerun_of", b"rerun_of", "schedule", b"schedule", "scheduled_for", b"scheduled_for", "signal", b"signal", "slot", b"slot", "started_at", b"started_at", "state", b"state", "token", b"token", "version", b"version", "worker_id", b"worker_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_exit_code", b"_exit_code", "_signal", b"_signal", "assigned_at", b"assigned_at", "attempt", b"attempt", "attempts", b"attempts", "cancel_reason", b"cancel_reason", "cancel_requested_at", b"cancel_requested_at", "created_at", b"created_at", "created_by", b"created_by", "definition_version", b"definition_version", "dispatched_at", b"dispatched_at", "error_summary", b"error_summary", "event_id", b"event_id", "events", b"events", "executor", b"executor", "exit_code", b"exit_code", "finished_at", b"finished_at", "id", b"id", "idempotency_key", b"idempotency_key", "job", b"job", "last_line", b"last_line", "leader_epoch", b"leader_epoch", "log_ref", b"log_ref", "lost_count", b"lost_count", "max_attempts", b"max_attempts", "origin", b"origin", "payload_json", b"payload_json", "progress_json", b"progress_json", "reason", b"reason", "rerun_of", b"rerun_of", "schedule", b"schedule", "scheduled_for", b"scheduled_for", "signal", b"signal", "slot", b"slot", "started_at", b"started_at", "state", b"state", "token", b"token", "trigger", b"trigger", "version", b"version", "worker_id", b"worker_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__exit_code: _TypeAlias = _typing.Literal["exit_code"]  # noqa: Y015
     _WhichOneofArgType__exit_code: _TypeAlias = _typing.Literal["_exit_code", b"_exit_code"]  # noqa: Y015
@@ -1244,6 +1669,12 @@ class Executor(_message.Message):
     LEASE_MS_FIELD_NUMBER: _builtins.int
     VERSION_FIELD_NUMBER: _builtins.int
     OFF_REASON_FIELD_NUMBER: _builtins.int
+    DRAINED_FIELD_NUMBER: _builtins.int
+    DRAIN_REASON_FIELD_NUMBER: _builtins.int
+    CLOCK_SKEW_SECONDS_FIELD_NUMBER: _builtins.int
+    DISK_FREE_BYTES_FIELD_NUMBER: _builtins.int
+    CERTIFICATE_NOT_AFTER_FIELD_NUMBER: _builtins.int
+    LOAD_FIELD_NUMBER: _builtins.int
     worker_id: _builtins.int
     incarnation: _builtins.str
     instance: _builtins.str
@@ -1256,12 +1687,21 @@ class Executor(_message.Message):
     lease_ms: _builtins.int
     version: _builtins.str
     off_reason: _builtins.str
+    drained: _builtins.bool
+    """The drain that is kept for this instance."""
+    drain_reason: _builtins.str
+    clock_skew_seconds: _builtins.float
+    """Its wall clock minus PostgreSQL's, as last reported."""
+    disk_free_bytes: _builtins.int
+    load: _builtins.float
     @_builtins.property
     def labels(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]: ...
     @_builtins.property
     def last_heartbeat_at(self) -> _timestamp_pb2.Timestamp: ...
     @_builtins.property
     def registered_at(self) -> _timestamp_pb2.Timestamp: ...
+    @_builtins.property
+    def certificate_not_after(self) -> _timestamp_pb2.Timestamp: ...
     def __init__(
         self,
         *,
@@ -1280,12 +1720,20 @@ class Executor(_message.Message):
         lease_ms: _builtins.int = ...,
         version: _builtins.str = ...,
         off_reason: _builtins.str = ...,
+        drained: _builtins.bool = ...,
+        drain_reason: _builtins.str = ...,
+        clock_skew_seconds: _builtins.float | None = ...,
+        disk_free_bytes: _builtins.int = ...,
+        certificate_not_after: _timestamp_pb2.Timestamp | None = ...,
+        load: _builtins.float = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["last_heartbeat_at", b"last_heartbeat_at", "registered_at", b"registered_at"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_clock_skew_seconds", b"_clock_skew_seconds", "certificate_not_after", b"certificate_not_after", "clock_skew_seconds", b"clock_skew_seconds", "last_heartbeat_at", b"last_heartbeat_at", "registered_at", b"registered_at"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "grant_seq", b"grant_seq", "incarnation", b"incarnation", "instance", b"instance", "labels", b"labels", "last_heartbeat_at", b"last_heartbeat_at", "lease_ms", b"lease_ms", "node_id", b"node_id", "off_reason", b"off_reason", "registered_at", b"registered_at", "running", b"running", "slots", b"slots", "state", b"state", "version", b"version", "worker_id", b"worker_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_clock_skew_seconds", b"_clock_skew_seconds", "address", b"address", "certificate_not_after", b"certificate_not_after", "clock_skew_seconds", b"clock_skew_seconds", "disk_free_bytes", b"disk_free_bytes", "drain_reason", b"drain_reason", "drained", b"drained", "grant_seq", b"grant_seq", "incarnation", b"incarnation", "instance", b"instance", "labels", b"labels", "last_heartbeat_at", b"last_heartbeat_at", "lease_ms", b"lease_ms", "load", b"load", "node_id", b"node_id", "off_reason", b"off_reason", "registered_at", b"registered_at", "running", b"running", "slots", b"slots", "state", b"state", "version", b"version", "worker_id", b"worker_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__clock_skew_seconds: _TypeAlias = _typing.Literal["clock_skew_seconds"]  # noqa: Y015
+    _WhichOneofArgType__clock_skew_seconds: _TypeAlias = _typing.Literal["_clock_skew_seconds", b"_clock_skew_seconds"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__clock_skew_seconds) -> _WhichOneofReturnType__clock_skew_seconds | None: ...
 
 Global___Executor: _TypeAlias = Executor  # noqa: Y015
 
@@ -1374,6 +1822,8 @@ class Member(_message.Message):
     LAST_HEARTBEAT_AT_FIELD_NUMBER: _builtins.int
     VERSION_FIELD_NUMBER: _builtins.int
     STATUS_FIELD_NUMBER: _builtins.int
+    CLOCK_SKEW_SECONDS_FIELD_NUMBER: _builtins.int
+    CERTIFICATE_NOT_AFTER_FIELD_NUMBER: _builtins.int
     worker_id: _builtins.int
     incarnation: _builtins.str
     node_id: _builtins.str
@@ -1383,8 +1833,11 @@ class Member(_message.Message):
     version: _builtins.str
     status: _builtins.str
     """ok, stopped (by SIGTERM) or lost."""
+    clock_skew_seconds: _builtins.float
     @_builtins.property
     def last_heartbeat_at(self) -> _timestamp_pb2.Timestamp: ...
+    @_builtins.property
+    def certificate_not_after(self) -> _timestamp_pb2.Timestamp: ...
     def __init__(
         self,
         *,
@@ -1396,14 +1849,94 @@ class Member(_message.Message):
         last_heartbeat_at: _timestamp_pb2.Timestamp | None = ...,
         version: _builtins.str = ...,
         status: _builtins.str = ...,
+        clock_skew_seconds: _builtins.float | None = ...,
+        certificate_not_after: _timestamp_pb2.Timestamp | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["last_heartbeat_at", b"last_heartbeat_at"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_clock_skew_seconds", b"_clock_skew_seconds", "certificate_not_after", b"certificate_not_after", "clock_skew_seconds", b"clock_skew_seconds", "last_heartbeat_at", b"last_heartbeat_at"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "incarnation", b"incarnation", "last_heartbeat_at", b"last_heartbeat_at", "node_id", b"node_id", "role", b"role", "status", b"status", "version", b"version", "worker_id", b"worker_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_clock_skew_seconds", b"_clock_skew_seconds", "address", b"address", "certificate_not_after", b"certificate_not_after", "clock_skew_seconds", b"clock_skew_seconds", "incarnation", b"incarnation", "last_heartbeat_at", b"last_heartbeat_at", "node_id", b"node_id", "role", b"role", "status", b"status", "version", b"version", "worker_id", b"worker_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__clock_skew_seconds: _TypeAlias = _typing.Literal["clock_skew_seconds"]  # noqa: Y015
+    _WhichOneofArgType__clock_skew_seconds: _TypeAlias = _typing.Literal["_clock_skew_seconds", b"_clock_skew_seconds"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__clock_skew_seconds) -> _WhichOneofReturnType__clock_skew_seconds | None: ...
+
+Global___Member: _TypeAlias = Member  # noqa: Y015
+
+@_typing.final
+class DeleteScheduleRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: _builtins.int
+    REASON_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    reason: _builtins.str
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+        reason: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["name", b"name", "reason", b"reason"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
-Global___Member: _TypeAlias = Member  # noqa: Y015
+Global___DeleteScheduleRequest: _TypeAlias = DeleteScheduleRequest  # noqa: Y015
+
+@_typing.final
+class DeleteScheduleResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    WITHDRAWN_RUNS_FIELD_NUMBER: _builtins.int
+    withdrawn_runs: _builtins.int
+    """Runs of future slots that were not sent and went away with it."""
+    def __init__(
+        self,
+        *,
+        withdrawn_runs: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["withdrawn_runs", b"withdrawn_runs"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DeleteScheduleResponse: _TypeAlias = DeleteScheduleResponse  # noqa: Y015
+
+@_typing.final
+class DeleteTriggerRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["name", b"name"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DeleteTriggerRequest: _TypeAlias = DeleteTriggerRequest  # noqa: Y015
+
+@_typing.final
+class DeleteTriggerResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DeleteTriggerResponse: _TypeAlias = DeleteTriggerResponse  # noqa: Y015
 
 @_typing.final
 class Manifest(_message.Message):
@@ -1807,6 +2340,85 @@ class EmitEventResponse(_message.Message):
 Global___EmitEventResponse: _TypeAlias = EmitEventResponse  # noqa: Y015
 
 @_typing.final
+class DiagnoseRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DiagnoseRequest: _TypeAlias = DiagnoseRequest  # noqa: Y015
+
+@_typing.final
+class Diagnosis(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CHECKS_FIELD_NUMBER: _builtins.int
+    SERVER_TIME_FIELD_NUMBER: _builtins.int
+    VERSION_FIELD_NUMBER: _builtins.int
+    version: _builtins.str
+    @_builtins.property
+    def checks(self) -> _containers.RepeatedCompositeFieldContainer[Global___DiagnosisCheck]: ...
+    @_builtins.property
+    def server_time(self) -> _timestamp_pb2.Timestamp: ...
+    def __init__(
+        self,
+        *,
+        checks: _abc.Iterable[Global___DiagnosisCheck] | None = ...,
+        server_time: _timestamp_pb2.Timestamp | None = ...,
+        version: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["server_time", b"server_time"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["checks", b"checks", "server_time", b"server_time", "version", b"version"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Diagnosis: _TypeAlias = Diagnosis  # noqa: Y015
+
+@_typing.final
+class DiagnosisCheck(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: _builtins.int
+    STATUS_FIELD_NUMBER: _builtins.int
+    SUBJECT_FIELD_NUMBER: _builtins.int
+    VALUE_FIELD_NUMBER: _builtins.int
+    MESSAGE_FIELD_NUMBER: _builtins.int
+    MEND_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    """clock, certificate, version, migration, redis, disk, leader, ..."""
+    status: _builtins.str
+    """ok | warning | error"""
+    subject: _builtins.str
+    """What it is about: "coordinator 3", "executor 5 on host-a"."""
+    value: _builtins.str
+    message: _builtins.str
+    mend: _builtins.str
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+        status: _builtins.str = ...,
+        subject: _builtins.str = ...,
+        value: _builtins.str = ...,
+        message: _builtins.str = ...,
+        mend: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["mend", b"mend", "message", b"message", "name", b"name", "status", b"status", "subject", b"subject", "value", b"value"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DiagnosisCheck: _TypeAlias = DiagnosisCheck  # noqa: Y015
+
+@_typing.final
 class ListSettingsRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -1851,12 +2463,21 @@ class Setting(_message.Message):
     UNIT_FIELD_NUMBER: _builtins.int
     DESCRIPTION_FIELD_NUMBER: _builtins.int
     VERSION_FIELD_NUMBER: _builtins.int
+    MINIMUM_FIELD_NUMBER: _builtins.int
+    MAXIMUM_FIELD_NUMBER: _builtins.int
+    UPDATED_AT_FIELD_NUMBER: _builtins.int
+    UPDATED_BY_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     value_json: _builtins.str
     default_json: _builtins.str
     unit: _builtins.str
     description: _builtins.str
     version: _builtins.int
+    minimum: _builtins.float
+    maximum: _builtins.float
+    updated_by: _builtins.str
+    @_builtins.property
+    def updated_at(self) -> _timestamp_pb2.Timestamp: ...
     def __init__(
         self,
         *,
@@ -1866,10 +2487,14 @@ class Setting(_message.Message):
         unit: _builtins.str = ...,
         description: _builtins.str = ...,
         version: _builtins.int = ...,
+        minimum: _builtins.float = ...,
+        maximum: _builtins.float = ...,
+        updated_at: _timestamp_pb2.Timestamp | None = ...,
+        updated_by: _builtins.str = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["updated_at", b"updated_at"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["default_json", b"default_json", "description", b"description", "name", b"name", "unit", b"unit", "value_json", b"value_json", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["default_json", b"default_json", "description", b"description", "maximum", b"maximum", "minimum", b"minimum", "name", b"name", "unit", b"unit", "updated_at", b"updated_at", "updated_by", b"updated_by", "value_json", b"value_json", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -445,6 +445,31 @@ class JobReaderStub:
                 request_serializer=toban__proto_dot_v1_dot_coordinator__pb2.GetRunRequest.SerializeToString,
                 response_deserializer=toban__proto_dot_v1_dot_coordinator__pb2.RunExplanation.FromString,
                 _registered_method=True)
+        self.GetSchedule = channel.unary_unary(
+                '/toban_proto.v1.JobReader/GetSchedule',
+                request_serializer=toban__proto_dot_v1_dot_coordinator__pb2.GetScheduleRequest.SerializeToString,
+                response_deserializer=toban__proto_dot_v1_dot_coordinator__pb2.Schedule.FromString,
+                _registered_method=True)
+        self.NextSlots = channel.unary_unary(
+                '/toban_proto.v1.JobReader/NextSlots',
+                request_serializer=toban__proto_dot_v1_dot_coordinator__pb2.NextSlotsRequest.SerializeToString,
+                response_deserializer=toban__proto_dot_v1_dot_coordinator__pb2.NextSlotsResponse.FromString,
+                _registered_method=True)
+        self.ListFires = channel.unary_unary(
+                '/toban_proto.v1.JobReader/ListFires',
+                request_serializer=toban__proto_dot_v1_dot_coordinator__pb2.ListFiresRequest.SerializeToString,
+                response_deserializer=toban__proto_dot_v1_dot_coordinator__pb2.ListFiresResponse.FromString,
+                _registered_method=True)
+        self.ListTriggers = channel.unary_unary(
+                '/toban_proto.v1.JobReader/ListTriggers',
+                request_serializer=toban__proto_dot_v1_dot_coordinator__pb2.ListTriggersRequest.SerializeToString,
+                response_deserializer=toban__proto_dot_v1_dot_coordinator__pb2.ListTriggersResponse.FromString,
+                _registered_method=True)
+        self.ListEvents = channel.unary_unary(
+                '/toban_proto.v1.JobReader/ListEvents',
+                request_serializer=toban__proto_dot_v1_dot_coordinator__pb2.ListEventsRequest.SerializeToString,
+                response_deserializer=toban__proto_dot_v1_dot_coordinator__pb2.ListEventsResponse.FromString,
+                _registered_method=True)
 
 
 class JobReaderServicer:
@@ -506,6 +531,38 @@ class JobReaderServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def GetSchedule(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def NextSlots(self, request, context):
+        """The next slots of a stored schedule, or of a manifest that is not applied.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListFires(self, request, context):
+        """The fire ledger: what became of each due slot.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListTriggers(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListEvents(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_JobReaderServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -553,6 +610,31 @@ def add_JobReaderServicer_to_server(servicer, server):
                     servicer.ExplainRun,
                     request_deserializer=toban__proto_dot_v1_dot_coordinator__pb2.GetRunRequest.FromString,
                     response_serializer=toban__proto_dot_v1_dot_coordinator__pb2.RunExplanation.SerializeToString,
+            ),
+            'GetSchedule': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetSchedule,
+                    request_deserializer=toban__proto_dot_v1_dot_coordinator__pb2.GetScheduleRequest.FromString,
+                    response_serializer=toban__proto_dot_v1_dot_coordinator__pb2.Schedule.SerializeToString,
+            ),
+            'NextSlots': grpc.unary_unary_rpc_method_handler(
+                    servicer.NextSlots,
+                    request_deserializer=toban__proto_dot_v1_dot_coordinator__pb2.NextSlotsRequest.FromString,
+                    response_serializer=toban__proto_dot_v1_dot_coordinator__pb2.NextSlotsResponse.SerializeToString,
+            ),
+            'ListFires': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListFires,
+                    request_deserializer=toban__proto_dot_v1_dot_coordinator__pb2.ListFiresRequest.FromString,
+                    response_serializer=toban__proto_dot_v1_dot_coordinator__pb2.ListFiresResponse.SerializeToString,
+            ),
+            'ListTriggers': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListTriggers,
+                    request_deserializer=toban__proto_dot_v1_dot_coordinator__pb2.ListTriggersRequest.FromString,
+                    response_serializer=toban__proto_dot_v1_dot_coordinator__pb2.ListTriggersResponse.SerializeToString,
+            ),
+            'ListEvents': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListEvents,
+                    request_deserializer=toban__proto_dot_v1_dot_coordinator__pb2.ListEventsRequest.FromString,
+                    response_serializer=toban__proto_dot_v1_dot_coordinator__pb2.ListEventsResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -809,6 +891,141 @@ class JobReader:
             metadata,
             _registered_method=True)
 
+    @staticmethod
+    def GetSchedule(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/toban_proto.v1.JobReader/GetSchedule',
+            toban__proto_dot_v1_dot_coordinator__pb2.GetScheduleRequest.SerializeToString,
+            toban__proto_dot_v1_dot_coordinator__pb2.Schedule.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def NextSlots(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/toban_proto.v1.JobReader/NextSlots',
+            toban__proto_dot_v1_dot_coordinator__pb2.NextSlotsRequest.SerializeToString,
+            toban__proto_dot_v1_dot_coordinator__pb2.NextSlotsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListFires(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/toban_proto.v1.JobReader/ListFires',
+            toban__proto_dot_v1_dot_coordinator__pb2.ListFiresRequest.SerializeToString,
+            toban__proto_dot_v1_dot_coordinator__pb2.ListFiresResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListTriggers(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/toban_proto.v1.JobReader/ListTriggers',
+            toban__proto_dot_v1_dot_coordinator__pb2.ListTriggersRequest.SerializeToString,
+            toban__proto_dot_v1_dot_coordinator__pb2.ListTriggersResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListEvents(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/toban_proto.v1.JobReader/ListEvents',
+            toban__proto_dot_v1_dot_coordinator__pb2.ListEventsRequest.SerializeToString,
+            toban__proto_dot_v1_dot_coordinator__pb2.ListEventsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
 
 class JobControlStub:
     """Missing associated documentation comment in .proto file."""
@@ -858,6 +1075,16 @@ class JobControlStub:
                 '/toban_proto.v1.JobControl/EmitEvent',
                 request_serializer=toban__proto_dot_v1_dot_coordinator__pb2.EmitEventRequest.SerializeToString,
                 response_deserializer=toban__proto_dot_v1_dot_coordinator__pb2.EmitEventResponse.FromString,
+                _registered_method=True)
+        self.DeleteSchedule = channel.unary_unary(
+                '/toban_proto.v1.JobControl/DeleteSchedule',
+                request_serializer=toban__proto_dot_v1_dot_coordinator__pb2.DeleteScheduleRequest.SerializeToString,
+                response_deserializer=toban__proto_dot_v1_dot_coordinator__pb2.DeleteScheduleResponse.FromString,
+                _registered_method=True)
+        self.DeleteTrigger = channel.unary_unary(
+                '/toban_proto.v1.JobControl/DeleteTrigger',
+                request_serializer=toban__proto_dot_v1_dot_coordinator__pb2.DeleteTriggerRequest.SerializeToString,
+                response_deserializer=toban__proto_dot_v1_dot_coordinator__pb2.DeleteTriggerResponse.FromString,
                 _registered_method=True)
 
 
@@ -913,6 +1140,18 @@ class JobControlServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def DeleteSchedule(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def DeleteTrigger(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_JobControlServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -955,6 +1194,16 @@ def add_JobControlServicer_to_server(servicer, server):
                     servicer.EmitEvent,
                     request_deserializer=toban__proto_dot_v1_dot_coordinator__pb2.EmitEventRequest.FromString,
                     response_serializer=toban__proto_dot_v1_dot_coordinator__pb2.EmitEventResponse.SerializeToString,
+            ),
+            'DeleteSchedule': grpc.unary_unary_rpc_method_handler(
+                    servicer.DeleteSchedule,
+                    request_deserializer=toban__proto_dot_v1_dot_coordinator__pb2.DeleteScheduleRequest.FromString,
+                    response_serializer=toban__proto_dot_v1_dot_coordinator__pb2.DeleteScheduleResponse.SerializeToString,
+            ),
+            'DeleteTrigger': grpc.unary_unary_rpc_method_handler(
+                    servicer.DeleteTrigger,
+                    request_deserializer=toban__proto_dot_v1_dot_coordinator__pb2.DeleteTriggerRequest.FromString,
+                    response_serializer=toban__proto_dot_v1_dot_coordinator__pb2.DeleteTriggerResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -1183,6 +1432,60 @@ class JobControl:
             metadata,
             _registered_method=True)
 
+    @staticmethod
+    def DeleteSchedule(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/toban_proto.v1.JobControl/DeleteSchedule',
+            toban__proto_dot_v1_dot_coordinator__pb2.DeleteScheduleRequest.SerializeToString,
+            toban__proto_dot_v1_dot_coordinator__pb2.DeleteScheduleResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DeleteTrigger(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/toban_proto.v1.JobControl/DeleteTrigger',
+            toban__proto_dot_v1_dot_coordinator__pb2.DeleteTriggerRequest.SerializeToString,
+            toban__proto_dot_v1_dot_coordinator__pb2.DeleteTriggerResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
 
 class OperationsStub:
     """Missing associated documentation comment in .proto file."""
@@ -1232,6 +1535,11 @@ class OperationsStub:
                 '/toban_proto.v1.Operations/SetLimit',
                 request_serializer=toban__proto_dot_v1_dot_coordinator__pb2.SetLimitRequest.SerializeToString,
                 response_deserializer=toban__proto_dot_v1_dot_coordinator__pb2.SetLimitResponse.FromString,
+                _registered_method=True)
+        self.Diagnose = channel.unary_unary(
+                '/toban_proto.v1.Operations/Diagnose',
+                request_serializer=toban__proto_dot_v1_dot_coordinator__pb2.DiagnoseRequest.SerializeToString,
+                response_deserializer=toban__proto_dot_v1_dot_coordinator__pb2.Diagnosis.FromString,
                 _registered_method=True)
 
 
@@ -1286,6 +1594,13 @@ class OperationsServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Diagnose(self, request, context):
+        """What the answering coordinator knows about the health of the whole installation.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_OperationsServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -1328,6 +1643,11 @@ def add_OperationsServicer_to_server(servicer, server):
                     servicer.SetLimit,
                     request_deserializer=toban__proto_dot_v1_dot_coordinator__pb2.SetLimitRequest.FromString,
                     response_serializer=toban__proto_dot_v1_dot_coordinator__pb2.SetLimitResponse.SerializeToString,
+            ),
+            'Diagnose': grpc.unary_unary_rpc_method_handler(
+                    servicer.Diagnose,
+                    request_deserializer=toban__proto_dot_v1_dot_coordinator__pb2.DiagnoseRequest.FromString,
+                    response_serializer=toban__proto_dot_v1_dot_coordinator__pb2.Diagnosis.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -1546,6 +1866,33 @@ class Operations:
             '/toban_proto.v1.Operations/SetLimit',
             toban__proto_dot_v1_dot_coordinator__pb2.SetLimitRequest.SerializeToString,
             toban__proto_dot_v1_dot_coordinator__pb2.SetLimitResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Diagnose(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/toban_proto.v1.Operations/Diagnose',
+            toban__proto_dot_v1_dot_coordinator__pb2.DiagnoseRequest.SerializeToString,
+            toban__proto_dot_v1_dot_coordinator__pb2.Diagnosis.FromString,
             options,
             channel_credentials,
             insecure,

@@ -144,6 +144,13 @@ class JobReaderStub:
     ListExecutors: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.ListExecutorsRequest, _coordinator_pb2.ListExecutorsResponse]
     GetCluster: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.GetClusterRequest, _coordinator_pb2.Cluster]
     ExplainRun: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.GetRunRequest, _coordinator_pb2.RunExplanation]
+    GetSchedule: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.GetScheduleRequest, _coordinator_pb2.Schedule]
+    NextSlots: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.NextSlotsRequest, _coordinator_pb2.NextSlotsResponse]
+    """The next slots of a stored schedule, or of a manifest that is not applied."""
+    ListFires: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.ListFiresRequest, _coordinator_pb2.ListFiresResponse]
+    """The fire ledger: what became of each due slot."""
+    ListTriggers: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.ListTriggersRequest, _coordinator_pb2.ListTriggersResponse]
+    ListEvents: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.ListEventsRequest, _coordinator_pb2.ListEventsResponse]
 
 @_typing.type_check_only
 class JobReaderAsyncStub(JobReaderStub):
@@ -160,6 +167,13 @@ class JobReaderAsyncStub(JobReaderStub):
     ListExecutors: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.ListExecutorsRequest, _coordinator_pb2.ListExecutorsResponse]  # type: ignore[assignment]
     GetCluster: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.GetClusterRequest, _coordinator_pb2.Cluster]  # type: ignore[assignment]
     ExplainRun: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.GetRunRequest, _coordinator_pb2.RunExplanation]  # type: ignore[assignment]
+    GetSchedule: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.GetScheduleRequest, _coordinator_pb2.Schedule]  # type: ignore[assignment]
+    NextSlots: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.NextSlotsRequest, _coordinator_pb2.NextSlotsResponse]  # type: ignore[assignment]
+    """The next slots of a stored schedule, or of a manifest that is not applied."""
+    ListFires: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.ListFiresRequest, _coordinator_pb2.ListFiresResponse]  # type: ignore[assignment]
+    """The fire ledger: what became of each due slot."""
+    ListTriggers: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.ListTriggersRequest, _coordinator_pb2.ListTriggersResponse]  # type: ignore[assignment]
+    ListEvents: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.ListEventsRequest, _coordinator_pb2.ListEventsResponse]  # type: ignore[assignment]
 
 class JobReaderServicer(metaclass=_abc_1.ABCMeta):
     """---- callers: admin-web, admin-cli"""
@@ -228,6 +242,43 @@ class JobReaderServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_coordinator_pb2.RunExplanation, _abc.Awaitable[_coordinator_pb2.RunExplanation]]: ...
 
+    @_abc_1.abstractmethod
+    def GetSchedule(
+        self,
+        request: _coordinator_pb2.GetScheduleRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_coordinator_pb2.Schedule, _abc.Awaitable[_coordinator_pb2.Schedule]]: ...
+
+    @_abc_1.abstractmethod
+    def NextSlots(
+        self,
+        request: _coordinator_pb2.NextSlotsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_coordinator_pb2.NextSlotsResponse, _abc.Awaitable[_coordinator_pb2.NextSlotsResponse]]:
+        """The next slots of a stored schedule, or of a manifest that is not applied."""
+
+    @_abc_1.abstractmethod
+    def ListFires(
+        self,
+        request: _coordinator_pb2.ListFiresRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_coordinator_pb2.ListFiresResponse, _abc.Awaitable[_coordinator_pb2.ListFiresResponse]]:
+        """The fire ledger: what became of each due slot."""
+
+    @_abc_1.abstractmethod
+    def ListTriggers(
+        self,
+        request: _coordinator_pb2.ListTriggersRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_coordinator_pb2.ListTriggersResponse, _abc.Awaitable[_coordinator_pb2.ListTriggersResponse]]: ...
+
+    @_abc_1.abstractmethod
+    def ListEvents(
+        self,
+        request: _coordinator_pb2.ListEventsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_coordinator_pb2.ListEventsResponse, _abc.Awaitable[_coordinator_pb2.ListEventsResponse]]: ...
+
 def add_JobReaderServicer_to_server(servicer: JobReaderServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...
 
 class JobControlStub:
@@ -244,6 +295,8 @@ class JobControlStub:
     PauseSchedule: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.PauseScheduleRequest, _coordinator_pb2.Schedule]
     ResumeSchedule: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.ResumeScheduleRequest, _coordinator_pb2.Schedule]
     EmitEvent: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.EmitEventRequest, _coordinator_pb2.EmitEventResponse]
+    DeleteSchedule: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.DeleteScheduleRequest, _coordinator_pb2.DeleteScheduleResponse]
+    DeleteTrigger: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.DeleteTriggerRequest, _coordinator_pb2.DeleteTriggerResponse]
 
 @_typing.type_check_only
 class JobControlAsyncStub(JobControlStub):
@@ -257,6 +310,8 @@ class JobControlAsyncStub(JobControlStub):
     PauseSchedule: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.PauseScheduleRequest, _coordinator_pb2.Schedule]  # type: ignore[assignment]
     ResumeSchedule: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.ResumeScheduleRequest, _coordinator_pb2.Schedule]  # type: ignore[assignment]
     EmitEvent: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.EmitEventRequest, _coordinator_pb2.EmitEventResponse]  # type: ignore[assignment]
+    DeleteSchedule: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.DeleteScheduleRequest, _coordinator_pb2.DeleteScheduleResponse]  # type: ignore[assignment]
+    DeleteTrigger: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.DeleteTriggerRequest, _coordinator_pb2.DeleteTriggerResponse]  # type: ignore[assignment]
 
 class JobControlServicer(metaclass=_abc_1.ABCMeta):
     @_abc_1.abstractmethod
@@ -316,6 +371,20 @@ class JobControlServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_coordinator_pb2.EmitEventResponse, _abc.Awaitable[_coordinator_pb2.EmitEventResponse]]: ...
 
+    @_abc_1.abstractmethod
+    def DeleteSchedule(
+        self,
+        request: _coordinator_pb2.DeleteScheduleRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_coordinator_pb2.DeleteScheduleResponse, _abc.Awaitable[_coordinator_pb2.DeleteScheduleResponse]]: ...
+
+    @_abc_1.abstractmethod
+    def DeleteTrigger(
+        self,
+        request: _coordinator_pb2.DeleteTriggerRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_coordinator_pb2.DeleteTriggerResponse, _abc.Awaitable[_coordinator_pb2.DeleteTriggerResponse]]: ...
+
 def add_JobControlServicer_to_server(servicer: JobControlServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...
 
 class OperationsStub:
@@ -331,6 +400,8 @@ class OperationsStub:
     UndrainExecutor: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.UndrainExecutorRequest, _coordinator_pb2.Executor]
     DemoteLeader: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.DemoteLeaderRequest, _coordinator_pb2.DemoteLeaderResponse]
     SetLimit: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.SetLimitRequest, _coordinator_pb2.SetLimitResponse]
+    Diagnose: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.DiagnoseRequest, _coordinator_pb2.Diagnosis]
+    """What the answering coordinator knows about the health of the whole installation."""
 
 @_typing.type_check_only
 class OperationsAsyncStub(OperationsStub):
@@ -343,6 +414,8 @@ class OperationsAsyncStub(OperationsStub):
     UndrainExecutor: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.UndrainExecutorRequest, _coordinator_pb2.Executor]  # type: ignore[assignment]
     DemoteLeader: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.DemoteLeaderRequest, _coordinator_pb2.DemoteLeaderResponse]  # type: ignore[assignment]
     SetLimit: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.SetLimitRequest, _coordinator_pb2.SetLimitResponse]  # type: ignore[assignment]
+    Diagnose: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.DiagnoseRequest, _coordinator_pb2.Diagnosis]  # type: ignore[assignment]
+    """What the answering coordinator knows about the health of the whole installation."""
 
 class OperationsServicer(metaclass=_abc_1.ABCMeta):
     @_abc_1.abstractmethod
@@ -400,6 +473,14 @@ class OperationsServicer(metaclass=_abc_1.ABCMeta):
         request: _coordinator_pb2.SetLimitRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_coordinator_pb2.SetLimitResponse, _abc.Awaitable[_coordinator_pb2.SetLimitResponse]]: ...
+
+    @_abc_1.abstractmethod
+    def Diagnose(
+        self,
+        request: _coordinator_pb2.DiagnoseRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_coordinator_pb2.Diagnosis, _abc.Awaitable[_coordinator_pb2.Diagnosis]]:
+        """What the answering coordinator knows about the health of the whole installation."""
 
 def add_OperationsServicer_to_server(servicer: OperationsServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...
 

@@ -145,7 +145,10 @@ class HeldAttempt(_message.Message):
 
     KEY_FIELD_NUMBER: _builtins.int
     STATE_FIELD_NUMBER: _builtins.int
+    PROGRESS_JSON_FIELD_NUMBER: _builtins.int
     state: _common_pb2.AttemptState.ValueType
+    progress_json: _builtins.str
+    """{summary, percentage} as the job last said, when that changed since the last heartbeat that was answered."""
     @_builtins.property
     def key(self) -> _common_pb2.AttemptKey: ...
     def __init__(
@@ -153,10 +156,11 @@ class HeldAttempt(_message.Message):
         *,
         key: _common_pb2.AttemptKey | None = ...,
         state: _common_pb2.AttemptState.ValueType = ...,
+        progress_json: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["key", b"key"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "state", b"state"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "progress_json", b"progress_json", "state", b"state"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -172,14 +176,22 @@ class Step(_message.Message):
     ARGV_FIELD_NUMBER: _builtins.int
     TIMEOUT_SECONDS_FIELD_NUMBER: _builtins.int
     CANCELABLE_FIELD_NUMBER: _builtins.int
+    CALLABLE_FIELD_NUMBER: _builtins.int
+    PYTHON_PATH_FIELD_NUMBER: _builtins.int
     id: _builtins.str
     name: _builtins.str
     type: _builtins.str
     """command | python | django | http (later kinds are refused with UNSUPPORTED_STEP)."""
     timeout_seconds: _builtins.int
     cancelable: _builtins.bool
+    callable: _builtins.str
+    """python: "package.module:function", called with the payload."""
     @_builtins.property
     def argv(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
+    @_builtins.property
+    def python_path(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """python: folders that are put before sys.path."""
+
     def __init__(
         self,
         *,
@@ -189,10 +201,12 @@ class Step(_message.Message):
         argv: _abc.Iterable[_builtins.str] | None = ...,
         timeout_seconds: _builtins.int = ...,
         cancelable: _builtins.bool = ...,
+        callable: _builtins.str = ...,
+        python_path: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["argv", b"argv", "cancelable", b"cancelable", "id", b"id", "name", b"name", "timeout_seconds", b"timeout_seconds", "type", b"type"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["argv", b"argv", "callable", b"callable", "cancelable", b"cancelable", "id", b"id", "name", b"name", "python_path", b"python_path", "timeout_seconds", b"timeout_seconds", "type", b"type"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
