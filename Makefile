@@ -4,7 +4,7 @@ MAKEFLAGS += --no-print-directory
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
 PYTEST_ARGS ?=
 
-.PHONY: help bootstrap up down status test lint format types contracts deps proto proto-check size bench lock docs-check check all
+.PHONY: help bootstrap up down status certs test lint format types contracts deps proto proto-check size bench lock docs docs-check check all
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -12,7 +12,7 @@ help: ## print this list
 bootstrap: ## make .venv and install what is missing (every other word does it first)
 	@scripts/bootstrap
 
-up: bootstrap ## start the whole stack here and run the examples (COORDINATORS=2 EXECUTORS=2 LOG_ARCHIVERS=1)
+up: bootstrap ## start the whole stack here and run the examples (COORDINATORS=2 EXECUTORS=2 LOG_ARCHIVERS=1 ADMIN_WEBS=1)
 	@python -m toban_stack up
 
 down: bootstrap ## stop the stack; its data stays in .toban
@@ -20,6 +20,9 @@ down: bootstrap ## stop the stack; its data stays in .toban
 
 status: bootstrap ## each process with its address, role and health
 	@python -m toban_stack status
+
+certs: bootstrap ## new certificates for the running stack, without a restart
+	@python -m toban_stack certs renew
 
 test: bootstrap ## run every test (PYTEST_ARGS='-k name' for some)
 	@python -m pytest $(PYTEST_ARGS)
@@ -47,6 +50,9 @@ proto-check: bootstrap ## generated code is current, proto lint, nothing broke
 
 size: bootstrap ## no module over 400 lines, no function over 60
 	@scripts/check-size
+
+docs: bootstrap ## generate docs/cli.md, docs/run-states.md, docs/settings.md and the tables of docs/manifests.md
+	@scripts/gen-docs && scripts/gen-run-states && scripts/gen-settings
 
 docs-check: bootstrap ## documents name only files that exist; generated ones are current
 	@python -m pytest -q tests/architecture

@@ -1,37 +1,62 @@
 """Idle latency: one /bin/true at a time, 100 ms apart, from the call of StartRuns to the exit of the process.
 
-Usage: idle_latency.py [RUNS]; prints one JSON line. The exit is the executor's wall clock, the start this process's: one machine, one clock.
+Usage: idle_latency.py [RUNS]; prints two JSON lines: asked of the leader, and of a coordinator that stands by (every second run each, side by
+side). The exit is the executor's wall clock, the start this process's: one machine, one clock.
 """
 
 import json
 import statistics
 import sys
 import time
+from collections.abc import Sequence
 
 from bench_stack import bench_stack, job
 
+from toban_testing.admin import AdminClient
+
 RUNS = int(sys.argv[1]) if len(sys.argv) > 1 else 200
 PAUSE = 0.1
+JOB = "bench-true"
 
 
 def main() -> None:
-    """Start RUNS runs one by one and print the percentiles of enqueue → exit in milliseconds."""
+    """Start RUNS runs of each kind one by one and print the percentiles of enqueue → exit in milliseconds."""
     with bench_stack() as admin:
-        admin.apply(job("bench-true", ["/bin/true"]))
-        for run_id in admin.start("bench-true", count=50):
+        admin.apply(job(JOB, ["/bin/true"]))
+        for run_id in admin.start(JOB, count=50):
             admin.until_ended(run_id)
-        began: dict[int, float] = {}
+        cluster = admin.cluster()
+        standby = next(one.address for one in cluster.coordinators if one.address != cluster.leader_address)
+        asked = {"leader": cluster.leader_address, "standby": standby}
+        began: dict[str, dict[int, float]] = {kind: {} for kind in asked}
         for _ in range(RUNS):
-            moment = time.time()
-            began[admin.start("bench-true")[0]] = moment
-            time.sleep(PAUSE)
-        for run_id in began:
-            admin.until_ended(run_id)
-        ends = {run.id: run.finished_at.ToMicroseconds() / 1e6 for run in admin.runs(job="bench-true")}
-        delays = sorted((ends[run_id] - moment) * 1000 for run_id, moment in began.items())
-        percentiles = statistics.quantiles(delays, n=100)
-        figure = {"bench": "idle_latency", "runs": RUNS, "p50_ms": round(percentiles[49], 2)}
-        print(json.dumps({**figure, "p90_ms": round(percentiles[89], 2), "p99_ms": round(percentiles[98], 2)}))
+            for kind, address in asked.items():
+                admin.ask_first(address)
+                moment = time.time()
+                began[kind][admin.start(JOB)[0]] = moment
+                time.sleep(PAUSE)
+        for kind, moments in began.items():
+            print(json.dumps(figure(kind, delays(admin, moments))))
+
+
+def delays(admin: AdminClient, moments: dict[int, float]) -> list[float]:
+    """Milliseconds from each call to the end of its process."""
+    ends = [admin.until_ended(run_id).finished_at.ToMicroseconds() / 1e6 for run_id in moments]
+    return [(end - moment) * 1000 for end, moment in zip(ends, moments.values(), strict=True)]
+
+
+def figure(kind: str, measured: Sequence[float]) -> dict[str, object]:
+    """The line of one kind of call."""
+    percentiles = statistics.quantiles(measured, n=100)
+    p50, p90, p99 = (round(percentiles[index - 1], 2) for index in (50, 90, 99))
+    return {
+        "bench": "idle_latency",
+        "asked": kind,
+        "runs": len(measured),
+        "p50_ms": p50,
+        "p90_ms": p90,
+        "p99_ms": p99,
+    }
 
 
 if __name__ == "__main__":

@@ -15,6 +15,7 @@ from toban_coordinator.loops.base import LoopDeps
 from toban_coordinator.loops.definitions import Definitions
 from toban_coordinator.loops.payloads import Payloads
 from toban_coordinator.loops.terms import leader_loops
+from toban_coordinator.ports.express import ExpressDesk
 from toban_coordinator.ports.orders import StartResult
 from toban_coordinator.server.apply import Apply
 from toban_coordinator.server.report import Reports
@@ -102,9 +103,10 @@ class Bench:
             clock=SystemClock(),
             server_time=Now(),
             settings=Defaults(),
+            desk=ExpressDesk(),
         )
         self.assign = next(loop for loop in leader_loops(deps) if loop.name == "assign")
-        self.starter = StartRuns(pool=pool, definitions=Definitions(), payloads=Payloads())
+        self.starter = StartRuns(pool=pool, definitions=Definitions(), payloads=Payloads(), desk=ExpressDesk())
 
     async def round_of(self, count):
         """Seconds to enqueue so many runs, and until all have ended."""

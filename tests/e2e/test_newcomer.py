@@ -25,7 +25,7 @@ class Newcomer:
         # A virtual environment that runs the tests is not the newcomer's.
         path = [part for part in os.environ["PATH"].split(":") if not part.startswith(str(ROOT))]
         unwanted = ("SCHEDULER_", "TOBAN_", "MAKE", "MFLAGS", "VIRTUAL_ENV", "PYTEST", "PYTHON")
-        counts = ("COORDINATORS", "EXECUTORS", "LOG_ARCHIVERS")
+        counts = ("COORDINATORS", "EXECUTORS", "LOG_ARCHIVERS", "ADMIN_WEBS")
         kept = {name: v for name, v in os.environ.items() if not name.startswith(unwanted) and name not in counts}
         self.environment = _caches() | kept | {"PATH": ":".join(path), "HOME": str(home), "TMPDIR": str(temporary)}
 
@@ -118,7 +118,9 @@ def test_the_two_commands_of_the_readme(newcomer: Newcomer) -> None:
     leads = r"^Leader: +127\.0\.0\.1:\d+ \(worker \d+, epoch \d+"
     assert re.search(leads, newcomer.types("scripts/toban", "cluster", "status"), re.MULTILINE)
     running = pids(newcomer.types("make", "status"))
-    assert {"coordinator-1", "coordinator-2", "executor-1", "executor-2", "log-archiver-1"} < set(running)
+    assert {"coordinator-1", "coordinator-2", "executor-1", "executor-2", "log-archiver-1", "admin-web-1"} < set(
+        running
+    )
     newcomer.types("make", "up")
     assert pids(newcomer.types("make", "status")) == running, "a second `make up` starts nothing anew"
 

@@ -39,6 +39,21 @@ class Control(coordinator_pb2_grpc.JobControlServicer):
     async def StartRuns(self, request: Any, context: Any) -> Any:
         return self.answer("StartRuns", request)
 
+    async def EmitEvent(self, request: Any, context: Any) -> Any:
+        return self.answer("EmitEvent", request)
+
+    async def DeleteTrigger(self, request: Any, context: Any) -> Any:
+        return self.answer("DeleteTrigger", request)
+
+    async def PauseSchedule(self, request: Any, context: Any) -> Any:
+        return self.answer("PauseSchedule", request)
+
+    async def ResumeSchedule(self, request: Any, context: Any) -> Any:
+        return self.answer("ResumeSchedule", request)
+
+    async def DeleteSchedule(self, request: Any, context: Any) -> Any:
+        return self.answer("DeleteSchedule", request)
+
     async def CancelRun(self, request: Any, context: Any) -> Any:
         return self.answer("CancelRun", request)
 
@@ -54,7 +69,10 @@ class Reader(coordinator_pb2_grpc.JobReaderServicer):
 
     def answer(self, method: str, request: Any) -> Any:
         self.requests.append(request)
-        return self.answers[method]
+        answer = self.answers[method]
+        if isinstance(answer, Exception):
+            raise answer
+        return answer(request) if callable(answer) else answer
 
     async def ListJobs(self, request: Any, context: Any) -> Any:
         return self.answer("ListJobs", request)
@@ -67,6 +85,21 @@ class Reader(coordinator_pb2_grpc.JobReaderServicer):
 
     async def ListRuns(self, request: Any, context: Any) -> Any:
         return self.answer("ListRuns", request)
+
+    async def GetSchedule(self, request: Any, context: Any) -> Any:
+        return self.answer("GetSchedule", request)
+
+    async def NextSlots(self, request: Any, context: Any) -> Any:
+        return self.answer("NextSlots", request)
+
+    async def ListFires(self, request: Any, context: Any) -> Any:
+        return self.answer("ListFires", request)
+
+    async def ListTriggers(self, request: Any, context: Any) -> Any:
+        return self.answer("ListTriggers", request)
+
+    async def ListEvents(self, request: Any, context: Any) -> Any:
+        return self.answer("ListEvents", request)
 
     async def ListExecutors(self, request: Any, context: Any) -> Any:
         return self.answer("ListExecutors", request)
@@ -84,6 +117,42 @@ class Reader(coordinator_pb2_grpc.JobReaderServicer):
             yield run_now
         await self.logged.wait()
         yield self.runs[-1]
+
+
+class Operations(coordinator_pb2_grpc.OperationsServicer):
+    """Keeps requests, gives the answers of the test."""
+
+    def __init__(self) -> None:
+        self.requests: list[Any] = []
+        self.answers: dict[str, Any] = {}
+
+    def answer(self, method: str, request: Any) -> Any:
+        self.requests.append(request)
+        answer = self.answers[method]
+        if isinstance(answer, Exception):
+            raise answer
+        return answer(request) if callable(answer) else answer
+
+    async def ListSettings(self, request: Any, context: Any) -> Any:
+        return self.answer("ListSettings", request)
+
+    async def UpdateSetting(self, request: Any, context: Any) -> Any:
+        return self.answer("UpdateSetting", request)
+
+    async def ListAudit(self, request: Any, context: Any) -> Any:
+        return self.answer("ListAudit", request)
+
+    async def DrainExecutor(self, request: Any, context: Any) -> Any:
+        return self.answer("DrainExecutor", request)
+
+    async def UndrainExecutor(self, request: Any, context: Any) -> Any:
+        return self.answer("UndrainExecutor", request)
+
+    async def DetachExecutor(self, request: Any, context: Any) -> Any:
+        return self.answer("DetachExecutor", request)
+
+    async def DemoteLeader(self, request: Any, context: Any) -> Any:
+        return self.answer("DemoteLeader", request)
 
 
 class Logs(logs_pb2_grpc.LogReaderServicer):
@@ -125,32 +194,45 @@ class FakeCluster:
         self.loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self.loop.run_forever, daemon=True)
         self._thread.start()
-        self.do(self._start(tls))
+        self._tls = tls
+        self._ports = [0, 0]
+        self.control, self.reader, self.logs = Control(), Reader(), Logs()
+        self.operations = Operations()
+        self.logs.reader = self.reader
+        self.do(self._start())
+        self.coordinator, self.archiver = (f"127.0.0.1:{port}" for port in self._ports)
 
     def do(self, work: Any) -> Any:
         return asyncio.run_coroutine_threadsafe(work, self.loop).result(30)
 
-    async def _start(self, tls: Path) -> None:
-        self.control, self.reader, self.logs = Control(), Reader(), Logs()
-        self.logs.reader = self.reader
+    async def _start(self) -> None:
+        """At the ports of before."""
         self._servers = []
-        ports = []
-        for name, servicers in (
+        services: list[tuple[str, list[Any]]] = [
             (
                 "coordinator",
                 [
                     (coordinator_pb2_grpc.add_JobControlServicer_to_server, self.control),
                     (coordinator_pb2_grpc.add_JobReaderServicer_to_server, self.reader),
+                    (coordinator_pb2_grpc.add_OperationsServicer_to_server, self.operations),
                 ],
             ),
             ("log-archiver", [(logs_pb2_grpc.add_LogReaderServicer_to_server, self.logs)]),
-        ):
-            server = build_server(tls=TlsFiles(tls / name), trust_domain="toban.internal", clock=SystemClock())
+        ]
+        for index, (name, servicers) in enumerate(services):
+            server = build_server(tls=TlsFiles(self._tls / name), trust_domain="toban.internal", clock=SystemClock())
             for adder, servicer in servicers:
                 server.add(adder, servicer)
-            ports.append(await server.start("127.0.0.1", 0))
+            self._ports[index] = await server.start("127.0.0.1", self._ports[index])
             self._servers.append(server)
-        self.coordinator, self.archiver = (f"127.0.0.1:{port}" for port in ports)
+
+    def go_away(self) -> None:
+        """Nobody listens any more."""
+        self.do(self._stop())
+
+    def come_back(self) -> None:
+        """As before, at the same addresses."""
+        self.do(self._start())
 
     async def _stop(self) -> None:
         for server in self._servers:

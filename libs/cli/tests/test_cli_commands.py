@@ -103,7 +103,7 @@ def test_schedule_list(cluster: Any, toban: Toban) -> None:
     code, out, _ = toban("schedule", "list", "--job", "hello")
     assert code == 0
     assert cluster.reader.requests[-1].job == "hello"
-    assert out.splitlines()[0].split() == ["NAME", "JOB", "RULE", "STATUS", "NEXT", "LAST"]
+    assert out.splitlines()[0].split() == ["NAME", "JOB", "RULE", "STATUS", "NEXT", "LAST", "WHY"]
     assert "every 5 seconds  active" in out
     assert "(in 64s)  3s ago" in out
 
@@ -176,7 +176,8 @@ def test_a_run_that_is_not_there(cluster: Any, toban: Toban) -> None:
 def test_apply_twice(cluster: Any, toban: Toban, tmp_path: Path) -> None:
     (tmp_path / "b").mkdir()
     (tmp_path / "b" / "job.yml").write_text(
-        "apiVersion: toban/v1\nkind: Job\nmetadata: {name: x}\nspec: {working_dir: ., steps: [{argv: [/bin/true]}]}\n"
+        "apiVersion: toban/v1\nkind: Job\nmetadata: {name: x}\nspec: {working_dir: ., steps: [{argv: [/bin/true]}, "
+        "{type: python, callable: 'a:b', python_path: [., ../lib, /abs]}]}\n"
     )
     (tmp_path / "a.yaml").write_text(
         "apiVersion: toban/v1\nkind: Schedule\nmetadata: {name: s}\nspec: {job: x, interval_seconds: 5}\n"
@@ -191,10 +192,31 @@ def test_apply_twice(cluster: Any, toban: Toban, tmp_path: Path) -> None:
     sent = [json.loads(manifest.json) for manifest in cluster.control.requests[0].manifests]
     assert [body["metadata"]["name"] for body in sent] == ["s", "x"]
     assert sent[1]["spec"]["working_dir"] == str(tmp_path / "b")
+    assert sent[1]["spec"]["steps"][1]["python_path"] == [str(tmp_path / "b"), str(tmp_path / "lib"), "/abs"]
     code, out, _ = toban("apply", "-f", str(tmp_path), "--dry-run", "-o", "json")
     assert cluster.control.requests[1].dry_run
-    assert json.loads(out)[1] == {"kind": "Job", "name": "x", "action": "unchanged", "version": 1}
+    told = {"kind": "Job", "name": "x", "action": "unchanged", "version": 1, "next_slots": [], "note": ""}
+    assert json.loads(out)[1] == told
     assert code == 0
+
+
+def test_apply_says_when_a_schedule_fires_next(cluster: Any, toban: Toban, tmp_path: Path) -> None:
+    file = tmp_path / "a.yaml"
+    file.write_text("apiVersion: toban/v1\nkind: Schedule\nmetadata: {name: s}\nspec: {job: x, interval_seconds: 5}\n")
+    at = Timestamp()
+    at.FromJsonString("2026-11-22T02:00:00Z")
+    slots = [pb.NextSlot(at=at, local="2026-11-22T03:00:00+01:00", rule_note="gap shift")] * 4
+    applied = [
+        pb.Applied(kind="Schedule", name="s", action="updated", next_slots=slots),
+        pb.Applied(kind="Schedule", name="t", action="created", note="paused: holidays"),
+    ]
+    cluster.control.answers["Apply"] = pb.ApplyResponse(applied=applied)
+    line = "  2026-11-22T03:00:00+01:00 = 2026-11-22T02:00:00Z, gap shift\n"
+    assert (
+        toban("apply", "-f", str(file))[1] == f"schedule s updated\n{line * 3}schedule t created\n  paused: holidays\n"
+    )
+    assert toban("apply", "-f", str(file), "-o", "name")[1] == "schedule/s\nschedule/t\n"
+    assert "2026-11-22T03:00:00+01:00" in toban("apply", "-f", str(file), "-o", "wide")[1]
 
 
 def test_mistakes_that_the_server_finds_are_one_line_each(cluster: Any, toban: Toban, tmp_path: Path) -> None:
@@ -337,47 +359,3 @@ def test_cancel(cluster: Any, toban: Toban) -> None:
     assert (request.id, request.reason, request.mode) == (12, "no need", "kill")
     cluster.control.answers["CancelRun"] = TobanError(ErrorCode.RESOURCE_INVALID_STATE, "run 12 has ended (SUCCEEDED)")
     assert toban("run", "cancel", "12") == (74, "", "error: run 12 has ended (SUCCEEDED)\n")
-
-
-def test_executors_and_cluster(cluster: Any, toban: Toban) -> None:
-    executor = pb.Executor(
-        worker_id=5,
-        node_id="node-1",
-        address="127.0.0.1:7001",
-        state="on",
-        slots=16,
-        running=2,
-        last_heartbeat_at=ago(0.5),
-        labels={"zone": "a"},
-    )
-    cluster.reader.answers["ListExecutors"] = pb.ListExecutorsResponse(executors=[executor])
-    code, out, _ = toban("executor", "list")
-    assert code == 0
-    assert out.splitlines() == [
-        "ID  NODE    ADDRESS         STATE  RUNNING  SEEN  LABELS",
-        "5   node-1  127.0.0.1:7001  on     2/16     now   zone=a",
-    ]
-    answer = pb.Cluster(
-        epoch=EPOCH,
-        leader_worker_id=1,
-        leader_address="127.0.0.1:6001",
-        leader_since=ago(3700),
-        last_beat_at=ago(0.1),
-        settled=True,
-        executors=[executor],
-        running=2,
-        pending=1,
-        server_time=ago(0),
-        health_json='{"status":"warning","checks":{"redis":{"status":"warning","value":"down"},"postgresql":{"status":"ok"}}}',
-    )
-    answer.coordinators.add(
-        worker_id=1, node_id="node-1", address="127.0.0.1:6001", role="leader", status="ok", last_heartbeat_at=ago(0.3)
-    )
-    cluster.reader.answers["GetCluster"] = answer
-    code, out, _ = toban("cluster", "status")
-    assert code == 0
-    assert f"Leader: 127.0.0.1:6001 (worker 1, epoch {EPOCH}, since 1h ago)" in squeezed(out)
-    assert "Health: warning: redis warning (down)" in squeezed(out)
-    assert "Runs: 2 running, 1 waiting" in squeezed(out)
-    code, out, _ = toban("cluster", "status", "--output=json")
-    assert (json.loads(out)["epoch"], json.loads(out)["health"]["status"]) == (str(EPOCH), "warning")

@@ -43,6 +43,19 @@ def test_states_have_colours_on_a_terminal_only() -> None:
     assert "\x1b" not in render(HEADERS, ROWS, loose=["LAST LINE"], width=80, colour=False)
 
 
+def test_jobs_cannot_draw_on_the_terminal() -> None:
+    rows = [["12", "a", "FAILED", "\x1b[2J\x07red\nnext\u202etxt"]]
+    text = render(HEADERS, rows, loose=[], width=None, colour=False)
+    assert text.splitlines()[1:] == ["12   a    FAILED  \ufffd[2J\ufffdred next\ufffdtxt"]
+
+
+def test_wide_characters_take_two_columns() -> None:
+    rows = [["1", "当番", "x", "a"], ["2", "e\u0301", "x", "b"], ["3", "long name", "x", "c"]]
+    lines = render(HEADERS, rows, loose=["JOB"], width=None, colour=False).splitlines()
+    assert lines[1:3] == ["1    当番       x      a", "2    e\u0301          x      b"]
+    assert render(["N"], [["当番当番"]], loose=["N"], width=6, colour=False) == "N\n当番…"
+
+
 @pytest.mark.parametrize(
     ("seconds", "words"),
     [(0.05, "0.05s"), (5, "5.0s"), (72, "1m 12s"), (3_660, "1h 01m"), (200_000, "2d 07h"), (-1, "0.00s")],

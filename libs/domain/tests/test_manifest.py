@@ -27,6 +27,10 @@ def job(**spec: Any) -> dict[str, Any]:
     }
 
 
+def python(**step: Any) -> dict[str, Any]:
+    return job(steps=[{"type": "python", "callable": "a:b", **step}])
+
+
 def schedule(**spec: Any) -> dict[str, Any]:
     return {"apiVersion": "toban/v1", "kind": "Schedule", "metadata": {"name": "s"}, "spec": {"job": "x", **spec}}
 
@@ -46,6 +50,7 @@ def test_a_full_job() -> None:
         steps=[
             {"id": "one", "name": "First", "argv": ["tar", "-c"], "timeout_seconds": 5, "cancelable": False},
             {"argv": ["true"], "type": "command"},
+            {"type": "python", "callable": "pack.age:Class.make", "python_path": ["/srv", "/srv/lib"]},
         ],
         payload_schema={"type": "object"},
         default_payload={"a": 1},
@@ -67,7 +72,8 @@ def test_a_full_job() -> None:
     spec = read(body)
     assert isinstance(spec, JobSpec)
     assert (spec.name, spec.description, spec.labels, spec.enabled) == ("x", "text", {"team": "ops"}, False)
-    assert [(step.id, step.argv) for step in spec.steps] == [("one", ("tar", "-c")), ("step-2", ("true",))]
+    assert [(step.id, step.argv) for step in spec.steps[:2]] == [("one", ("tar", "-c")), ("step-2", ("true",))]
+    assert (spec.steps[2].callable, spec.steps[2].python_path) == ("pack.age:Class.make", ("/srv", "/srv/lib"))
     assert spec.retry == RetrySpec(
         max_retries=2, backoff=ExponentialBackoff(initial=1, multiplier=3, maximum=20, jitter=0.5)
     )
@@ -108,7 +114,7 @@ def test_a_full_schedule() -> None:
         ({}, "apiVersion", "is missing"),
         ({"apiVersion": "toban/v2"}, "apiVersion", "this version reads toban/v1"),
         ({"apiVersion": "toban/v1", "kind": "job"}, "kind", "did you mean 'Job'?"),
-        ({"apiVersion": "toban/v1", "kind": "EventTrigger"}, "kind", "not available in this version"),
+        ({"apiVersion": "toban/v1", "kind": "Calendar"}, "kind", "not available in this version"),
         (job() | {"metadata": {}}, "metadata.name", "is missing"),
         (job() | {"metadata": {"name": "-x"}}, "metadata.name", "is not a name"),
         (job() | {"metadata": {"name": "x", "labels": {"a": 1}}}, "metadata.labels.a", 'put it into quotes: a: "1"'),
@@ -123,7 +129,17 @@ def test_a_full_schedule() -> None:
         (job(steps=[{"argv": ["a\0"]}]), "spec.steps[0].argv[0]", "must be text"),
         (job(steps=[{"run": ["true"]}]), "spec.steps[0].argv", "is missing"),
         (job(steps=[{"argv": ["bash", "x"]}]), "spec.steps[0].argv", "allow_shell: true"),
-        (job(steps=[{"type": "python", "argv": ["x"]}]), "spec.steps[0].type", "not available in this version"),
+        (job(steps=[{"type": "http", "argv": ["x"]}]), "spec.steps[0].type", "not available in this version"),
+        (job(steps=[{"type": "python", "argv": ["x"]}]), "spec.steps[0].argv", "belongs to `type: command`"),
+        (job(steps=[{"argv": ["x"], "callable": "a:b"}]), "spec.steps[0].callable", "belongs to `type: python`"),
+        (job(steps=[{"type": "python"}]), "spec.steps[0].callable", "is missing"),
+        (job(steps=[{"type": "python", "callable": "a.b.c"}]), "spec.steps[0].callable", "did you mean 'a.b:c'?"),
+        (job(steps=[{"type": "python", "callable": "a b:c"}]), "spec.steps[0].callable", "package.module:function"),
+        (job(steps=[{"type": "python", "callable": "os:system"}]), "spec.steps[0].callable", "`allow_shell: true`"),
+        (python(python_path="."), "spec.steps[0].python_path", "must be a list of folders"),
+        (python(python_path=["lib"]), "spec.steps[0].python_path[0]", "is not absolute"),
+        (python(python_path=[""]), "spec.steps[0].python_path[0]", "must be a folder"),
+        (python(function="a:b"), "spec.steps[0].function", "did you mean 'callable'?"),
         (job(steps=[{"type": "comand", "argv": ["x"]}]), "spec.steps[0].type", "did you mean 'command'?"),
         (job(steps=[{"id": "a", "argv": ["x"]}, {"id": "a", "argv": ["x"]}]), "spec.steps[1].id", "is used twice"),
         (job(timeout_seconds="5"), "spec.timeout_seconds", "must be a whole number, is '5'"),

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import urllib.request
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 
 from toban_observability import admin_port, metrics
 from toban_observability.admin_port import AdminPort
+from toban_observability.admin_thread import AdminThread
 from toban_observability.health import Check, report
 
 
@@ -138,3 +140,21 @@ def test_names_of_metrics_are_ours() -> None:
         metrics.gauge("depth", "x")
     with pytest.raises(ValueError, match="must end in _total"):
         metrics.counter("toban_things", "x")
+
+
+def test_the_same_port_beside_synchronous_code() -> None:
+    checks = {"clock": Check("warning", 3)}
+    admin = AdminThread("127.0.0.1", 0, lambda: report(checks))
+    admin.stop()
+    port = admin.start()
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/healthz", timeout=10) as answer:
+        assert json.loads(answer.read())["status"] == "warning"
+    with pytest.raises(OSError, match="in use"):
+        taken = AdminThread("127.0.0.1", port, lambda: report(checks))
+        try:
+            taken.start()
+        finally:
+            taken.stop()
+    admin.stop()
+    with pytest.raises(OSError, match="refused"):
+        urllib.request.urlopen(f"http://127.0.0.1:{port}/livez", timeout=10)

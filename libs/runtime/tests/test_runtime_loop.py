@@ -1,6 +1,7 @@
 """Loops: woken by signal and tick, never ended by an error."""
 
 import asyncio
+from collections.abc import Callable
 
 import pytest
 
@@ -13,7 +14,7 @@ from toban_testing.signals import Signals
 class Bench:
     """A loop under a fake clock, whose turns are signals."""
 
-    def __init__(self, *, tick: float = 1.0) -> None:
+    def __init__(self, *, tick: float | Callable[[], float] = 1.0) -> None:
         self.clock = FakeClock()
         self.signals = Signals()
         self.stop = asyncio.Event()
@@ -45,6 +46,19 @@ async def test_it_turns_at_once_and_then_at_each_tick() -> None:
     assert bench.loop.turns == 1
     await bench.clock.advance(0.2)
     await bench.turns(2)
+    await bench.close()
+
+
+async def test_a_tick_that_changes_counts_from_the_next_wake_on() -> None:
+    tick = 60.0
+    bench = Bench(tick=lambda: tick)
+    await bench.turns(1)
+    tick = 0.5
+    assert bench.loop.tick_seconds == 0.5
+    bench.loop.wake()
+    await bench.turns(2)
+    await bench.clock.advance(0.6)
+    await bench.turns(3)
     await bench.close()
 
 

@@ -1,4 +1,4 @@
-"""Slots around the changes of the clocks of 2026 and 2027."""
+"""Slots around changes of the clocks: whole hours, half hours, odd minutes, two hours, a whole day."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from toban_domain.schedule import RuleSpec
 from toban_schedule import Rule, load_zone, slots
 
 BERLIN, NEW_YORK, LORD_HOWE = "Europe/Berlin", "America/New_York", "Australia/Lord_Howe"
+APIA, TROLL, KATHMANDU, CARACAS = "Pacific/Apia", "Antarctica/Troll", "Asia/Kathmandu", "America/Caracas"
 
 # zone, first instant with the new offset (UTC), minutes that the local clock jumps
 CHANGES = [
@@ -28,6 +29,18 @@ CHANGES = [
     (LORD_HOWE, "2026-10-03T15:30", 30),
     (LORD_HOWE, "2027-04-03T15:00", -30),
     (LORD_HOWE, "2027-10-02T15:30", 30),
+    # Two hours, at the hour of the change of everybody else in Europe.
+    (TROLL, "2026-03-29T01:00", 120),
+    (TROLL, "2026-10-25T01:00", -120),
+    # The 30th of December 2011 did not come.
+    (APIA, "2011-12-30T10:00", 1440),
+    # By a quarter and by half an hour, at midnight and in the night.
+    (KATHMANDU, "1985-12-31T18:30", 15),
+    (CARACAS, "2007-12-09T07:00", -30),
+    (CARACAS, "2016-05-01T07:00", 30),
+    # At midnight: the day begins at 01:00, or ends twice.
+    ("Asia/Beirut", "2026-03-28T22:00", 60),
+    ("Asia/Beirut", "2026-10-24T21:00", -60),
 ]
 
 
@@ -68,6 +81,20 @@ def test_the_zones_change_when_we_think(zone: str, at: str, minutes: int) -> Non
         (LORD_HOWE, "2026-10-03T12:00", "15 2 * * *", "run_after", ["04 02:30 +1100", "05 02:15 +1100"]),
         # A time that exists is not touched, whatever the policy.
         (LORD_HOWE, "2026-10-03T12:00", "30 2 * * *", "run_after", ["04 02:30 +1100", "05 02:30 +1100"]),
+        (TROLL, "2026-03-28T12:00", "30 1 * * *", "skip", ["30 01:30 +0200"]),
+        (TROLL, "2026-03-28T12:00", "30 1 * * *", "shift", ["29 03:30 +0200", "30 01:30 +0200"]),
+        (
+            TROLL,
+            "2026-03-28T12:00",
+            "30 1,2 * * *",
+            "run_after",
+            ["29 03:00 +0200", "30 01:30 +0200", "30 02:30 +0200"],
+        ),
+        (APIA, "2011-12-29T12:00", "0 9 * * *", "skip", ["31 09:00 +1400", "01 09:00 +1400"]),
+        # The shifted one is the next day's.
+        (APIA, "2011-12-29T12:00", "0 9 * * *", "shift", ["31 09:00 +1400", "01 09:00 +1400"]),
+        (APIA, "2011-12-29T12:00", "0 9 * * *", "run_after", ["31 00:00 +1400", "31 09:00 +1400", "01 09:00 +1400"]),
+        ("Asia/Beirut", "2026-03-28T12:00", "15 0 * * *", "shift", ["29 01:15 +0300", "30 00:15 +0300"]),
         # A shifted slot and one that is there anyway are one slot.
         (BERLIN, "2026-03-29T00:00", "30 2,3 29 3 *", "shift", ["29 03:30 +0200"]),
         (BERLIN, "2026-03-29T00:00", "*/20 2 29 3 *", "run_after", ["29 03:00 +0200"]),
@@ -115,6 +142,12 @@ def test_an_expression_for_every_hour_follows_the_clock(zone: str, at: str, minu
     assert {right - left for left, right in pairwise(found)} == {timedelta(minutes=5)}
 
 
+def test_a_day_that_does_not_come() -> None:
+    assert fires("0 9 30 * *", APIA, "2011-12-01T00:00", days=40, gap="skip") == []
+    assert fires("0 9 30 * *", APIA, "2011-12-01T00:00", days=40, gap="shift") == ["31 09:00 +1400"]
+    assert fires("0 9 30 * *", APIA, "2011-12-01T00:00", days=40, gap="run_after") == ["31 00:00 +1400"]
+
+
 @pytest.mark.parametrize(("zone", "at", "minutes"), CHANGES)
 @pytest.mark.parametrize("rule", [{"interval_seconds": 90}, {"every_n_minutes": 7}])
 def test_intervals_know_no_zone(zone: str, at: str, minutes: int, rule: dict[str, int]) -> None:
@@ -128,8 +161,8 @@ def oracle(
     """The slots of "minute hour" pairs, found by trying every minute of local time."""
     clock = load_zone(zone)
     found: set[datetime] = set()
-    wall = (start - timedelta(days=1)).replace(tzinfo=None)
-    while wall < (end + timedelta(days=1)).replace(tzinfo=None):
+    wall = (start - timedelta(days=3)).replace(tzinfo=None)
+    while wall < (end + timedelta(days=2)).replace(tzinfo=None):
         if (wall.hour, wall.minute) in cron:
             early, late = (wall.replace(tzinfo=clock, fold=fold).astimezone(UTC) for fold in (0, 1))
             exists = early.astimezone(clock).replace(tzinfo=None) == wall
@@ -143,7 +176,7 @@ def oracle(
                 found.add(
                     min(
                         t
-                        for t in (late + timedelta(minutes=n) for n in range(1, 200))
+                        for t in (late + timedelta(minutes=n) for n in range(1, 1500))
                         if t.astimezone(clock).utcoffset() == early.astimezone(clock).utcoffset()
                     )
                 )

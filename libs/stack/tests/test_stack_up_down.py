@@ -25,7 +25,8 @@ STAND_IN = """
             self.wfile.write(json.dumps({"status": "ok", "checks": {}}).encode())
         def log_message(self, *arguments): pass
     server = http.server.HTTPServer(("127.0.0.1", int(os.environ["SCHEDULER_ADMIN_PORT"])), Health)
-    with open(os.environ["SCHEDULER_STATE_DIR"] + "/environment", "w") as file:
+    folder = os.environ.get("SCHEDULER_STATE_DIR", os.path.dirname(os.environ["SCHEDULER_READY_FILE"]))
+    with open(folder + "/environment", "w") as file:
         json.dump(dict(os.environ), file)
     with open(os.environ["SCHEDULER_READY_FILE"] + ".part", "w") as file:
         json.dump({"pid": os.getpid()}, file)
@@ -54,13 +55,15 @@ def stack(tmp_path: Path, environment: dict[str, str]) -> Iterator[Stack]:
 
 def test_a_life(stack: Stack, tmp_path: Path, environment: dict[str, str]) -> None:
     stack.up()
-    names = {"postgres", "redis", "s3", "coordinator-1", "executor-1", "log-archiver-1"}
+    names = {"postgres", "redis", "s3", "coordinator-1", "executor-1", "log-archiver-1", "admin-web-1"}
     first = stack.processes()
     assert set(first) == names
     assert all(row.green for row in stack.status()) and {row.name for row in stack.status()} == names
 
-    executor = (tmp_path / "home/data/executor-1/environment").read_text()
-    assert "DATABASE_URL" not in executor and "REDIS_URL" not in executor
+    for environment_of in ("data/executor-1/environment", "run/environment"):
+        told = (tmp_path / "home" / environment_of).read_text()
+        assert "DATABASE_URL" not in told and "REDIS_URL" not in told, environment_of
+    assert not (tmp_path / "home/data/admin-web-1").exists(), "the site has no state"
     assert_no_secret_in_process_list(stack)
 
     stack.up()
@@ -106,7 +109,7 @@ def test_a_given_url_takes_the_place_of_a_server(
     stack = Stack(home=tmp_path / "home", coordinators=1, executors=1, environment={**environment, **given})
     try:
         stack.up()
-        assert set(stack.processes()) == {"s3", "coordinator-1", "executor-1", "log-archiver-1"}
+        assert set(stack.processes()) == {"s3", "coordinator-1", "executor-1", "log-archiver-1", "admin-web-1"}
         with pytest.raises(StackError, match="does not run"):
             stack.kill("redis", signal.SIGKILL)
     finally:

@@ -120,3 +120,24 @@ def test_malformed_files_are_refused(folder: Path, name: str, text: str) -> None
     (folder / "demo" / name).write_text(text)
     with pytest.raises(MigrationError):
         migrate.read_migrations(folder)
+
+
+def late_setting(url: str) -> list[tuple[object, ...]]:
+    with psycopg.connect(url) as connection:
+        return connection.execute("SELECT value, version, updated_by FROM scheduler.settings").fetchall()
+
+
+def test_the_environment_seeds_a_setting_that_was_never_stored(pg_major: int, pg_empty_url: str) -> None:
+    variable = "SCHEDULER_SKIP_LATE_RUNS_AFTER_SECONDS"
+    migrate.up(pg_empty_url, seeds=migrate.seeds_from({}))
+    assert late_setting(pg_empty_url) == []
+    migrate.up(pg_empty_url, seeds=migrate.seeds_from({variable: "90"}))
+    assert late_setting(pg_empty_url) == [(90, 1, "migration")]
+    migrate.up(pg_empty_url, seeds=migrate.seeds_from({variable: "5"}))
+    assert late_setting(pg_empty_url) == [(90, 1, "migration")], "what operators or an earlier seed stored stays"
+
+
+@pytest.mark.parametrize("text", ["-1", "soon", "[]", "1e99"])
+def test_a_seed_that_is_no_value_stops_the_migration(text: str) -> None:
+    with pytest.raises(MigrationError, match="SCHEDULER_SKIP_LATE_RUNS_AFTER_SECONDS: "):
+        migrate.seeds_from({"SCHEDULER_SKIP_LATE_RUNS_AFTER_SECONDS": text})

@@ -14,6 +14,7 @@ from cryptography.x509.oid import NameOID
 
 from toban_proto.v1 import executor_pb2, executor_pb2_grpc, logs_pb2, logs_pb2_grpc
 from toban_runtime.clock import SystemClock
+from toban_testing.clock import FakeClock
 from toban_transport.channel import ChannelPool
 from toban_transport.server import GrpcServer, build_server
 from toban_transport.tls import TlsFiles
@@ -60,7 +61,8 @@ def forge(tls: Path, tmp_path: Path) -> Forge:
         )
         (folder / "tls.crt").write_bytes(certificate.public_bytes(pem))
         (folder / "ca.crt").write_bytes((tls / "ca" / "ca.crt").read_bytes())
-        return TlsFiles(folder)
+        # As if it had just been issued: also what has expired by now can be presented to others.
+        return TlsFiles(folder, clock=FakeClock(start=valid[0]))
 
     return make
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from toban_coordinator.decide.lease import ExecutorRow, FencePlan, Silence, plan, watch
 from toban_domain.lease import ExecutorState, take_seconds
 
-SILENCE = Silence()
+SILENCE = Silence(heartbeat_ttl=5.0, grace=5.0)
 ROW = ExecutorRow(
     cluster="c/1", incarnation="a", state=ExecutorState.ON, grant_seq=1, lease_ms=10_000, last_heartbeat=1.0
 )

@@ -7,7 +7,6 @@ import psycopg
 import pytest
 
 from toban_coordinator.loops.lease import LeaseDeps, LeaseKeeper, Observer
-from toban_coordinator.loops.orders import OrderKeeper
 from toban_coordinator.server.grants import Granter
 from toban_domain.epoch import Term
 from toban_domain.errors import FencedOut
@@ -19,6 +18,7 @@ from toban_runtime.ids import IdSource
 from toban_store.pool import open_pool
 from toban_store.scheduler import executors, fence, leader, orders
 from toban_store.tx import fenced_tx
+from toban_testing.settings import FixedSettings
 
 LEASE_MS = 10_000
 IDS = IdSource()
@@ -301,7 +301,13 @@ async def keeper(pool, term, fake_clock, redis_url):
     observer = Observer(pool=pool, clock=fake_clock)
     probe, deposed = Probe(), []
     deps = LeaseDeps(
-        pool=pool, clock=fake_clock, observer=observer, probe=probe, members=Members(link=link), depose=deposed.append
+        pool=pool,
+        clock=fake_clock,
+        observer=observer,
+        probe=probe,
+        members=Members(link=link),
+        depose=deposed.append,
+        settings=FixedSettings(),
     )
     made = LeaseKeeper(deps=deps, term=term)
     made.probe, made.deposed, made.link = probe, deposed, link
@@ -382,14 +388,3 @@ async def test_a_leader_below_the_executors_epoch_stops(pool, keeper, term):
     await register(pool, epoch_max=term.epoch + (1 << 27))
     await keeper.run_once()
     assert keeper.deposed == ["the executors know a higher epoch"]
-
-
-async def test_an_order_that_stays_open_cuts_its_executor(pool, sql, term):
-    incarnation = await register(pool)
-    async with fenced_tx(pool, term) as t:
-        await orders.queue(t, incarnation=incarnation, kind="revoke", serial=1, orders=[(AttemptKey(5, 6), {})])
-    keeper = OrderKeeper(pool=pool, term=term)
-    assert await keeper.run_once() == 0
-    await sql("UPDATE scheduler.executor_orders SET created_at = now() - interval '61 s'")
-    assert await keeper.run_once() == 1
-    assert await state_of(sql, incarnation) == "cut"

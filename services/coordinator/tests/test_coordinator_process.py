@@ -145,7 +145,7 @@ async def test_registering_twice_is_refused(call, executor):
 
 
 @pytest.mark.parametrize(
-    "change", [{"incarnation": "x"}, {"slots": 0}, {"grpc_port": 70_000}, {"instance": ""}, {"epoch_max": -1}]
+    "change", [{"incarnation": "x"}, {"slots": -1}, {"grpc_port": 70_000}, {"instance": ""}, {"epoch_max": -1}]
 )
 async def test_a_registration_that_makes_no_sense_is_refused(call, change):
     with pytest.raises(TobanError) as caught:
@@ -206,7 +206,7 @@ async def test_a_storm_of_reads_does_not_make_heartbeats_wait(call, executor, pg
 
 async def test_services_of_later_releases_answer_unimplemented(call, executor):
     for service, stub, method, request, metadata in (
-        ("admin-cli", rpc.OperationsStub, "ListSettings", pb.ListSettingsRequest(), ()),
+        ("admin-cli", rpc.OperationsStub, "SetLimit", pb.SetLimitRequest(), ()),
         ("admin-web", rpc.AccountsStub, "ListUsers", pb.ListUsersRequest(), ()),
         ("external-worker", rpc.ExternalWorkStub, "Claim", pb.ClaimRequest(), ()),
         ("log-archiver", rpc.ArchiveGatewayStub, "ListSealed", pb.ListSealedRequest(), ()),
@@ -244,3 +244,106 @@ async def test_health_and_metrics(process):
     for name in ("toban_is_leader 1.0", "toban_takeovers_total", "toban_grants_total", "toban_fences_total"):
         assert name in text
     assert "ok" in await health(process, "/livez")
+
+
+@pytest.fixture
+async def watched(process, tls):
+    """`await watched(service, stub, metadata)` opens a stream of settings; `await anext(...)` is its next message."""
+    pools, streams = [], []
+
+    async def open_stream(service, stub, metadata=()):
+        pool = ChannelPool(tls=TlsFiles(tls / service), trust_domain=DOMAIN)
+        pools.append(pool)
+        method = stub(pool.get(f"127.0.0.1:{process['grpc_port']}", "coordinator")).WatchSettings
+        streams.append(stream(method, pb.WatchSettingsRequest(), timeout=30.0, metadata=metadata))
+        return streams[-1]
+
+    yield open_stream
+    for one in streams:
+        await one.aclose()
+    for pool in pools:
+        await pool.close()
+
+
+async def test_a_changed_setting_reaches_every_stream_within_two_seconds(call, executor, watched):
+    incarnation, metadata, _answer = executor
+    streams = [
+        await watched("executor", rpc.ExecutorGatewayStub, metadata),
+        await watched("log-archiver", rpc.ArchiveGatewayStub),
+    ]
+    first = [await anext(one) for one in streams]
+    assert [(one.version, one.values_json["heartbeat_interval_seconds"]) for one in first] == [(0, "1.0")] * 2
+    change = pb.UpdateSettingRequest(name="heartbeat_interval_seconds", value_json="0.5")
+    assert (await call("admin-cli", rpc.OperationsStub, "UpdateSetting", change)).version == 1
+    async with asyncio.timeout(2):
+        second = [await anext(one) for one in streams]
+    assert [(one.version, one.values_json["heartbeat_interval_seconds"]) for one in second] == [(1, "0.5")] * 2
+    beat = pb.HeartbeatRequest(incarnation=incarnation, free_slots=4)
+    assert (await call("executor", rpc.ExecutorGatewayStub, "Heartbeat", beat, metadata)).settings_version == 1
+    later = await call("executor", rpc.ExecutorGatewayStub, "Register", registration())
+    assert later.heartbeat_interval_seconds == 0.5
+
+
+async def test_a_stream_of_settings_needs_the_key_too(executor, watched):
+    metadata = (executor[1][0], ("toban-incarnation-key", "0" * 64))
+    with pytest.raises(TobanError) as caught:
+        await anext(await watched("executor", rpc.ExecutorGatewayStub, metadata))
+    assert caught.value.code is ErrorCode.UNAUTHENTICATED
+
+
+async def test_an_executor_that_says_no_slots_gets_those_of_the_setting(call, executor, pg_url):
+    assert executor[2].max_jobs_per_worker == 0, "it has said four"
+    change = pb.UpdateSettingRequest(name="max_jobs_per_worker", value_json="7")
+    await call("admin-cli", rpc.OperationsStub, "UpdateSetting", change)
+    request = registration(slots=0)
+    async with asyncio.timeout(5):
+        while (await call("executor", rpc.ExecutorGatewayStub, "Register", request)).max_jobs_per_worker != 7:
+            request = registration(slots=0)
+    async with await psycopg.AsyncConnection.connect(pg_url, autocommit=True) as connection:
+        cursor = await connection.execute(
+            "SELECT slots FROM scheduler.executors WHERE incarnation = %s", (request.incarnation,)
+        )
+        assert await cursor.fetchone() == (7,)
+
+
+async def test_actions_are_counted_by_outcome(call, process):
+    for value in ("40", "x", "-1"):
+        change = pb.UpdateSettingRequest(name="assign_ahead_seconds", value_json=value)
+        try:
+            await call("admin-cli", rpc.OperationsStub, "UpdateSetting", change)
+        except TobanError as error:
+            assert error.code is ErrorCode.INVALID_ARGUMENT
+    text = await health(process, "/metrics")
+    assert 'toban_admin_actions_total{action="update_setting",outcome="ok"}' in text
+    assert 'toban_admin_actions_total{action="update_setting",outcome="INVALID_ARGUMENT"}' in text
+    assert "toban_settings_version " in text
+    [entry] = (await call("admin-web", rpc.OperationsStub, "ListAudit", pb.ListAuditRequest())).entries
+    assert (entry.actor, entry.action) == ("admin-cli", "update_setting")
+
+
+async def test_health_says_what_was_fired_last_and_how_much_fails(call, process, pg_url):
+    checks = (await health(process))["checks"]
+    assert checks["last_fire"]["value"] is None
+    assert checks["errors_5_minutes"]["value"].keys() == {"rate", "errors", "of"}
+    documents = [
+        {
+            "kind": "Job",
+            "metadata": {"name": "j"},
+            "spec": {"steps": [{"id": "s", "type": "command", "argv": ["true"]}]},
+        },
+        {"kind": "Schedule", "metadata": {"name": "s"}, "spec": {"job": "j", "interval_seconds": 1}},
+    ]
+    manifests = [pb.Manifest(json=json.dumps({"apiVersion": "toban/v1", **one})) for one in documents]
+    await call("admin-cli", rpc.JobControlStub, "Apply", pb.ApplyRequest(manifests=manifests))
+    async with asyncio.timeout(10):
+        while not (found := (await health(process))["checks"]["last_fire"]["value"]):  # noqa: ASYNC110 (over HTTP)
+            await asyncio.sleep(0.05)
+        async with await psycopg.AsyncConnection.connect(pg_url, autocommit=True) as connection:
+            while True:
+                cursor = await connection.execute("SELECT last_fire_at FROM scheduler.leader_beat")
+                [stored] = await cursor.fetchone()
+                if stored is not None and stored.isoformat() >= found:
+                    break
+                await asyncio.sleep(0.05)
+    cluster = await call("admin-web", rpc.JobReaderStub, "GetCluster", pb.GetClusterRequest())
+    assert json.loads(cluster.health_json)["checks"]["last_fire"]["value"] >= found

@@ -29,6 +29,8 @@ from toban_transport.server import build_server
 from toban_transport.tls import TlsFiles
 
 TRUST_DOMAIN = "toban.internal"
+# A variable of this value is left out of the executor's environment.
+UNSET = "<unset>"
 
 
 async def until(condition: Callable[[], Any], seconds: float = 10.0) -> Any:
@@ -160,6 +162,7 @@ class World:
             log_archivers=self.archiver_address,
             **more,
         )
+        self.executor.env = {name: value for name, value in self.executor.env.items() if value != UNSET}
         self.executor.start()
         await self.granted()
 
@@ -167,8 +170,13 @@ class World:
         """Until this many incarnations have registered and the last one has had a grant and its server is known."""
         coordinator = self.coordinator
         await until(lambda: len(coordinator.registered) >= incarnations)
-        now = coordinator.registered[-1].incarnation
-        await until(lambda: [beat for beat in coordinator.beats if beat.incarnation == now and beat.echo > 0])
+        await until(
+            lambda: [
+                beat
+                for beat in coordinator.beats
+                if beat.incarnation == coordinator.registered[-1].incarnation and beat.echo > 0
+            ]
+        )
 
     async def coordinators_down(self) -> None:
         """The only coordinator ends: its address refuses connections."""

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from toban_domain.errors import ErrorCode, TobanError
-from toban_domain.outcome import AttemptKey
+from toban_domain.outcome import AttemptKey, AttemptState
 from toban_executor.decide.lease import HoldSide, Instant
 from toban_executor.decide.messages import CancelOrder, Header, Record, StartOrder, StepOrder
 from toban_executor.decide.orders import OrderBook
@@ -15,13 +15,19 @@ from toban_executor.loops.attempts import Attempts
 from toban_testing.clock import FakeClock
 
 A = AttemptKey(1, 101)
+B = AttemptKey(2, 102)
+
+
+def order(key: AttemptKey) -> StartOrder:
+    return StartOrder(key=key, steps=(StepOrder(type="command", argv=("true",)),))
 
 
 class SlowJournal:
-    """Every write waits until the test says how it ends."""
+    """Every write waits until the test says how it ends. Its disk has refused before, unless the test says else."""
 
     def __init__(self) -> None:
         self.writes: list[asyncio.Future[None]] = []
+        self.writable = False
 
     async def record(self, records: Sequence[Record]) -> None:
         if records:
@@ -50,10 +56,10 @@ class Collector:
 
 
 class Bench:
-    def __init__(self) -> None:
+    def __init__(self, *, slots: int = 1) -> None:
         self.journal, self.guards, clock = SlowJournal(), Slots(), FakeClock()
         fields: Any = {"journal": self.journal, "guards": self.guards, "reporter": None, "collector": Collector()}
-        book = OrderBook(incarnation="me", slots=1, unfit=lambda _order: None)
+        book = OrderBook(incarnation="me", slots=slots, unfit=lambda _order: None)
         self.attempts = Attempts(book=book, clock=clock, **fields)
         self.attempts.lease = HoldSide(lease_ms=10_000, margin_ms=300)
         self.attempts.lease.granted(Instant(clock.boottime(), clock.wall().timestamp()))
@@ -71,8 +77,7 @@ class Bench:
         return task
 
     async def start(self) -> "asyncio.Task[Any]":
-        order = StartOrder(key=A, steps=(StepOrder(type="command", argv=("true",)),))
-        return await self.ask(self.attempts.start(self.header(), [order], 0))
+        return await self.ask(self.attempts.start(self.header(), [order(A)], 0))
 
     async def cancel(self) -> "asyncio.Task[Any]":
         order = CancelOrder(key=A, mode="kill", grace_seconds=None, reason="")
@@ -148,3 +153,57 @@ async def test_a_cancel_of_an_attempt_on_its_way_to_the_disk_is_kept() -> None:
     assert await canceling == ["cancelling"]
     await first
     assert it.guards.killed == [A]
+
+
+async def test_a_start_does_not_wait_for_a_disk_that_takes_writes_but_its_answer_does() -> None:
+    it = Bench()
+    first = await it.start()
+    it.journal.writes[0].set_result(None)
+    await first
+    it.journal.writable = True
+    it.attempts.book.finished(A)
+    second = await it.ask(it.attempts.start(it.header(), [order(B)], 0))
+    assert it.guards.spawned == [A, B] and not second.done()
+    it.journal.writes[1].set_result(None)
+    assert (await second)[0].refusal == ""
+    assert it.guards.spawned == [A, B]
+
+
+async def test_what_runs_already_is_answered_so_when_the_disk_begins_to_refuse() -> None:
+    it = Bench()
+    (await it.start()).cancel()
+    it.journal.writes[0].set_result(None)
+    it.attempts.book.finished(A)
+    it.journal.writable = True
+    second = await it.ask(it.attempts.start(it.header(), [order(B)], 0))
+    fail(it.journal.writes[1])
+    assert (await second)[0].refusal == ""
+    assert it.attempts.book.live == [(B, AttemptState.RUNNING)]
+
+
+async def test_a_new_epoch_is_on_disk_before_its_order_is_obeyed() -> None:
+    it = Bench()
+    it.journal.writable = True
+    first = await it.start()
+    assert it.guards.spawned == [], "the first order of an epoch writes the epoch too"
+    it.journal.writes[0].set_result(None)
+    await first
+    assert it.guards.spawned == [A]
+
+
+async def test_no_order_of_a_new_epoch_is_obeyed_before_the_epoch_is_on_disk() -> None:
+    it = Bench(slots=2)
+    it.journal.writable = True
+    first = await it.start()
+    second = await it.ask(it.attempts.start(it.header(), [order(B)], 0))
+    assert it.guards.spawned == [], "the second order waits for the epoch that the first one brought"
+    fail(it.journal.writes[0])
+    fail(it.journal.writes[1])
+    for answer in (first, second):
+        with pytest.raises(TobanError, match="no space left"):
+            await answer
+    third = await it.start()
+    assert it.guards.spawned == [], "the epoch is still not on disk"
+    it.journal.writes[2].set_result(None)
+    await third
+    assert it.guards.spawned == [A]

@@ -31,7 +31,7 @@ async def test_runs_jobs_and_reports_outcomes_and_output(world: Any) -> None:
     assert (missing.kind, missing.reason, missing.HasField("started_at")) == (FAILED, "spawn_failed", False)
     assert missing.error_summary.startswith("program 'no-such-program' not found in PATH /usr/local/sbin:")
     await world.until(lambda: world.archiver.seals.get((2, EPOCH | 2)) == 1)
-    assert world.archiver.text((1, EPOCH | 1)) == [b"hello"]
+    await world.until(lambda: world.archiver.text((1, EPOCH | 1)) == [b"hello"])
     assert world.archiver.text((2, EPOCH | 2)) == [b"to err"]
     assert set(world.archiver.tickets) == {b"ticket-1", b"ticket-2"}
 

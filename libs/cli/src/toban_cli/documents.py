@@ -101,11 +101,25 @@ def _refused(source: str, error: yaml.MarkedYAMLError) -> TobanError:
 
 
 def _resolved(body: Any, folder: Path) -> Any:
-    """`working_dir` of a job counts from the folder of its file, so that a definition works from any clone."""
+    """`working_dir` and the `python_path` of steps count from the folder of their file, so that a definition works from any clone."""
     spec = body.get("spec") if isinstance(body, dict) else None
     if not isinstance(spec, dict) or body.get("kind") != "Job":
         return body
-    directory = spec.get("working_dir")
-    if not isinstance(directory, str) or not directory or directory.startswith("/"):
-        return body
-    return {**body, "spec": {**spec, "working_dir": str((folder / directory).resolve())}}
+    changed = dict(spec)
+    if "working_dir" in spec:
+        changed["working_dir"] = _absolute(spec["working_dir"], folder)
+    if isinstance(steps := spec.get("steps"), list):
+        changed["steps"] = [_resolved_step(step, folder) for step in steps]
+    return {**body, "spec": changed}
+
+
+def _resolved_step(step: Any, folder: Path) -> Any:
+    folders = step.get("python_path") if isinstance(step, dict) else None
+    if not isinstance(folders, list):
+        return step
+    return {**step, "python_path": [_absolute(path, folder) for path in folders]}
+
+
+def _absolute(path: Any, folder: Path) -> Any:
+    """What is no relative path is left to the reader of the manifest."""
+    return str((folder / path).resolve()) if isinstance(path, str) and path and not path.startswith("/") else path

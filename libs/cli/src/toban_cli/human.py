@@ -53,6 +53,15 @@ def duration(seconds: float) -> str:
     return f"{hours}h {minutes:02d}m" if hours < 48 else f"{hours // 24}d {hours % 24:02d}h"
 
 
+def size(count: float) -> str:
+    """Bytes with a unit: 512 B, 1.5 GiB."""
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if abs(count) < 1024:
+            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
+        count /= 1024
+    return f"{count:.1f} TiB"
+
+
 def age(stamp: Timestamp, now: datetime) -> str:
     """How long ago or how far ahead: "5s ago", "in 3m"."""
     at = to_time(stamp)

@@ -4,59 +4,127 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Annotated, Any
 
 import typer
 
 from toban_cli import report
-from toban_cli.commands import apply, cluster, jobs, runs
-from toban_domain.errors import TobanError
+from toban_cli.commands import (
+    apply,
+    cluster,
+    completion,
+    doctor,
+    events,
+    explain,
+    imports,
+    jobs,
+    operations,
+    runs,
+    schedule_edit,
+    schedules,
+)
+from toban_cli.tree import App, Errors
+from toban_domain.errors import ErrorCode, TobanError
+from toban_domain.version import VERSION
+
+Verbs = Mapping[str, Callable[..., Any]]
 
 EXIT_USAGE = 64
 EXIT_INTERRUPTED = 130
 
+_HELP = """Schedules jobs on a fleet of executors.
+
+Examples:
+toban apply -f job.yaml
+toban run start hello --wait --follow
+toban run list --watch
+"""
+
+
+# Commands without a noun; then each noun with its verbs.
+_ALONE: Verbs = {
+    "apply": apply.apply,
+    "validate": apply.validate,
+    "doctor": doctor.doctor,
+    "explain": explain.explain,
+    "completion": completion.completion,
+}
+_NOUNS: Mapping[str, tuple[str, Verbs]] = {
+    "job": ("Job definitions.", {"list": jobs.list_jobs, "get": jobs.get_job}),
+    "schedule": (
+        "Schedules: when jobs are started.",
+        {
+            "add": schedule_edit.add,
+            "update": schedule_edit.update,
+            "remove": schedules.remove,
+            "list": schedules.list_schedules,
+            "get": schedules.get_schedule,
+            "next": schedules.next_slots,
+            "pause": schedules.pause,
+            "resume": schedules.resume,
+        },
+    ),
+    "run": (
+        "Runs: start, look at, follow, cancel.",
+        {
+            "start": runs.start,
+            "list": runs.list_runs,
+            "get": runs.get_run,
+            "logs": runs.logs,
+            "cancel": runs.cancel,
+        },
+    ),
+    "event": ("Events: emit, and what became of them.", {"emit": events.emit, "list": events.list_events}),
+    "trigger": (
+        "Triggers: which events start which jobs.",
+        {"list": events.list_triggers, "get": events.get_trigger, "remove": events.remove_trigger},
+    ),
+    "executor": (
+        "Executors: what they run, and whether they get more.",
+        {
+            "list": cluster.list_executors,
+            "drain": operations.drain,
+            "undrain": operations.undrain,
+            "detach": operations.detach,
+        },
+    ),
+    "cluster": ("The cluster.", {"status": cluster.status, "demote": operations.demote}),
+    "settings": (
+        "What can be changed while everything runs.",
+        {"list": operations.list_settings, "get": operations.get_setting, "set": operations.set_setting},
+    ),
+    "audit": ("What operators did.", {"list": operations.list_audit}),
+    "import": ("Make jobs and schedules from what other schedulers keep.", {"crontab": imports.crontab}),
+}
+
 
 def build() -> typer.Typer:
     """The whole tree of commands."""
-    app = _group("Schedules jobs on a fleet of executors.")
-    app.command("apply")(apply.apply)
-    app.command("validate")(apply.validate)
-    job = _group("Job definitions.")
-    job.command("list")(jobs.list_jobs)
-    job.command("get")(jobs.get_job)
-    schedule = _group("Schedules.")
-    schedule.command("list")(jobs.list_schedules)
-    run_app = _group("Runs: start, look at, follow, cancel.")
-    run_app.command("start")(runs.start)
-    run_app.command("list")(runs.list_runs)
-    run_app.command("get")(runs.get_run)
-    run_app.command("logs")(runs.logs)
-    run_app.command("cancel")(runs.cancel)
-    executor = _group("Executors.")
-    executor.command("list")(cluster.list_executors)
-    status = _group("The cluster.")
-    status.command("status")(cluster.status)
-    for name, group in (
-        ("job", job),
-        ("schedule", schedule),
-        ("run", run_app),
-        ("executor", executor),
-        ("cluster", status),
-    ):
-        app.add_typer(group, name=name)
+    app = App(_HELP, invoke_without_command=True)
+    app.callback()(_root)
+    for name, function in _ALONE.items():
+        app.command(name)(function)
+    for noun, (text, verbs) in _NOUNS.items():
+        group = App(text)
+        for name, function in verbs.items():
+            group.command(name)(function)
+        app.add_typer(group, name=noun)
     return app
 
 
 def run(argv: Sequence[str]) -> int:
     """Runs one command; the exit code. Never raises for a mistake of the caller or of the cluster."""
-    as_json = report.wants_json(argv)
+    as_json = report.wants_json(argv, os.environ)
+    if os.environ.get(completion.VARIABLE):
+        completion.answer()
     try:
-        code = build()(args=list(argv) or ["--help"], prog_name="toban", standalone_mode=False)
+        code = build()(args=list(argv), prog_name="toban", standalone_mode=False)
     except TobanError as error:
         report.error(error, as_json=as_json)
         return error.exit_code
     except typer.TyperException as error:
-        report.usage(error.format_message(), as_json=as_json)
+        _usage(error, as_json=as_json)
         return EXIT_USAGE
     except (typer.Abort, KeyboardInterrupt):
         return EXIT_INTERRUPTED
@@ -64,14 +132,47 @@ def run(argv: Sequence[str]) -> int:
         # The reader of our output left (`| head`): nothing to say, and nothing more to flush.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+    except Exception as error:
+        return _unexpected(error, as_json=as_json)
     return code if isinstance(code, int) else 0
 
 
 def main() -> None:
     """The entry point."""
+    for stream in (sys.stdout, sys.stderr):
+        # A terminal that cannot show a character gets "?" for it, not the end of the command.
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="replace")
     raise SystemExit(run(sys.argv[1:]))
 
 
-def _group(text: str) -> typer.Typer:
-    # Without Rich in help and tracebacks: it would cost more than the whole rest of `toban --help`.
-    return typer.Typer(help=text, add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
+def _root(
+    version: Annotated[bool, typer.Option("--version", help="Print the version of this command.")] = False,
+    errors: Errors = None,
+) -> None:
+    del errors
+    if version:
+        report.say(f"toban {VERSION}")
+        raise typer.Exit
+
+
+def _usage(error: typer.TyperException, *, as_json: bool) -> None:
+    context = getattr(error, "ctx", None)
+    near = sorted(getattr(error, "possibilities", None) or ())
+    message = f"{error.message}. Did you mean {' or '.join(near)}?" if near else error.format_message()
+    report.usage(message, as_json=as_json, command=context.command_path if context else "toban")
+
+
+def _unexpected(error: Exception, *, as_json: bool) -> int:
+    """A mistake of ours: one line too; TOBAN_TRACEBACK=1 shows where."""
+    if os.environ.get("TOBAN_TRACEBACK"):
+        import traceback
+
+        report.note(traceback.format_exc().rstrip())
+    problem = TobanError(
+        ErrorCode.INTERNAL,
+        f"toban itself failed ({type(error).__name__}: {' '.join(str(error).split())}); "
+        "run it again with TOBAN_TRACEBACK=1 and report what it prints",
+    )
+    report.error(problem, as_json=as_json)
+    return problem.exit_code

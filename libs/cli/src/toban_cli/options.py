@@ -1,4 +1,4 @@
-"""Options that several commands share."""
+"""Options and arguments that several commands share."""
 
 from __future__ import annotations
 
@@ -7,14 +7,47 @@ from typing import Annotated
 
 import typer
 
+from toban_cli.names import executor_numbers, job_names, run_numbers, schedule_names
+
 
 class Format(StrEnum):
     """How a command answers."""
 
     TABLE = "table"
+    WIDE = "wide"
     JSON = "json"
+    YAML = "yaml"
+    NAME = "name"
+
+    @property
+    def is_data(self) -> bool:
+        """True for the formats that programs read as data."""
+        return self in (Format.JSON, Format.YAML)
 
 
-Output = Annotated[Format, typer.Option("--output", "-o", help="table for people, json for programs.")]
+Output = Annotated[
+    Format,
+    typer.Option("--output", "-o", help="table or wide for people, json or yaml for programs, name for xargs."),
+]
 Limit = Annotated[int, typer.Option("--limit", "-n", min=1, max=1000, help="At most this many.")]
-Files = Annotated[list[str], typer.Option("--file", "-f", help="A YAML file, a folder of them, or - for stdin.")]
+Files = Annotated[
+    list[str], typer.Option("--file", "-f", metavar="FILE", help="A YAML file, a folder of them, or - for stdin.")
+]
+JobName = Annotated[
+    str, typer.Argument(metavar="JOB", help="Name of the job.", show_default=False, autocompletion=job_names)
+]
+OfJob = Annotated[str, typer.Option("--job", metavar="JOB", help="Only those of this job.", autocompletion=job_names)]
+ScheduleName = Annotated[
+    str,
+    typer.Argument(metavar="SCHEDULE", help="Name of the schedule.", show_default=False, autocompletion=schedule_names),
+]
+RunId = Annotated[
+    int,
+    typer.Argument(metavar="RUN", min=1, help="Number of the run.", show_default=False, autocompletion=run_numbers),
+]
+ExecutorId = Annotated[
+    int,
+    typer.Argument(
+        metavar="EXECUTOR", min=1, help="Number of the executor.", show_default=False, autocompletion=executor_numbers
+    ),
+]

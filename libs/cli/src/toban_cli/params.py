@@ -40,7 +40,7 @@ def _param(text: str) -> tuple[str, Any]:
         return name, value
     try:
         return name[:-1], json.loads(value)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise TobanError(
             ErrorCode.PAYLOAD_INVALID, f"--param {text!r}: the value is not JSON ({error}); write name=value for text"
         ) from None

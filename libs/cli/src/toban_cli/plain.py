@@ -9,6 +9,8 @@ from typing import Any
 from google.protobuf.json_format import MessageToDict
 from google.protobuf.message import Message
 
+from toban_domain.payload import MAX_NESTING, deeper_than
+
 _SAFE = 2**53
 _ALWAYS_TEXT = frozenset({"epoch", "token", "leader_epoch"})
 
@@ -33,12 +35,8 @@ def _opened(data: dict[str, Any], message: Message) -> dict[str, Any]:
         value = data[field.name]
         if field.name.endswith("_json") and isinstance(value, str):
             out[field.name.removesuffix("_json")] = _parsed(value)
-        elif (
-            field.cpp_type in (field.CPPTYPE_INT64, field.CPPTYPE_UINT64)
-            and field.name not in _ALWAYS_TEXT
-            and isinstance(value, str)
-        ):
-            out[field.name] = int(value) if abs(int(value)) < _SAFE else value
+        elif field.cpp_type in (field.CPPTYPE_INT64, field.CPPTYPE_UINT64) and field.name not in _ALWAYS_TEXT:
+            out[field.name] = [_number(item) for item in value] if isinstance(value, list) else _number(value)
         elif field.message_type is not None and isinstance(value, list):
             out[field.name] = [
                 _opened(item, part) for item, part in zip(value, getattr(message, field.name), strict=True)
@@ -55,8 +53,15 @@ def _opened(data: dict[str, Any], message: Message) -> dict[str, Any]:
     return out
 
 
+def _number(value: Any) -> Any:
+    """A 64-bit number, which protobuf's JSON has as text, as a number where every reader can hold it."""
+    return int(value) if isinstance(value, str) and abs(int(value)) < _SAFE else value
+
+
 def _parsed(text: str) -> Any:
     try:
-        return json.loads(text) if text else {}
-    except ValueError:
+        value = json.loads(text) if text else {}
+    except (ValueError, RecursionError):
         return text
+    # SQL can emit what no writer of JSON or YAML could nest.
+    return text if deeper_than(value, 2 * MAX_NESTING) else value

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from toban_domain.errors import TobanError
 
 
-def wants_json(argv: Sequence[str]) -> bool:
-    """True when the caller asked for JSON; errors are then JSON too, also those of the arguments themselves."""
-    pairs = zip(argv, [*argv[1:], ""], strict=True)
-    return any(
-        word in ("-ojson", "--output=json") or (word in ("-o", "--output") and after == "json") for word, after in pairs
-    )
+def wants_json(argv: Sequence[str], environ: Mapping[str, str] | None = None) -> bool:
+    """True when errors are to be JSON: --errors says so, else TOBAN_ERRORS, else data was asked for with -o json or yaml."""
+    asked = _option(argv, "--errors") or (environ or {}).get("TOBAN_ERRORS", "")
+    return asked == "json" if asked else _option(argv, "--output", "-o") in ("json", "yaml")
 
 
 def error(problem: TobanError, *, as_json: bool) -> None:
@@ -35,15 +33,14 @@ def error(problem: TobanError, *, as_json: bool) -> None:
         note(f"error: {line}")
 
 
-def usage(message: str, *, as_json: bool) -> None:
-    """A mistake in the arguments."""
+def usage(message: str, *, as_json: bool, command: str = "toban") -> None:
+    """A mistake in the arguments of `command`."""
     text = " ".join(message.split()).rstrip(".")
     if as_json:
-        note(
-            json.dumps({"error": {"code": "USAGE", "message": text, "exit_code": 64, "detail": {}}}, ensure_ascii=False)
-        )
+        told = {"code": "USAGE", "message": text, "exit_code": 64, "detail": {"command": command}}
+        note(json.dumps({"error": told}, ensure_ascii=False))
     else:
-        note(f"error: {text}{'' if text.endswith(('?', '!')) else '.'} See `toban --help`")
+        note(f"error: {text}{'' if text.endswith(('?', '!')) else '.'} See `{command} --help`")
 
 
 def note(text: str) -> None:
@@ -70,3 +67,17 @@ def _listed(item: Any) -> str:
     where = ": ".join(str(item[key]) for key in ("source", "path") if item.get(key))
     hint = f"; {item['hint']}" if item.get("hint") else ""
     return f"{where}: {item['message']}{hint}" if where else f"{item['message']}{hint}"
+
+
+def _option(argv: Sequence[str], *names: str) -> str:
+    """The last value of an option, read without knowing the command; "" when it is not there."""
+    found = ""
+    for index, word in enumerate(argv):
+        if word == "--":
+            break
+        for name in names:
+            if word == name:
+                found = "".join(argv[index + 1 : index + 2])
+            elif word.startswith(name + "=") or (len(name) == 2 and word.startswith(name)):
+                found = word[len(name) :].removeprefix("=")
+    return found

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from toban_cli.human import duration, to_time
+from toban_cli.tables import clean
 from toban_domain.outcome import Reason
 
 # Exit codes of --wait and --follow; docs/errors.md lists them.
@@ -57,4 +58,4 @@ def final_line(run: Any) -> str:
     if run.attempt > 1:
         parts.append(f"attempt {run.attempt}")
     why = run.error_summary or (run.cancel_reason if run.state == "CANCELED" else "") or run.reason
-    return ", ".join(parts) + (f": {why}" if why and run.state != "SUCCEEDED" else "")
+    return clean(", ".join(parts) + (f": {why}" if why and run.state != "SUCCEEDED" else ""))

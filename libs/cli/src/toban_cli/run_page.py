@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import json
 from datetime import datetime
 from typing import Any
 
-from toban_cli.human import local, to_time, took
+from toban_cli.human import NOTHING, local, to_time, took
 from toban_cli.report import say
 from toban_cli.results import exit_words
 from toban_cli.tables import facts, table
 
+_BAR = 20
 
-def show_run(run: Any, now: datetime) -> None:
-    """Prints a run with its attempts and events."""
+
+def show_run(run: Any, now: datetime, *, wide: bool = False) -> None:
+    """Prints a run with its attempts and events; `wide` with more of each."""
     tries = f"{run.attempt} of {run.max_attempts}" + (f", executor lost {run.lost_count}×" if run.lost_count else "")
     cancel = local(run.cancel_requested_at, now) if to_time(run.cancel_requested_at) else ""
     facts(
@@ -21,7 +24,8 @@ def show_run(run: Any, now: datetime) -> None:
             ("Job", f"{run.job} (version {run.definition_version})"),
             ("State", run.state),
             ("Why", run.error_summary or run.reason),
-            ("Origin", f"{run.origin} {run.schedule}".strip()),
+            ("Progress", progress_words(run, bar=True)),
+            ("Origin", origin(run)),
             ("Due", local(run.scheduled_for, now)),
             ("Started", local(run.started_at, now) if to_time(run.started_at) else ""),
             ("Finished", local(run.finished_at, now) if to_time(run.finished_at) else ""),
@@ -35,26 +39,76 @@ def show_run(run: Any, now: datetime) -> None:
             ("Key", run.idempotency_key),
             ("By", run.created_by),
             ("Last line", run.last_line),
+            *(_more_facts(run, now) if wide else []),
         ]
     )
-    if run.attempts:
-        say("\nAttempts")
-        rows = [
-            [
-                str(item.attempt),
-                item.state,
-                item.executor or "-",
-                took(item.started_at, item.finished_at, now),
-                exit_words(item),
-                item.error_summary or item.reason,
-            ]
-            for item in run.attempts
+    _attempts(run, now, wide=wide)
+    _events(run, now)
+
+
+def origin(run: Any) -> str:
+    """What made the run: its schedule, its trigger and event, the run that it repeats, or somebody."""
+    parts = [run.origin, run.schedule or run.trigger]
+    if run.event_id:
+        parts.append(f"(event {run.event_id})")
+    if run.rerun_of:
+        parts.append(f"of run {run.rerun_of}")
+    return " ".join(part for part in parts if part)
+
+
+def progress_words(run: Any, *, bar: bool = False) -> str:
+    """What the job last said of itself: "40 % loading"; with a bar for a page of its own."""
+    try:
+        said = json.loads(run.progress_json or "{}")
+    except ValueError:
+        return str(run.progress_json)
+    share, summary = (said.get("percentage"), str(said.get("summary") or "")) if isinstance(said, dict) else (None, "")
+    if not isinstance(share, int | float):
+        return summary
+    done = round(_BAR * min(max(share, 0), 100) / 100)
+    drawn = f"[{'#' * done}{'.' * (_BAR - done)}] " if bar else ""
+    return f"{drawn}{share:g} % {summary}".strip()
+
+
+def _more_facts(run: Any, now: datetime) -> list[tuple[str, str]]:
+    return [
+        ("Slot", local(run.slot, now) if to_time(run.slot) else ""),
+        ("Created", local(run.created_at, now)),
+        ("Assigned", local(run.assigned_at, now)),
+        ("Dispatched", local(run.dispatched_at, now)),
+        ("Worker", str(run.worker_id or "")),
+        ("Epoch", str(run.leader_epoch or "")),
+        ("Log", run.log_ref),
+        ("Row version", str(run.version)),
+    ]
+
+
+def _attempts(run: Any, now: datetime, *, wide: bool) -> None:
+    if not run.attempts:
+        return
+    say("\nAttempts")
+    rows = [
+        [
+            str(item.attempt),
+            item.state,
+            item.executor or NOTHING,
+            took(item.started_at, item.finished_at, now),
+            exit_words(item),
+            item.error_summary or item.reason,
+            *([str(item.token), local(item.started_at, now), local(item.finished_at, now)] if wide else []),
         ]
-        table(["TRY", "STATE", "EXECUTOR", "TOOK", "EXIT", "WHY"], rows, loose=["EXECUTOR", "WHY"])
-    if run.events:
-        say("\nEvents")
-        rows = [[local(event.at, now), event.type, _move(event), event.actor, event.message] for event in run.events]
-        table(["AT", "EVENT", "STATE", "BY", "MESSAGE"], rows, loose=["MESSAGE", "BY"])
+        for item in run.attempts
+    ]
+    headers = ["TRY", "STATE", "EXECUTOR", "TOOK", "EXIT", "WHY", *(["FENCE", "STARTED", "FINISHED"] if wide else [])]
+    table(headers, rows, loose=["EXECUTOR", "WHY"])
+
+
+def _events(run: Any, now: datetime) -> None:
+    if not run.events:
+        return
+    say("\nEvents")
+    rows = [[local(event.at, now), event.type, _move(event), event.actor, event.message] for event in run.events]
+    table(["AT", "EVENT", "STATE", "BY", "MESSAGE"], rows, loose=["MESSAGE", "BY"])
 
 
 def _move(event: Any) -> str:

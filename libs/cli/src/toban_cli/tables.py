@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import io
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from unicodedata import category, east_asian_width
 
 from toban_cli.human import STATE_STYLES
 from toban_cli.report import say
@@ -13,6 +13,8 @@ from toban_cli.report import say
 _ENDLESS = 100_000
 # Spaces between columns.
 _GAP = 2
+_CODES = {"bold": "1", "red": "31", "green": "32", "yellow": "33", "cyan": "36"}
+_STRANGE = {"\n": " ", "\r": " ", "\t": " ", "\xa0": " "}
 
 
 def table(headers: Sequence[str], rows: Sequence[Sequence[str]], *, loose: Sequence[str] = (), empty: str = "") -> None:
@@ -27,33 +29,50 @@ def render(
     headers: Sequence[str], rows: Sequence[Sequence[str]], *, loose: Sequence[str], width: int | None, colour: bool
 ) -> str:
     """The table as text; `width` None = as wide as needed."""
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
+    cells = [[clean(cell) for cell in row] for row in rows]
+    widths = _widths(headers, cells, loose=loose, width=width)
+    lines = [_line(headers, widths, lambda _: "bold" if colour else "")]
+    lines += [_line(row, widths, lambda cell: STATE_STYLES.get(cell, "") if colour else "") for row in cells]
+    return "\n".join(lines)
 
-    widths = _widths(headers, rows, loose=loose, width=width)
-    grid = Table(box=None, pad_edge=False, padding=(0, _GAP, 0, 0), header_style="bold" if colour else "")
-    for header, column in zip(headers, widths, strict=True):
-        grid.add_column(header, no_wrap=True, overflow="ellipsis", width=column)
-    for row in rows:
-        grid.add_row(*(Text(cell, style=STATE_STYLES.get(cell, "") if colour else "") for cell in row))
-    out = io.StringIO()
-    console = Console(
-        file=out,
-        width=width or _ENDLESS,
-        force_terminal=colour,
-        color_system="standard" if colour else None,
-        highlight=False,
-    )
-    console.print(grid)
-    return "\n".join(line.rstrip() for line in out.getvalue().splitlines())
+
+def clean(text: str) -> str:
+    """One line without what would move the cursor, change colours or turn the text around: jobs write what they like."""
+    if text.isprintable():
+        return text
+    return "".join(char if char.isprintable() else _STRANGE.get(char, "\ufffd") for char in text)
+
+
+def shown_width(text: str) -> int:
+    """How many columns of a terminal the text takes."""
+    if text.isascii():
+        return len(text)
+    return sum(2 if east_asian_width(char) in "WF" else 0 if category(char) in ("Mn", "Me") else 1 for char in text)
+
+
+def _line(cells: Sequence[str], widths: Sequence[int], style: Callable[[str], str]) -> str:
+    parts = []
+    for cell, width in zip(cells, widths, strict=True):
+        shown = _cut(cell, width)
+        code = _CODES.get(style(cell), "")
+        parts.append((f"\x1b[{code}m{shown}\x1b[0m" if code else shown) + " " * (width - shown_width(shown)))
+    return (" " * _GAP).join(parts).rstrip()
+
+
+def _cut(text: str, width: int) -> str:
+    """The text, its end replaced by … when it is too wide."""
+    if shown_width(text) <= width:
+        return text
+    while text and shown_width(text) > width - 1:
+        text = text[:-1]
+    return f"{text}…"
 
 
 def _widths(
     headers: Sequence[str], rows: Sequence[Sequence[str]], *, loose: Sequence[str], width: int | None
 ) -> list[int]:
     """As wide as the widest cell; while that is too much the widest loose column gives way, down to its header."""
-    widths = [max(len(header), *(len(row[index]) for row in rows)) for index, header in enumerate(headers)]
+    widths = [max(len(header), *(shown_width(row[index]) for row in rows)) for index, header in enumerate(headers)]
     room = (width or _ENDLESS) - _GAP * (len(headers) - 1)
     while sum(widths) > room:
         spare = [
@@ -69,7 +88,7 @@ def _widths(
 
 def facts(pairs: Sequence[tuple[str, str]]) -> None:
     """Prints one thing as `name: value` lines; empty values are left out."""
-    shown = [(name, value) for name, value in pairs if value]
+    shown = [(name, clean(value)) for name, value in pairs if value]
     widest = max((len(name) for name, _ in shown), default=0)
     for name, value in shown:
         say(f"{name + ':':<{widest + 2}}{value}")

@@ -34,16 +34,31 @@ def compact(spec: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, A
     return {key: value for key, value in spec.items() if key not in defaults or value != defaults[key]}
 
 
+_STEP_DEFAULTS: Mapping[str, Any] = {
+    "argv": [],
+    "name": "",
+    "timeout_seconds": 0,
+    "cancelable": True,
+    "callable": "",
+    "python_path": [],
+}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepSpec:
-    """One command of a job. Steps run one after the other; the first that fails ends the attempt. `timeout_seconds` 0 = the job's alone."""
+    """One command of a job. Steps run one after the other; the first that fails ends the attempt. `timeout_seconds` 0 = the job's alone.
+
+    `argv` belongs to the type command; `callable` ("package.module:function") and `python_path` (absolute folders) to the type python.
+    """
 
     id: str
-    argv: tuple[str, ...]
+    argv: tuple[str, ...] = ()
     type: str = "command"
     name: str = ""
     timeout_seconds: int = 0
     cancelable: bool = True
+    callable: str = ""
+    python_path: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """The canonical form, in the words of the manifest."""
@@ -54,19 +69,23 @@ class StepSpec:
             "name": self.name,
             "timeout_seconds": self.timeout_seconds,
             "cancelable": self.cancelable,
+            "callable": self.callable,
+            "python_path": list(self.python_path),
         }
-        return compact(full, {"name": "", "timeout_seconds": 0, "cancelable": True})
+        return compact(full, _STEP_DEFAULTS)
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> StepSpec:
         """The inverse of to_json."""
         return cls(
             id=data["id"],
-            argv=tuple(data["argv"]),
+            argv=tuple(data.get("argv", ())),
             type=data.get("type", "command"),
             name=data.get("name", ""),
             timeout_seconds=int(data.get("timeout_seconds", 0)),
             cancelable=bool(data.get("cancelable", True)),
+            callable=data.get("callable", ""),
+            python_path=tuple(data.get("python_path", ())),
         )
 
 

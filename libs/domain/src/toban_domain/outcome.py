@@ -7,6 +7,8 @@ from datetime import datetime
 from enum import StrEnum
 from typing import NamedTuple
 
+from toban_domain.progress import Progress
+
 
 class AttemptKey(NamedTuple):
     """A run and the fencing token that its dispatch drew."""
@@ -54,7 +56,8 @@ LOST_REASONS = frozenset({Reason.CONTINUATION_REFUSED, Reason.LEASE_LOST, Reason
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """The end of one attempt. Times are the executor's wall clock in UTC; `last_seq` counts its log lines (0 = none)."""
+    """The end of one attempt. Times are the executor's wall clock in UTC; `last_seq` counts its log lines (0 = none); `progress` is what
+    the job said last."""
 
     kind: OutcomeKind
     reason: Reason = Reason.NONE
@@ -66,6 +69,7 @@ class Outcome:
     last_seq: int = 0
     tree_empty: bool = True
     last_line: str = ""
+    progress: Progress | None = None
 
     @property
     def lost(self) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -10,8 +11,12 @@ from toban_domain.errors import ErrorCode, TobanError
 
 # Bytes of the canonical JSON in UTF-8.
 PAYLOAD_LIMIT = 32 * 1024
+# Objects and lists inside each other, the payload itself included: below what any reader of JSON on the way allows.
+MAX_NESTING = 100
 
 _TYPE_NAMES = {dict: "an object", list: "a list", str: "text", bool: "true/false", int: "a number", float: "a number"}
+# An escaped NUL in canonical JSON: an odd number of backslashes before u0000.
+_NUL = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
 
 
 def canonical_json(value: object) -> str:
@@ -25,52 +30,73 @@ def kind_of(value: object) -> str:
 
 
 def parse_payload(text: str) -> dict[str, Any]:
-    """The payload in `text` ("" = empty); raises PAYLOAD_INVALID unless it is one JSON object, PAYLOAD_TOO_LARGE above 32 KiB."""
+    """The payload in `text` ("" = empty); raises PAYLOAD_INVALID unless it is one JSON object that check_payload lets pass, PAYLOAD_TOO_LARGE."""
     if not text.strip():
         return {}
     try:
         value = json.loads(text, parse_constant=_refuse_constant)
-    except (ValueError, RecursionError) as error:
+    except RecursionError:
+        raise _too_deep() from None
+    except ValueError as error:
         raise TobanError(ErrorCode.PAYLOAD_INVALID, f"the payload is not JSON: {error}; give one JSON object") from None
     if not isinstance(value, dict):
         raise TobanError(
             ErrorCode.PAYLOAD_INVALID, f"the payload is {kind_of(value)}; give one JSON object, such as {{}}"
         )
-    check_size(value)
+    check_payload(value)
     return value
 
 
 def merge_payload(default: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
-    """`given` laid over the definition's default payload, key by key at the top; raises PAYLOAD_TOO_LARGE above 32 KiB."""
+    """`given` laid over the definition's default payload, key by key at the top; raises what check_payload raises."""
     merged = {**default, **given}
-    check_size(merged)
+    check_payload(merged)
     return merged
 
 
-def check_size(payload: Mapping[str, Any]) -> None:
-    """Raises PAYLOAD_TOO_LARGE when the canonical form of the payload is above the limit, PAYLOAD_INVALID when it cannot be stored."""
+def check_payload(payload: Mapping[str, Any]) -> str:
+    """The payload's canonical form. Raises PAYLOAD_TOO_LARGE above the limit, PAYLOAD_INVALID when it is nested too deeply or cannot be stored."""
     try:
-        size = len(canonical_json(payload).encode())
-    except (ValueError, RecursionError) as error:
+        text = canonical_json(payload)
+        size = len(text.encode())
+    except RecursionError:
+        raise _too_deep() from None
+    except ValueError as error:
         raise TobanError(ErrorCode.PAYLOAD_INVALID, f"the payload cannot be written as JSON: {error}") from None
-    if _has_nul(payload):
-        raise TobanError(
-            ErrorCode.PAYLOAD_INVALID, "the payload has a NUL character, which PostgreSQL cannot store; encode it"
-        )
     if size > PAYLOAD_LIMIT:
         raise TobanError(
             ErrorCode.PAYLOAD_TOO_LARGE,
             f"the payload has {size} bytes, the limit is {PAYLOAD_LIMIT}; put the data into a file or a bucket and pass its name",
             detail={"size": size, "limit": PAYLOAD_LIMIT},
         )
+    if deeper_than(payload, MAX_NESTING):
+        raise _too_deep()
+    if "\\u0000" in text and _NUL.search(text):
+        raise TobanError(
+            ErrorCode.PAYLOAD_INVALID, "the payload has a NUL character, which PostgreSQL cannot store; encode it"
+        )
+    return text
 
 
-def _has_nul(value: object) -> bool:
-    if isinstance(value, str):
-        return "\0" in value
-    if isinstance(value, Mapping):
-        return any(_has_nul(key) or _has_nul(item) for key, item in value.items())
-    return isinstance(value, list | tuple) and any(_has_nul(item) for item in value)
+def deeper_than(value: Any, levels: int) -> bool:
+    """True when `value`, as json reads it, has objects and lists more than `levels` deep; recursion over it could fail then."""
+    level = [value] if isinstance(value, dict | list | tuple) else []
+    for _ in range(levels):
+        level = [
+            item
+            for one in level
+            for item in (one.values() if isinstance(one, dict) else one)
+            if isinstance(item, dict | list | tuple)
+        ]
+    return bool(level)
+
+
+def _too_deep() -> TobanError:
+    return TobanError(
+        ErrorCode.PAYLOAD_INVALID,
+        f"the payload has objects or lists more than {MAX_NESTING} levels deep; make it flatter, or pass the inner part as text",
+        detail={"max_nesting": MAX_NESTING},
+    )
 
 
 def _refuse_constant(name: str) -> None:

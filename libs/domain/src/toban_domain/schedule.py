@@ -33,6 +33,8 @@ class RuleSpec:
     fold: str = "first"
     start: str = ""
     end: str = ""
+    # What H in `cron` is drawn from: the schedule's name. Not a part of the rule as written.
+    seed: str = field(default="", compare=False)
 
     def to_json(self) -> dict[str, Any]:
         """The canonical form, in the words of the manifest."""
@@ -44,7 +46,7 @@ class RuleSpec:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> RuleSpec:
-        """The inverse of to_json."""
+        """The inverse of to_json; `data` may be a whole schedule's."""
         dst = data.get("dst", {})
         return cls(
             **{key: data.get(key) for key in RULE_KEYS},
@@ -53,6 +55,7 @@ class RuleSpec:
             fold=dst.get("fold", "first"),
             start=data.get("start", ""),
             end=data.get("end", ""),
+            seed=data.get("name", ""),
         )
 
 

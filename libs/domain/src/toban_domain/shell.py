@@ -36,6 +36,17 @@ _INTERPRETERS: Mapping[str, _Interpreter] = {
     "deno": _Interpreter("", words=frozenset({"eval"})),
 }
 
+# Modules whose functions start programs or take code as text.
+_CODE_MODULES = frozenset(
+    "builtins code codeop commands imp nt os popen2 posix pty runpy subprocess timeit".split()  # noqa: SIM905 (a list of words)
+)
+
+
+def callable_reason(name: str) -> str:
+    """Why calling "module:function" with the payload counts as shell ("" = it does not)."""
+    module = name.partition(":")[0].partition(".")[0]
+    return f"module {module} starts programs or runs code that it is given" if module in _CODE_MODULES else ""
+
 
 def shell_reason(argv: Sequence[str]) -> str:
     """Why this command counts as shell ("" = it does not): a shell, an interpreter with code as an argument, or a wrapper of one."""

@@ -1,6 +1,6 @@
 """Prometheus metrics of this process: one registry, names `toban_*`, each declared once beside the code that counts."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
@@ -30,6 +30,12 @@ def gauge(name: str, meaning: str, labels: Sequence[str] = ()) -> Gauge:
 def histogram(name: str, meaning: str, labels: Sequence[str] = (), buckets: Sequence[float] = SECONDS) -> Histogram:
     """A distribution, in seconds unless its name says otherwise."""
     return Histogram(_checked(name), meaning, labels, registry=REGISTRY, buckets=buckets)
+
+
+def samples(name: str) -> list[tuple[Mapping[str, str], float]]:
+    """Labels and value of each series of one counter or gauge, for what a process says about itself; empty while nobody has declared it."""
+    found = REGISTRY.restricted_registry([name]).collect()
+    return [(sample.labels, sample.value) for metric in found for sample in metric.samples if sample.name == name]
 
 
 def exposition() -> bytes:

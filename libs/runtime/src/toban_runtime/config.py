@@ -53,7 +53,12 @@ class ServiceConfig(BaseSettings):
     coordinators: Addresses = Field((), description="host:port of coordinators")
     log_archivers: Addresses = Field((), description="host:port of log-archivers")
     state_dir: Path | None = Field(None, description="folder of a process's own files")
-    slots: int = Field(16, ge=1, le=10_000, description="jobs that an executor runs at a time")
+    slots: int | None = Field(
+        None,
+        ge=1,
+        le=10_000,
+        description="jobs that an executor runs at a time; unset = the setting max_jobs_per_worker",
+    )
     labels: Labels = Field(default_factory=dict, description="labels of an executor, k=v,k=v")
     allow_list: Path | None = Field(None, description="file that names the programs an executor may start")
     s3_endpoint_url: str = Field("", description="URL of the object store")

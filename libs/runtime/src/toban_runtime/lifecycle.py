@@ -72,10 +72,13 @@ async def _supervise(main: Callable[[Stop], Coroutine[Any, Any, None]]) -> None:
             loop.remove_signal_handler(number)
 
 
-def write_ready_file(path: Path | None, *, grpc_port: int, admin_port: int) -> None:
-    """Tell a launcher that this process serves, and where; readers see the whole file or none. No path, no file."""
+def write_ready_file(path: Path | None, *, admin_port: int, pid: int = 0, **ports: int) -> None:
+    """Tell a launcher that this process serves, and where (`grpc_port=`, `http_port=`); readers see the whole file or none.
+
+    `pid` is the process that the launcher started, when this one is its child. No path, no file.
+    """
     if path is None:
         return
     part = path.with_name(path.name + f".{os.getpid()}.part")
-    part.write_text(json.dumps({"grpc_port": grpc_port, "admin_port": admin_port, "pid": os.getpid()}) + "\n")
+    part.write_text(json.dumps({**ports, "admin_port": admin_port, "pid": pid or os.getpid()}) + "\n")
     part.replace(path)

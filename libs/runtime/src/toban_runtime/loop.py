@@ -34,20 +34,21 @@ class Loop:
 
     `run_once` takes no input, is idempotent and does not retry inside: the next turn is the retry. An exception is logged and
     counted and never ends the loop; after one, turns come by backoff up to the tick, whatever wakes the loop.
+    A tick that may change is given as a function; who changes it wakes the loop.
     """
 
     def __init__(
         self,
         name: str,
         run_once: Callable[[], Awaitable[Any]],
-        tick_seconds: float,
+        tick_seconds: float | Callable[[], float],
         clock: Clock,
         *,
         on_turn: Callable[[Turn], None] | None = None,
     ) -> None:
         self.name = name
-        self.tick_seconds = tick_seconds
         self.turns = 0
+        self._tick = tick_seconds
         self._run_once = run_once
         self._clock = clock
         self._on_turn = on_turn
@@ -55,6 +56,11 @@ class Loop:
         self._failures = 0
         self._suppressed = 0
         self._logged_at: float | None = None
+
+    @property
+    def tick_seconds(self) -> float:
+        """The longest time between two turns."""
+        return self._tick() if callable(self._tick) else self._tick
 
     def wake(self) -> None:
         """Ask for a turn as soon as the current one ends; many calls make one turn."""

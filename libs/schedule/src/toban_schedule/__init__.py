@@ -1,8 +1,24 @@
 """Pure schedule arithmetic: intervals, cron, zones, DST."""
 
+from toban_schedule.noted import NotedSlot, noted_slots
 from toban_schedule.rule import Rule, next_slot, problems, slots
 from toban_schedule.spec import RuleLike, ScheduleError
+from toban_schedule.stretch import Stretch, stretch
 from toban_schedule.words import describe
 from toban_schedule.zones import load_zone, zone_names
 
-__all__ = ["Rule", "RuleLike", "ScheduleError", "describe", "load_zone", "next_slot", "problems", "slots", "zone_names"]
+__all__ = [
+    "NotedSlot",
+    "Rule",
+    "RuleLike",
+    "ScheduleError",
+    "Stretch",
+    "describe",
+    "load_zone",
+    "next_slot",
+    "noted_slots",
+    "problems",
+    "slots",
+    "stretch",
+    "zone_names",
+]

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import calendar
 import copy
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import date, datetime
 from functools import lru_cache
 
 from cronsim import CronSim, CronSimError
 from cronsim.cronsim import Field
 
+from toban_schedule import hashed
 from toban_schedule.spec import ScheduleError
 
 ALIASES = {
@@ -22,11 +24,32 @@ ALIASES = {
     "@daily": "0 0 * * *",
     "@midnight": "0 0 * * *",
     "@hourly": "0 * * * *",
+    "@every_minute": "* * * * *",
 }
 _FIELDS = ("second", "minute", "hour", "day of month", "month", "day of week")
-_RANGES = ("0-59", "0-59", "0-23", "1-31, L or LW", "1-12 or JAN-DEC", "0-7 or SUN-SAT, with #n or L")
+_RANGES = (
+    "0-59",
+    "0-59",
+    "0-23",
+    "1-31, L, LW, 15W or ?",
+    "1-12 or JAN-DEC",
+    "0-7 or SUN-SAT, with #n or L, or ?",
+)
+_DAY, _WEEKDAY = 3, 5
+_NEAR = re.compile(r"([1-9]|[12][0-9]|3[01])W")
+_STEPPED = re.compile(r"(\w+)-(\w+)/\d+")
 _ORIGIN = datetime(2000, 1, 1)  # noqa: DTZ001 (local time without a zone; only a place to parse from)
 _EVERY_HOUR = frozenset(range(24))
+
+
+class _Walk(CronSim):
+    """A walk that also knows 15W: the weekday (Monday to Friday) of the same month that is nearest to the 15th."""
+
+    near: frozenset[int] = frozenset()
+
+    def match_dom(self, d: date) -> bool:
+        """True when the day of month matches."""
+        return super().match_dom(d) or any(abs(n - d.day) <= 2 and _nearest(d, n) == d.day for n in self.near)
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +58,7 @@ class Cron:
 
     expression: str
     every_hour: bool
-    _template: CronSim = field(repr=False, compare=False)
+    _template: _Walk = field(repr=False, compare=False)
 
     def walls(self, after: datetime) -> Iterator[datetime]:
         """Matching local times (naive) strictly after `after` (naive), in order; ends when there is none for 50 years."""
@@ -44,10 +67,19 @@ class Cron:
         walk.dt = after.replace(microsecond=0)
         return walk
 
+    def day_matches(self, day: date) -> bool:
+        """True when the expression has matches on this day."""
+        return day.month in self._template.months and self._template.match_day(day)
 
-@lru_cache(maxsize=4096)
-def parse_cron(text: str) -> Cron:
-    """The expression; raises ScheduleError naming the field that is wrong, or when it can never fire."""
+    @property
+    def a_day(self) -> int:
+        """How many local times match on a day that matches."""
+        template = self._template
+        return len(template.hours) * len(template.minutes) * len(template.seconds)
+
+
+def resolve(text: str, seed: str) -> str:
+    """The expression in capitals, with aliases and each H replaced; raises ScheduleError naming the field that is wrong."""
     expression = ALIASES.get(text.strip().lower(), text.strip())
     if expression.startswith("@"):
         known = ", ".join(ALIASES)
@@ -59,12 +91,30 @@ def parse_cron(text: str) -> Cron:
             f"{text!r} has {len(parts)} fields",
             "write 5 (minute hour day month weekday), or 6 with seconds first",
         )
-    _check_fields(text, parts)
+    return " ".join(_drawn(text, part, index, seed) for index, part in enumerate(parts, start=6 - len(parts)))
+
+
+def parse_cron(text: str, seed: str = "") -> Cron:
+    """The expression, H drawn from `seed`; raises ScheduleError naming the field that is wrong, or when it can never fire."""
+    return _parse(text, resolve(text, seed))
+
+
+@lru_cache(maxsize=4096)
+def _parse(text: str, resolved: str) -> Cron:
+    parts = resolved.split()
+    fields = [_plain(text, part, index) for index, part in enumerate(parts, start=6 - len(parts))]
+    days = len(parts) - 3
+    known, near = _split_near(fields[days])
+    # cronsim wants a day: where only nearest weekdays are named it gets one, which is taken out again.
+    fields[days] = known or "L"
     try:
-        template = CronSim(expression, _ORIGIN)
+        template = _Walk(" ".join(fields), _ORIGIN)
     except CronSimError:
         raise never_fires(text) from None
-    cron = Cron(expression, frozenset(template.hours) >= _EVERY_HOUR, template)
+    template.near = near
+    if not known:
+        template.days = set()
+    cron = Cron(resolved, frozenset(template.hours) >= _EVERY_HOUR, template)
     if next(cron.walls(_ORIGIN), None) is None:
         raise never_fires(text)
     return cron
@@ -77,16 +127,62 @@ def never_fires(text: str) -> ScheduleError:
     )
 
 
-def _check_fields(text: str, parts: list[str]) -> None:
-    offset = 6 - len(parts)
-    for index, part in enumerate(parts, start=offset):
-        if re.fullmatch(r"H([/(].*)?", part):
-            raise ScheduleError(
-                "cron", f"{text!r} uses H in the {_FIELDS[index]}", "H is not available in this version, write a number"
-            )
-        try:
-            Field(index).parse(part)
-        except (CronSimError, ValueError, AssertionError, TypeError):
-            raise ScheduleError(
-                "cron", f"{part!r} is not a {_FIELDS[index]} in {text!r}", f"use {_RANGES[index]}, with * , - /"
-            ) from None
+def _drawn(text: str, part: str, index: int, seed: str) -> str:
+    if not hashed.uses_hash(part):
+        return part
+    drawn = hashed.expand(part, index, seed)
+    if drawn is None:
+        low, high = hashed.LIMITS[index]
+        raise ScheduleError(
+            "cron",
+            f"{part!r} is not a {_FIELDS[index]} in {text!r}",
+            f"write H, H/15, H({low}-{high}) or H({low}-{high})/10",
+        )
+    return drawn
+
+
+def _plain(text: str, part: str, index: int) -> str:
+    """The field as cronsim and `_split_near` read it; raises ScheduleError when it is wrong."""
+    if part == "?" and index in (_DAY, _WEEKDAY):
+        return "*"
+    if index == _WEEKDAY:
+        # A week may end with Sunday: FRI-SUN.
+        part = re.sub(r"\b(MON|TUE|WED|THU|FRI|SAT|[1-6])-SUN\b", r"\1-7", part)
+    rest = _split_near(part)[0] if index == _DAY else part
+    try:
+        if rest or not part:
+            Field(index).parse(rest)
+        return ",".join(_lone(term, Field(index)) for term in part.split(","))
+    except (CronSimError, ValueError, AssertionError, TypeError):
+        raise ScheduleError(
+            "cron", f"{part!r} is not a {_FIELDS[index]} in {text!r}", f"use {_RANGES[index]}, with * , - / or H"
+        ) from None
+
+
+def _lone(term: str, field: Field) -> str:
+    """5-5/3 is 5: cronsim would read it as 5/3, which goes on to the end of the range."""
+    found = _STEPPED.fullmatch(term)
+    return found[1] if found and field.int(found[1]) == field.int(found[2]) else term
+
+
+def _split_near(part: str) -> tuple[str, frozenset[int]]:
+    """The terms of a day of month that cronsim knows, and the days whose nearest weekday is meant."""
+    terms = part.split(",")
+    near = [found for term in terms if (found := _NEAR.fullmatch(term))]
+    if not near:
+        return part, frozenset()
+    rest = [term for term in terms if not _NEAR.fullmatch(term)]
+    return ",".join(rest), frozenset(int(found[1]) for found in near)
+
+
+def _nearest(month: date, day: int) -> int:
+    """The weekday nearest to a day of the month, within the month; 0 when the month has no such day."""
+    first, last = calendar.monthrange(month.year, month.month)
+    if day > last:
+        return 0
+    weekday = (first + day - 1) % 7
+    if weekday == 5:
+        return day - 1 if day > 1 else day + 2
+    if weekday == 6:
+        return day + 1 if day < last else day - 2
+    return day

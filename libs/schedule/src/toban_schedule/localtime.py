@@ -42,7 +42,19 @@ class LocalClock:
         # In a gap fold=0 counts with the offset before the change (later instant), fold=1 with the one after it.
         if self.gap == "skip":
             return Images((), second, False)
-        return Images((first if self.gap == "shift" else self._gap_end(second, first),), second, False)
+        return Images((first if self.gap == "shift" else self._change(second, first),), second, False)
+
+    def exists(self, wall: datetime) -> bool:
+        """False when a change of the clocks leaves this local time (naive) out."""
+        return self._instant(wall, 0) <= self._instant(wall, 1)
+
+    def first_of(self, wall: datetime) -> datetime:
+        """The earlier instant (UTC) of a local time that comes twice."""
+        return self._instant(wall, 0)
+
+    def gap_end(self, wall: datetime) -> datetime:
+        """The instant (UTC) of the change that leaves this local time out."""
+        return self._change(self._instant(wall, 1), self._instant(wall, 0))
 
     def wall_before(self, after: datetime) -> datetime:
         """A local time (naive) that no local time with an instant strictly after `after` precedes."""
@@ -59,7 +71,7 @@ class LocalClock:
         offset = instant.astimezone(self.zone).utcoffset()
         return offset if offset is not None else timedelta(0)
 
-    def _gap_end(self, before: datetime, at_or_after: datetime) -> datetime:
+    def _change(self, before: datetime, at_or_after: datetime) -> datetime:
         """The instant of the change: the first in (before, at_or_after] with the new offset."""
         new = self._offset(at_or_after)
         while at_or_after - before > _SECOND:

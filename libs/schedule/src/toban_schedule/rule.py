@@ -18,7 +18,8 @@ from toban_schedule.times import cron_of_day, cron_of_week, parse_bound
 from toban_schedule.zones import load_zone
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_TICK = timedelta(microseconds=1)
+# The smallest step of time: just before an instant.
+TICK = timedelta(microseconds=1)
 # An expression may only match local times that a policy drops; nothing is looked for beyond this.
 _HORIZON = timedelta(days=50 * 366)
 _KEYS = ("interval_seconds", "every_n_minutes", "hourly_at_minute", "daily_at", "weekly_at", "cron")
@@ -73,7 +74,7 @@ class Rule:
         rule = cls(_source(spec), start, end)
         if isinstance(rule.source, At) and rule.source.next(datetime(2000, 1, 1, tzinfo=UTC)) is None:
             raise never_fires(rule.source.cron.expression)
-        if start is not None and end is not None and rule.next_slot(start - _TICK) is None:
+        if start is not None and end is not None and rule.next_slot(start - TICK) is None:
             raise ScheduleError("end", f"no slot lies between {spec.start} and {spec.end}", "give a later end")
         return rule
 
@@ -81,7 +82,7 @@ class Rule:
         """The first slot (UTC) strictly after `after` (aware); None when there is none."""
         after = after.astimezone(UTC)
         if self.start is not None and after < self.start:
-            after = self.start - _TICK
+            after = self.start - TICK
         slot = self.source.next(after)
         return None if slot is None or (self.end is not None and slot >= self.end) else slot
 
@@ -130,7 +131,7 @@ def _source(spec: RuleLike) -> Every | At:
         if not 0 < period <= 366 * 86_400:
             raise ScheduleError(given[0], f"is {getattr(spec, given[0])}", "use 1 second … 366 days")
         return Every(timedelta(seconds=period))
-    cron = parse_cron(_expression(spec))
+    cron = parse_cron(_expression(spec), spec.seed)
     if cron.every_hour:
         return At(cron, LocalClock(zone, "skip", "both"))
     return At(cron, LocalClock(zone, spec.gap, spec.fold))

@@ -36,6 +36,10 @@ class RuleLike(Protocol):
         """Five fields, or six with seconds first, or an alias such as @daily."""
 
     @property
+    def seed(self) -> str:
+        """What H in a cron expression is drawn from: the schedule's name."""
+
+    @property
     def timezone(self) -> str:
         """IANA name of the zone of local times."""
 

@@ -17,15 +17,22 @@ def cron_of_day(text: str) -> str:
 
 
 def cron_of_week(text: str) -> str:
-    """The cron expression of "mon,thu HH:MM"."""
+    """The cron expression of "mon,thu HH:MM"; a range may run over the end of a week: "sat-mon"."""
     days, _, clock = text.strip().rpartition(" ")
-    fields = ",".join("-".join(_weekday(text, day) for day in part.split("-", 1)) for part in days.split(","))
-    return f"{_clock('weekly_at', clock)} * * {fields}"
+    numbers = sorted({number for part in days.split(",") for number in _weekdays(text, part)})
+    return f"{_clock('weekly_at', clock)} * * {','.join(map(str, numbers))}"
 
 
-def _weekday(text: str, day: str) -> str:
+def _weekdays(text: str, part: str) -> list[int]:
+    first, _, last = part.partition("-")
+    begin = _weekday(text, first)
+    count = (_weekday(text, last) - begin) % 7 if last else 0
+    return [(begin + step) % 7 for step in range(count + 1)]
+
+
+def _weekday(text: str, day: str) -> int:
     name = day.strip().lower()
-    found = [full[:3] for full in _DAYS if name in (full, full[:3])]
+    found = [number for number, full in enumerate(_DAYS) if name in (full, full[:3])]
     if not found:
         raise ScheduleError(
             "weekly_at", f"{day.strip()!r} is not a weekday in {text!r}", 'write "mon,thu 03:00" or "mon-fri 03:00"'

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from toban_schedule.cron import resolve
+from toban_schedule.hashed import uses_hash
 from toban_schedule.spec import RuleLike
 
 
@@ -16,7 +18,12 @@ def describe(spec: RuleLike) -> str:
         return f"hourly at minute {spec.hourly_at_minute}{zone}"
     if spec.daily_at is not None:
         return f"daily at {spec.daily_at}{zone}"
-    return f"weekly on {spec.weekly_at}{zone}" if spec.weekly_at is not None else f"cron {spec.cron}{zone}"
+    if spec.weekly_at is not None:
+        return f"weekly on {spec.weekly_at}{zone}"
+    text = spec.cron or ""
+    # The hash makes it hard to tell when that is: say it.
+    drawn = f" = {resolve(text, spec.seed)}" if any(uses_hash(part) for part in text.upper().split()) else ""
+    return f"cron {text}{drawn}{zone}"
 
 
 def _every(seconds: int) -> str:

@@ -1,13 +1,16 @@
-"""The newcomer's stack at the prompt. Usage: python -m toban_stack up|down|status
+"""The newcomer's stack at the prompt. Usage: python -m toban_stack up|down|status|certs STEP
 
-COORDINATORS, EXECUTORS and LOG_ARCHIVERS say how many processes `up` starts; TOBAN_HOME is the stack's folder
+COORDINATORS, EXECUTORS, LOG_ARCHIVERS and ADMIN_WEBS say how many processes `up` starts; TOBAN_HOME is the stack's folder
 (.toban in the clone by default). Exit codes: 0 when all is well, 1 when something is not, 2 for a wrong call.
 """
 
 import os
 import sys
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
+from toban_stack import rollover
 from toban_stack.errors import StackError
 from toban_stack.report import columns, say
 from toban_stack.stack import Stack
@@ -17,14 +20,16 @@ USAGE = 2
 
 def main(arguments: list[str]) -> int:
     """Runs one of the three words."""
-    words = {"up": up, "down": down, "status": status}
-    if len(arguments) != 1 or arguments[0] not in words:
-        sys.stderr.write("usage: python -m toban_stack up|down|status\n")
+    words: dict[str, Callable[[], int]] = {"up": up, "down": down, "status": status}
+    words |= {f"certs {step}": partial(certificates, step) for step in rollover.STEPS}
+    wanted = " ".join(arguments)
+    if wanted not in words:
+        sys.stderr.write(f"usage: python -m toban_stack {'|'.join(words)}\n")
         return USAGE
     try:
-        return words[arguments[0]]()
+        return words[wanted]()
     except (StackError, PermissionError) as error:
-        sys.stderr.write(f"\nmake {arguments[0]} failed: {error}\n")
+        sys.stderr.write(f"\nmake {wanted} failed: {error}\n")
         return 1
     except KeyboardInterrupt:
         sys.stderr.write("\ninterrupted\n")
@@ -59,6 +64,12 @@ def status() -> int:
     return 0 if all(row.green for row in rows) else 1
 
 
+def certificates(step: str) -> int:
+    """Gives the services new certificate files, which they take without a restart."""
+    say(rollover.STEPS[step](home() / "tls"))
+    return 0
+
+
 def project_root() -> Path:
     """The clone that this package lies in, or the working folder for an installed one."""
     clone = Path(__file__).resolve().parents[4]
@@ -76,14 +87,15 @@ def _stack() -> Stack:
         coordinators=_count("COORDINATORS", 2),
         executors=_count("EXECUTORS", 2),
         log_archivers=_count("LOG_ARCHIVERS", 1),
+        admin_webs=_count("ADMIN_WEBS", 1, least=0),
         say=lambda line: say(f"• {line}"),
     )
 
 
-def _count(variable: str, default: int) -> int:
+def _count(variable: str, default: int, *, least: int = 1) -> int:
     raw = os.environ.get(variable) or str(default)
-    if not raw.isdigit() or not 1 <= int(raw) <= 64:
-        raise StackError(f"{variable}={raw!r} is not a number of processes: give one from 1 to 64")
+    if not raw.isdigit() or not least <= int(raw) <= 64:
+        raise StackError(f"{variable}={raw!r} is not a number of processes: give one from {least} to 64")
     return int(raw)
 
 

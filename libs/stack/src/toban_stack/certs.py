@@ -5,6 +5,7 @@ one URI SAN `spiffe://<trust domain>/<service>`, which servers authorise, and on
 domain>`, which clients pin. It has no IP SAN: with one, any service could pass for any other on the same address.
 """
 
+import os
 from datetime import datetime, timedelta
 from pathlib import Path
 
@@ -54,15 +55,37 @@ def issue(
     if _current(out_dir, authority, service, trust_domain, moment):
         return out_dir
     out_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+    reissue(ca_dir, service, out_dir, trust_domain=trust_domain, now=moment)
+    replace_file(out_dir / "ca.crt", authority.public_bytes(serialization.Encoding.PEM))
+    return out_dir
+
+
+def reissue(
+    ca_dir: Path,
+    service: str,
+    out_dir: Path,
+    *,
+    trust_domain: str = TRUST_DOMAIN,
+    now: datetime | None = None,
+    validity: timedelta = VALIDITY,
+) -> None:
+    """Replaces key and certificate of `service` in `out_dir`, whatever is there; each file in one step, `ca.crt` is left alone."""
+    authority = x509.load_pem_x509_certificate((ca_dir / "ca.crt").read_bytes())
     signer = serialization.load_pem_private_key((ca_dir / "ca.key").read_bytes(), password=None)
     if not isinstance(signer, ec.EllipticCurvePrivateKey):
         raise ValueError(f"{ca_dir / 'ca.key'} is not an EC key")
     key = ec.generate_private_key(ec.SECP256R1())
-    certificate = _leaf(authority, service, trust_domain, key.public_key(), moment).sign(signer, hashes.SHA256())
+    leaf = _leaf(authority, service, trust_domain, key.public_key(), now or SystemClock().wall(), validity)
+    certificate = leaf.sign(signer, hashes.SHA256()).public_bytes(serialization.Encoding.PEM)
     write_private(out_dir / "tls.key", _pem(key))
-    (out_dir / "tls.crt").write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
-    (out_dir / "ca.crt").write_bytes(authority.public_bytes(serialization.Encoding.PEM))
-    return out_dir
+    replace_file(out_dir / "tls.crt", certificate)
+
+
+def replace_file(path: Path, content: bytes) -> None:
+    """Replaces `path` in one step: a reader sees the old content or the new one."""
+    draft = path.with_name(f".{path.name}.{os.getpid()}")
+    draft.write_bytes(content)
+    draft.replace(path)
 
 
 def make_all(directory: Path, *, trust_domain: str = TRUST_DOMAIN, now: datetime | None = None) -> Path:
@@ -84,6 +107,7 @@ def _leaf(
     trust_domain: str,
     public_key: ec.EllipticCurvePublicKey,
     now: datetime,
+    validity: timedelta,
 ) -> x509.CertificateBuilder:
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, service)])
     authority_id = authority.extensions.get_extension_for_class(x509.SubjectKeyIdentifier).value
@@ -93,7 +117,7 @@ def _leaf(
     ]
     usages = [ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH]
     return (
-        _builder(name, authority.subject, public_key, now)
+        _builder(name, authority.subject, public_key, now, validity)
         .add_extension(x509.SubjectAlternativeName(names), critical=False)
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         .add_extension(_key_usage(signs_certificates=False), critical=True)
@@ -104,7 +128,11 @@ def _leaf(
 
 
 def _builder(
-    subject: x509.Name, issuer: x509.Name, public_key: ec.EllipticCurvePublicKey, now: datetime
+    subject: x509.Name,
+    issuer: x509.Name,
+    public_key: ec.EllipticCurvePublicKey,
+    now: datetime,
+    validity: timedelta = VALIDITY,
 ) -> x509.CertificateBuilder:
     return (
         x509.CertificateBuilder()
@@ -113,7 +141,7 @@ def _builder(
         .public_key(public_key)
         .serial_number(x509.random_serial_number())
         .not_valid_before(now - BACKDATE)
-        .not_valid_after(now + VALIDITY)
+        .not_valid_after(now + validity)
     )
 
 

@@ -1,5 +1,7 @@
 """The schema of the stack's database."""
 
+import os
+
 from toban_domain.errors import TobanError
 from toban_stack.errors import StackError
 
@@ -10,7 +12,7 @@ def apply(url: str) -> str:
     from toban_store import migrate
 
     try:
-        applied = migrate.up(url)
+        applied = migrate.up(url, seeds=migrate.seeds_from(os.environ))
     except TobanError as error:
         raise StackError(f"the database could not be migrated: {error}") from error
     return f"schema: {len(applied)} migrations applied" if applied else "schema: up to date"

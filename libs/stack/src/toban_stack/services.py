@@ -1,4 +1,4 @@
-"""The services of a stack as processes: coordinators, executors and log-archivers over mTLS on loopback."""
+"""The services of a stack as processes: coordinators, executors, log-archivers and the site, over mTLS on loopback."""
 
 import json
 import os
@@ -19,8 +19,14 @@ from toban_stack.wait import wait_until
 
 READY_SECONDS = 60.0
 STOP_SECONDS = 15.0
+SITE = "admin-web"
 # The start order; `down` goes the other way.
-MODULES = {"coordinator": "toban_coordinator", "log-archiver": "toban_log_archiver", "executor": "toban_executor"}
+MODULES = {
+    "coordinator": "toban_coordinator",
+    "log-archiver": "toban_log_archiver",
+    "executor": "toban_executor",
+    SITE: "toban_admin_web",
+}
 # Settings of the caller that services take as they are.
 PASSED_ON = ("LOG_LEVEL", "LOG_FORMAT", "SLOTS", "LABELS", "ALLOW_LIST")
 # How long `down` lets running jobs go on; less than STOP_SECONDS, so that the executor ends them itself.
@@ -34,10 +40,16 @@ class Counts:
     coordinators: int = 2
     executors: int = 2
     log_archivers: int = 1
+    admin_webs: int = 1
 
     def names(self) -> dict[str, str]:
         """Process name to role, in the start order."""
-        numbers = {"coordinator": self.coordinators, "log-archiver": self.log_archivers, "executor": self.executors}
+        numbers = {
+            "coordinator": self.coordinators,
+            "log-archiver": self.log_archivers,
+            "executor": self.executors,
+            SITE: self.admin_webs,
+        }
         return {f"{role}-{n}": role for role in MODULES for n in range(1, numbers[role] + 1)}
 
 
@@ -90,14 +102,12 @@ class Services:
 
     def _spawn(self, name: str) -> None:
         self._ready_file(name).unlink(missing_ok=True)
-        state = self._home.data / name
-        state.mkdir(mode=0o700, parents=True, exist_ok=True)
         role = self._roles[name]
         program = Program(
             name=name,
             role=role,
             argv=python_program("-m", MODULES[role]),
-            environment=self._environment_of(name, role, state),
+            environment=self._environment_of(name, role),
             log=self._home.log_file(name),
             address=f"127.0.0.1:{self._ports[name]}",
             admin=f"127.0.0.1:{self._admin_ports[name]}",
@@ -124,19 +134,16 @@ class Services:
     def _ready_file(self, name: str) -> Path:
         return self._home.run / f"{name}.ready"
 
-    def _environment_of(self, name: str, role: str, state: Path) -> dict[str, str]:
+    def _environment_of(self, name: str, role: str) -> dict[str, str]:
         settings = {
             "TLS_DIR": str(self._home.tls / role),
             "TRUST_DOMAIN": TRUST_DOMAIN,
             "NODE_ID": name,
-            "GRPC_HOST": "127.0.0.1",
-            "GRPC_PORT": str(self._ports[name]),
-            "ADVERTISE_HOST": "127.0.0.1",
+            **self._place_of(name, role),
             "ADMIN_HOST": "127.0.0.1",
             "ADMIN_PORT": str(self._admin_ports[name]),
             "COORDINATORS": ",".join(self.addresses("coordinator")),
             "LOG_ARCHIVERS": ",".join(self.addresses("log-archiver")),
-            "STATE_DIR": str(state),
             "READY_FILE": str(self._ready_file(name)),
             "LOG_FORMAT": "console",
             **self._secrets_of(role),
@@ -149,6 +156,20 @@ class Services:
         caller = {**os.environ, **self._environment}
         base = {key: value for key, value in caller.items() if not key.startswith(("SCHEDULER_", "TOBAN_"))}
         return {**base, **{f"SCHEDULER_{key}": value for key, value in {**settings, **given}.items()}}
+
+    def _place_of(self, name: str, role: str) -> dict[str, str]:
+        """Where it listens, and the folder of its own files; the site has none."""
+        port = str(self._ports[name])
+        if role == SITE:
+            return {"HTTP_HOST": "127.0.0.1", "HTTP_PORT": port}
+        state = self._home.data / name
+        state.mkdir(mode=0o700, parents=True, exist_ok=True)
+        return {
+            "GRPC_HOST": "127.0.0.1",
+            "GRPC_PORT": port,
+            "ADVERTISE_HOST": "127.0.0.1",
+            "STATE_DIR": str(state),
+        }
 
     def _secrets_of(self, role: str) -> dict[str, str]:
         """Only what the role may touch: an executor gets no database credential. Secrets go by file."""

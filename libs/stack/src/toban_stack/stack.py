@@ -14,7 +14,7 @@ from toban_stack.home import Home
 from toban_stack.processes import ProcessRecord, kill_all, send, stop
 from toban_stack.records import Records
 from toban_stack.servers import Endpoints, Servers
-from toban_stack.services import MODULES, Counts, Services
+from toban_stack.services import MODULES, SITE, Counts, Services
 
 SERVER_NAMES = ("postgres", "redis", "s3")
 
@@ -33,11 +33,14 @@ class Stack:
         coordinators: int = 2,
         executors: int = 2,
         log_archivers: int = 1,
+        admin_webs: int = 1,
         environment: Mapping[str, str] | None = None,
         say: Callable[[str], None] = lambda _: None,
     ) -> None:
         self.home = Home(home.absolute())
-        self._counts = Counts(coordinators=coordinators, executors=executors, log_archivers=log_archivers)
+        self._counts = Counts(
+            coordinators=coordinators, executors=executors, log_archivers=log_archivers, admin_webs=admin_webs
+        )
         self._environment = dict(os.environ if environment is None else environment)
         self._say = say
 
@@ -70,6 +73,7 @@ class Stack:
             coordinators=services.addresses("coordinator"),
             log_archivers=services.addresses("log-archiver"),
             executors=services.addresses("executor"),
+            sites=services.addresses(SITE),
             tls_dir=str(self.home.tls),
             trust_domain=certs.TRUST_DOMAIN,
             fingerprint=services.fingerprint(),
@@ -143,6 +147,11 @@ class Stack:
     def log_archivers(self) -> list[str]:
         """host:port of each log-archiver."""
         return list(self._records().fact("log_archivers", []))
+
+    @property
+    def sites(self) -> list[str]:
+        """host:port of each site."""
+        return list(self._records().fact("sites", []))
 
     def _servers(self, records: Records) -> Servers:
         return Servers(home=self.home, records=records, environment=self._environment, say=self._say)

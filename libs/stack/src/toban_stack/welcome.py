@@ -138,9 +138,9 @@ def _addresses(stack: Stack) -> None:
     rows = [(record.role, name, record.address, record.admin) for name, record in processes.items()]
     table = [("ROLE", "PROCESS", "ADDRESS", "HEALTH AND METRICS")]
     table += [(role, name, address, f"http://{admin}/healthz" if admin else "-") for role, name, address, admin in rows]
-    say(*columns(table))
+    say(*columns(table), "")
+    say(*(f"Site  http://{address}" for address in stack.sites))
     say(
-        "",
         f"logs: {stack.home.logs}",
         "try:  scripts/toban run start hello --wait --follow",
         "      scripts/toban cluster status",

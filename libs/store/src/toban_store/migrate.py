@@ -1,6 +1,7 @@
 """Migrations: plain SQL files `migrations/<schema>/<version>_<name>.sql` in dbmate's format, applied once, in order, each in one transaction.
 
-Usage: python -m toban_store.migrate up|status, with SCHEDULER_DATABASE_URL (or SCHEDULER_DATABASE_URL_FILE) set.
+Usage: python -m toban_store.migrate up|status, with SCHEDULER_DATABASE_URL (or SCHEDULER_DATABASE_URL_FILE) set. `up` also gives the settings that
+environment variables name (SCHEDULER_SKIP_LATE_RUNS_AFTER_SECONDS) their first values; one that was stored before is left alone.
 An advisory lock lets one runner work at a time; a checksum of each applied file makes a later change of it an error. A database may be ahead
 of this code (a newer release migrated it): old code runs on the new schema.
 """
@@ -8,10 +9,11 @@ of this code (a newer release migrated it): old code runs on the new schema.
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
@@ -19,6 +21,7 @@ from typing import cast
 import psycopg
 
 from toban_domain.errors import ErrorCode, TobanError
+from toban_domain.settings import spec_of
 from toban_store.pool import connect_arguments
 
 MIGRATIONS = Path(__file__).parent / "migrations"
@@ -33,6 +36,12 @@ _TABLE = """
 CREATE TABLE IF NOT EXISTS public.toban_migrations (
     schema text NOT NULL, version integer NOT NULL, name text NOT NULL, checksum text NOT NULL,
     applied_at timestamptz NOT NULL DEFAULT now(), PRIMARY KEY (schema, version))
+"""
+
+# Settings that an environment variable may give their first value.
+SEEDED = ("skip_late_runs_after_seconds",)
+_SEED = """
+INSERT INTO scheduler.settings (name, value, updated_by) VALUES (%s, %s::jsonb, 'migration') ON CONFLICT (name) DO NOTHING
 """
 
 
@@ -78,8 +87,8 @@ def read_migrations(folder: Path = MIGRATIONS) -> list[Migration]:
     return sorted(found, key=lambda migration: (migration.version, migration.schema))
 
 
-def up(url: str, *, folder: Path = MIGRATIONS) -> list[str]:
-    """Applies what is missing and returns its labels. Safe to repeat and to run twice at once.
+def up(url: str, *, folder: Path = MIGRATIONS, seeds: Mapping[str, float] | None = None) -> list[str]:
+    """Applies what is missing and returns its labels; then stores `seeds`, the first values of settings. Safe to repeat and to run twice at once.
 
     Raises MigrationError when an applied file has changed, the server is too old or cannot be reached, or a file fails (which leaves
     nothing of that file behind).
@@ -93,14 +102,37 @@ def up(url: str, *, folder: Path = MIGRATIONS) -> list[str]:
         missing = [migration for migration in wanted if (migration.schema, migration.version) not in applied]
         for migration in missing:
             _apply(connection, migration)
+        for name, value in (seeds or {}).items():
+            connection.execute(_SEED, (name, json.dumps(value)))
     return [migration.label for migration in missing]
+
+
+def seeds_from(environment: Mapping[str, str]) -> dict[str, float]:
+    """Settings that the environment names. Raises MigrationError for a value that is none."""
+    found: dict[str, float] = {}
+    for name in SEEDED:
+        variable = f"SCHEDULER_{name.upper()}"
+        text = environment.get(variable, "")
+        if not text:
+            continue
+        try:
+            found[name] = spec_of(name).check(json.loads(text))
+        except (ValueError, TobanError) as error:
+            why = error.message if isinstance(error, TobanError) else f"{text!r} is not a number"
+            raise MigrationError(f"{variable}: {why}") from None
+    return found
 
 
 def status(url: str, *, folder: Path = MIGRATIONS) -> list[MigrationState]:
     """Where each migration stands; changes nothing."""
-    wanted = read_migrations(folder)
     with _connect(url) as connection:
         applied = _applied(connection)
+    return compare(applied, folder=folder)
+
+
+def compare(applied: Mapping[tuple[str, int], str], *, folder: Path = MIGRATIONS) -> list[MigrationState]:
+    """Where each migration of this code stands, and those that are newer; `applied` is (schema, version) → checksum."""
+    wanted = read_migrations(folder)
     states = [
         MigrationState(
             label=migration.label, state=_state(migration, applied.get((migration.schema, migration.version)))
@@ -213,7 +245,7 @@ def main(arguments: Sequence[str]) -> int:
         return 64
     try:
         if list(arguments) == ["up"]:
-            for label in up(_database_url()):
+            for label in up(_database_url(), seeds=seeds_from(os.environ)):
                 sys.stdout.write(f"applied {label}\n")
             return 0
         states = status(_database_url())

@@ -37,6 +37,7 @@ class AdminClient:
     ) -> None:
         tls = TlsFiles(tls_dir)
         self._clock = SystemClock()
+        self._addresses = list(coordinators)
         self._channels = [open_sync_channel(address, "coordinator", tls, trust_domain) for address in coordinators]
         self._logs = [open_sync_channel(address, "log-archiver", tls, trust_domain) for address in log_archivers]
 
@@ -46,6 +47,12 @@ class AdminClient:
     def __exit__(self, *exc: object) -> None:
         for channel in (*self._channels, *self._logs):
             channel.close()
+
+    def ask_first(self, address: str) -> None:
+        """From now on the coordinator at `address` is asked before the others."""
+        at = self._addresses.index(address)
+        self._addresses.insert(0, self._addresses.pop(at))
+        self._channels.insert(0, self._channels.pop(at))
 
     def call(self, stub: Callable[[Any], Any], method: str, request: Message, *, timeout: float = 10.0) -> Any:
         """One call to the first coordinator that answers; raises TobanError when none does or one refuses."""
@@ -59,12 +66,13 @@ class AdminClient:
                 error = failed
         raise error
 
-    def apply(self, *documents: Mapping[str, Any]) -> pb.ApplyResponse:
+    def apply(self, *documents: Mapping[str, Any], timeout: float = 10.0) -> pb.ApplyResponse:
         """Apply manifests, all or nothing."""
         manifests = [
             pb.Manifest(json=json.dumps(doc), source=f"test document {i + 1}") for i, doc in enumerate(documents)
         ]
-        answer: pb.ApplyResponse = self.call(rpc.JobControlStub, "Apply", pb.ApplyRequest(manifests=manifests))
+        request = pb.ApplyRequest(manifests=manifests)
+        answer: pb.ApplyResponse = self.call(rpc.JobControlStub, "Apply", request, timeout=timeout)
         return answer
 
     def start(self, job: str, *, count: int = 1, payload: Mapping[str, Any] | None = None) -> list[int]:

@@ -1,10 +1,13 @@
 """A coordinator as executors see it, without a database: for tests of the executor alone."""
 
+import json
+from collections.abc import AsyncIterator
 from typing import Any
 
 from toban_domain.errors import ErrorCode, TobanError
 from toban_proto.v1 import coordinator_pb2
 from toban_proto.v1.coordinator_pb2_grpc import ExecutorGatewayServicer
+from toban_testing.settings import FixedSettings
 from toban_transport.server import metadata
 
 # Generation 1, counter 1.
@@ -24,6 +27,11 @@ class FakeCoordinator(ExecutorGatewayServicer):
         self.granting = True
         self.silent = False
         self.state = "on"
+        self.detach_mode = ""
+        self.max_jobs = 0
+        self.settings = FixedSettings(heartbeat_interval_seconds=0.2)
+        # Streams of settings that were opened.
+        self.watched = 0
         self.epoch = EPOCH
         self.open_orders: list[Any] = []
         self.not_held: list[Any] = []
@@ -36,7 +44,7 @@ class FakeCoordinator(ExecutorGatewayServicer):
         """A new incarnation; state is on again."""
         await self._maybe_silent()
         self.registered.append(request)
-        self.state = "on"
+        self.state, self.detach_mode = "on", ""
         return coordinator_pb2.RegisterResponse(
             worker_id=len(self.registered),
             incarnation_key=f"key-{request.incarnation}",
@@ -44,6 +52,7 @@ class FakeCoordinator(ExecutorGatewayServicer):
             lease_margin_ms=MARGIN_MS,
             heartbeat_interval_seconds=0.1,
             epoch=self.epoch,
+            max_jobs_per_worker=0 if request.slots else self.max_jobs,
         )
 
     async def Heartbeat(self, request: Any, context: Any) -> Any:
@@ -51,7 +60,7 @@ class FakeCoordinator(ExecutorGatewayServicer):
         self._check(request, context)
         await self._maybe_silent()
         self.beats.append(request)
-        granted = self.granting and self._grant_seq - request.echo <= 3 and self.state in ("on", "draining")
+        granted = self.granting and self._grant_seq - request.echo <= 3 and self.state in ("on", "draining", "detached")
         self._grant_seq += granted
         orders, self.open_orders = self.open_orders, []
         return coordinator_pb2.HeartbeatResponse(
@@ -59,6 +68,8 @@ class FakeCoordinator(ExecutorGatewayServicer):
             grant_seq=self._grant_seq,
             epoch=self.epoch,
             state=self.state,
+            detach_mode=self.detach_mode,
+            settings_version=self.settings.known.version,
             leader_address=self.address,
             coordinators=[self.address],
             orders=orders,
@@ -66,6 +77,16 @@ class FakeCoordinator(ExecutorGatewayServicer):
             smallest_live_token=self.smallest_live,
             log_archivers=self.archivers,
         )
+
+    async def WatchSettings(self, request: Any, context: Any) -> AsyncIterator[Any]:
+        """The test's settings, now and on each change."""
+        assert metadata(context)["toban-incarnation"]
+        self.watched += 1
+        seen = None
+        while True:
+            seen = await self.settings.wait_other_than(seen)
+            values = {name: json.dumps(value) for name, value in seen.values.items()}
+            yield coordinator_pb2.WatchSettingsResponse(version=seen.version, values_json=values)
 
     async def Report(self, request: Any, context: Any) -> Any:
         """Everything is accepted."""

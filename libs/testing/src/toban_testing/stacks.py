@@ -18,7 +18,13 @@ from toban_testing.admin import AdminClient
 
 @contextlib.contextmanager
 def running_stack(
-    home: Path, *, coordinators: int = 2, executors: int = 2, log_archivers: int = 1, slots: int = 16
+    home: Path,
+    *,
+    coordinators: int = 2,
+    executors: int = 2,
+    log_archivers: int = 1,
+    admin_webs: int = 0,
+    slots: int = 16,
 ) -> Iterator[Stack]:
     """A stack that serves; ended afterwards, its logs shown when the test failed."""
     environment = {"SCHEDULER_SLOTS": str(slots)}
@@ -27,6 +33,7 @@ def running_stack(
         coordinators=coordinators,
         executors=executors,
         log_archivers=log_archivers,
+        admin_webs=admin_webs,
         environment=environment,
     )
     try:

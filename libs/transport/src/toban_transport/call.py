@@ -3,12 +3,14 @@
 `method` is a method of a generated stub, such as `WorkerServiceStub(channel).Ping`. `timeout` is in seconds.
 """
 
+import asyncio
 from collections.abc import AsyncIterator, Iterator, Sequence
 from typing import TypeVar
 
 import grpc
 import grpc.aio
 
+from toban_domain.errors import ErrorCode, TobanError
 from toban_transport.errors import from_rpc_error
 
 Q = TypeVar("Q")
@@ -24,6 +26,8 @@ async def unary(
         return await method(request, timeout=timeout, metadata=tuple(metadata))
     except grpc.aio.AioRpcError as error:
         raise from_rpc_error(error) from None
+    except asyncio.CancelledError:
+        raise _why_cancelled() from None
 
 
 async def stream(
@@ -36,6 +40,8 @@ async def stream(
             yield answer
     except grpc.aio.AioRpcError as error:
         raise from_rpc_error(error) from None
+    except asyncio.CancelledError:
+        raise _why_cancelled() from None
     finally:
         call.cancel()
 
@@ -54,8 +60,18 @@ async def duplex(
             yield answer
     except grpc.aio.AioRpcError as error:
         raise from_rpc_error(error) from None
+    except asyncio.CancelledError:
+        raise _why_cancelled() from None
     finally:
         call.cancel()
+
+
+def _why_cancelled() -> BaseException:
+    """Only the call was cancelled, since its channel was closed: an error like others. Our task was cancelled: that goes on."""
+    task = asyncio.current_task()
+    if task is None or task.cancelling():
+        return asyncio.CancelledError()
+    return TobanError(ErrorCode.UNAVAILABLE, "the connection was closed during the call")
 
 
 def unary_sync(

@@ -13,8 +13,8 @@ from toban_transport.identity import dns_name
 from toban_transport.tls import TlsFiles, Triple
 
 MAX_MESSAGE_BYTES = 4 * 1024 * 1024
-DRAIN_SECONDS = 30.0
-"""How long calls on a channel with an old certificate may go on."""
+DRAIN_SECONDS = 330.0
+"""How long calls on a channel with an old certificate may go on: longer than the longest stream, so that none breaks by a change of files."""
 
 
 S = TypeVar("S")
@@ -62,7 +62,7 @@ class ChannelPool:
         await asyncio.gather(*(channel.close(None) for channel in channels))
 
     def _drain(self, channel: grpc.aio.Channel) -> None:
-        task = asyncio.ensure_future(_close(channel))
+        task = asyncio.ensure_future(_retire(channel))
         self._draining.add(task)
         task.add_done_callback(self._draining.discard)
 
@@ -72,8 +72,12 @@ def open_sync_channel(address: str, service: str, tls: TlsFiles, trust_domain: s
     return grpc.secure_channel(address, _credentials(tls.current()), options=_options(service, trust_domain))
 
 
-async def _close(channel: grpc.aio.Channel) -> None:
-    await channel.close(grace=DRAIN_SECONDS)
+async def _retire(channel: grpc.aio.Channel) -> None:
+    # Not `close(grace)`: it refuses the call of somebody who was given the channel a moment ago.
+    try:
+        await asyncio.sleep(DRAIN_SECONDS)
+    finally:
+        await channel.close(None)
 
 
 def _credentials(triple: Triple) -> grpc.ChannelCredentials:

@@ -1,5 +1,6 @@
 """Protobuf messages to the domain's objects and back, for what more than one service sends."""
 
+import json
 from collections.abc import Iterable
 from datetime import UTC, datetime
 
@@ -7,7 +8,10 @@ from google.protobuf.timestamp_pb2 import Timestamp
 
 from toban_domain.errors import ErrorCode, TobanError
 from toban_domain.outcome import AttemptKey, AttemptState, Outcome, OutcomeKind, Reason
+from toban_domain.progress import Progress
 from toban_proto.v1 import common_pb2
+
+MAX_PROGRESS_CHARS = 4096
 
 
 def timestamp_to_pb(at: datetime | None) -> Timestamp | None:
@@ -61,6 +65,7 @@ def outcome_to_pb(outcome: Outcome) -> common_pb2.Outcome:
         last_seq=outcome.last_seq,
         tree_empty=outcome.tree_empty,
         last_line=outcome.last_line,
+        progress_json=progress_to_text(outcome.progress),
     )
 
 
@@ -84,7 +89,23 @@ def outcome_from_pb(message: common_pb2.Outcome) -> Outcome:
         last_seq=message.last_seq,
         tree_empty=message.tree_empty,
         last_line=message.last_line,
+        progress=progress_from_text(message.progress_json),
     )
+
+
+def progress_to_text(progress: Progress | None) -> str:
+    """What a job said of itself as JSON; empty when it said nothing."""
+    return json.dumps(progress.to_json(), separators=(",", ":"), ensure_ascii=False) if progress else ""
+
+
+def progress_from_text(text: str) -> Progress | None:
+    """The inverse. What cannot be read counts as nothing said: no outcome and no grant is lost for it."""
+    if not text or len(text) > MAX_PROGRESS_CHARS:
+        return None
+    try:
+        return Progress.from_json(json.loads(text))
+    except (ValueError, RecursionError):
+        return None
 
 
 def _name(items: Iterable[tuple[str, int]], value: int, prefix: str) -> str:

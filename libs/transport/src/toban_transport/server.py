@@ -1,5 +1,6 @@
 """The gRPC server of a service: mTLS only, every method behind a rule, health included, reflection off."""
 
+import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -16,6 +17,8 @@ from toban_transport.authz import METHOD_RULES, Rules, check_rules
 from toban_transport.handlers import Policy, wrap
 from toban_transport.methods import KNOWN_METHODS
 from toban_transport.tls import TlsFiles, Triple
+from toban_transport.tls_watch import CertificateWatch
+from toban_transport.tls_watch import stop as stop_watch
 
 MAX_MESSAGE_BYTES = 4 * 1024 * 1024
 MAX_CONNECTION_AGE_SECONDS = 600
@@ -50,6 +53,7 @@ class GrpcServer:
         self._served: Triple | None = None
         self._methods: dict[str, Handlers] = {}
         self._server: grpc.aio.Server | None = None
+        self._watch: asyncio.Task[None] | None = None
         self._health = health.new_servicer()
         self.add(health.add_to_server, self._health)
 
@@ -69,6 +73,9 @@ class GrpcServer:
         bound = self._bind(server, host, port)
         await server.start()
         self._server = server
+        self._watch = asyncio.create_task(
+            CertificateWatch(tls=self._tls, clock=self._policy.clock).run(), name="certificates"
+        )
         _log.info("grpc serves", host=host, port=bound, services=sorted(self._methods))
         return bound
 
@@ -83,6 +90,8 @@ class GrpcServer:
         await self._health.enter_graceful_shutdown()
         await self._server.stop(grace)
         self._server = None
+        if self._watch is not None:
+            await stop_watch(self._watch)
 
     def _bind(self, server: grpc.aio.Server, host: str, port: int) -> int:
         self._served = self._tls.current()

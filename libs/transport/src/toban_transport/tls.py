@@ -5,13 +5,13 @@ import stat
 import threading
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, load_pem_private_key
 
 from toban_domain.errors import ErrorCode, TobanError
-from toban_observability.logs import get_logger
 from toban_runtime.clock import Clock, SystemClock
 
 CERTIFICATE, KEY, CA = "tls.crt", "tls.key", "ca.crt"
@@ -19,7 +19,11 @@ _NAMES = (CERTIFICATE, KEY, CA)
 LOOK_SECONDS = 0.1
 """How old a look at the files may be: certificates are asked for with each call and each ticket."""
 
-_log = get_logger(__name__)
+HALF_DONE_SECONDS = 1.0
+"""How long files that do not belong together are taken for a change under way, before anybody is told."""
+
+_READS = 3
+
 Stamp = tuple[tuple[int, int, int], ...]
 
 
@@ -36,20 +40,26 @@ class Triple:
     authorities: tuple[x509.Certificate, ...]
 
 
+class _MixedError(TobanError):
+    """Key and certificate are of different sets, as when one was replaced and the other not yet."""
+
+
 class TlsFiles:
     """The folder of tls.crt, tls.key and ca.crt. Safe to use from any thread (gRPC asks from its own).
 
-    The first load raises CONFIG_INVALID when a file is missing or wrong. Later `current()` looks at the files again: a changed set that
-    is good replaces the one held, a bad or half-written one is logged once and the last good one stays.
+    The first load raises CONFIG_INVALID when a file is missing or wrong, or the certificate has expired. Later `current()` looks at the
+    files again: a changed set that is good replaces the one held. While it is bad, half-written, expired or not valid yet, the last good one
+    stays; when that lasts, `problem` says why (one line), the log says it once, and `failures` counts it.
     """
 
     def __init__(self, directory: Path | str, *, clock: Clock | None = None) -> None:
         self.directory = Path(directory)
         self._clock = clock or SystemClock()
+        self.problem = ""
+        self.failures = 0
         self._lock = threading.Lock()
-        self._complaint = ""
-        self._stamp = self._look()
-        self._triple = self._read()
+        self._troubled_since: float | None = None
+        self._stamp, self._triple = self._first()
         self._looked_at = self._clock.monotonic()
 
     def current(self) -> Triple:
@@ -60,19 +70,56 @@ class TlsFiles:
                 return self._triple
             self._looked_at = now
             try:
-                stamp = self._look()
-                if stamp != self._stamp:
-                    self._triple = self._read()
-                    self._stamp, self._complaint = stamp, ""
-                    _log.info("certificates loaded again", directory=str(self.directory))
+                if self._look() != self._stamp:
+                    self._take(*self._load())
+                self._troubled_since, self.problem = None, ""
             except TobanError as error:
-                self._complain(error)
+                self._complain(error, now)
             return self._triple
 
-    def _complain(self, error: TobanError) -> None:
-        if error.message != self._complaint:
-            self._complaint = error.message
-            _log.error("certificates not loaded, the last good ones stay", error=error.message)
+    def _first(self) -> tuple[Stamp, Triple]:
+        """The set to begin with; files that are being exchanged at this moment are waited for."""
+        patience = threading.Event()
+        for _ in range(int(HALF_DONE_SECONDS / LOOK_SECONDS)):
+            try:
+                return self._load()
+            except _MixedError:
+                patience.wait(LOOK_SECONDS)
+        return self._load()
+
+    def _take(self, stamp: Stamp, triple: Triple) -> None:
+        if triple.certificate.not_valid_before_utc > self._clock.wall():
+            start = triple.certificate.not_valid_before_utc.isoformat()
+            raise _invalid(self.directory / CERTIFICATE, f"is not valid before {start}; look at the clocks")
+        self._stamp, self._triple = stamp, triple
+        _logger().info(
+            "certificates loaded again",
+            directory=str(self.directory),
+            serial=f"{triple.certificate.serial_number:x}",
+            not_after=triple.certificate.not_valid_after_utc.isoformat(),
+        )
+
+    def _complain(self, error: TobanError, now: float) -> None:
+        if self._troubled_since is None:
+            self._troubled_since = now
+        if now - self._troubled_since >= HALF_DONE_SECONDS and error.message != self.problem:
+            self.problem = error.message
+            self.failures += 1
+            _logger().error("certificates not loaded, the last good ones stay", error=error.message)
+
+    def _load(self) -> tuple[Stamp, Triple]:
+        """A set whose files did not change while they were read, if they come to rest at all."""
+        for _ in range(_READS - 1):
+            stamp = self._look()
+            try:
+                triple = self._read()
+            except TobanError:
+                if self._look() == stamp:
+                    raise
+                continue
+            if self._look() == stamp:
+                return stamp, triple
+        return self._look(), self._read()
 
     def _look(self) -> Stamp:
         found = []
@@ -88,7 +135,11 @@ class TlsFiles:
         certificate = _certificates(self.directory / CERTIFICATE, certificate_pem)[0]
         key = _key(self.directory / KEY, key_pem)
         if certificate.public_key() != key.public_key():
-            raise _invalid(self.directory / KEY, f"is not the key of {CERTIFICATE}; issue both again")
+            error = _invalid(self.directory / KEY, f"is not the key of {CERTIFICATE}; issue both again")
+            raise _MixedError(error.code, error.message)
+        if certificate.not_valid_after_utc <= self._clock.wall():
+            end = certificate.not_valid_after_utc.isoformat()
+            raise _invalid(self.directory / CERTIFICATE, f"expired at {end}; issue it again")
         return Triple(
             certificate_pem=certificate_pem,
             key_pem=key_pem,
@@ -133,3 +184,10 @@ def _key(path: Path, pem: bytes) -> ec.EllipticCurvePrivateKey:
 
 def _invalid(path: Path, problem: str) -> TobanError:
     return TobanError(ErrorCode.CONFIG_INVALID, f"{path}: {problem} (SCHEDULER_TLS_DIR names the folder)")
+
+
+def _logger() -> Any:
+    # Loaded when there is something to say: the command line reads certificates too, and starts in half the time without it.
+    from toban_observability.logs import get_logger
+
+    return get_logger(__name__)

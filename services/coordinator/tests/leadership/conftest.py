@@ -94,8 +94,9 @@ async def running(pg_url, redis_url, *, first_known_epoch=0):
             clock=CLOCK,
             now=server_time.now,
             make_loops=make_loops,
-            default_lease_ms=10_000,
+            least_lease_ms=lambda: 10_000,
             known_epoch=known_epoch,
+            tick_seconds=lambda: 1.0,
         ),
     )
     node = Node(leadership, pool, link, asyncio.create_task(leadership.run()), terms)

@@ -17,6 +17,7 @@ from toban_coordinator.loops.definitions import Definitions
 from toban_coordinator.loops.payloads import Payloads
 from toban_coordinator.loops.settle import settle
 from toban_coordinator.loops.terms import leader_loops
+from toban_coordinator.ports.express import ExpressDesk
 from toban_coordinator.ports.marks import RunMarks
 from toban_coordinator.ports.orders import QUEUED, CancelOrder, StartOrder, StartResult, Target
 from toban_coordinator.server.apply import Apply
@@ -25,13 +26,13 @@ from toban_coordinator.server.start_runs import StartRuns
 from toban_domain.epoch import Epoch, Term, TokenSource
 from toban_domain.errors import ErrorCode, TobanError
 from toban_domain.outcome import AttemptKey, Outcome, OutcomeKind, Reason
-from toban_domain.settings import Settings
 from toban_proto.v1 import coordinator_pb2 as pb
 from toban_runtime.clock import SystemClock
 from toban_store.pool import Pool, open_pool
 from toban_store.scheduler import orders
 from toban_store.scheduler.orders import QueuedOrder
 from toban_store.tx import fenced_tx, tx
+from toban_testing.settings import FixedSettings
 
 
 @pytest.fixture
@@ -64,16 +65,6 @@ class ServerNow:
 
     def now(self) -> datetime:
         return self.fixed or datetime.now(UTC) + self.offset  # noqa: TID251
-
-
-class FixedSettings:
-    """Settings that the test gives."""
-
-    def __init__(self, **values: float) -> None:
-        self.values = values
-
-    async def get(self) -> Settings:
-        return Settings(self.values)
 
 
 @dataclass
@@ -141,6 +132,8 @@ class World:
         self.orders = FakeOrders(pool=pool)
         self.time = ServerNow()
         self.settings = FixedSettings()
+        self.desk = ExpressDesk()
+        self.service = StartRuns(pool=pool, definitions=Definitions(), payloads=Payloads(), desk=self.desk)
         self.definitions = Definitions()
         self.incarnations: list[str] = []
         self.marks: RunMarks | None = None
@@ -158,6 +151,7 @@ class World:
             clock=SystemClock(),
             server_time=self.time,
             settings=self.settings,
+            desk=self.desk,
             marks=self.marks,
         )
         self.loops: dict[str, TermLoop] = {loop.name: loop for loop in leader_loops(deps)}  # type: ignore[misc]
@@ -217,7 +211,15 @@ class World:
         return [(one.name, one.action, one.version) for one in done.applied]
 
     async def start(self, job: str = "hello", count: int = 1, **fields: Any) -> list[int]:
-        service = StartRuns(pool=self.pool, definitions=self.definitions, payloads=Payloads())
+        """Starts runs as a coordinator that has never heard of the job: always the long way."""
+        service = StartRuns(pool=self.pool, definitions=self.definitions, payloads=Payloads(), desk=self.desk)
+        return await self._start(service, job, count, fields)
+
+    async def start_again(self, job: str = "hello", count: int = 1, **fields: Any) -> list[int]:
+        """Starts runs as a coordinator that has started some before: the short way when there is one."""
+        return await self._start(self.service, job, count, fields)
+
+    async def _start(self, service: StartRuns, job: str, count: int, fields: dict[str, Any]) -> list[int]:
         request = pb.StartRunsRequest(runs=[pb.StartRunRequest(job=job, **fields) for _ in range(count)])
         return [run.run_id for run in (await service.start(request, "admin-cli")).runs]
 
@@ -235,6 +237,12 @@ class World:
         waiting = await orders.open_orders(self.pool, [incarnation])
         await orders.finish(self.pool, incarnation=incarnation, results={order.id: answer(order) for order in waiting})
         return [order.kind for order in waiting]
+
+    async def finished(self, *runs: int) -> None:
+        """Places what waits and lets these runs succeed."""
+        await self.turn("assign")
+        for run in runs:
+            await self.report(self.key(run), outcome())
 
     def key(self, run: int) -> AttemptKey:
         """The newest attempt that was sent for a run."""

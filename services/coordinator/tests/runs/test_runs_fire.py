@@ -2,11 +2,13 @@
 
 import asyncio
 import itertools
+from collections import Counter
 from datetime import timedelta
 from typing import Any
 
 import pytest
 
+from toban_coordinator.decide import fire as decide
 from toban_domain.errors import ErrorCode, TobanError
 
 
@@ -231,3 +233,34 @@ async def test_an_edit_settles_and_withdraws(world: Any, make: Any) -> None:
     await world.turn("fire")
     live = [row for row in await slots(world) if row["state"] == "PENDING"]
     assert {row["slot"] for row in live} >= {row["slot"] for row in withdrawn}
+
+
+async def test_long_stretches_of_missed_slots_leave_room_for_the_leaders_beat(
+    world: Any, make: Any, monkeypatch: Any
+) -> None:
+    """A leader that keeps its event loop for a second loses its term: sixty schedules of every minute after a day of silence."""
+    world.settings.set(fire_batch_size=30)
+    await world.apply(make.job(), *(make.schedule(f"s{n}", cron="* * * * *", catch_up="one") for n in range(60)))
+    await world.sql("UPDATE scheduler.schedules SET next_run_at = date_trunc('minute', now()) - interval '1 day'")
+    tick, planned_in, plan = 0, Counter[int](), decide.plan
+
+    def counted(*arguments: Any, **named: Any) -> Any:
+        planned_in[tick] += 1
+        return plan(*arguments, **named)
+
+    async def listen() -> None:
+        nonlocal tick
+        while True:
+            tick += 1
+            await asyncio.sleep(0)
+
+    monkeypatch.setattr(decide, "plan", counted)
+    listening = asyncio.create_task(listen())
+    while (await world.turn("fire")).next_in == 0.0:
+        pass
+    listening.cancel()
+    runs = await world.sql("SELECT schedule_id, count(*) AS n FROM scheduler.run_slots WHERE slot <= now() GROUP BY 1")
+    # For 15 s after a full minute its slot is not missed yet: it fires beside the latest missed one.
+    assert len(runs) == 60 and {row["n"] for row in runs} <= {1, 2}
+    assert planned_in.total() >= 120, "a day has more slots than one plan looks at"
+    assert max(planned_in.values()) <= 3, "each walk takes longer than a breath"

@@ -12,7 +12,7 @@ from toban_proto.v1 import coordinator_pb2 as pb
 
 @pytest.fixture
 def service(world: Any) -> StartRuns:
-    return StartRuns(pool=world.pool, definitions=world.definitions, payloads=Payloads())
+    return StartRuns(pool=world.pool, definitions=world.definitions, payloads=Payloads(), desk=world.desk)
 
 
 async def start(service: StartRuns, key: str = "") -> int:

@@ -4,7 +4,8 @@ import os
 import sys
 
 from toban_domain.errors import TobanError
-from toban_executor.adapters.state_dir import StateDir
+from toban_domain.settings import Settings
+from toban_executor.adapters.state_dir import StateDir, kept_slots
 from toban_executor.config import ExecutorConfig
 from toban_executor.guard.launch import start_guards
 from toban_executor.guard.leftovers import settle
@@ -23,7 +24,8 @@ def main() -> int:
     try:
         state.lock()
         settled = settle(state.path)
-        guards = start_guards(incarnation=IdSource().uuid(), state_dir=state.path, slots=config.slots)
+        slots = config.slots or kept_slots(state.path) or Settings().whole("max_jobs_per_worker")
+        guards = start_guards(incarnation=IdSource().uuid(), state_dir=state.path, slots=slots)
     except TobanError as error:
         sys.stderr.write(f"{error}\n")
         return error.exit_code

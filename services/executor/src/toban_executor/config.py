@@ -12,7 +12,9 @@ class ExecutorConfig(ServiceConfig):
 
     REQUIRED: ClassVar[tuple[str, ...]] = ("state_dir", "coordinators")
 
-    shutdown_timeout_seconds: float = Field(30.0, ge=0, description="how long running jobs may go on after SIGTERM")
+    shutdown_timeout_seconds: float | None = Field(
+        None, ge=0, description="how long running jobs may go on after SIGTERM; unset = the setting of that name"
+    )
     journal_log_bytes: int = Field(
         1 << 30, ge=1 << 20, description="bytes of unshipped log in the journal before jobs wait"
     )

@@ -3,21 +3,23 @@
 import asyncio
 import os
 from dataclasses import dataclass
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
 from toban_domain.errors import TobanError
+from toban_domain.version import VERSION
 from toban_executor.adapters.coordinator_client import CoordinatorClient, Identity
 from toban_executor.adapters.guard_client import GuardClient
 from toban_executor.adapters.journal import Journal
 from toban_executor.adapters.log_client import ArchiverClient, Packer
-from toban_executor.adapters.machine import fingerprint
+from toban_executor.adapters.machine import fingerprint, vitals
 from toban_executor.adapters.programs import ProgramFinder, load_allow_list
+from toban_executor.adapters.state_dir import keep_slots
 from toban_executor.config import ExecutorConfig
 from toban_executor.decide.instance import Instance, Kept, instance_of
 from toban_executor.decide.lease import HoldSide
 from toban_executor.decide.orders import OrderBook
+from toban_executor.decide.pace import heartbeat_seconds
 from toban_executor.decide.programs import ProgramRules
 from toban_executor.guard import record
 from toban_executor.guard.launch import GuardSet
@@ -28,6 +30,7 @@ from toban_executor.loops.join import join
 from toban_executor.loops.lease import TICK_SECONDS, LeaseWatch
 from toban_executor.loops.report import Reporter
 from toban_executor.loops.retire import Retirement, stop_all
+from toban_executor.loops.settings import SettingsWatch
 from toban_executor.loops.ship import Shipper
 from toban_executor.ports import Registered
 from toban_executor.server import WorkerService, add_to_server
@@ -43,6 +46,7 @@ from toban_runtime.loop import Loop
 from toban_transport.channel import ChannelPool
 from toban_transport.server import build_server
 from toban_transport.tls import TlsFiles
+from toban_transport.tls_watch import certificate_check
 
 _log = get_logger(__name__)
 
@@ -87,7 +91,7 @@ class Executor:
             _log.warning("no allow-list: every program may be started; set SCHEDULER_ALLOW_LIST to restrict it")
         rules = ProgramRules(allowed=allowed, resolve=ProgramFinder())
         self._attempts = Attempts(
-            book=OrderBook(incarnation=incarnation, slots=config.slots, unfit=rules.unfit),
+            book=OrderBook(incarnation=incarnation, slots=len(prepared.guards.slots), unfit=rules.unfit),
             guards=self._guards,
             journal=self._journal,
             reporter=self._reporter,
@@ -95,14 +99,13 @@ class Executor:
             clock=self._clock,
         )
         self._attempts.launcher = Launcher(program=rules.program, home=str(Path.home()))
+        self._settings = SettingsWatch(source=self._gateway, clock=self._clock)
         self._heartbeat = Heartbeat(
             gateway=self._gateway,
             attempts=self._attempts,
             journal=self._journal,
             clock=self._clock,
-            around=Surroundings(
-                labels=config.labels, load=lambda: os.getloadavg()[0], on_archivers=self._archivers.learn
-            ),
+            around=self._surroundings(),
         )
         self._lease = LeaseWatch(
             attempts=self._attempts, guards=self._guards, heartbeat=self._heartbeat, clock=self._clock
@@ -113,6 +116,16 @@ class Executor:
             collector=self._collector,
             journal=self._journal,
             clock=self._clock,
+        )
+
+    def _surroundings(self) -> Surroundings:
+        return Surroundings(
+            labels=self._config.labels,
+            load=lambda: os.getloadavg()[0],
+            vitals=lambda: vitals(state_dir=self._prepared.state_dir, tls=self._tls, wall=self._clock.wall()),
+            on_archivers=self._archivers.learn,
+            settings_version=lambda: self._settings.known.version,
+            on_settings=self._settings.told,
         )
 
     async def run(self, stop: Stop) -> bool:
@@ -129,7 +142,10 @@ class Executor:
         registered = await self._join(identity, stop)
         if registered is not None:
             tasks += [asyncio.create_task(loop.run(self._halt)) for loop in self._lease_loops(registered)]
+        follows = asyncio.create_task(self._settings.run()) if registered is not None else None
         again = await self._serve(stop)
+        if follows is not None:
+            follows.cancel()
         await server.stop(0.5)
         self._halt.set()
         await stop_all(tasks, 1.0)
@@ -156,8 +172,8 @@ class Executor:
             pid=os.getpid(),
             grpc_host=self._config.advertised,
             grpc_port=grpc_port,
-            slots=self._config.slots,
-            version=_version(),
+            slots=self._config.slots or 0,
+            version=VERSION,
             labels=self._config.labels,
             previous_incarnation=instance.previous,
             previous_verified_empty=self._prepared.settled.get(instance.previous, False),
@@ -196,18 +212,29 @@ class Executor:
         await self._journal.set_meta("registered", identity.incarnation)
         for old in self._prepared.settled:
             record.forget(self._prepared.state_dir / "guards", old)
-        await self._journal.record(self._attempts.book.raise_epoch(registered.epoch))
-        if registered.max_jobs:
-            self._attempts.book.slots = min(self._config.slots, registered.max_jobs)
+        await self._attempts.learn_epoch(registered.epoch)
+        if registered.max_jobs and not self._fits(registered.max_jobs):
+            return None
         self._attempts.lease = HoldSide(lease_ms=registered.lease_ms, margin_ms=registered.margin_ms)
         _log.info("registered", worker_id=registered.worker_id, incarnation=identity.incarnation)
         return registered
+
+    def _fits(self, slots: int) -> bool:
+        """The setting gives this executor so many slots. False when its guards are fewer: the next incarnation has enough."""
+        book, guards = self._attempts.book, len(self._prepared.guards.slots)
+        if slots != guards:
+            keep_slots(self._prepared.state_dir, slots)
+        if slots > guards:
+            self._heartbeat.over = f"max_jobs_per_worker is {slots}, its guards are {guards}"
+            return False
+        book.slots = slots
+        return True
 
     async def _serve(self, stop: Stop) -> bool:
         while not stop.is_set() and not self._lease.over:
             await self._clock.sleep(TICK_SECONDS / 2)
         if stop.is_set():
-            await self._retirement.drain(self._config.shutdown_timeout_seconds, lambda: self._lease.over)
+            await self._retirement.drain(self._shutdown_seconds(), lambda: self._lease.over)
             if not self._lease.over:
                 await self._retirement.hand_in(to_others=self._attempts.lease is not None)
                 return False
@@ -215,6 +242,10 @@ class Executor:
         await self._retirement.abandon(self._lease.over)
         await self._retirement.hand_in(to_others=False)
         return not stop.is_set()
+
+    def _shutdown_seconds(self) -> float:
+        own = self._config.shutdown_timeout_seconds
+        return self._settings.known["shutdown_timeout_seconds"] if own is None else own
 
     def _logs_and_reports(self) -> list[Loop]:
         collect = Loop("collect", self._collector.run_once, 1.0, self._clock)
@@ -225,7 +256,14 @@ class Executor:
     def _lease_loops(self, registered: Registered) -> list[Loop]:
         reports = Loop("report", self._reporter.run_once, 1.0, self._clock)
         self._reporter.on_new = reports.wake
-        beats = Loop("heartbeat", self._heartbeat.run_once, registered.heartbeat_seconds, self._clock)
+
+        def pace() -> float:
+            told = registered.heartbeat_seconds
+            wanted = self._settings.known["heartbeat_interval_seconds"] if self._settings.heard else told
+            return heartbeat_seconds(wanted, lease_ms=registered.lease_ms, margin_ms=registered.margin_ms)
+
+        beats = Loop("heartbeat", self._heartbeat.run_once, pace, self._clock)
+        self._settings.on_change = beats.wake
         return [reports, beats, Loop("lease", self._lease.run_once, TICK_SECONDS, self._clock)]
 
     def _health(self) -> dict[str, Any]:
@@ -236,6 +274,7 @@ class Executor:
             {
                 "lease": lease,
                 "slots": Check("ok", busy),
+                "certificate": certificate_check(self._tls, self._clock.wall()),
                 "draining": Check("ok" if attempts.book.accepting else "warning", not attempts.book.accepting),
                 "reports": Check("ok" if self._reporter.pending < 1000 else "warning", self._reporter.pending),
             }
@@ -244,7 +283,7 @@ class Executor:
 
 def main(config: ExecutorConfig, prepared: Prepared) -> tuple[int, bool]:
     """Run one incarnation; the exit code, and whether the process should join again."""
-    metrics.build_info("executor", _version())
+    metrics.build_info("executor", VERSION)
     again = False
 
     async def body(stop: Stop) -> None:
@@ -253,10 +292,3 @@ def main(config: ExecutorConfig, prepared: Prepared) -> tuple[int, bool]:
 
     code = run_service(body)
     return code, again
-
-
-def _version() -> str:
-    try:
-        return version("toban-executor")
-    except PackageNotFoundError:
-        return "0.1.0"

@@ -1,11 +1,14 @@
 """What loops and server need from the outside, and the few data that pass there. Adapters implement it."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import NamedTuple, Protocol
 
 from toban_domain.outcome import AttemptKey, AttemptState
+from toban_domain.progress import Progress
+from toban_domain.settings import Settings
 from toban_executor.decide.lease import Instant
 from toban_executor.decide.messages import AttemptEnd, CancelOrder, Header, Record, Report, StartOrder
 
@@ -89,6 +92,15 @@ class Relayed:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Vitals:
+    """What `toban doctor` looks at: the wall clock of this moment, free bytes of the state directory, the end of the certificate."""
+
+    wall_clock: datetime
+    disk_free_bytes: int
+    certificate_not_after: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Beat:
     """One heartbeat of the executor."""
 
@@ -96,24 +108,41 @@ class Beat:
     epoch_max: int
     free_slots: int
     held: Sequence[tuple[AttemptKey, AttemptState]]
+    # What held attempts have said since a heartbeat was last answered.
+    progress: Mapping[AttemptKey, Progress] = field(default_factory=dict)
     outcomes: Sequence[tuple[int, str]] = ()
     draining: bool = False
+    settings_version: int = 0
     load: float = 0.0
     labels: Mapping[str, str] = field(default_factory=dict)
+    vitals: Vitals | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BeatAnswer:
-    """What a coordinator says to a heartbeat; `state` is the executor's row (on, draining, detached, cut, off)."""
+    """What a coordinator says to a heartbeat; `state` is the executor's row (on, draining, detached, cut, off).
+
+    `detach_mode` is not empty when an operator has detached it: let_finish or stop.
+    """
 
     granted: bool
     grant_seq: int
     epoch: int
     state: str
+    detach_mode: str = ""
+    settings_version: int = 0
     orders: Sequence[Relayed] = ()
     not_held: Sequence[AttemptKey] = ()
     smallest_live: int = 0
     log_archivers: Sequence[str] = ()
+
+
+class SettingsSource(Protocol):
+    """Any coordinator; another one with each call."""
+
+    def watch_settings(self, known_version: int) -> AsyncIterator[Settings]:
+        """The settings now and on each change; ends with the stream. Raises TobanError."""
+        ...
 
 
 class Gateway(Protocol):
@@ -129,8 +158,10 @@ class Gateway(Protocol):
 
 
 class Journal(Protocol):
-    """Durable memory; see adapters.journal for the meaning of each."""
+    """Durable memory; see adapters.journal for the meaning of each. `writable`: the disk took the last write."""
 
+    @property
+    def writable(self) -> bool: ...
     async def record(self, records: Sequence[Record]) -> None: ...
     def post_records(self, records: Sequence[Record]) -> None: ...
     def forget_below(self, token: int) -> None: ...

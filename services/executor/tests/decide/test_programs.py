@@ -79,4 +79,30 @@ def test_orders(argv: tuple[str, ...], allow_shell: bool, file: str | None, refu
 
 
 def test_other_kinds_of_steps() -> None:
-    assert verdict(("x",), allow_shell=False, file=None, kind="python") == "UNSUPPORTED_STEP"
+    assert verdict(("x",), allow_shell=False, file=None, kind="http") == "UNSUPPORTED_STEP"
+
+
+@pytest.mark.parametrize(
+    ("name", "allow_shell", "file", "words"),
+    [
+        ("shop:make", False, None, ""),
+        ("shop:make", False, "/opt/venv/bin/python", ""),
+        ("shop:make", False, "tar\npython3", ""),
+        ("shop:make", False, "/usr/bin/python3.11", ""),
+        ("shop:make", False, "tar", "python steps need the interpreter '/opt/venv/bin/python'"),
+        ("os:system", False, None, "set allow_shell in the definition"),
+        ("os:system", True, None, ""),
+        ("os:system", True, "python3", "no line 'shell: true'"),
+        ("os:system", True, "python3\nshell: true", ""),
+    ],
+)
+def test_a_python_step_counts_as_its_interpreter(name: str, allow_shell: bool, file: str | None, words: str) -> None:
+    real = {"/opt/venv/bin/python": "/usr/bin/python3.11", "python3": "/usr/bin/python3.11", "tar": "/usr/bin/tar"}
+    real["/usr/bin/python3.11"] = "/usr/bin/python3.11"
+    rules = ProgramRules(
+        allowed=AllowList() if file is None else parse_allow_list(file),
+        resolve=lambda entry: (entry if entry.startswith("/") else f"/usr/bin/{entry}", real[entry]),
+    )
+    step = StepOrder(type="python", argv=("/opt/venv/bin/python", "-I", "-S", "x.py", name), callable=name)
+    unfit = rules.unfit(StartOrder(key=AttemptKey(1, 1), steps=(step,), allow_shell=allow_shell))
+    assert (words in unfit.message and unfit.refusal == "PROGRAM_NOT_ALLOWED") if unfit else words == ""

@@ -29,6 +29,7 @@ from toban_store.pool import Pool, open_pool
 from toban_transport.server import build_server
 from toban_transport.ticket import TicketVerifier
 from toban_transport.tls import TlsFiles
+from toban_transport.tls_watch import certificate_check
 
 SERVICE = "log-archiver"
 NAME = f"toban-{SERVICE}"
@@ -51,7 +52,12 @@ async def serve(config: LogArchiverConfig, stop: Stop, *, clock: Clock) -> None:
     pool = await open_pool(config.database_url, application_name=NAME, min_size=2, max_size=12)
     followers = Followers()
     writer = GroupWriter(pool=pool, clock=clock)
-    health = probe.Probe(pool=pool, bucket=_bucket(config), clock=clock)
+    health = probe.Probe(
+        pool=pool,
+        bucket=_bucket(config),
+        clock=clock,
+        certificate=lambda: certificate_check(tls, clock.wall()),
+    )
     grpc = build_server(tls=tls, trust_domain=config.trust_domain, clock=clock)
     verifier = TicketVerifier(tls, config.trust_domain, leeway=timedelta(days=DAYS_BACK))
     new_session = partial(AppendSession, verifier=verifier, days=Days(pool=pool), clock=clock)

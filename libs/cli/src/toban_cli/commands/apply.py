@@ -3,42 +3,91 @@
 from __future__ import annotations
 
 import json
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from toban_cli import report
 from toban_cli.options import Files, Format, Output
-from toban_domain.manifest import Document
+from toban_cli.output import Column, show, show_data
+
+if TYPE_CHECKING:
+    from toban_domain.manifest import Document
 
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Say what would change, change nothing.")]
 APPLY_SECONDS = 30.0
+# Of a schedule that was created or changed.
+SLOTS_SHOWN = 3
 
 
 def apply(file: Files, dry_run: DryRun = False, output: Output = Format.TABLE) -> None:
-    """Make jobs and schedules as the files say: all of them, or none."""
+    """Make jobs, schedules and triggers as the files say: all of them, or none.
+
+    Examples:
+    toban apply -f job.yaml
+    toban apply -f jobs/ --dry-run
+    cat job.yaml | toban apply -f -
+    """
     from toban_cli.client import connect
-    from toban_cli.plain import plain_list
     from toban_proto.v1.coordinator_pb2 import ApplyRequest, Manifest
 
     documents = _checked(file)
     manifests = [Manifest(json=json.dumps(document.body), source=document.source) for document in documents]
     with connect() as client:
         answer = client.control("Apply", ApplyRequest(manifests=manifests, dry_run=dry_run), timeout=APPLY_SECONDS)
-    if output is Format.JSON:
-        report.data(plain_list(answer.applied))
-        return
-    for item in answer.applied:
-        report.say(f"{item.kind.lower()} {item.name} {item.action}{' (dry run)' if dry_run else ''}")
+    if output is Format.TABLE:
+        for item in answer.applied:
+            _say(item, dry_run=dry_run)
+    else:
+        show(output, answer.applied, table=_COLUMNS, name=lambda item: f"{item.kind.lower()}/{item.name}")
 
 
 def validate(file: Files, output: Output = Format.TABLE) -> None:
-    """Check files without a cluster."""
+    """Check files without a cluster.
+
+    Examples:
+    toban validate -f job.yaml
+    """
     documents = _checked(file)
-    if output is Format.JSON:
-        report.data({"valid": True, "documents": len(documents)})
+    if output.is_data:
+        show_data(output, {"valid": True, "documents": len(documents)})
+    elif output is Format.NAME:
+        for document in documents:
+            report.say(_name(document))
     else:
         report.say(f"{len(documents)} document{'s are' if len(documents) != 1 else ' is'} valid")
+
+
+_COLUMNS = [
+    Column("KIND", lambda item: item.kind),
+    Column("NAME", lambda item: item.name, loose=True),
+    Column("ACTION", lambda item: item.action),
+    Column("VERSION", lambda item: str(item.version or "-")),
+    Column("NEXT", lambda item: ", ".join(slot.local for slot in item.next_slots[:1]) or item.note or "-", loose=True),
+]
+
+
+def _say(item: Any, *, dry_run: bool) -> None:
+    """What became of a document; of a changed schedule also when it fires next."""
+    report.say(f"{item.kind.lower()} {item.name} {item.action}{' (dry run)' if dry_run else ''}")
+    if item.note:
+        report.say(f"  {item.note}")
+    for slot in item.next_slots[:SLOTS_SHOWN]:
+        report.say(f"  {slot_words(slot)}")
+
+
+def slot_words(slot: Any) -> str:
+    """A slot as the clocks of its zone show it, in UTC, and which rule acted: "2026-11-22T03:00:00+01:00 = 02:00:00Z, gap shift"."""
+    from toban_cli.human import to_time
+
+    at = to_time(slot.at)
+    utc = f" = {at:%Y-%m-%dT%H:%M:%SZ}" if at is not None else ""
+    return f"{slot.local}{utc}" + (f", {slot.rule_note}" if slot.rule_note else "")
+
+
+def _name(document: Document) -> str:
+    body: Any = document.body
+    return f"{body['kind'].lower()}/{body['metadata']['name']}"
 
 
 def _checked(names: list[str]) -> list[Document]:

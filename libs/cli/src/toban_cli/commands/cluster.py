@@ -3,97 +3,155 @@
 from __future__ import annotations
 
 import json
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from toban_cli import report
 from toban_cli.options import Format, Output
+from toban_cli.output import Column, show, show_one
+from toban_cli.watch import Watch, watch
+
+if TYPE_CHECKING:
+    from datetime import datetime
 
 
 def list_executors(
     every: Annotated[bool, typer.Option("--all", help="Also those that are gone.")] = False,
     output: Output = Format.TABLE,
+    watch_seconds: Watch = None,
 ) -> None:
-    """The executors."""
+    """The executors.
+
+    Examples:
+    toban executor list
+    toban executor list --all -o wide
+    """
     from toban_cli.client import connect
-    from toban_cli.plain import plain_list
     from toban_proto.v1.coordinator_pb2 import ListExecutorsRequest
 
     with connect() as client:
-        executors = client.read("ListExecutors", ListExecutorsRequest(include_off=every)).executors
-    if output is Format.JSON:
-        report.data(plain_list(executors))
-    else:
-        _executors(executors)
+
+        def look() -> None:
+            found = client.read("ListExecutors", ListExecutorsRequest(include_off=every)).executors
+            table, wide = executor_columns(_now())
+            show(output, found, table=table, wide=wide, empty="No executors.")
+
+        watch(look, watch_seconds, output)
 
 
-def status(output: Output = Format.TABLE) -> None:
-    """Who leads, who is there, how much waits."""
+def status(output: Output = Format.TABLE, watch_seconds: Watch = None) -> None:
+    """Who leads, who is there, how much waits.
+
+    Examples:
+    toban cluster status
+    toban cluster status --watch 5
+    """
     from toban_cli.client import connect
-    from toban_cli.human import age
-    from toban_cli.plain import plain
-    from toban_cli.tables import facts, table
     from toban_proto.v1.coordinator_pb2 import GetClusterRequest
 
     with connect() as client:
-        cluster = client.read("GetCluster", GetClusterRequest())
-    if output is Format.JSON:
-        report.data(plain(cluster))
-        return
+
+        def look() -> None:
+            cluster = client.read("GetCluster", GetClusterRequest())
+            show_one(
+                output, cluster, page=lambda wide: _page(cluster, wide=wide), name=lambda found: found.leader_address
+            )
+
+        watch(look, watch_seconds, output)
+
+
+def executor_columns(now: datetime) -> tuple[list[Column], list[Column]]:
+    """The columns of a table of executors, and those that -o wide adds."""
+    from toban_cli.human import NOTHING, age, local, size
+
+    table = [
+        Column("ID", lambda item: str(item.worker_id)),
+        Column("NODE", lambda item: item.node_id, loose=True),
+        Column("ADDRESS", lambda item: item.address, loose=True),
+        Column("STATE", _executor_state),
+        Column("RUNNING", lambda item: f"{item.running}/{item.slots}"),
+        Column("SEEN", lambda item: age(item.last_heartbeat_at, now)),
+        Column(
+            "LABELS", lambda item: ",".join(f"{k}={v}" for k, v in sorted(item.labels.items())) or NOTHING, loose=True
+        ),
+    ]
+    wide = [
+        Column("VERSION", lambda item: item.version or NOTHING),
+        Column("REGISTERED", lambda item: age(item.registered_at, now)),
+        Column("LEASE", lambda item: f"{item.lease_ms / 1000:g}s" if item.lease_ms else NOTHING),
+        Column("CLOCK", _skew),
+        Column("DISK FREE", lambda item: size(item.disk_free_bytes) if item.disk_free_bytes else NOTHING),
+        Column("CERTIFICATE ENDS", lambda item: local(item.certificate_not_after, now)),
+        Column("WHY", lambda item: item.off_reason or item.drain_reason or NOTHING, loose=True),
+    ]
+    return table, wide
+
+
+def _executor_state(executor: Any) -> str:
+    return f"{executor.state}, drained" if executor.drained else str(executor.state)
+
+
+def _skew(process: Any) -> str:
+    """How far a clock is off, seconds."""
+    return f"{process.clock_skew_seconds:+.3f}s" if process.HasField("clock_skew_seconds") else "-"
+
+
+def _member_columns(now: datetime) -> tuple[list[Column], list[Column]]:
+    from toban_cli.human import NOTHING, age, local
+
+    table = [
+        Column("ID", lambda item: str(item.worker_id)),
+        Column("NODE", lambda item: item.node_id, loose=True),
+        Column("ADDRESS", lambda item: item.address, loose=True),
+        Column("ROLE", lambda item: item.role),
+        Column("STATUS", lambda item: item.status),
+        Column("SEEN", lambda item: age(item.last_heartbeat_at, now)),
+    ]
+    wide = [
+        Column("VERSION", lambda item: item.version or NOTHING),
+        Column("CLOCK", _skew),
+        Column("CERTIFICATE ENDS", lambda item: local(item.certificate_not_after, now)),
+    ]
+    return table, wide
+
+
+def _page(cluster: Any, *, wide: bool) -> None:
+    from toban_cli.human import age
+    from toban_cli.tables import facts
+
+    output = Format.WIDE if wide else Format.TABLE
     now = _server_now(cluster)
-    health = _health(cluster.health_json)
     leader = f"{cluster.leader_address} (worker {cluster.leader_worker_id}, epoch {cluster.epoch}, since {age(cluster.leader_since, now)})"
+    unsettled = "not settled: nothing is dispatched until the lease time has passed"
     facts(
         [
             ("Leader", leader if cluster.leader_address else f"none (last epoch {cluster.epoch})"),
             ("Last beat", age(cluster.last_beat_at, now)),
-            (
-                "Database",
-                "settled" if cluster.settled else "not settled: nothing is dispatched until the lease time has passed",
-            ),
-            ("Health", health),
+            ("Database", "settled" if cluster.settled else unsettled),
+            ("Health", _health(cluster.health_json)),
             ("Runs", f"{cluster.running} running, {cluster.pending} waiting"),
         ]
     )
-    rows = [
-        [str(item.worker_id), item.node_id, item.address, item.role, item.status, age(item.last_heartbeat_at, now)]
-        for item in cluster.coordinators
-    ]
     report.say("\nCoordinators")
-    table(["ID", "NODE", "ADDRESS", "ROLE", "STATUS", "SEEN"], rows, loose=["NODE", "ADDRESS"], empty="none")
+    table, more = _member_columns(now)
+    show(output, cluster.coordinators, table=table, wide=more, empty="none")
     report.say("\nExecutors")
-    _executors(cluster.executors, now)
+    table, more = executor_columns(now)
+    show(output, cluster.executors, table=table, wide=more, empty="No executors.")
 
 
-def _executors(executors: Any, now: Any = None) -> None:
-    from toban_cli.human import age
-    from toban_cli.tables import table
-    from toban_runtime.clock import SystemClock
-
-    moment = now or SystemClock().wall()
-    rows = [
-        [
-            str(item.worker_id),
-            item.node_id,
-            item.address,
-            item.state,
-            f"{item.running}/{item.slots}",
-            age(item.last_heartbeat_at, moment),
-            ",".join(f"{key}={value}" for key, value in sorted(item.labels.items())) or "-",
-        ]
-        for item in executors
-    ]
-    headers = ["ID", "NODE", "ADDRESS", "STATE", "RUNNING", "SEEN", "LABELS"]
-    table(headers, rows, loose=["NODE", "ADDRESS", "LABELS"], empty="No executors.")
-
-
-def _server_now(cluster: Any) -> Any:
+def _server_now(cluster: Any) -> datetime:
     """The server's clock, so that ages are right when this machine's is not."""
     from toban_cli.human import to_time
+
+    return to_time(cluster.server_time) or _now()
+
+
+def _now() -> datetime:
     from toban_runtime.clock import SystemClock
 
-    return to_time(cluster.server_time) or SystemClock().wall()
+    return SystemClock().wall()
 
 
 def _health(text: str) -> str:

@@ -1,62 +1,81 @@
-"""`toban job` and `toban schedule`."""
+"""`toban job`."""
 
 from __future__ import annotations
 
 import json
-from typing import Annotated, Any
-
-import typer
+from typing import TYPE_CHECKING, Any
 
 from toban_cli import report
-from toban_cli.options import Format, Limit, Output
+from toban_cli.options import Format, JobName, Limit, Output
+from toban_cli.output import Column, show, show_one
+from toban_cli.watch import Watch, watch
 
-Name = Annotated[str, typer.Argument(help="Name of the job.", show_default=False)]
+if TYPE_CHECKING:
+    from datetime import datetime
 
 
-def list_jobs(limit: Limit = 100, output: Output = Format.TABLE) -> None:
-    """The job definitions."""
+def list_jobs(limit: Limit = 100, output: Output = Format.TABLE, watch_seconds: Watch = None) -> None:
+    """The job definitions.
+
+    Examples:
+    toban job list
+    toban job list -o name | xargs -n 1 toban job get
+    """
     from toban_cli.client import connect
-    from toban_cli.human import age
-    from toban_cli.plain import plain_list
-    from toban_cli.tables import table
     from toban_proto.v1.common_pb2 import Page
     from toban_proto.v1.coordinator_pb2 import ListJobsRequest
 
     with connect() as client:
-        jobs = client.read("ListJobs", ListJobsRequest(page=Page(limit=limit))).jobs
-    if output is Format.JSON:
-        report.data(plain_list(jobs))
-        return
-    now = _now()
-    rows = [
-        [
-            job.name,
-            str(job.version),
-            "yes" if job.enabled else "no",
-            *_last_run(job, now),
-            age(job.updated_at, now),
-            job.description,
-        ]
-        for job in jobs
-    ]
-    headers = ["NAME", "VERSION", "ENABLED", "LAST RUN", "STATE", "UPDATED", "DESCRIPTION"]
-    table(headers, rows, loose=["NAME", "DESCRIPTION"], empty="No jobs. Make some with `toban apply -f FILE`.")
+
+        def look() -> None:
+            jobs = client.read("ListJobs", ListJobsRequest(page=Page(limit=limit))).jobs
+            table, wide = _job_columns(_now())
+            show(output, jobs, table=table, wide=wide, empty="No jobs. Make some with `toban apply -f FILE`.")
+
+        watch(look, watch_seconds, output)
 
 
-def get_job(name: Name, output: Output = Format.TABLE) -> None:
-    """One job definition."""
+def get_job(name: JobName, output: Output = Format.TABLE) -> None:
+    """One job definition.
+
+    Examples:
+    toban job get hello
+    toban job get hello -o yaml
+    """
     from toban_cli.client import connect
-    from toban_cli.human import local
-    from toban_cli.plain import plain
-    from toban_cli.tables import facts
     from toban_proto.v1.coordinator_pb2 import GetJobRequest
 
     with connect() as client:
         job = client.read("GetJob", GetJobRequest(name=name))
-    if output is Format.JSON:
-        report.data(plain(job))
-        return
-    now = _now()
+    show_one(output, job, page=lambda wide: _job_page(job, _now(), wide=wide))
+
+
+def _job_columns(now: datetime) -> tuple[list[Column], list[Column]]:
+    from toban_cli.human import NOTHING, age
+
+    table = [
+        Column("NAME", lambda job: job.name, loose=True),
+        Column("VERSION", lambda job: str(job.version)),
+        Column("ENABLED", lambda job: "yes" if job.enabled else "no"),
+        Column("LAST RUN", lambda job: age(job.last_run.scheduled_for, now)),
+        Column("STATE", lambda job: job.last_run.state or NOTHING),
+        Column("UPDATED", lambda job: age(job.updated_at, now)),
+        Column("DESCRIPTION", lambda job: job.description, loose=True),
+    ]
+    wide = [
+        Column("STEPS", lambda job: str(len(_spec(job).get("steps", ())))),
+        Column("TIMEOUT", lambda job: _seconds(_spec(job).get("timeout_seconds", 0))),
+        Column("RETRIES", lambda job: str(_spec(job).get("retry", {}).get("max_retries", 0))),
+        Column("LABELS", lambda job: _labels(_spec(job).get("labels", {})), loose=True),
+    ]
+    return table, wide
+
+
+def _job_page(job: Any, now: datetime, *, wide: bool) -> None:
+    from toban_cli.human import age, local
+    from toban_cli.tables import facts
+
+    run = job.last_run
     facts(
         [
             ("Name", job.name),
@@ -65,54 +84,27 @@ def get_job(name: Name, output: Output = Format.TABLE) -> None:
             ("Enabled", "yes" if job.enabled else "no"),
             ("Updated", local(job.updated_at, now)),
             ("Schedules", ", ".join(f"{item.name} ({item.rule})" for item in job.schedules)),
-            ("Last run", " ".join(_last_run(job, now)) if job.HasField("last_run") else ""),
+            ("Last run", f"{age(run.scheduled_for, now)} {run.state}" if job.HasField("last_run") else ""),
+            ("Last run's number", str(run.id) if wide and job.HasField("last_run") else ""),
         ]
     )
-    report.say("Definition:\n" + json.dumps(json.loads(job.spec_json or "{}"), indent=2, ensure_ascii=False))
+    report.say("Definition:\n" + json.dumps(_spec(job), indent=2, ensure_ascii=False))
 
 
-def list_schedules(
-    job: Annotated[str, typer.Option("--job", help="Only those of this job.")] = "",
-    limit: Limit = 100,
-    output: Output = Format.TABLE,
-) -> None:
-    """The schedules, with their next slot."""
-    from toban_cli.client import connect
-    from toban_cli.human import age, brief
-    from toban_cli.plain import plain_list
-    from toban_cli.tables import table
-    from toban_proto.v1.common_pb2 import Page
-    from toban_proto.v1.coordinator_pb2 import ListSchedulesRequest
-
-    with connect() as client:
-        schedules = client.read("ListSchedules", ListSchedulesRequest(page=Page(limit=limit), job=job)).schedules
-    if output is Format.JSON:
-        report.data(plain_list(schedules))
-        return
-    now = _now()
-    rows = [
-        [
-            item.name,
-            item.job,
-            item.rule,
-            item.status if item.enabled else "disabled",
-            brief(item.next_run_at, now),
-            age(item.last_run_at, now),
-        ]
-        for item in schedules
-    ]
-    headers = ["NAME", "JOB", "RULE", "STATUS", "NEXT", "LAST"]
-    table(headers, rows, loose=["NAME", "JOB", "RULE"], empty="No schedules. Make some with `toban apply -f FILE`.")
+def _spec(job: Any) -> dict[str, Any]:
+    spec = json.loads(job.spec_json or "{}")
+    return spec if isinstance(spec, dict) else {}
 
 
-def _last_run(job: Any, now: Any) -> list[str]:
-    from toban_cli.human import NOTHING, age
-
-    run = job.last_run
-    return [age(run.scheduled_for, now), run.state] if job.HasField("last_run") else [NOTHING, NOTHING]
+def _seconds(limit: int) -> str:
+    return f"{limit}s" if limit else "none"
 
 
-def _now() -> Any:
+def _labels(labels: dict[str, str]) -> str:
+    return ",".join(f"{key}={value}" for key, value in sorted(labels.items())) or "-"
+
+
+def _now() -> datetime:
     from toban_runtime.clock import SystemClock
 
     return SystemClock().wall()

@@ -2,32 +2,49 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from toban_cli import report
-from toban_cli.options import Format, Limit, Output
+from toban_cli.options import Format, JobName, Limit, OfJob, Output, RunId
+from toban_cli.output import Column, show, show_done, show_one
+from toban_cli.watch import Watch, watch
 
-JobName = Annotated[str, typer.Argument(metavar="JOB", help="Name of the job.", show_default=False)]
-RunId = Annotated[int, typer.Argument(metavar="RUN", min=1, help="Number of the run.", show_default=False)]
+if TYPE_CHECKING:
+    from datetime import datetime
+
 Params = Annotated[
     list[str] | None, typer.Option("--param", "-p", metavar="K=V", help="A parameter: k=v is text, k:=v is JSON.")
 ]
 Payload = Annotated[
     str, typer.Option("--payload", metavar="JSON|@FILE", help="The whole payload; --param is laid over it.")
 ]
-Key = Annotated[str, typer.Option("--idempotency-key", help="Starting twice with one key starts one run.")]
+At = Annotated[
+    str | None,
+    typer.Option("--at", metavar="TIME", help='When: "2026-12-01 09:00", 2026-12-01T09:00:00+01:00, or +10m.'),
+]
+Zone = Annotated[
+    str, typer.Option("--timezone", metavar="ZONE", help="Zone of --at when it names none; else this machine's.")
+]
+Key = Annotated[
+    str, typer.Option("--idempotency-key", metavar="KEY", help="Starting twice with one key starts one run.")
+]
 Wait = Annotated[bool, typer.Option("--wait", "-w", help="Wait for the end and exit with the result.")]
 Follow = Annotated[bool, typer.Option("--follow", "-f", help="Show the output as it comes, then as --wait.")]
 FollowLogs = Annotated[bool, typer.Option("--follow", "-f", help="Go on until the run ends.")]
 Tail = Annotated[int, typer.Option("--tail", min=0, metavar="N", help="Only the last N lines; 0 = all.")]
-OfJob = Annotated[str, typer.Option("--job", help="Only those of this job.")]
 States = Annotated[
-    list[str] | None, typer.Option("--state", help="Only those in this state; may be given several times.")
+    list[str] | None,
+    typer.Option(
+        "--state",
+        metavar="STATE",
+        help="Only those in this state; may be given several times.",
+        autocompletion=lambda incomplete: _state_names(incomplete),
+    ),
 ]
 Ahead = Annotated[bool, typer.Option("--ahead", "-a", help="Also runs that are made already and not yet due.")]
-Reason = Annotated[str, typer.Option("--reason", help="Why; kept with the run.")]
+Reason = Annotated[str, typer.Option("--reason", metavar="TEXT", help="Why; kept with the run.")]
 Kill = Annotated[bool, typer.Option("--kill", help="End the processes at once instead of asking them.")]
 
 
@@ -35,89 +52,93 @@ def start(
     job: JobName,
     param: Params = None,
     payload: Payload = "",
+    at: At = None,
+    timezone: Zone = "",
     idempotency_key: Key = "",
     wait: Wait = False,
     follow: Follow = False,
     output: Output = Format.TABLE,
 ) -> int:
-    """Start a run now."""
-    from toban_cli.client import connect
-    from toban_cli.params import build_payload
-    from toban_cli.plain import plain
-    from toban_domain.payload import canonical_json
-    from toban_proto.v1.coordinator_pb2 import StartRunRequest, StartRunsRequest
-    from toban_runtime.ids import IdSource
+    """Start a run, now or at a time.
 
-    body = canonical_json(build_payload(payload, param or []))
-    # With a key of our own at least: the call may be sent again to another coordinator.
-    key = idempotency_key or f"cli-{IdSource().uuid()}"
-    request = StartRunRequest(job=job, payload_json=body, idempotency_key=key)
+    Examples:
+    toban run start hello --param name=Ada --wait --follow
+    toban run start hello --at +10m
+    toban run start hello --at "2026-12-01 09:00" --timezone Europe/Berlin
+    """
+    from toban_cli.client import connect
+    from toban_proto.v1.coordinator_pb2 import StartRunsRequest
+
+    request, words = _wanted(job, param or [], payload, at, timezone, idempotency_key)
     with connect() as client:
         started = client.control("StartRuns", StartRunsRequest(runs=[request])).runs[0]
+        said = words if started.created else "exists already for this key"
         if not (wait or follow):
-            if output is Format.JSON:
-                report.data(plain(started))
-            else:
-                report.say(f"run {started.run_id} {'started' if started.created else 'exists already for this key'}")
+            show_done(output, started, f"run {started.run_id} {said}")
             return 0
-        report.note(f"run {started.run_id} of {job} {'started' if started.created else 'exists already for this key'}")
+        report.note(f"run {started.run_id} of {job} {said}")
         return _attend(client, started.run_id, follow=follow, output=output)
 
 
 def list_runs(
-    job: OfJob = "", state: States = None, ahead: Ahead = False, limit: Limit = 20, output: Output = Format.TABLE
+    job: OfJob = "",
+    state: States = None,
+    ahead: Ahead = False,
+    limit: Limit = 20,
+    output: Output = Format.TABLE,
+    watch_seconds: Watch = None,
 ) -> None:
-    """Runs that were due, the newest first."""
+    """Runs that were due, the newest first.
+
+    Examples:
+    toban run list --job hello --state FAILED
+    toban run list --watch 5
+    toban run list --state RUNNING -o name | xargs -n 1 toban run cancel
+    """
     from toban_cli.client import connect
-    from toban_cli.human import NOTHING, age, took
-    from toban_cli.plain import plain_list
-    from toban_cli.tables import table
     from toban_proto.v1.common_pb2 import Page
     from toban_proto.v1.coordinator_pb2 import ListRunsRequest
 
-    states = _states(state or [])
+    request = ListRunsRequest(page=Page(limit=limit), job=job, states=_states(state or []), include_ahead=ahead)
     with connect() as client:
-        request = ListRunsRequest(page=Page(limit=limit), job=job, states=states, include_ahead=ahead)
-        found = client.read("ListRuns", request).runs
-    if output is Format.JSON:
-        report.data(plain_list(found))
-        return
-    now = _now()
-    rows = [
-        [
-            str(run.id),
-            run.job,
-            run.state,
-            age(run.scheduled_for, now),
-            took(run.started_at, run.finished_at, now) if run.HasField("started_at") else NOTHING,
-            _exit(run),
-            str(run.attempt),
-            run.executor or NOTHING,
-            run.last_line or run.error_summary or run.reason,
-        ]
-        for run in found
-    ]
-    headers = ["RUN", "JOB", "STATE", "DUE", "TOOK", "EXIT", "TRY", "EXECUTOR", "LAST LINE"]
-    table(headers, rows, loose=["JOB", "EXECUTOR", "LAST LINE"], empty="No runs. Start one with `toban run start JOB`.")
+
+        def look() -> None:
+            found = client.read("ListRuns", request).runs
+            table, wide = _columns(_now())
+            show(output, found, table=table, wide=wide, empty="No runs. Start one with `toban run start JOB`.")
+
+        watch(look, watch_seconds, output)
 
 
-def get_run(run: RunId, output: Output = Format.TABLE) -> None:
-    """One run with its attempts and events."""
+def get_run(run: RunId, output: Output = Format.TABLE, watch_seconds: Watch = None) -> None:
+    """One run with its attempts and events; --watch ends with the run.
+
+    Examples:
+    toban run get 12
+    toban run get 12 --watch
+    """
     from toban_cli.client import connect
-    from toban_cli.plain import plain
     from toban_cli.run_page import show_run
+    from toban_domain.run import TERMINAL
     from toban_proto.v1.coordinator_pb2 import GetRunRequest
 
     with connect() as client:
-        found = client.read("GetRun", GetRunRequest(id=run))
-    if output is Format.JSON:
-        report.data(plain(found))
-    else:
-        show_run(found, _now())
+
+        def look() -> bool:
+            found = client.read("GetRun", GetRunRequest(id=run))
+            show_one(output, found, page=lambda wide: show_run(found, _now(), wide=wide))
+            return found.state in TERMINAL
+
+        watch(look, watch_seconds, output)
 
 
 def logs(run: RunId, follow: FollowLogs = False, tail: Tail = 0) -> int:
-    """The output of a run: its stdout on stdout, its stderr on stderr."""
+    """The output of a run: its stdout on stdout, its stderr on stderr.
+
+    Examples:
+    toban run logs 12 --tail 20
+    toban run logs 12 --follow
+    """
     from toban_cli.client import connect
     from toban_cli.lines import LinePrinter
     from toban_proto.v1.coordinator_pb2 import GetRunRequest
@@ -135,23 +156,76 @@ def logs(run: RunId, follow: FollowLogs = False, tail: Tail = 0) -> int:
 
 
 def cancel(run: RunId, reason: Reason = "", kill: Kill = False, output: Output = Format.TABLE) -> None:
-    """Ask a run to stop."""
+    """Ask a run to stop.
+
+    Examples:
+    toban run cancel 12 --reason "wrong input"
+    """
     from toban_cli.client import connect
-    from toban_cli.plain import plain
     from toban_proto.v1.coordinator_pb2 import CancelRunRequest
 
     with connect() as client:
         answer = client.control("CancelRun", CancelRunRequest(id=run, reason=reason, mode="kill" if kill else "")).run
-    if output is Format.JSON:
-        report.data(plain(answer))
-    else:
-        report.say(f"run {run} {answer.state}")
+    show_done(output, answer, f"run {run} {answer.state}")
+
+
+def _wanted(job: str, params: list[str], payload: str, at: str | None, timezone: str, key: str) -> tuple[Any, str]:
+    """The request, and what is said when it was made."""
+    from toban_cli.params import build_payload
+    from toban_domain.payload import canonical_json
+    from toban_proto.v1.coordinator_pb2 import StartRunRequest
+    from toban_runtime.ids import IdSource
+
+    # With a key of our own at least: the call may be sent again to another coordinator.
+    request = StartRunRequest(
+        job=job,
+        payload_json=canonical_json(build_payload(payload, params)),
+        idempotency_key=key or f"cli-{IdSource().uuid()}",
+    )
+    if timezone and at is None:
+        raise typer.BadParameter("is for --at, which is not given", param_hint="--timezone")
+    if at is None:
+        return request, "started"
+    from toban_cli.at import read_at
+    from toban_cli.human import local
+
+    now = _now()
+    request.scheduled_for.FromDatetime(read_at(at, now, timezone))
+    return request, f"starts at {local(request.scheduled_for, now)}"
+
+
+def _columns(now: datetime) -> tuple[list[Column], list[Column]]:
+    from toban_cli.human import NOTHING, age, brief, took
+    from toban_cli.results import exit_words
+    from toban_cli.run_page import origin, progress_words
+
+    table = [
+        Column("RUN", lambda run: str(run.id)),
+        Column("JOB", lambda run: run.job, loose=True),
+        Column("STATE", lambda run: run.state),
+        Column("DUE", lambda run: age(run.scheduled_for, now)),
+        Column("TOOK", lambda run: took(run.started_at, run.finished_at, now)),
+        Column("EXIT", exit_words),
+        Column("TRY", lambda run: str(run.attempt)),
+        Column("EXECUTOR", lambda run: run.executor or NOTHING, loose=True),
+        Column("LAST LINE", lambda run: run.last_line or run.error_summary or run.reason, loose=True),
+    ]
+    wide = [
+        Column("PROGRESS", lambda run: progress_words(run) or NOTHING, loose=True),
+        Column("ORIGIN", origin, loose=True),
+        Column("DUE AT", lambda run: brief(run.scheduled_for, now)),
+        Column("STARTED", lambda run: brief(run.started_at, now)),
+        Column("FINISHED", lambda run: brief(run.finished_at, now)),
+        Column("LOST", lambda run: str(run.lost_count)),
+        Column("VERSION", lambda run: str(run.definition_version)),
+        Column("BY", lambda run: run.created_by or NOTHING, loose=True),
+    ]
+    return table, wide
 
 
 def _attend(client: Any, run_id: int, *, follow: bool, output: Format, tail: int = 0) -> int:
     """Waits for the end of a run; the exit code that says its result."""
     from toban_cli.follow import attend
-    from toban_cli.plain import plain
     from toban_cli.results import final_line, result_code
 
     try:
@@ -161,31 +235,31 @@ def _attend(client: Any, run_id: int, *, follow: bool, output: Format, tail: int
             f"\nrun {run_id} goes on. See it with `toban run get {run_id}`, stop it with `toban run cancel {run_id}`"
         )
         raise
-    if output is Format.JSON:
-        report.data(plain(run))
+    show_one(output, run, page=lambda _: None)
     report.note(final_line(run))
     return result_code(run)
 
 
 def _states(given: list[str]) -> list[str]:
-    from toban_domain.manifest.problems import nearest
     from toban_domain.run import RunState
 
     for state in given:
         if state.upper() not in RunState.__members__:
+            from toban_domain.manifest.problems import nearest
+
             near = nearest(state.upper(), RunState.__members__)
             hint = f"did you mean {near}?" if near else f"one of {', '.join(RunState)}"
             raise typer.BadParameter(f"{state!r} is not a state, {hint}", param_hint="--state")
     return [state.upper() for state in given]
 
 
-def _exit(run: Any) -> str:
-    from toban_cli.results import exit_words
+def _state_names(incomplete: str) -> list[str]:
+    from toban_domain.run import RunState
 
-    return exit_words(run)
+    return [state for state in RunState if state.startswith(incomplete.upper())]
 
 
-def _now() -> Any:
+def _now() -> datetime:
     from toban_runtime.clock import SystemClock
 
     return SystemClock().wall()

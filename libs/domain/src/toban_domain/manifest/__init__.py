@@ -9,19 +9,21 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from toban_domain.event import TriggerSpec
 from toban_domain.job import JobSpec
 from toban_domain.manifest.fields import Fields
 from toban_domain.manifest.jobs import read_job
 from toban_domain.manifest.meta import read_meta
 from toban_domain.manifest.problems import ManifestProblem, Problems, RuleCheck, nearest, raise_for
 from toban_domain.manifest.schedules import read_schedule
+from toban_domain.manifest.triggers import read_trigger
 from toban_domain.schedule import ScheduleSpec
 
 __all__ = ["Document", "Manifest", "ManifestProblem", "RuleCheck", "find_problems", "raise_for", "read_manifests"]
 
 API_VERSION = "toban/v1"
-_KINDS = ("Job", "Schedule")
-_LATER_KINDS = ("EventTrigger", "Calendar")
+_KINDS = ("Job", "Schedule", "EventTrigger")
+_LATER_KINDS = ("Calendar",)
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +40,7 @@ class Manifest:
 
     source: str
     kind: str
-    spec: JobSpec | ScheduleSpec
+    spec: JobSpec | ScheduleSpec | TriggerSpec
 
     @property
     def name(self) -> str:
@@ -90,7 +92,13 @@ def _read(document: Document, problems: Problems, check_rule: RuleCheck) -> Mani
         return None
     meta = read_meta(top.below("metadata"))
     spec = top.below("spec")
-    parsed = read_job(meta, spec) if kind == "Job" else read_schedule(meta, spec, check_rule)
+    parsed: JobSpec | ScheduleSpec | TriggerSpec
+    if kind == "Job":
+        parsed = read_job(meta, spec)
+    elif kind == "Schedule":
+        parsed = read_schedule(meta, spec, check_rule)
+    else:
+        parsed = read_trigger(meta, spec)
     top.done(name="metadata", version="apiVersion", api_version="apiVersion")
     return Manifest(document.source, kind, parsed)
 

@@ -18,13 +18,15 @@ from toban_domain.job import (
 )
 from toban_domain.manifest.fields import Fields
 from toban_domain.manifest.meta import Meta
+from toban_domain.manifest.python_steps import read_callable, read_python_path
 from toban_domain.manifest.retries import read_retry
-from toban_domain.payload import check_size, kind_of
+from toban_domain.payload import check_payload, kind_of
 from toban_domain.shell import shell_reason
 
 _ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
 _DAY = 86_400
 _MAX_STEPS = 50
+_STEP_TYPES = ("command", "python")
 
 
 def read_job(meta: Meta, spec: Fields) -> JobSpec:
@@ -87,7 +89,7 @@ def read_payload(fields: Fields, key: str) -> dict[str, Any]:
         fields.bad(key, f"must be a mapping, is {kind_of(value)}", "write `name: value` lines below it")
         return {}
     try:
-        check_size(value)
+        check_payload(value)
     except TobanError as error:
         fields.problems.add(fields.at(key), error.message, code=error.code)
         return {}
@@ -120,18 +122,25 @@ def _steps(spec: Fields, *, allow_shell: bool) -> tuple[StepSpec, ...]:
 
 def _step(fields: Fields, index: int, *, allow_shell: bool) -> StepSpec:
     kind = fields.text("type", "command", choices=("command", "python", "django", "http", "external"))
-    if kind != "command":
-        fields.bad("type", f"{kind!r} is not available in this version", "use `type: command` with an argv list")
+    if kind not in _STEP_TYPES:
+        fields.bad("type", f"{kind!r} is not available in this version", "use `type: command` or `type: python`")
     fields.later("worker_type", "lock_ttl_seconds", "command", "args", "url")
+    for key, owner in (("argv", "command"), ("callable", "python"), ("python_path", "python")):
+        if fields.raw(key) is not None and kind != owner and kind in _STEP_TYPES:
+            fields.bad(key, f"belongs to `type: {owner}` and not to {kind}", "take it out, or change the type")
     step = StepSpec(
         id=fields.name("id", required=False) or f"step-{index + 1}",
         name=fields.text("name"),
-        type="command",
+        type=kind if kind in _STEP_TYPES else "command",
         argv=_argv(fields, allow_shell=allow_shell) if kind == "command" else (),
+        callable=read_callable(fields, allow_shell=allow_shell) if kind == "python" else "",
+        python_path=read_python_path(fields) if kind == "python" else (),
         timeout_seconds=fields.integer("timeout_seconds", 0, high=366 * _DAY),
         cancelable=fields.flag("cancelable", True),
     )
-    fields.done(run="argv", cmd="argv", exec="argv", timeout="timeout_seconds")
+    fields.done(
+        run="argv", cmd="argv", exec="argv", timeout="timeout_seconds", function="callable", pythonpath="python_path"
+    )
     return step
 
 

@@ -18,7 +18,7 @@ _PATH_OF = {"gap": "dst.gap", "fold": "dst.fold"}
 def read_schedule(meta: Meta, spec: Fields, check_rule: RuleCheck) -> ScheduleSpec:
     """The schedule; what is wrong is in the problems of `spec`. The server checks that the job exists."""
     found_before = len(spec.problems.found)
-    rule = _rule(spec)
+    rule = _rule(spec, meta.name)
     if len(spec.problems.found) == found_before:
         for key, message, hint in check_rule(rule):
             spec.problems.add(spec.at(_PATH_OF.get(key, key)), message, hint, code=ErrorCode.SCHEDULE_INVALID)
@@ -46,7 +46,7 @@ def read_schedule(meta: Meta, spec: Fields, check_rule: RuleCheck) -> ScheduleSp
     return schedule
 
 
-def _rule(spec: Fields) -> RuleSpec:
+def _rule(spec: Fields, name: str) -> RuleSpec:
     given = [key for key in RULE_KEYS if spec.has(key)]
     if len(given) != 1:
         what = "has no rule" if not given else f"has {len(given)} rules: {', '.join(given)}"
@@ -64,6 +64,7 @@ def _rule(spec: Fields) -> RuleSpec:
         fold=dst.text("fold", "first", choices=("first", "second", "both")),
         start=spec.text("start"),
         end=spec.text("end"),
+        seed=name,
     )
     dst.done()
     return rule

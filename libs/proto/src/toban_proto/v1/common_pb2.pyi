@@ -105,6 +105,7 @@ class Outcome(_message.Message):
     LAST_SEQ_FIELD_NUMBER: _builtins.int
     TREE_EMPTY_FIELD_NUMBER: _builtins.int
     LAST_LINE_FIELD_NUMBER: _builtins.int
+    PROGRESS_JSON_FIELD_NUMBER: _builtins.int
     kind: Global___OutcomeKind.ValueType
     exit_code: _builtins.int
     """Exit status of the process, when it exited by itself."""
@@ -120,6 +121,8 @@ class Outcome(_message.Message):
     """True when the process tree was verified empty."""
     last_line: _builtins.str
     """Last line of output (at most 200 characters), for lists."""
+    progress_json: _builtins.str
+    """{percentage, summary, at} as the job said last, empty when it said nothing."""
     @_builtins.property
     def started_at(self) -> _timestamp_pb2.Timestamp: ...
     @_builtins.property
@@ -137,10 +140,11 @@ class Outcome(_message.Message):
         last_seq: _builtins.int = ...,
         tree_empty: _builtins.bool = ...,
         last_line: _builtins.str = ...,
+        progress_json: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_exit_code", b"_exit_code", "_signal", b"_signal", "exit_code", b"exit_code", "finished_at", b"finished_at", "signal", b"signal", "started_at", b"started_at"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_exit_code", b"_exit_code", "_signal", b"_signal", "error_summary", b"error_summary", "exit_code", b"exit_code", "finished_at", b"finished_at", "kind", b"kind", "last_line", b"last_line", "last_seq", b"last_seq", "reason", b"reason", "signal", b"signal", "started_at", b"started_at", "tree_empty", b"tree_empty"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_exit_code", b"_exit_code", "_signal", b"_signal", "error_summary", b"error_summary", "exit_code", b"exit_code", "finished_at", b"finished_at", "kind", b"kind", "last_line", b"last_line", "last_seq", b"last_seq", "progress_json", b"progress_json", "reason", b"reason", "signal", b"signal", "started_at", b"started_at", "tree_empty", b"tree_empty"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__exit_code: _TypeAlias = _typing.Literal["exit_code"]  # noqa: Y015
     _WhichOneofArgType__exit_code: _TypeAlias = _typing.Literal["_exit_code", b"_exit_code"]  # noqa: Y015

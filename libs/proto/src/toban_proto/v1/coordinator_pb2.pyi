@@ -68,6 +68,7 @@ class RegisterRequest(_message.Message):
     grpc_host: _builtins.str
     grpc_port: _builtins.int
     slots: _builtins.int
+    """0 = the setting max_jobs_per_worker decides; the answer says how many that are."""
     epoch_max: _builtins.int
     version: _builtins.str
     previous_incarnation: _builtins.str
@@ -840,7 +841,10 @@ class ListTriggersRequest(_message.Message):
 
     PAGE_FIELD_NUMBER: _builtins.int
     EVENT_TYPE_FIELD_NUMBER: _builtins.int
+    NAME_FIELD_NUMBER: _builtins.int
     event_type: _builtins.str
+    name: _builtins.str
+    """Only this one; TRIGGER_NOT_FOUND when it is not there."""
     @_builtins.property
     def page(self) -> _common_pb2.Page: ...
     def __init__(
@@ -848,10 +852,11 @@ class ListTriggersRequest(_message.Message):
         *,
         page: _common_pb2.Page | None = ...,
         event_type: _builtins.str = ...,
+        name: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["page", b"page"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["event_type", b"event_type", "page", b"page"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["event_type", b"event_type", "name", b"name", "page", b"page"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1944,21 +1949,27 @@ class Manifest(_message.Message):
 
     JSON_FIELD_NUMBER: _builtins.int
     SOURCE_FIELD_NUMBER: _builtins.int
+    EXPECT_VERSION_FIELD_NUMBER: _builtins.int
     json: _builtins.str
     """One document as JSON: {apiVersion, kind, metadata, spec}."""
     source: _builtins.str
     """Where it came from, for messages: "jobs.yaml, document 2"."""
+    expect_version: _builtins.int
+    """Only when what is stored has this version, else CONFLICT; 0 = only when there is none of this name, else ALREADY_EXISTS. Unset = whatever is there."""
     def __init__(
         self,
         *,
         json: _builtins.str = ...,
         source: _builtins.str = ...,
+        expect_version: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_expect_version", b"_expect_version", "expect_version", b"expect_version"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["json", b"json", "source", b"source"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_expect_version", b"_expect_version", "expect_version", b"expect_version", "json", b"json", "source", b"source"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__expect_version: _TypeAlias = _typing.Literal["expect_version"]  # noqa: Y015
+    _WhichOneofArgType__expect_version: _TypeAlias = _typing.Literal["_expect_version", b"_expect_version"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__expect_version) -> _WhichOneofReturnType__expect_version | None: ...
 
 Global___Manifest: _TypeAlias = Manifest  # noqa: Y015
 
@@ -2013,11 +2024,18 @@ class Applied(_message.Message):
     NAME_FIELD_NUMBER: _builtins.int
     ACTION_FIELD_NUMBER: _builtins.int
     VERSION_FIELD_NUMBER: _builtins.int
+    NEXT_SLOTS_FIELD_NUMBER: _builtins.int
+    NOTE_FIELD_NUMBER: _builtins.int
     kind: _builtins.str
     name: _builtins.str
     action: _builtins.str
     """created | updated | unchanged"""
     version: _builtins.int
+    note: _builtins.str
+    @_builtins.property
+    def next_slots(self) -> _containers.RepeatedCompositeFieldContainer[Global___NextSlot]:
+        """Of a schedule that was created or updated: its next slots, and why they will not fire (paused, disabled ...)."""
+
     def __init__(
         self,
         *,
@@ -2025,10 +2043,12 @@ class Applied(_message.Message):
         name: _builtins.str = ...,
         action: _builtins.str = ...,
         version: _builtins.int = ...,
+        next_slots: _abc.Iterable[Global___NextSlot] | None = ...,
+        note: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["action", b"action", "kind", b"kind", "name", b"name", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["action", b"action", "kind", b"kind", "name", b"name", "next_slots", b"next_slots", "note", b"note", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -2467,6 +2487,7 @@ class Setting(_message.Message):
     MAXIMUM_FIELD_NUMBER: _builtins.int
     UPDATED_AT_FIELD_NUMBER: _builtins.int
     UPDATED_BY_FIELD_NUMBER: _builtins.int
+    TAKES_EFFECT_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     value_json: _builtins.str
     default_json: _builtins.str
@@ -2476,6 +2497,8 @@ class Setting(_message.Message):
     minimum: _builtins.float
     maximum: _builtins.float
     updated_by: _builtins.str
+    takes_effect: _builtins.str
+    """When and for whom a change counts."""
     @_builtins.property
     def updated_at(self) -> _timestamp_pb2.Timestamp: ...
     def __init__(
@@ -2491,10 +2514,11 @@ class Setting(_message.Message):
         maximum: _builtins.float = ...,
         updated_at: _timestamp_pb2.Timestamp | None = ...,
         updated_by: _builtins.str = ...,
+        takes_effect: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["updated_at", b"updated_at"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["default_json", b"default_json", "description", b"description", "maximum", b"maximum", "minimum", b"minimum", "name", b"name", "unit", b"unit", "updated_at", b"updated_at", "updated_by", b"updated_by", "value_json", b"value_json", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["default_json", b"default_json", "description", b"description", "maximum", b"maximum", "minimum", b"minimum", "name", b"name", "takes_effect", b"takes_effect", "unit", b"unit", "updated_at", b"updated_at", "updated_by", b"updated_by", "value_json", b"value_json", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -2507,21 +2531,27 @@ class UpdateSettingRequest(_message.Message):
     NAME_FIELD_NUMBER: _builtins.int
     VALUE_JSON_FIELD_NUMBER: _builtins.int
     REASON_FIELD_NUMBER: _builtins.int
+    VERSION_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     value_json: _builtins.str
     reason: _builtins.str
+    version: _builtins.int
+    """The version that the operator saw: another one is CONFLICT. Unset = whatever it is."""
     def __init__(
         self,
         *,
         name: _builtins.str = ...,
         value_json: _builtins.str = ...,
         reason: _builtins.str = ...,
+        version: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_version", b"_version", "version", b"version"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["name", b"name", "reason", b"reason", "value_json", b"value_json"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_version", b"_version", "name", b"name", "reason", b"reason", "value_json", b"value_json", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__version: _TypeAlias = _typing.Literal["version"]  # noqa: Y015
+    _WhichOneofArgType__version: _TypeAlias = _typing.Literal["_version", b"_version"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__version) -> _WhichOneofReturnType__version | None: ...
 
 Global___UpdateSettingRequest: _TypeAlias = UpdateSettingRequest  # noqa: Y015
 
@@ -2662,15 +2692,18 @@ class UndrainExecutorRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     WORKER_ID_FIELD_NUMBER: _builtins.int
+    REASON_FIELD_NUMBER: _builtins.int
     worker_id: _builtins.int
+    reason: _builtins.str
     def __init__(
         self,
         *,
         worker_id: _builtins.int = ...,
+        reason: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["worker_id", b"worker_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["reason", b"reason", "worker_id", b"worker_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -2704,15 +2737,22 @@ class DemoteLeaderResponse(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     NEW_EPOCH_FIELD_NUMBER: _builtins.int
+    LEADER_WORKER_ID_FIELD_NUMBER: _builtins.int
+    LEADER_ADDRESS_FIELD_NUMBER: _builtins.int
     new_epoch: _builtins.int
+    leader_worker_id: _builtins.int
+    """Who leads now."""
+    leader_address: _builtins.str
     def __init__(
         self,
         *,
         new_epoch: _builtins.int = ...,
+        leader_worker_id: _builtins.int = ...,
+        leader_address: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["new_epoch", b"new_epoch"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["leader_address", b"leader_address", "leader_worker_id", b"leader_worker_id", "new_epoch", b"new_epoch"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import datetime
 
 from toban_store import queries
 from toban_store.pool import Pool
@@ -49,10 +50,24 @@ async def register(
         await t.execute(_Q.register, params)
 
 
-async def touch(pool: Pool, *, incarnation: str, role: str, clock_skew_seconds: float) -> None:
-    """Note that this coordinator is there, what it is (leader, subleader or standby), and how far its clock is off PostgreSQL's."""
+async def touch(
+    pool: Pool,
+    *,
+    incarnation: str,
+    role: str,
+    clock_skew_seconds: float,
+    certificate_not_after: datetime | None = None,
+) -> None:
+    """Note that this coordinator is there, what it is (leader, subleader or standby), how far its clock is off PostgreSQL's, and when its
+    certificate ends."""
+    params = {
+        "incarnation": incarnation,
+        "role": role,
+        "skew": clock_skew_seconds,
+        "certificate": certificate_not_after,
+    }
     async with autocommit(pool) as t:
-        await t.execute(_Q.touch, {"incarnation": incarnation, "role": role, "skew": clock_skew_seconds})
+        await t.execute(_Q.touch, params)
 
 
 async def stopped(pool: Pool, *, incarnation: str) -> None:

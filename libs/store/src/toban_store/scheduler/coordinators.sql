@@ -10,7 +10,9 @@ ON CONFLICT (incarnation) DO NOTHING;
 
 -- name: touch
 -- Still there, with this role.
-UPDATE scheduler.coordinators SET last_seen_at = now(), role = %(role)s::text, clock_skew_seconds = %(skew)s::double precision
+UPDATE scheduler.coordinators
+   SET last_seen_at = now(), role = %(role)s::text, clock_skew_seconds = %(skew)s::double precision,
+       certificate_not_after = %(certificate)s::timestamptz
  WHERE incarnation = %(incarnation)s::uuid AND status = 'ok';
 
 -- name: stopped

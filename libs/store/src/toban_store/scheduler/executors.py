@@ -9,6 +9,7 @@ import json
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 
 from toban_domain.lease import MAX_ECHO_LAG, ExecutorState
 from toban_domain.outcome import AttemptKey
@@ -47,7 +48,10 @@ class Registered:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Beat:
-    """One heartbeat as far as the row is concerned. `echo` is the highest grant_seq that the executor has received."""
+    """One heartbeat as far as the row is concerned. `echo` is the highest grant_seq that the executor has received.
+
+    The last three are None when the executor did not say: what it said before stays.
+    """
 
     incarnation: str
     echo: int
@@ -55,6 +59,9 @@ class Beat:
     free_slots: int = 0
     load: float = 0.0
     draining: bool = False
+    clock_skew_seconds: float | None = None
+    disk_free_bytes: int | None = None
+    certificate_not_after: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,6 +136,9 @@ async def grant(pool: Pool, beats: Sequence[Beat]) -> dict[str, Grant]:
         "free": [beat.free_slots for beat in beats],
         "loads": [beat.load for beat in beats],
         "draining": [beat.draining for beat in beats],
+        "skews": [beat.clock_skew_seconds for beat in beats],
+        "disks": [beat.disk_free_bytes for beat in beats],
+        "certificates": [beat.certificate_not_after for beat in beats],
         "lag": MAX_ECHO_LAG,
     }
     async with autocommit(pool) as t:

@@ -29,8 +29,9 @@ SELECT key_hash FROM scheduler.executors WHERE incarnation = %(incarnation)s::uu
 -- One heartbeat of each incarnation: grant_seq -> grant_seq + 1 while the state grants and the echo keeps up; rows are locked in id order.
 WITH asked AS (
     SELECT * FROM unnest(%(incarnations)s::uuid[], %(echoes)s::bigint[], %(epochs)s::bigint[], %(free)s::integer[],
-                         %(loads)s::double precision[], %(draining)s::boolean[])
-        AS t (incarnation, echo, epoch_max, free_slots, load, draining)
+                         %(loads)s::double precision[], %(draining)s::boolean[], %(skews)s::double precision[], %(disks)s::bigint[],
+                         %(certificates)s::timestamptz[])
+        AS t (incarnation, echo, epoch_max, free_slots, load, draining, skew, disk, certificate)
 ), locked AS (
     SELECT e.incarnation, e.grant_seq FROM scheduler.executors e JOIN asked USING (incarnation) ORDER BY e.incarnation FOR NO KEY UPDATE OF e
 )
@@ -41,6 +42,8 @@ UPDATE scheduler.executors e
                          THEN now() ELSE e.granted_at END,
        echo_seq = greatest(e.echo_seq, least(a.echo, e.grant_seq)),
        epoch_max = greatest(e.epoch_max, a.epoch_max), free_slots = a.free_slots, load = a.load, last_heartbeat_at = now(),
+       clock_skew_seconds = coalesce(a.skew, e.clock_skew_seconds), disk_free_bytes = coalesce(a.disk, e.disk_free_bytes),
+       certificate_not_after = coalesce(a.certificate, e.certificate_not_after),
        state = CASE WHEN e.state NOT IN ('on', 'draining') THEN e.state
                     WHEN a.draining OR EXISTS (SELECT 1 FROM scheduler.executor_drains d WHERE d.instance = e.instance) THEN 'draining'
                     ELSE 'on' END
@@ -78,8 +81,10 @@ UPDATE scheduler.executors SET state = 'detached', detach_mode = %(mode)s::text,
 RETURNING incarnation::text AS incarnation, worker_id;
 
 -- name: rejoin
--- detached -> on: nobody asked for the detach and its heartbeats are back.
-UPDATE scheduler.executors SET state = 'on', detached_at = NULL
+-- detached -> on, or draining when a drain is kept: nobody asked for the detach and its heartbeats are back.
+UPDATE scheduler.executors e
+   SET state = CASE WHEN EXISTS (SELECT 1 FROM scheduler.executor_drains d WHERE d.instance = e.instance) THEN 'draining' ELSE 'on' END,
+       detached_at = NULL
  WHERE incarnation = ANY (%(incarnations)s::uuid[]) AND state = 'detached' AND detach_mode = ''
 RETURNING incarnation::text AS incarnation, worker_id;
 

@@ -34,16 +34,17 @@ class Taken:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Beaten:
-    """A committed beat, with the clock and the cluster of PostgreSQL."""
+    """A committed beat, with the clock and the cluster of PostgreSQL. `demoted`: an operator asks this term to end."""
 
     beat: int
+    demoted: bool
     server_time: datetime
     timeline: int
     system_id: str
 
 
 async def read_row(pool: Pool) -> Row:
-    """epoch, holder ('' = none), worker_id, address, node_id, resigned_epoch, beat, last_tick_at, server_time."""
+    """epoch, holder ('' = none), worker_id, address, node_id, resigned_epoch, beat, last_tick_at, last_fire_at, server_time."""
     async with autocommit(pool) as t:
         row = await t.fetch_one(_Q.read_row)
     if row is None:
@@ -92,10 +93,16 @@ async def _prospect(t: Tx) -> Row:
     return row
 
 
-async def beat(pool: Pool, epoch: int, *, last_tick_at: datetime | None) -> Beaten | None:
-    """Write the beat; None when the epoch has moved on. `last_tick_at` is when a loop of this term last finished a turn."""
+async def beat(
+    pool: Pool, epoch: int, *, last_tick_at: datetime | None, last_fire_at: datetime | None = None
+) -> Beaten | None:
+    """Write the beat; None when the epoch has moved on.
+
+    `last_tick_at` is when a loop of this term last finished a turn, `last_fire_at` the newest slot that it fired.
+    """
+    params = {"epoch": epoch, "last_tick_at": last_tick_at, "last_fire_at": last_fire_at}
     async with autocommit(pool) as t:
-        row = await t.fetch_one(_Q.beat, {"epoch": epoch, "last_tick_at": last_tick_at})
+        row = await t.fetch_one(_Q.beat, params)
     return Beaten(**row) if row else None
 
 
@@ -106,6 +113,11 @@ async def resign(pool: Pool, epoch: int) -> bool:
         if resigned:
             await t.notify("leader")
     return resigned
+
+
+async def demote(t: Tx, epoch: int) -> bool:
+    """Ask the leader of this epoch to step down; its next beat tells it. False when another epoch leads."""
+    return await t.execute(_Q.demote, {"epoch": epoch}) == 1
 
 
 async def settle(t: FencedTx) -> None:

@@ -1,7 +1,7 @@
 -- name: read_row
 -- The leader row, its beat, and the clock of PostgreSQL.
 SELECT l.epoch, coalesce(l.holder::text, '') AS holder, coalesce(l.worker_id, 0) AS worker_id, l.address, l.node_id, l.resigned_epoch,
-       b.beat, b.last_tick_at, clock_timestamp() AS server_time
+       b.beat, b.last_tick_at, b.last_fire_at, clock_timestamp() AS server_time
   FROM scheduler.leader l, scheduler.leader_beat b
  WHERE l.id = 1 AND b.id = 1;
 
@@ -31,9 +31,15 @@ SELECT won.epoch, won.settled_system_id, won.settled_timeline, moved.beat, clock
 -- name: beat
 -- Beat of a term: no row when the epoch has moved on.
 UPDATE scheduler.leader_beat
-   SET beat = beat + 1, beaten_at = clock_timestamp(), last_tick_at = coalesce(%(last_tick_at)s::timestamptz, last_tick_at)
+   SET beat = beat + 1, beaten_at = clock_timestamp(), last_tick_at = coalesce(%(last_tick_at)s::timestamptz, last_tick_at),
+       last_fire_at = greatest(%(last_fire_at)s::timestamptz, last_fire_at)
  WHERE id = 1 AND epoch = %(epoch)s::bigint
-RETURNING beat, clock_timestamp() AS server_time, scheduler.current_timeline() AS timeline, scheduler.current_system_id() AS system_id;
+RETURNING beat, demote_epoch = epoch AS demoted, clock_timestamp() AS server_time, scheduler.current_timeline() AS timeline,
+          scheduler.current_system_id() AS system_id;
+
+-- name: demote
+-- demote_epoch -> epoch: its leader sees it with its next beat and steps down; no row when another epoch leads.
+UPDATE scheduler.leader_beat SET demote_epoch = epoch WHERE id = 1 AND epoch = %(epoch)s::bigint;
 
 -- name: resign
 -- resigned_epoch -> epoch: evidence for the others while it equals the epoch.
@@ -44,5 +50,5 @@ UPDATE scheduler.leader SET resigned_epoch = epoch WHERE id = 1 AND epoch = %(ep
 UPDATE scheduler.leader SET settled_system_id = %(system_id)s::text, settled_timeline = %(timeline)s::bigint WHERE id = 1;
 
 -- name: longest_lease
--- The longest lease that an executor may still hold, milliseconds.
+-- The longest lease that an executor whose row is here may still hold, milliseconds.
 SELECT coalesce(max(lease_ms), 0)::integer AS lease_ms FROM scheduler.executors WHERE state <> 'off';

@@ -83,6 +83,7 @@ async def jobs_page(t: Tx, *, after: str = "", only: str = "", limit: int) -> li
     return await t.fetch_all(_sql.jobs_page, {"after": after, "only": only, "limit": limit})
 
 
-async def schedules_page(t: Tx, *, after: str = "", jobs: Sequence[str] = (), limit: int) -> list[Row]:
-    """Schedules by name, of some jobs or of all."""
-    return await t.fetch_all(_sql.schedules_page, {"after": after, "jobs": list(jobs), "limit": limit})
+async def schedules_page(t: Tx, *, after: str = "", jobs: Sequence[str] = (), only: str = "", limit: int) -> list[Row]:
+    """Schedules by name, of some jobs or of all, or the one called `only`."""
+    parameters = {"after": after, "jobs": list(jobs), "only": only, "limit": limit}
+    return await t.fetch_all(_sql.schedules_page, parameters)

@@ -3,7 +3,7 @@
 SELECT r.id, r.job_name, r.definition_version, r.schedule_name, r.origin, r.slot, r.scheduled_for, r.state::text AS state, r.attempt, r.max_attempts,
        r.lost_count, r.token, r.leader_epoch, r.assigned_worker_id, r.created_at, r.assigned_at, r.dispatched_at, r.started_at, r.finished_at,
        r.exit_code, r.term_signal, r.error_summary, r.reason, r.payload::text AS payload, r.log_ref, r.cancel_reason, r.created_by, r.last_line,
-       r.version, r.rerun_of, r.idempotency_key, r.cancel_requested_at, e.node_id AS executor
+       r.version, r.rerun_of, r.idempotency_key, r.cancel_requested_at, r.event_id, r.trigger_name, r.progress::text AS progress, e.node_id AS executor
   FROM scheduler.job_runs r LEFT JOIN scheduler.executors e ON e.incarnation = r.assigned_incarnation
  WHERE r.id < %(below)s::bigint
    AND (cardinality(%(states)s::text[]) = 0 OR r.state::text = ANY(%(states)s::text[]))
@@ -17,7 +17,7 @@ SELECT r.id, r.job_name, r.definition_version, r.schedule_name, r.origin, r.slot
 SELECT r.id, r.job_name, r.definition_version, r.schedule_name, r.origin, r.slot, r.scheduled_for, r.state::text AS state, r.attempt, r.max_attempts,
        r.lost_count, r.token, r.leader_epoch, r.assigned_worker_id, r.created_at, r.assigned_at, r.dispatched_at, r.started_at, r.finished_at,
        r.exit_code, r.term_signal, r.error_summary, r.reason, r.payload::text AS payload, r.log_ref, r.cancel_reason, r.created_by, r.last_line,
-       r.version, r.rerun_of, r.idempotency_key, r.cancel_requested_at, e.node_id AS executor
+       r.version, r.rerun_of, r.idempotency_key, r.cancel_requested_at, r.event_id, r.trigger_name, r.progress::text AS progress, e.node_id AS executor
   FROM scheduler.job_runs r LEFT JOIN scheduler.executors e ON e.incarnation = r.assigned_incarnation
  WHERE r.id < %(below)s::bigint AND r.job_name = %(job)s::text
    AND (%(schedule)s::text = '' OR r.schedule_name = %(schedule)s::text)
@@ -32,9 +32,10 @@ SELECT r.id, r.job_name, r.definition_version, r.schedule_name, r.origin, r.slot
 SELECT r.id, r.job_name, r.definition_version, r.schedule_name, r.origin, r.slot, r.scheduled_for, r.state::text AS state, r.attempt, r.max_attempts,
        r.lost_count, r.token, r.leader_epoch, r.assigned_worker_id, r.created_at, r.assigned_at, r.dispatched_at, r.started_at, r.finished_at,
        r.exit_code, r.term_signal, r.error_summary, r.reason, r.payload::text AS payload, r.log_ref, r.cancel_reason, r.created_by, r.last_line,
-       r.version, r.rerun_of, r.idempotency_key, r.cancel_requested_at, e.node_id AS executor
+       r.version, r.rerun_of, r.idempotency_key, r.cancel_requested_at, r.event_id, r.trigger_name, r.progress::text AS progress, e.node_id AS executor
   FROM scheduler.job_runs r LEFT JOIN scheduler.executors e ON e.incarnation = r.assigned_incarnation
- WHERE r.id < %(below)s::bigint AND r.schedule_id = (SELECT s.id FROM scheduler.schedules s WHERE s.name = %(schedule)s::text)
+ WHERE r.id < %(below)s::bigint AND r.schedule_id = COALESCE((SELECT s.id FROM scheduler.schedules s WHERE s.name = %(schedule)s::text),
+                                                                 (SELECT max(x.id) FROM scheduler.schedules_deleted x WHERE x.name = %(schedule)s::text))
    AND (cardinality(%(states)s::text[]) = 0 OR r.state::text = ANY(%(states)s::text[]))
    AND (%(worker)s::bigint = 0 OR r.assigned_worker_id = %(worker)s::bigint)
    AND (%(ahead)s::boolean OR r.scheduled_for <= now() OR r.dispatched_at IS NOT NULL)
@@ -46,7 +47,7 @@ SELECT r.id, r.job_name, r.definition_version, r.schedule_name, r.origin, r.slot
 SELECT r.id, r.job_name, r.definition_version, r.schedule_name, r.origin, r.slot, r.scheduled_for, r.state::text AS state, r.attempt, r.max_attempts,
        r.lost_count, r.token, r.leader_epoch, r.assigned_worker_id, r.created_at, r.assigned_at, r.dispatched_at, r.started_at, r.finished_at,
        r.exit_code, r.term_signal, r.error_summary, r.reason, r.payload::text AS payload, r.log_ref, r.cancel_reason, r.created_by, r.last_line,
-       r.version, r.rerun_of, r.idempotency_key, r.cancel_requested_at, e.node_id AS executor
+       r.version, r.rerun_of, r.idempotency_key, r.cancel_requested_at, r.event_id, r.trigger_name, r.progress::text AS progress, e.node_id AS executor
   FROM scheduler.job_runs r LEFT JOIN scheduler.executors e ON e.incarnation = r.assigned_incarnation
  WHERE r.id = %(id)s::bigint
  LIMIT 1
@@ -84,7 +85,7 @@ SELECT x.*
     SELECT r.id, r.job_name, r.definition_version, r.schedule_name, r.origin, r.slot, r.scheduled_for, r.state::text AS state, r.attempt, r.max_attempts,
        r.lost_count, r.token, r.leader_epoch, r.assigned_worker_id, r.created_at, r.assigned_at, r.dispatched_at, r.started_at, r.finished_at,
        r.exit_code, r.term_signal, r.error_summary, r.reason, r.payload::text AS payload, r.log_ref, r.cancel_reason, r.created_by, r.last_line,
-       r.version, r.rerun_of, r.idempotency_key, r.cancel_requested_at, e.node_id AS executor
+       r.version, r.rerun_of, r.idempotency_key, r.cancel_requested_at, r.event_id, r.trigger_name, r.progress::text AS progress, e.node_id AS executor
     FROM scheduler.job_runs r LEFT JOIN scheduler.executors e ON e.incarnation = r.assigned_incarnation
      WHERE r.job_name = j.name AND (r.scheduled_for <= now() OR r.dispatched_at IS NOT NULL)
      ORDER BY r.id DESC
@@ -99,12 +100,17 @@ SELECT d.name, d.version, d.enabled, d.spec::text AS spec, d.spec ->> 'descripti
  LIMIT %(limit)s::integer
 
 -- name: schedules_page
--- Schedules after a name, of one job or of all. Last and next run are by slots that have come or not: rows are made ahead.
+-- Schedules after a name, of one job or of all, or the one called `only`. Last and next run are by slots that have come or not: rows are made
+-- ahead. One that makes no runs has no next one.
 SELECT s.name, d.name AS job, s.enabled, s.status, s.spec::text AS spec, s.timezone,
-       COALESCE((SELECT min(p.slot) FROM scheduler.run_slots p WHERE p.schedule_id = s.id AND p.slot > now()), s.next_run_at) AS next_run_at,
+       CASE WHEN s.enabled AND s.status = 'active'
+            THEN COALESCE((SELECT min(p.slot) FROM scheduler.run_slots p WHERE p.schedule_id = s.id AND p.slot > now()), s.next_run_at)
+       END AS next_run_at,
        COALESCE((SELECT max(p.slot) FROM scheduler.run_slots p WHERE p.schedule_id = s.id AND p.slot <= now()),
-                CASE WHEN s.last_run_at <= now() THEN s.last_run_at END) AS last_run_at, s.last_error, s.version
+                CASE WHEN s.last_run_at <= now() THEN s.last_run_at END) AS last_run_at, s.last_error, s.version, s.status_reason, s.status_actor,
+       s.spec ->> 'description' AS description, s.updated_at, s.updated_by, d.enabled AS job_enabled
   FROM scheduler.schedules s JOIN scheduler.job_definitions d ON d.id = s.definition_id
  WHERE s.name > %(after)s::text AND (cardinality(%(jobs)s::text[]) = 0 OR d.name = ANY(%(jobs)s::text[]))
+   AND (%(only)s::text = '' OR s.name = %(only)s::text)
  ORDER BY s.name
  LIMIT %(limit)s::integer

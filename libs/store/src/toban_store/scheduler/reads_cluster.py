@@ -10,9 +10,9 @@ _sql = queries.load(__name__)
 LOST_AFTER_SECONDS = 5.0
 
 
-async def executors(t: Tx, *, include_off: bool) -> list[Row]:
-    """Executors by worker id."""
-    return await t.fetch_all(_sql.executors, {"include_off": include_off})
+async def executors(t: Tx, *, include_off: bool, worker_id: int = 0) -> list[Row]:
+    """Executors by worker id; only that one when `worker_id` is given."""
+    return await t.fetch_all(_sql.executors, {"include_off": include_off, "worker_id": worker_id})
 
 
 async def leader(t: Tx) -> Row:

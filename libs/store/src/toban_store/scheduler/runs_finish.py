@@ -32,7 +32,7 @@ class Finished:
 
 def outcome_json(outcome: Outcome) -> dict[str, Any]:
     """The stored form of an outcome: two outcomes are the same when these are equal."""
-    return {
+    stored: dict[str, Any] = {
         "kind": outcome.kind.value,
         "reason": outcome.reason.value,
         "exit_code": outcome.exit_code,
@@ -44,6 +44,9 @@ def outcome_json(outcome: Outcome) -> dict[str, Any]:
         "tree_empty": outcome.tree_empty,
         "last_line": outcome.last_line,
     }
+    if outcome.progress is not None:
+        stored["progress"] = outcome.progress.to_json()
+    return stored
 
 
 async def lock_live(t: Tx, ids: Sequence[int]) -> dict[int, LiveRun]:

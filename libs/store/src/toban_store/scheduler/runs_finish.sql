@@ -59,12 +59,13 @@ WITH input AS MATERIALIZED (
         attempt, max_attempts, lost_count, max_lost, timeout_seconds, version, not_before, token, log_day, leader_epoch, assigned_incarnation,
         assigned_worker_id, assigned_at, dispatched_at, started_at, finished_at, exit_code, term_signal, reason, error_summary, last_line, log_ref,
         payload, progress, result, idempotency_key, cancel_requested_at, cancel_reason, cancel_mode, cancel_actor, continuation_state,
-        continuation_check_started_at, continuation_check_deadline_at, locked_by, locked_until, rerun_of, created_at, created_by)
+        continuation_check_started_at, continuation_check_deadline_at, locked_by, locked_until, rerun_of, created_at, created_by, event_id, trigger_name)
     SELECT id, definition_id, definition_version, job_name, schedule_id, schedule_name, origin, slot, scheduled_for, target::scheduler.run_state, phase,
            priority, scope, scope_id, attempt, max_attempts, lost_count, max_lost, timeout_seconds, version + 1, not_before, token, log_day,
            leader_epoch, assigned_incarnation, assigned_worker_id, assigned_at, dispatched_at, LEAST(began_at, ended_at), ended_at, new_exit_code, new_signal, new_reason,
-           new_error, new_last_line, log_ref, payload, progress, result, idempotency_key, cancel_requested_at, cancel_reason, cancel_mode,
-           cancel_actor, continuation_state, continuation_check_started_at, continuation_check_deadline_at, NULL, NULL, rerun_of, created_at, created_by
+           new_error, new_last_line, log_ref, payload, COALESCE(outcome -> 'progress', progress), result, idempotency_key, cancel_requested_at, cancel_reason, cancel_mode,
+           cancel_actor, continuation_state, continuation_check_started_at, continuation_check_deadline_at, NULL, NULL, rerun_of, created_at, created_by,
+           event_id, trigger_name
       FROM gone
 ), attempt AS (
     UPDATE scheduler.job_attempts a
@@ -78,7 +79,10 @@ WITH input AS MATERIALIZED (
     SELECT clock_timestamp(), id, lower(target), source, target, message, actor FROM gone
 )
 SELECT id, job_name, target, origin, extract(epoch FROM began_at - scheduled_for)::double precision AS start_lag,
-       (SELECT pg_notify('toban_wake', 'assign') WHERE EXISTS (SELECT 1 FROM scheduler.runs_live w WHERE w.state = 'PENDING'))::text AS woken
+       (SELECT pg_notify('toban_wake', 'assign')
+         WHERE EXISTS (SELECT 1 FROM scheduler.runs_live w WHERE w.state = 'PENDING')
+            OR EXISTS (SELECT 1 FROM scheduler.runs_live w
+                        WHERE w.state = 'ASSIGNED' AND w.dispatched_at IS NULL AND w.scheduled_for <= now()))::text AS woken
   FROM gone
 
 -- name: release
@@ -95,7 +99,7 @@ WITH input AS MATERIALIZED (
        SET state = 'PENDING', attempt = i.attempt, lost_count = i.lost_count, version = r.version + 1,
            not_before = CASE WHEN i.delay > 0 THEN now() + make_interval(secs => i.delay) END,
            started_at = CASE WHEN i.started_at IS NULL THEN r.started_at ELSE LEAST(now(), GREATEST(i.started_at, r.dispatched_at)) END, token = NULL, log_day = NULL, leader_epoch = NULL, assigned_incarnation = NULL, assigned_worker_id = NULL, assigned_at = NULL,
-           dispatched_at = NULL
+           dispatched_at = NULL, progress = NULL
       FROM input i JOIN locked l ON l.id = i.id
      WHERE r.id = i.id AND r.state = i.source::scheduler.run_state AND r.token IS NOT DISTINCT FROM i.token
     RETURNING r.id, i.source, i.type, i.message

@@ -1,35 +1,20 @@
-"""Schedules: which are due, the fire that turns slots into runs, and edits."""
+"""Schedules: which are due, and the fire that turns slots into runs. Edits are in schedules_edit."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import json
+from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
 from toban_domain.firing import DueSchedule, FirePlan
-from toban_domain.payload import canonical_json
-from toban_domain.run import RunState
 from toban_domain.schedule import ScheduleSpec
-from toban_store import queries
+from toban_store import arrays, queries
 from toban_store.tx import FencedTx, Row, Tx
 
 _sql = queries.load(__name__)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StoredSchedule:
-    """A schedule as stored and locked; `due` is what a fire would look at."""
-
-    due: DueSchedule
-    spec_hash: str
-    enabled: bool
-    status: str
-
-    @property
-    def id(self) -> int:
-        """The row's id."""
-        return self.due.id
+_BEFORE_ALL = datetime.min.replace(tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,21 +25,13 @@ class Fired:
     made: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AheadOfSlot:
-    """A run of a future slot that was not sent."""
-
-    id: int
-    state: RunState
-    token: int | None
-    attempt: int
-    lost_count: int
-
-
-async def due(t: Tx, now: datetime, until: datetime, *, limit: int) -> list[DueSchedule]:
-    """Schedules with a slot up to `until`, earliest first."""
-    rows = await t.fetch_all(_sql.due, {"now": now, "until": until, "limit": limit})
-    return [_due(row) for row in rows]
+async def due(
+    t: Tx, now: datetime, until: datetime, *, limit: int, after: DueSchedule | None = None
+) -> list[DueSchedule]:
+    """Schedules with a slot up to `until`, earliest first; `after` is the last one of the page before."""
+    place = {"after_slot": after.next_run_at if after else _BEFORE_ALL, "after_id": after.id if after else 0}
+    rows = await t.fetch_all(_sql.due, {"now": now, "until": until, "limit": limit, **place})
+    return [due_of(row) for row in rows]
 
 
 async def next_slot(t: Tx) -> datetime | None:
@@ -62,17 +39,6 @@ async def next_slot(t: Tx) -> datetime | None:
     row = await t.fetch_one(_sql.next_slot)
     at: datetime | None = row["at"] if row else None
     return at
-
-
-async def lock_named(t: Tx, names: Sequence[str]) -> dict[str, StoredSchedule]:
-    """Those of `names` that exist, locked."""
-    rows = await t.fetch_all(_sql.lock_named, {"names": list(names)})
-    return {
-        row["name"]: StoredSchedule(
-            due=_due(row), spec_hash=row["spec_hash"], enabled=row["enabled"], status=row["status"]
-        )
-        for row in rows
-    }
 
 
 async def fire(t: Tx, plans: Sequence[FirePlan]) -> Fired:
@@ -84,33 +50,34 @@ async def fire(t: Tx, plans: Sequence[FirePlan]) -> Fired:
     return Fired(row["advanced"], row["made"]) if row else Fired(0, 0)
 
 
-def _plan_parameters(plans: Sequence[FirePlan]) -> dict[str, list[Any]]:
+def _plan_parameters(plans: Sequence[FirePlan]) -> dict[str, str]:
     return {
-        "ids": [p.schedule.id for p in plans],
-        "row_versions": [p.schedule.version for p in plans],
-        "expected": [p.schedule.next_run_at for p in plans],
-        "nexts": [p.next_run_at for p in plans],
-        "lasts": [p.fires[-1] if p.fires else None for p in plans],
-        "names": [p.schedule.spec.name for p in plans],
-        "definition_ids": [p.schedule.definition_id for p in plans],
-        "versions": [p.schedule.definition_version for p in plans],
-        "jobs": [p.schedule.spec.job for p in plans],
-        "priorities": [p.template.priority for p in plans],
-        "max_attempts": [p.template.max_attempts for p in plans],
-        "max_lost": [p.template.max_lost for p in plans],
-        "timeouts": [p.template.timeout_seconds for p in plans],
-        "scopes": [p.schedule.spec.scope for p in plans],
-        "scope_ids": [p.schedule.spec.scope_id for p in plans],
-        "payloads": [p.template.payload for p in plans],
+        "ids": arrays.numbers(p.schedule.id for p in plans),
+        "row_versions": arrays.numbers(p.schedule.version for p in plans),
+        "expected": arrays.times(p.schedule.next_run_at for p in plans),
+        "nexts": arrays.times(p.next_run_at for p in plans),
+        "lasts": arrays.times(p.fires[-1] if p.fires else None for p in plans),
+        "names": arrays.words(p.schedule.spec.name for p in plans),
+        "definition_ids": arrays.numbers(p.schedule.definition_id for p in plans),
+        "versions": arrays.numbers(p.schedule.definition_version for p in plans),
+        "jobs": arrays.words(p.schedule.spec.job for p in plans),
+        "priorities": arrays.numbers(p.template.priority for p in plans),
+        "max_attempts": arrays.numbers(p.template.max_attempts for p in plans),
+        "max_lost": arrays.numbers(p.template.max_lost for p in plans),
+        "timeouts": arrays.numbers(p.template.timeout_seconds for p in plans),
+        "scopes": json.dumps([p.schedule.spec.scope for p in plans]),
+        "scope_ids": json.dumps([p.schedule.spec.scope_id for p in plans]),
+        # Payloads are JSON already, and together one document.
+        "payloads": "[" + ",".join(p.template.payload for p in plans) + "]",
     }
 
 
-def _slot_parameters(plans: Sequence[FirePlan]) -> dict[str, list[Any]]:
+def _slot_parameters(plans: Sequence[FirePlan]) -> dict[str, Any]:
     fires = [(p.schedule.id, slot) for p in plans for slot in p.fires]
     skips = [(p.schedule.id, skip) for p in plans for skip in p.skips]
     return {
-        "fire_ids": [schedule for schedule, _ in fires],
-        "fire_slots": [slot for _, slot in fires],
+        "fire_ids": arrays.numbers(schedule for schedule, _ in fires),
+        "fire_slots": arrays.times(slot for _, slot in fires),
         "skip_ids": [schedule for schedule, _ in skips],
         "skip_firsts": [skip.first for _, skip in skips],
         "skip_lasts": [skip.last for _, skip in skips],
@@ -136,54 +103,14 @@ async def fire_failed(t: FencedTx, schedule: DueSchedule, error: str, *, delay_s
     return row is not None
 
 
-async def create(
-    t: Tx, spec: ScheduleSpec, spec_hash: str, *, definition_id: int, next_run_at: datetime | None, actor: str
-) -> int | None:
-    """A new schedule at version 1; None when the name was taken meanwhile."""
-    row = await t.fetch_one(_sql.create, _written(spec, spec_hash, definition_id, next_run_at, actor))
-    return None if row is None else int(row["version"])
+async def counts(t: Tx) -> dict[str, int]:
+    """How many schedules are active, paused, failed, disabled."""
+    row = await t.fetch_one(_sql.counts)
+    return dict(row) if row else {}
 
 
-async def update(
-    t: Tx,
-    old: StoredSchedule,
-    spec: ScheduleSpec,
-    spec_hash: str,
-    *,
-    definition_id: int,
-    next_run_at: datetime | None,
-    actor: str,
-) -> int | None:
-    """The next version of a locked schedule; None when it changed meanwhile."""
-    written = _written(spec, spec_hash, definition_id, next_run_at, actor)
-    row = await t.fetch_one(_sql.update, {**written, "id": old.id, "version": old.due.version})
-    return None if row is None else int(row["version"])
-
-
-async def unstarted_ahead(t: Tx, schedule_id: int, now: datetime) -> list[AheadOfSlot]:
-    """Runs of slots after `now` that were not sent, locked."""
-    rows = await t.fetch_all(_sql.unstarted_ahead, {"id": schedule_id, "now": now})
-    return [AheadOfSlot(**{**row, "state": RunState(row["state"])}) for row in rows]
-
-
-def _written(
-    spec: ScheduleSpec, spec_hash: str, definition_id: int, next_run_at: datetime | None, actor: str
-) -> Mapping[str, Any]:
-    return {
-        "name": spec.name,
-        "definition_id": definition_id,
-        "spec": canonical_json(spec.to_json()),
-        "hash": spec_hash,
-        "timezone": spec.rule.timezone,
-        "enabled": spec.enabled,
-        "next": next_run_at,
-        "scope": spec.scope,
-        "scope_id": spec.scope_id,
-        "actor": actor,
-    }
-
-
-def _due(row: Row) -> DueSchedule:
+def due_of(row: Row) -> DueSchedule:
+    """What a fire looks at, from a row of a block that selects it."""
     return DueSchedule(
         id=row["id"],
         version=row["version"],

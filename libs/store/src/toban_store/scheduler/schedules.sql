@@ -1,10 +1,11 @@
 -- name: due
--- Active schedules whose next slot lies before `until`, with the definition that they start now.
+-- Active schedules whose next slot lies before `until` and after the last one of the page before, with the definition that they start now.
 SELECT s.id, s.version, s.spec, s.next_run_at, s.last_run_at, s.fire_retry_count, d.id AS definition_id, d.version AS definition_version,
        d.enabled AS job_enabled
   FROM scheduler.schedules s JOIN scheduler.job_definitions d ON d.id = s.definition_id
  WHERE s.enabled AND s.status = 'active' AND s.next_run_at <= %(until)s::timestamptz
    AND (s.fire_retry_at IS NULL OR s.fire_retry_at <= %(now)s::timestamptz)
+   AND (s.next_run_at, s.id) > (%(after_slot)s::timestamptz, %(after_id)s::bigint)
  ORDER BY s.next_run_at, s.id
  LIMIT %(limit)s::integer
 
@@ -16,23 +17,17 @@ SELECT s.next_run_at AS at
  ORDER BY s.next_run_at
  LIMIT 1
 
--- name: lock_named
--- Schedules by name with their current definitions, locked in the order of their ids.
-SELECT s.id, s.name, s.version, s.spec, s.spec_hash, s.enabled, s.status, s.next_run_at, s.last_run_at, s.fire_retry_count, d.id AS definition_id,
-       d.version AS definition_version, d.enabled AS job_enabled
-  FROM scheduler.schedules s JOIN scheduler.job_definitions d ON d.id = s.definition_id
- WHERE s.name = ANY(%(names)s::text[])
- ORDER BY s.id
-   FOR UPDATE OF s
-
 -- name: fire
 -- Slot advance by compare-and-set on (version, next_run_at); with it the runs (∅ → PENDING), their slots, events and the ledger.
 WITH plan AS MATERIALIZED (
     SELECT *
-      FROM unnest(%(ids)s::bigint[], %(row_versions)s::bigint[], %(expected)s::timestamptz[], %(nexts)s::timestamptz[], %(lasts)s::timestamptz[],
-                  %(names)s::text[], %(definition_ids)s::bigint[], %(versions)s::bigint[], %(jobs)s::text[], %(priorities)s::integer[],
-                  %(max_attempts)s::integer[], %(max_lost)s::integer[], %(timeouts)s::integer[], %(scopes)s::text[], %(scope_ids)s::text[],
-                  %(payloads)s::text[])
+      FROM ROWS FROM (
+               unnest(%(ids)s::bigint[], %(row_versions)s::bigint[], %(expected)s::timestamptz[], %(nexts)s::timestamptz[], %(lasts)s::timestamptz[],
+                      %(names)s::text[], %(definition_ids)s::bigint[], %(versions)s::bigint[], %(jobs)s::text[], %(priorities)s::integer[],
+                      %(max_attempts)s::integer[], %(max_lost)s::integer[], %(timeouts)s::integer[]),
+               jsonb_array_elements_text(%(scopes)s::jsonb),
+               jsonb_array_elements_text(%(scope_ids)s::jsonb),
+               jsonb_array_elements(%(payloads)s::jsonb))
            AS p(id, row_version, expected, next_run_at, last_run_at, name, definition_id, version, job, priority, max_attempts, max_lost, timeout,
                 scope, scope_id, payload)
 ), locked AS MATERIALIZED (
@@ -56,7 +51,7 @@ WITH plan AS MATERIALIZED (
     INSERT INTO scheduler.runs_live (id, definition_id, definition_version, job_name, schedule_id, schedule_name, origin, slot, scheduled_for, priority,
                                      max_attempts, max_lost, timeout_seconds, scope, scope_id, payload, log_ref, created_by)
     SELECT f.run_id, f.definition_id, f.version, f.job, f.id, f.name, 'slot', f.slot, f.slot, f.priority, f.max_attempts, f.max_lost, f.timeout,
-           f.scope, f.scope_id, f.payload::jsonb, 'toban-log:' || f.run_id, 'schedule'
+           f.scope, f.scope_id, f.payload, 'toban-log:' || f.run_id, 'schedule'
       FROM fires f JOIN slots s ON s.run_id = f.run_id
     RETURNING id, schedule_id, slot
 ), event AS (
@@ -77,6 +72,12 @@ WITH plan AS MATERIALIZED (
         ON CONFLICT (schedule_id, first_slot) DO UPDATE
            SET last_slot = EXCLUDED.last_slot, slots = EXCLUDED.slots, outcome = EXCLUDED.outcome, message = EXCLUDED.message, created_at = now()
          WHERE l.run_id IS NULL AND l.last_slot <= EXCLUDED.last_slot
+), swallowed AS (
+    -- Slots of the stretch that an edit had withdrawn one by one: the stretch tells of them now.
+    DELETE FROM scheduler.fire_ledger l
+     USING unnest(%(skip_ids)s::bigint[], %(skip_firsts)s::timestamptz[], %(skip_lasts)s::timestamptz[]) AS k(schedule_id, first_slot, last_slot)
+      JOIN won w ON w.id = k.schedule_id
+     WHERE l.schedule_id = k.schedule_id AND l.first_slot > k.first_slot AND l.first_slot <= k.last_slot AND l.outcome = 'withdrawn'
 )
 SELECT (SELECT count(*) FROM won) AS advanced, (SELECT count(*) FROM made) AS made
 
@@ -85,7 +86,9 @@ SELECT (SELECT count(*) FROM won) AS advanced, (SELECT count(*) FROM made) AS ma
 WITH hit AS (
     UPDATE scheduler.schedules s
        SET fire_retry_count = s.fire_retry_count + 1, fire_retry_at = now() + make_interval(secs => %(delay)s::double precision),
-           last_error = %(error)s::text, status = CASE WHEN %(final)s::boolean THEN 'failed' ELSE s.status END
+           last_error = %(error)s::text, status = CASE WHEN %(final)s::boolean THEN 'failed' ELSE s.status END,
+           status_reason = CASE WHEN %(final)s::boolean THEN %(error)s::text ELSE s.status_reason END,
+           status_actor = CASE WHEN %(final)s::boolean THEN 'leader' ELSE s.status_actor END
      WHERE s.id = %(id)s::bigint AND s.version = %(row_version)s::bigint AND s.next_run_at = %(expected)s::timestamptz
     RETURNING s.id, s.next_run_at
 ), ledger AS (
@@ -95,28 +98,8 @@ WITH hit AS (
 )
 SELECT id FROM hit
 
--- name: create
--- A new schedule; no row when the name was taken meanwhile.
-INSERT INTO scheduler.schedules (name, definition_id, spec, spec_hash, timezone, enabled, next_run_at, scope, scope_id, updated_by)
-VALUES (%(name)s::text, %(definition_id)s::bigint, %(spec)s::jsonb, %(hash)s::text, %(timezone)s::text, %(enabled)s::boolean,
-        %(next)s::timestamptz, %(scope)s::text, %(scope_id)s::text, %(actor)s::text)
-    ON CONFLICT (name) DO NOTHING
-RETURNING id, version
-
--- name: update
--- version n → n + 1 of a schedule that is locked; an edit also clears a failed fire.
-UPDATE scheduler.schedules s
-   SET definition_id = %(definition_id)s::bigint, spec = %(spec)s::jsonb, spec_hash = %(hash)s::text, timezone = %(timezone)s::text,
-       enabled = %(enabled)s::boolean, next_run_at = %(next)s::timestamptz, scope = %(scope)s::text, scope_id = %(scope_id)s::text,
-       version = s.version + 1, status = CASE WHEN s.status = 'failed' THEN 'active' ELSE s.status END, fire_retry_count = 0,
-       fire_retry_at = NULL, last_error = '', updated_at = now(), updated_by = %(actor)s::text
- WHERE s.id = %(id)s::bigint AND s.version = %(version)s::bigint
-RETURNING s.id, s.version
-
--- name: unstarted_ahead
--- Runs of future slots of a schedule that were not sent, locked by id.
-SELECT r.id, r.state::text AS state, r.token, r.attempt, r.lost_count
-  FROM scheduler.runs_live r
- WHERE r.schedule_id = %(id)s::bigint AND r.slot > %(now)s::timestamptz AND r.state IN ('PENDING', 'ASSIGNED') AND r.dispatched_at IS NULL
- ORDER BY r.id
-   FOR UPDATE
+-- name: counts
+-- How many schedules there are by status; disabled ones by that word.
+SELECT count(*) FILTER (WHERE s.enabled AND s.status = 'active') AS active, count(*) FILTER (WHERE s.enabled AND s.status = 'paused') AS paused,
+       count(*) FILTER (WHERE s.enabled AND s.status = 'failed') AS failed, count(*) FILTER (WHERE NOT s.enabled) AS disabled
+  FROM scheduler.schedules s

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from toban_coordinator.ports.settings import SettingsSource
 from toban_fencing.members import Members
 from toban_fencing.redis_link import RedisGone
 from toban_runtime.clock import Clock
-
-HEARTBEAT_TTL_SECONDS = 5.0
 
 
 class RedisMirror:
     """`MemberMirror`; `run_once` is the body of a loop. Redis being gone costs the newest hashes and nothing else."""
 
-    def __init__(self, *, members: Members, clock: Clock) -> None:
+    def __init__(self, *, members: Members, clock: Clock, settings: SettingsSource) -> None:
+        self._settings = settings
         self._members = members
         self._clock = clock
         self._waiting: dict[int, Mapping[str, str]] = {}
@@ -27,7 +27,8 @@ class RedisMirror:
         """Write what has been put since the last turn."""
         waiting, self._waiting = self._waiting, {}
         try:
-            await self._members.write(waiting, ttl_seconds=HEARTBEAT_TTL_SECONDS, now=self._clock.wall().timestamp())
+            ttl = self._settings.known["heartbeat_ttl_seconds"]
+            await self._members.write(waiting, ttl_seconds=ttl, now=self._clock.wall().timestamp())
         except RedisGone:
             # The link itself tells the log; the next heartbeats bring newer hashes anyway.
             pass

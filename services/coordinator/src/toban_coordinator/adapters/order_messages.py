@@ -62,6 +62,8 @@ def _step(step: OrderStep) -> pb.Step:
         argv=list(step.argv),
         timeout_seconds=step.timeout_seconds,
         cancelable=step.cancelable,
+        callable=step.callable,
+        python_path=list(step.python_path),
     )
 
 

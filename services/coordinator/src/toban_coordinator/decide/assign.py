@@ -11,6 +11,7 @@ from toban_domain.lease import ExecutorState
 from toban_domain.moves import Finish, Release
 from toban_domain.placing import DueRun, ExecutorLoad
 from toban_domain.run import RunState
+from toban_domain.settings import Settings
 
 # New work goes only to executors that were heard of within this time, seconds.
 FRESH_SECONDS = 2.0
@@ -26,28 +27,27 @@ class Placed:
     executor: ExecutorLoad
 
 
-@dataclass(slots=True)
-class AssignPlan:
-    """`releases` come before `skips` in the write: a run that was placed ahead is skipped by way of PENDING."""
-
-    placed: list[Placed] = field(default_factory=list)
-    releases: list[Release] = field(default_factory=list)
-    skips: list[Finish] = field(default_factory=list)
-    # Definitions of runs that found no free slot on an executor that fits them.
-    unplaced: set[tuple[int, int]] = field(default_factory=set)
+def fresh_seconds(settings: Settings) -> float:
+    """How old a heartbeat may be for new work: FRESH_SECONDS, more only where executors send them more seldom."""
+    return max(FRESH_SECONDS, 2 * settings["heartbeat_interval_seconds"])
 
 
 def usable(
-    executors: Sequence[ExecutorLoad], now: datetime, avoided: Collection[str] = frozenset()
+    executors: Sequence[ExecutorLoad],
+    now: datetime,
+    avoided: Collection[str] = frozenset(),
+    *,
+    fresh: float = FRESH_SECONDS,
 ) -> list[ExecutorLoad]:
-    """Executors that take new work: on, fresh, not drained, not `avoided`, and the only incarnation of their instance that is not off.
+    """Executors that take new work: on, heard of within `fresh` seconds, not drained, not `avoided`, and the only incarnation of their
+    instance that is not off.
 
     While an older incarnation is not off, neither it nor its successor gets work: two could run on one host.
     """
     incarnations: dict[str, int] = {}
     for executor in executors:
         incarnations[executor.instance] = incarnations.get(executor.instance, 0) + 1
-    oldest = now - timedelta(seconds=FRESH_SECONDS)
+    oldest = now - timedelta(seconds=fresh)
     return [
         e
         for e in executors
@@ -92,6 +92,19 @@ class Board:
         return (used, executor.load, -executor.last_heartbeat_at.timestamp(), executor.worker_id)
 
 
+@dataclass(slots=True)
+class AssignPlan:
+    """`releases` come before `skips` in the write: a run that was placed ahead is skipped by way of PENDING."""
+
+    # The slots that are left when `placed` is.
+    board: Board
+    placed: list[Placed] = field(default_factory=list)
+    releases: list[Release] = field(default_factory=list)
+    skips: list[Finish] = field(default_factory=list)
+    # Definitions of runs that found no free slot on an executor that fits them.
+    unplaced: set[tuple[int, int]] = field(default_factory=set)
+
+
 def plan(
     due: Sequence[DueRun],
     executors: Sequence[ExecutorLoad],
@@ -105,8 +118,8 @@ def plan(
 
     A definition without a spec cannot be placed. `late_seconds`: the setting for late runs, 0 = never late.
     """
-    made = AssignPlan()
     board = Board(executors)
+    made = AssignPlan(board)
     for run in due:
         if len(made.placed) + len(made.skips) >= most:
             break

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from toban_domain.lease import ExecutorState, Sighting, may_fence, observe, take_seconds
+from toban_domain.settings import Settings
 
 # Unanswered pings that a detach needs.
 PINGS = 3
@@ -53,8 +54,13 @@ def _watched(last: Watched | None, row: ExecutorRow, at: float) -> Watched:
 class Silence:
     """Seconds without a heartbeat after which an executor is pinged and then detached."""
 
-    heartbeat_ttl: float = 5.0
-    grace: float = 5.0
+    heartbeat_ttl: float
+    grace: float
+
+    @classmethod
+    def of(cls, settings: Settings) -> Silence:
+        """As the settings say."""
+        return cls(heartbeat_ttl=settings["heartbeat_ttl_seconds"], grace=settings["worker_detach_grace_seconds"])
 
     @property
     def seconds(self) -> float:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import datetime
 
 from toban_coordinator.decide.elect import MAX_SKEW_SECONDS, gives_way
 from toban_coordinator.leadership.stand import Leadership
@@ -23,13 +25,17 @@ _log = get_logger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PresenceDeps:
-    """Where presence is written, and by whose clock; `server_time` knows how far that one is off PostgreSQL's."""
+    """Where presence is written, and by whose clock; `server_time` knows how far that one is off PostgreSQL's.
+
+    `certificate_end` says when this process's certificate ends.
+    """
 
     pool: Pool
     clock: Clock
     mirror: MemberMirror
     subleader: SubleaderLock
     server_time: ServerClock
+    certificate_end: Callable[[], datetime | None] = lambda: None
 
 
 class Presence:
@@ -67,7 +73,13 @@ class Presence:
         }
         self._deps.mirror.put(me.worker_id, fields)
         skew = self._deps.server_time.skew_seconds
-        await coordinators.touch(self._deps.pool, incarnation=me.incarnation, role=role, clock_skew_seconds=skew)
+        await coordinators.touch(
+            self._deps.pool,
+            incarnation=me.incarnation,
+            role=role,
+            clock_skew_seconds=skew,
+            certificate_not_after=self._deps.certificate_end(),
+        )
         self._present = await coordinators.present(self._deps.pool, seconds=PRESENT_SECONDS)
         self._judge_clock(skew)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Coroutine
 from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import Any, TypeVar
 
 from toban_coordinator.leadership.server_time import ServerTime
@@ -29,6 +30,8 @@ from toban_store.scheduler import leader as rows
 READ_SECONDS = 0.9
 TAKE_SECONDS = 2.0
 LEAVE_SECONDS = 2.0
+# How long a hand-over that an operator asked for waits for the turns under way.
+HAND_OVER_SECONDS = 0.5
 LOG_EVERY_SECONDS = 5.0
 T = TypeVar("T")
 
@@ -78,6 +81,7 @@ class Leadership:
         self._won: rows.Taken | None = None
         self._view = LeaderView()
         self._standby_role = "standby"
+        self._last_fire: datetime | None = None
         self._poked = asyncio.Event()
         self._changed = asyncio.Event()
         self._tasks: set[asyncio.Task[Any]] = set()
@@ -100,7 +104,12 @@ class Leadership:
         if running is None:
             return replace(self._view, role=self._standby_role)
         return replace(
-            self._view, last_tick_at=running.last_tick_at, role="leader", leading=True, settled=running.settled
+            self._view,
+            last_tick_at=running.last_tick_at,
+            last_fire_at=self._last_fire or self._view.last_fire_at,
+            role="leader",
+            leading=True,
+            settled=running.settled,
         )
 
     def beat_still_seconds(self) -> float:
@@ -126,6 +135,20 @@ class Leadership:
     def depose(self, epoch: int, reason: str) -> None:
         """Stop leading if `epoch` is the current term."""
         self._feed(e.Deposed(epoch=epoch, reason=reason))
+
+    def hand_over(self, epoch: int) -> None:
+        """An operator asks this term to end: finish the turns under way, then step down. Another term is left alone."""
+        running, term = self._running, self._state.term
+        if running is not None and term is not None and term.epoch == epoch:
+            self._spawn(self._hand_over(running, epoch), None)
+
+    async def _hand_over(self, running: RunningTerm, epoch: int) -> None:
+        await running.finish(HAND_OVER_SECONDS)
+        self._feed(e.DegradeSeen(epoch))
+
+    def note_fire(self, slot: datetime) -> None:
+        """A slot was fired in this process."""
+        self._last_fire = slot if self._last_fire is None else max(self._last_fire, slot)
 
     def give_way(self, on: bool) -> None:
         """True: another coordinator should lead, since this machine's clock is off and the other's is right. Stop leading, do not stand."""
@@ -222,9 +245,14 @@ class Leadership:
         _log.info(
             "leads", epoch=epoch, worker_id=self._me.worker_id, settled=taken.settled, timeline=taken.term.timeline
         )
-        me = self._me
+        me, self._last_fire = self._me, None
         self._view = LeaderView(
-            epoch=epoch, holder=me.incarnation, worker_id=me.worker_id, address=me.address, node_id=me.node_id
+            epoch=epoch,
+            holder=me.incarnation,
+            worker_id=me.worker_id,
+            address=me.address,
+            node_id=me.node_id,
+            last_fire_at=self._view.last_fire_at,
         )
         self._running = RunningTerm(
             deps=self._term_deps, taken=taken, deposed=lambda reason: self.depose(epoch, reason)
@@ -256,7 +284,7 @@ class Leadership:
         self._deps.server_time.feed(row["server_time"], sent_at=sent, returned_at=clock.monotonic())
         names = ("epoch", "holder", "worker_id", "address", "node_id", "beat")
         shared = {name: row[name] for name in names}
-        self._view = LeaderView(**shared, last_tick_at=row["last_tick_at"])
+        self._view = LeaderView(**shared, last_tick_at=row["last_tick_at"], last_fire_at=row["last_fire_at"])
         _epoch.set(row["epoch"])
         self._feed(e.RowRead(row=e.LeaderRow(**shared, resigned_epoch=row["resigned_epoch"])))
 
@@ -275,8 +303,9 @@ class Leadership:
     async def _beat(self, epoch: int) -> None:
         clock, sent = self._deps.clock, self._deps.clock.monotonic()
         last_tick = self._running.last_tick_at if self._running else None
+        work = rows.beat(self._deps.pool, epoch, last_tick_at=last_tick, last_fire_at=self._last_fire)
         try:
-            beaten = await self._bounded(rows.beat(self._deps.pool, epoch, last_tick_at=last_tick), READ_SECONDS)
+            beaten = await self._bounded(work, READ_SECONDS)
         except _NoAnswer:
             self._feed(e.BeatDone(epoch=epoch, ok=None))
             return
@@ -288,6 +317,8 @@ class Leadership:
             term = self._won.term
             ok = (beaten.system_id, beaten.timeline) == (term.system_id, term.timeline)
         self._feed(e.BeatDone(epoch=epoch, ok=ok))
+        if ok and beaten is not None and beaten.demoted:
+            self.hand_over(epoch)
 
     async def _step_down(self, effects: list[e.Resign | e.GiveBack]) -> None:
         for effect in effects:

@@ -6,6 +6,7 @@ from toban_coordinator.decide.elect import LeaderSigns, StreamEnd, is_death, is_
 from toban_coordinator.leadership.stand import Leadership
 from toban_coordinator.ports.leader import LeaderView, ServerClock
 from toban_coordinator.ports.peers import Peers
+from toban_coordinator.ports.settings import SettingsSource
 from toban_domain.errors import TobanError
 from toban_fencing.members import Members
 from toban_fencing.redis_link import RedisGone
@@ -14,7 +15,6 @@ from toban_runtime.clock import Clock
 
 IDLE_SECONDS = 0.5
 RECONNECT_SECONDS = 0.2
-STALE_SECONDS = 5.0
 _log = get_logger(__name__)
 
 
@@ -62,7 +62,16 @@ class Watcher:
 class Checker:
     """`run_once` is the body of a loop with the tick subleader_check_seconds."""
 
-    def __init__(self, *, leadership: Leadership, peers: Peers, members: Members, now: ServerClock) -> None:
+    def __init__(
+        self,
+        *,
+        leadership: Leadership,
+        peers: Peers,
+        members: Members,
+        now: ServerClock,
+        settings: SettingsSource,
+    ) -> None:
+        self._settings = settings
         self._leadership = leadership
         self._peers = peers
         self._members = members
@@ -73,13 +82,13 @@ class Checker:
         view = self._leadership.view()
         if view.role != "subleader" or not view.address:
             return
-        now = self._now.now()
+        now, stale = self._now.now(), self._settings.known["leader_stale_seconds"]
         still = self._leadership.beat_still_seconds()
         signs = LeaderSigns(last_tick_at=view.last_tick_at, beat_still_seconds=still, ticking=None)
-        if not is_suspect(signs, now=now, stale_seconds=STALE_SECONDS):
+        if not is_suspect(signs, now=now, stale_seconds=stale):
             return
         asked = LeaderSigns(last_tick_at=view.last_tick_at, beat_still_seconds=still, ticking=await self._ticks(view))
-        if should_degrade(asked, now=now, stale_seconds=STALE_SECONDS):
+        if should_degrade(asked, now=now, stale_seconds=stale):
             _log.warning("the leader ticks no more: asks it to step down", epoch=view.epoch, worker_id=view.worker_id)
             try:
                 await self._members.set_degrade(view.worker_id, view.epoch)

@@ -17,7 +17,7 @@ from toban_store.pool import Pool
 from toban_store.scheduler import leader as rows
 from toban_store.tx import fenced_tx
 
-# Loops that turn more seldom than this say nothing about whether the leader ticks.
+# Loops that turn more seldom than this, and than leader_tick_seconds, say nothing about whether the leader ticks.
 TICK_SECONDS = 1.0
 SETTLE_POLL_SECONDS = 0.25
 FINISH_SECONDS = 2.0
@@ -29,14 +29,16 @@ MakeLoops = Callable[[Term, TokenSource, OnTurn], Sequence[Loop]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TermDeps:
-    """What every term needs. `default_lease_ms` bounds a lease while no executor has a row; `known_epoch()` is the highest that executors know."""
+    """What every term needs. `least_lease_ms()` bounds a lease while no executor has a row; `known_epoch()` is the highest that executors
+    know; `tick_seconds()` is how often the leader's loops look when nothing wakes them."""
 
     pool: Pool
     clock: Clock
     now: Callable[[], datetime]
     make_loops: MakeLoops
-    default_lease_ms: int
+    least_lease_ms: Callable[[], int]
     known_epoch: Callable[[], Awaitable[int]]
+    tick_seconds: Callable[[], float]
 
 
 class RunningTerm:
@@ -58,7 +60,8 @@ class RunningTerm:
         """When the slowest of the quick loops last finished a turn, in PostgreSQL's time; None before all of them have."""
         if not self._loops:
             return self._settled_tick
-        quick = [loop.name for loop in self._loops if loop.tick_seconds <= TICK_SECONDS]
+        slowest = max(TICK_SECONDS, self._deps.tick_seconds())
+        quick = [loop.name for loop in self._loops if loop.tick_seconds <= slowest]
         if not all(name in self._turned for name in quick):
             return self._settled_tick
         return min((self._turned[name] for name in quick), default=self._settled_tick)
@@ -74,10 +77,10 @@ class RunningTerm:
         self._stop.set()
         self._task.cancel()
 
-    async def finish(self) -> None:
-        """Let each loop finish its turn, for at most FINISH_SECONDS."""
+    async def finish(self, seconds: float = FINISH_SECONDS) -> None:
+        """Let each loop finish its turn, for at most `seconds`."""
         self._stop.set()
-        await asyncio.wait({self._task}, timeout=FINISH_SECONDS)
+        await asyncio.wait({self._task}, timeout=seconds)
 
     async def _run(self) -> None:
         try:
@@ -105,7 +108,7 @@ class RunningTerm:
         """Wait until this process has seen the cluster for a whole lease; False when told to stop meanwhile. Beats prove the cluster."""
         clock = self._deps.clock
         since = clock.boottime()
-        lease_ms = max(self._deps.default_lease_ms, await self._patiently(self._longest_lease, "the longest lease"))
+        lease_ms = max(self._deps.least_lease_ms(), await self._patiently(self._longest_lease, "the longest lease"))
         wait = take_seconds(lease_ms)
         _log.warning(
             "the cluster is not settled: nothing is dispatched or fenced", epoch=self._term.epoch, seconds=wait

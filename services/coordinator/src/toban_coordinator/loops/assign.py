@@ -11,6 +11,7 @@ from toban_coordinator.decide import assign as decide
 from toban_coordinator.loops import metrics
 from toban_coordinator.loops.base import Done, LoopDeps
 from toban_coordinator.loops.definitions import Definitions
+from toban_coordinator.loops.express import Express
 from toban_coordinator.loops.marking import Marking
 from toban_coordinator.loops.parts import Parts
 from toban_coordinator.loops.sender import Sender
@@ -39,9 +40,12 @@ Specs = dict[tuple[int, int], JobSpec]
 class Assign:
     """Reads what is due and who is free, decides, writes fenced, hands the orders to the sender without waiting for it."""
 
-    def __init__(self, *, deps: LoopDeps, definitions: Definitions, sender: Sender, marks: Marking) -> None:
+    def __init__(
+        self, *, deps: LoopDeps, definitions: Definitions, sender: Sender, marks: Marking, express: Express
+    ) -> None:
         self._deps = deps
         self._marks = marks
+        self._express = express
         self._definitions = definitions
         self._sender = sender
         # (definition, version) that no executor with a free slot fits: left out of the reads, so that they hold up no others.
@@ -54,6 +58,12 @@ class Assign:
     async def run_once(self) -> Done:
         """One turn."""
         await self._keep_pace()
+        async with self._express.turn:
+            return await self._turn()
+
+    async def _turn(self) -> Done:
+        # Whatever this turn finds or breaks on: what was free before is not known to be free any more.
+        self._express.close()
         now = self._deps.server_time.now()
         settings = await self._deps.settings.get()
         usable, due, specs = await self._read(now)
@@ -71,6 +81,8 @@ class Assign:
         await asyncio.sleep(0)
         # Whoever waits behind what cannot be placed now is not in view yet.
         hidden = plan.unplaced and len(plan.placed) < free and len(due) > free
+        if moved < batch and not self._somebody_waits(usable):
+            self._express.open(plan.board)
         if plan.skips or hidden or moved >= batch:
             return Done(moved, 0.0)
         if self._blocked and self._deps.clock.monotonic() - self._looked_ahead_at < LOOK_AHEAD_SECONDS:
@@ -78,8 +90,15 @@ class Assign:
             return Done(moved)
         return await self._look_ahead(moved, usable, now, settings["assign_ahead_seconds"])
 
+    def _somebody_waits(self, usable: Sequence[ExecutorLoad]) -> bool:
+        """True when a run waits for a slot; one that fits no executor, or whose definition cannot be read, holds up nobody."""
+        waiting = [spec for key in self._blocked if (spec := self._definitions.known(key)) is not None]
+        return any(spec.selector.fits(e.labels) for spec in waiting for e in usable)
+
     async def close(self) -> None:
         """The term is over."""
+        self._express.close()
+        self._deps.desk.withdraw(self._express)
         await self._marks.close()
 
     async def _keep_pace(self) -> None:
@@ -103,7 +122,8 @@ class Assign:
     async def _usable(self, now: datetime) -> list[ExecutorLoad]:
         async with autocommit(self._deps.pool) as t:
             executors = await runs_assign.executor_loads(t)
-        return decide.usable(executors, now, self._sender.reach.avoided())
+        fresh = decide.fresh_seconds(self._deps.settings.known)
+        return decide.usable(executors, now, self._sender.reach.avoided(), fresh=fresh)
 
     async def _due(self, now: datetime, most: int) -> tuple[list[DueRun], Specs]:
         async with autocommit(self._deps.pool) as t:

@@ -5,29 +5,23 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Protocol
+from datetime import datetime
 
+from toban_coordinator.ports.express import ExpressDesk
 from toban_coordinator.ports.leader import ServerClock
 from toban_coordinator.ports.marks import RunMarks
 from toban_coordinator.ports.orders import WorkerOrders
+from toban_coordinator.ports.settings import SettingsSource
 from toban_domain.epoch import Term, TokenSource
-from toban_domain.settings import Settings
 from toban_runtime.clock import Clock
 from toban_runtime.loop import Loop, Turn
 from toban_store.pool import Pool
 
 
-class SettingsSource(Protocol):
-    """Gives the settings as they are now."""
-
-    async def get(self) -> Settings:
-        """All settings; never fails."""
-        ...
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoopDeps:
-    """What the loops of one term work with. `quick` has tight bounds, for lone fenced statements; `on_turn` hears of each finished turn.
+    """What the loops of one term work with. `quick` has tight bounds, for lone fenced statements; `on_turn` hears of each finished turn,
+    `on_fired` of the newest slot that was fired.
 
     Without `marks` PostgreSQL alone decides who assigns a run.
     """
@@ -40,8 +34,14 @@ class LoopDeps:
     clock: Clock
     server_time: ServerClock
     settings: SettingsSource
+    desk: ExpressDesk
     marks: RunMarks | None = None
     on_turn: Callable[[Turn], None] | None = None
+    on_fired: Callable[[datetime], None] = lambda _slot: None
+
+    def tick(self) -> float:
+        """How often the loops look when nothing wakes them, seconds."""
+        return self.settings.known["leader_tick_seconds"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,7 @@ class TermLoop(Loop):
         self,
         name: str,
         run_once: Callable[[], Awaitable[Done]],
-        tick_seconds: float,
+        tick_seconds: float | Callable[[], float],
         deps: LoopDeps,
         *,
         close: Callable[[], Awaitable[None]] | None = None,

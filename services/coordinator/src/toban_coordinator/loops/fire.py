@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from toban_coordinator.decide import fire as decide
@@ -15,7 +16,9 @@ from toban_coordinator.loops.definitions import Definitions
 from toban_coordinator.loops.payloads import Payloads
 from toban_domain.errors import ErrorCode, TobanError
 from toban_domain.firing import DueSchedule, FirePlan
+from toban_domain.job import JobSpec
 from toban_observability.logs import get_logger
+from toban_runtime.breath import Breath
 from toban_schedule import Rule, ScheduleError
 from toban_store.errors import Refused, TooLong
 from toban_store.scheduler import schedules
@@ -24,6 +27,8 @@ from toban_store.tx import autocommit, fenced_tx
 # Rows (runs and skips) that one fenced transaction makes: it has to stay far below its bound.
 WRITE_ROWS = 500
 KEPT_RULES = 20_000
+# Pages of `fire_batch_size` schedules that one turn settles.
+PAGES = 20
 _log = get_logger(__name__)
 
 
@@ -44,6 +49,15 @@ class Rules:
         return known[1]
 
 
+@dataclass(slots=True)
+class _View:
+    """How far one turn has looked: the last schedule, whether there may be more, and whether one has slots left to settle."""
+
+    last: DueSchedule | None = None
+    more: bool = False
+    left: bool = False
+
+
 class Fire:
     """Reads due schedules, plans their slots, writes them in fenced batches; one that fails is split off and retried by itself."""
 
@@ -60,27 +74,79 @@ class Fire:
         settings = await self._deps.settings.get()
         ahead, limit = settings["assign_ahead_seconds"], settings.whole("fire_batch_size")
         until = now + timedelta(seconds=ahead)
+        made, view = 0, _View()
+        writing: asyncio.Task[int] | None = None
+        try:
+            # While one page is written the next one is read and planned.
+            for _ in range(PAGES):
+                due, specs = await self._read(view, now, until, limit)
+                if writing is not None and _missed(due, now):
+                    # Long walks between its messages would keep the fenced write waiting beyond its bound.
+                    made, writing = made + await writing, None
+                plans = await self._plan_all(view, due, specs, now, until)
+                if writing is not None:
+                    made += await writing
+                writing = asyncio.create_task(self._write_all(plans, now), name="fire: write a page")
+                if not view.more:
+                    break
+            made += await writing if writing is not None else 0
+        except BaseException:
+            if writing is not None:
+                writing.cancel()
+                await asyncio.gather(writing, return_exceptions=True)
+            raise
+        if made:
+            # Once, at the end: rows come first, then their starts, which want the same database.
+            async with autocommit(self._deps.pool) as t:
+                await t.notify("assign")
+        return Done(made, await self._next_in(view, until))
+
+    async def _read(
+        self, view: _View, now: datetime, until: datetime, limit: int
+    ) -> tuple[list[DueSchedule], dict[tuple[int, int], JobSpec]]:
+        """The next schedules that are due, with their definitions."""
         async with autocommit(self._deps.pool) as t:
-            due = await schedules.due(t, now, until, limit=limit)
+            due = await schedules.due(t, now, until, limit=limit, after=view.last)
             specs = await self._definitions.find(t, {(s.definition_id, s.definition_version) for s in due})
+        view.last, view.more = (due[-1] if due else None), len(due) >= limit
+        return due, specs
+
+    async def _plan_all(
+        self,
+        view: _View,
+        due: Sequence[DueSchedule],
+        specs: Mapping[tuple[int, int], JobSpec],
+        now: datetime,
+        until: datetime,
+    ) -> list[FirePlan]:
         plans: list[FirePlan] = []
+        breath = Breath(self._deps.clock)
         for schedule in due:
-            key = (schedule.definition_id, schedule.definition_version)
-            spec = specs.get(key)
-            try:
-                if spec is None:
-                    raise TobanError(ErrorCode.INTERNAL, self._definitions.broken(key))
-                payload = self._payloads.make(key, spec, schedule.spec.payload)
-                rule = self._rules.of(schedule)
-                plans.append(decide.plan(schedule, rule, decide.template(spec, payload), now=now, until=until))
-            except (TobanError, ScheduleError) as error:
-                await self._failed(schedule, str(error))
-            # Long stretches of missed slots take a while to walk.
-            await asyncio.sleep(0)
-        made = 0
-        for batch in _batches(plans):
-            made += await self._write(batch, now)
-        return Done(made, await self._next_in(plans, until, full=len(due) >= limit))
+            plan = await self._plan(schedule, specs, now, until)
+            if plan is not None:
+                plans.append(plan)
+                view.left = view.left or (plan.next_run_at is not None and plan.next_run_at <= until)
+            await breath.take()
+        return plans
+
+    async def _plan(
+        self, schedule: DueSchedule, specs: Mapping[tuple[int, int], JobSpec], now: datetime, until: datetime
+    ) -> FirePlan | None:
+        """What becomes of one schedule's slots; None when it cannot fire, which is noted."""
+        key = (schedule.definition_id, schedule.definition_version)
+        spec = specs.get(key)
+        try:
+            if spec is None:
+                raise TobanError(ErrorCode.INTERNAL, self._definitions.broken(key))
+            payload = self._payloads.make(key, spec, schedule.spec.payload)
+            rule = self._rules.of(schedule)
+            return decide.plan(schedule, rule, decide.template(spec, payload), now=now, until=until)
+        except (TobanError, ScheduleError) as error:
+            await self._failed(schedule, str(error))
+            return None
+
+    async def _write_all(self, plans: Sequence[FirePlan], now: datetime) -> int:
+        return sum([await self._write(batch, now) for batch in _batches(plans)])
 
     def _refuse_when_off(self) -> None:
         skew = self._deps.server_time.skew_seconds
@@ -96,8 +162,6 @@ class Fire:
         try:
             async with fenced_tx(self._deps.pool, self._deps.term) as t:
                 fired = await schedules.fire(t, plans)
-                if fired.made:
-                    await t.notify("assign")
         except (Refused, TooLong) as error:
             if len(plans) == 1:
                 if isinstance(error, TooLong):
@@ -109,12 +173,14 @@ class Fire:
         for plan in plans:
             for slot in plan.fires:
                 metrics.slot_lag.observe(max(0.0, (now - slot).total_seconds()))
+                self._deps.on_fired(slot)
         return fired.made
 
     async def _failed(self, schedule: DueSchedule, error: str) -> None:
         failures = schedule.fire_retry_count + 1
         final = failures > decide.FIRE_RETRIES
         delay = decide.retry_seconds(failures)
+        metrics.fire_failures.labels("failed" if final else "retry").inc()
         _log.error(
             "schedule cannot fire",
             schedule=schedule.spec.name,
@@ -125,13 +191,19 @@ class Fire:
         async with fenced_tx(self._deps.pool, self._deps.term) as t:
             await schedules.fire_failed(t, schedule, error[:500], delay_seconds=delay, final=final)
 
-    async def _next_in(self, plans: Sequence[FirePlan], until: datetime, *, full: bool) -> float | None:
+    async def _next_in(self, view: _View, until: datetime) -> float | None:
         """At once while something in view is left; else when the next slot comes into view."""
-        if full or any(plan.next_run_at is not None and plan.next_run_at <= until for plan in plans):
+        if view.more or view.left:
             return 0.0
         async with autocommit(self._deps.pool) as t:
             at = await schedules.next_slot(t)
         return None if at is None else max(0.01, (at - until).total_seconds())
+
+
+def _missed(due: Sequence[DueSchedule], now: datetime) -> bool:
+    """True when one of them has slots that passed while nobody led: a long stretch to walk."""
+    oldest = now - timedelta(seconds=decide.MISSED_AFTER_SECONDS)
+    return any(schedule.next_run_at is not None and schedule.next_run_at < oldest for schedule in due)
 
 
 def _batches(plans: Sequence[FirePlan]) -> list[list[FirePlan]]:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from toban_coordinator.decide.lease import ExecutorRow, FencePlan, LeasePlan, Silence, Watched, plan, watch
 from toban_coordinator.loops.parts import Parts
 from toban_coordinator.ports.executors import ExecutorProbe
+from toban_coordinator.ports.settings import SettingsSource
 from toban_domain.epoch import Term, term_of
 from toban_domain.lease import ExecutorState
 from toban_fencing.members import Members
@@ -80,7 +81,7 @@ class LeaseDeps:
     probe: ExecutorProbe
     members: Members
     depose: Callable[[str], None]
-    silence: Silence = field(default_factory=Silence)
+    settings: SettingsSource
 
 
 class LeaseKeeper:
@@ -106,12 +107,15 @@ class LeaseKeeper:
             return 0
         self._forget()
         now = deps.clock.boottime()
-        todo = plan(deps.observer.watched, unanswered=self._unanswered, now=now, silence=deps.silence)
+        todo = plan(deps.observer.watched, unanswered=self._unanswered, now=now, silence=self._silence())
         fenced = await self._fence(todo.fence)
         await self._detach(todo)
         for incarnation in todo.ping:
             self._ping(incarnation)
         return fenced
+
+    def _silence(self) -> Silence:
+        return Silence.of(self._deps.settings.known)
 
     async def _fence(self, due: Sequence[FencePlan]) -> int:
         """One executor a transaction; runs beyond what fits are taken by reap, since their executor is off."""
@@ -191,8 +195,8 @@ class LeaseKeeper:
 
     def _forget(self) -> None:
         """A heartbeat ends the count of unanswered pings; an incarnation that is off is not counted any more."""
-        now = self._deps.clock.boottime()
+        now, silence = self._deps.clock.boottime(), self._silence()
         for incarnation in tuple(self._unanswered):
             item = self._deps.observer.watched.get(incarnation)
-            if item is None or now - item.silent_since < self._deps.silence.seconds:
+            if item is None or now - item.silent_since < silence.seconds:
                 del self._unanswered[incarnation]

@@ -16,6 +16,11 @@ start_lag = metrics.histogram(
 slot_lag = metrics.histogram(
     "toban_schedule_row_lag_seconds", "Slot to the row of its run; 0 when the row was there in time.", (), LAG
 )
+fire_failures = metrics.counter(
+    "toban_schedule_fire_failures_total",
+    "Slots that could not be turned into runs: by retry (it is tried again) or failed (the schedule stopped).",
+    ("outcome",),
+)
 queue_depth = metrics.gauge("toban_runs_pending", "Runs that are due and wait for a place.")
 oldest_pending = metrics.gauge("toban_runs_pending_oldest_seconds", "Age of the oldest run that is due and waits.")
 refusals = metrics.counter("toban_dispatch_refused_total", "Starts that executors refused, by refusal.", ("refusal",))

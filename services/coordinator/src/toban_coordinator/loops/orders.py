@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from toban_coordinator.ports.settings import SettingsSource
 from toban_domain.epoch import Term
 from toban_observability.logs import get_logger
 from toban_store.pool import Pool
@@ -9,22 +10,22 @@ from toban_store.scheduler import executors
 from toban_store.tx import fenced_tx
 
 ORDERS_TICK_SECONDS = 5.0
-REASSIGN_AFTER_SECONDS = 60.0
 _log = get_logger(__name__)
 
 
 class OrderKeeper:
     """The leader's loop `orders`, for one term."""
 
-    def __init__(self, *, pool: Pool, term: Term, reassign_after_seconds: float = REASSIGN_AFTER_SECONDS) -> None:
+    def __init__(self, *, pool: Pool, term: Term, settings: SettingsSource) -> None:
         self._pool = pool
         self._term = term
-        self._seconds = reassign_after_seconds
+        self._settings = settings
 
     async def run_once(self) -> int:
         """Cut executors whose orders have been open for reassign_after_seconds; how many."""
+        seconds = self._settings.known["reassign_after_seconds"]
         async with fenced_tx(self._pool, self._term) as t:
-            cut = await executors.cut_silent(t, open_seconds=self._seconds)
+            cut = await executors.cut_silent(t, open_seconds=seconds)
         if cut:
             _log.warning("executors take no orders: no more grants for them", worker_ids=cut)
         return len(cut)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import OrderedDict
 from collections.abc import Mapping
 from typing import Any
@@ -11,7 +10,7 @@ import jsonschema_rs
 
 from toban_domain.errors import ErrorCode, TobanError
 from toban_domain.job import JobSpec
-from toban_domain.payload import canonical_json, merge_payload
+from toban_domain.payload import check_payload
 
 KEPT = 2_000
 # Detail travels in gRPC metadata, which is bounded.
@@ -19,8 +18,6 @@ SHOWN_ERRORS = 8
 SHOWN_CHARACTERS = 300
 
 Key = tuple[int, int]
-# An escaped NUL in JSON: an odd number of backslashes before it.
-_NUL = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
 
 
 class Payloads:
@@ -34,15 +31,11 @@ class Payloads:
         """The payload of one run as canonical JSON; raises PAYLOAD_INVALID with every mistake, or PAYLOAD_TOO_LARGE."""
         if not given and key in self._defaults:
             return self._defaults[key]
-        merged = merge_payload(spec.default_payload, given)
+        merged = {**spec.default_payload, **given}
+        text = check_payload(merged)
         validator = self._validator(key, spec)
         if validator is not None and not validator.is_valid(merged):
             raise _invalid(validator, merged)
-        text = canonical_json(merged)
-        if _NUL.search(text):
-            raise TobanError(
-                ErrorCode.PAYLOAD_INVALID, "the payload has a NUL character, which PostgreSQL cannot hold; leave it out"
-            )
         if not given:
             _keep(self._defaults, key, text)
         return text

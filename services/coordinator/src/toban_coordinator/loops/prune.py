@@ -1,26 +1,96 @@
-"""Loop `prune`: day partitions are there before their day comes."""
+"""Loop `prune`: day partitions are there before their day comes, and what is older than its retention goes."""
 
 from __future__ import annotations
 
 from toban_coordinator.loops.base import Done, LoopDeps
+from toban_domain.errors import FencedOut
+from toban_observability import metrics
 from toban_observability.logs import get_logger
-from toban_store.scheduler import partitions
-from toban_store.tx import autocommit
+from toban_store.errors import StoreError, TooLong
+from toban_store.scheduler import partitions, retention
+from toban_store.tx import autocommit, fenced_tx
 
 TICK_SECONDS = 600.0
+# When something old is left: soon again, in small steps.
+AGAIN_SECONDS = 1.0
+# When a partition could not be locked: somebody reads a lot of history.
+BUSY_SECONDS = 60.0
+ROWS = 500
+TURN_BATCHES = 20
+TURN_PARTITIONS = 8
 _log = get_logger(__name__)
+
+made_partitions = metrics.counter("toban_partitions_made_total", "Day partitions that were made ahead of their day.")
+dropped_partitions = metrics.counter(
+    "toban_partitions_dropped_total", "Day partitions that were older than history_retention_days."
+)
+busy_partitions = metrics.counter(
+    "toban_partitions_busy_total", "Drops of old partitions that were put off since their table was in use."
+)
+forgotten_rows = metrics.counter(
+    "toban_rows_forgotten_total", "Rows of unpartitioned tables that were older than their retention.", ("table",)
+)
 
 
 class Prune:
-    """Idempotent DDL by date under an advisory lock: it needs no fence."""
+    """Partitions are idempotent DDL by date under an advisory lock, which needs no fence; rows go in small fenced batches."""
 
     def __init__(self, *, deps: LoopDeps) -> None:
         self._deps = deps
+        self._rows = ROWS
 
     async def run_once(self) -> Done:
-        """One turn."""
+        """One turn. What cannot be pruned now does not keep the rest from it."""
         async with autocommit(self._deps.pool) as t:
             made = await partitions.ensure(t)
         if made:
+            made_partitions.inc(made)
             _log.info("day partitions made", partitions=made)
-        return Done(made)
+        settings = await self._deps.settings.get()
+        dropped, next_in = await self._drop(settings.whole("history_retention_days"))
+        moved = made + dropped
+        for table, setting in retention.ROW_TABLES.items():
+            forgotten, more = await self._forget(table, settings.whole(setting))
+            moved += forgotten
+            if more:
+                next_in = min(next_in or AGAIN_SECONDS, AGAIN_SECONDS)
+        return Done(moved, next_in)
+
+    async def _drop(self, days: int) -> tuple[int, float | None]:
+        """How many partitions went, and when to look again."""
+        for dropped in range(TURN_PARTITIONS):
+            try:
+                async with autocommit(self._deps.pool) as t:
+                    name = await retention.drop_partition(t, days=days)
+            except TooLong as error:
+                busy_partitions.inc()
+                _log.info("an old partition is in use", error=error.message, next_try_seconds=BUSY_SECONDS)
+                return dropped, BUSY_SECONDS
+            if not name:
+                return dropped, None
+            dropped_partitions.inc()
+            _log.info("old partition dropped", partition=name, retention_days=days)
+        return TURN_PARTITIONS, AGAIN_SECONDS
+
+    async def _forget(self, table: str, days: int) -> tuple[int, bool]:
+        """How many rows went, and whether more may be there."""
+        total = 0
+        try:
+            for _ in range(TURN_BATCHES):
+                async with fenced_tx(self._deps.pool, self._deps.term) as t:
+                    gone = await retention.forget(t, table, days=days, limit=self._rows)
+                total += gone
+                forgotten_rows.labels(table).inc(gone)
+                if gone < self._rows:
+                    self._rows = ROWS
+                    return total, False
+        except TooLong:
+            # Smaller steps soon; when a single row takes too long, the next tick begins anew.
+            self._rows = self._rows // 2 or ROWS
+            return total, self._rows < ROWS
+        except FencedOut:
+            raise
+        except StoreError as error:
+            _log.error("old rows cannot be forgotten", table=table, error=error.message, next_try_seconds=TICK_SECONDS)
+            return total, False
+        return total, True

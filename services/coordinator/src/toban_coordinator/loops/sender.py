@@ -53,6 +53,7 @@ class Sender:
         self._answers = answers
         self._lanes: dict[str, Lane] = {}
         self._broken: Exception | None = None
+        self._closed = False
         self.accepted: dict[AttemptKey, float] = {}
         self.reach = Reach(clock=clock)
 
@@ -92,7 +93,8 @@ class Sender:
             await asyncio.wait(tasks)
 
     async def close(self) -> None:
-        """Ends every call under way: the term is over."""
+        """Ends every call under way: the term is over, and nothing is sent any more."""
+        self._closed = True
         tasks = [lane.task for lane in self._lanes.values() if lane.task is not None]
         self._lanes.clear()
         for task in tasks:
@@ -104,7 +106,7 @@ class Sender:
         return self._lanes.setdefault(target.incarnation, Lane(target))
 
     def _go(self, lane: Lane) -> None:
-        if lane.task is None:
+        if lane.task is None and not self._closed:
             lane.task = asyncio.create_task(self._drain(lane), name=f"orders to {lane.target.worker_id}")
 
     async def _drain(self, lane: Lane) -> None:

@@ -48,6 +48,8 @@ def _steps(spec: JobSpec) -> tuple[OrderStep, ...]:
             argv=step.argv,
             timeout_seconds=step.timeout_seconds,
             cancelable=step.cancelable,
+            callable=step.callable,
+            python_path=step.python_path,
         )
         for step in spec.steps
     )

@@ -5,8 +5,13 @@ from __future__ import annotations
 from toban_coordinator.loops.answers import OrderAnswers
 from toban_coordinator.loops.assign import Assign
 from toban_coordinator.loops.base import LoopDeps, TermLoop
+from toban_coordinator.loops.census import TICK_SECONDS as CENSUS_SECONDS
+from toban_coordinator.loops.census import Census
 from toban_coordinator.loops.definitions import Definitions
 from toban_coordinator.loops.dispatch import Dispatch
+from toban_coordinator.loops.events import TICK_SECONDS as EVENTS_SECONDS
+from toban_coordinator.loops.events import Events
+from toban_coordinator.loops.express import Express
 from toban_coordinator.loops.fire import Fire
 from toban_coordinator.loops.marking import Marking
 from toban_coordinator.loops.payloads import Payloads
@@ -16,22 +21,27 @@ from toban_coordinator.loops.reap import Reap
 from toban_coordinator.loops.sender import Sender
 from toban_runtime.loop import Loop
 
-TICK_SECONDS = 1.0
-
 
 def leader_loops(deps: LoopDeps) -> list[Loop]:
-    """Fresh loops for one term: fire, assign, dispatch, reap, prune. Cancel them when the term ends; nothing of them goes on then."""
+    """Fresh loops for one term: fire, events, assign, dispatch, reap, prune, census. Cancel them when the term ends; nothing of them goes on then."""
     definitions = Definitions()
     answers = OrderAnswers(pool=deps.pool, term=deps.term, server_time=deps.server_time, definitions=definitions)
     sender = Sender(orders=deps.orders, term=deps.term, answers=answers, clock=deps.clock)
     fire = Fire(deps=deps, definitions=definitions, payloads=Payloads())
-    assign = Assign(deps=deps, definitions=definitions, sender=sender, marks=Marking(marks=deps.marks, term=deps.term))
+    events = Events(deps=deps, definitions=definitions, payloads=Payloads())
+    marks = Marking(marks=deps.marks, term=deps.term)
+    express = Express(deps=deps, sender=sender, marks=marks)
+    deps.desk.lend(express)
+    assign = Assign(deps=deps, definitions=definitions, sender=sender, marks=marks, express=express)
     dispatch = Dispatch(deps=deps, definitions=definitions, sender=sender)
     reap = Reap(deps=deps, definitions=definitions, answers=answers)
+    census = Census(deps=deps)
     return [
-        TermLoop("fire", fire.run_once, TICK_SECONDS, deps),
-        TermLoop("assign", assign.run_once, TICK_SECONDS, deps, close=assign.close),
-        TermLoop("dispatch", dispatch.run_once, TICK_SECONDS, deps, close=sender.close),
-        TermLoop("reap", reap.run_once, TICK_SECONDS, deps),
+        TermLoop("fire", fire.run_once, deps.tick, deps),
+        TermLoop("events", events.run_once, EVENTS_SECONDS, deps, close=events.close),
+        TermLoop("assign", assign.run_once, deps.tick, deps, close=assign.close),
+        TermLoop("dispatch", dispatch.run_once, deps.tick, deps, close=sender.close),
+        TermLoop("reap", reap.run_once, deps.tick, deps),
         TermLoop("prune", Prune(deps=deps).run_once, PRUNE_SECONDS, deps),
+        TermLoop("census", census.run_once, CENSUS_SECONDS, deps, close=census.close),
     ]

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from importlib.metadata import PackageNotFoundError, version
-
 from toban_coordinator.config import CoordinatorConfig
 from toban_coordinator.main.run import run
+from toban_domain.version import VERSION
 from toban_observability.logs import setup_logging
 from toban_observability.metrics import build_info
 from toban_runtime.config import load
@@ -18,13 +17,5 @@ def main() -> int:
     """Run a coordinator; the exit code of the process."""
     config = load(CoordinatorConfig)
     setup_logging(SERVICE, config.log_format, config.log_level)
-    build_info(SERVICE, release())
-    return run_service(lambda stop: run(config, stop, release()))
-
-
-def release() -> str:
-    """The version of this package; 0 in a tree that is not installed."""
-    try:
-        return version("toban-coordinator")
-    except PackageNotFoundError:
-        return "0"
+    build_info(SERVICE, VERSION)
+    return run_service(lambda stop: run(config, stop, VERSION))

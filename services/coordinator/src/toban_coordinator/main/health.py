@@ -2,23 +2,37 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
 from toban_coordinator.decide.elect import MAX_SKEW_SECONDS
 from toban_coordinator.leadership import Leadership, ServerTime
+from toban_coordinator.ports.settings import SettingsSource
 from toban_fencing.redis_link import RedisLink
+from toban_observability.error_rate import ErrorRate
 from toban_observability.health import Check, report
 
 # PostgreSQL answers the election several times a second.
 POSTGRES_SECONDS = 3.0
-TICK_SECONDS = 5.0
 
 
 class Health:
     """PostgreSQL is an error, Redis a warning; a coordinator that waits is as healthy as one that leads."""
 
-    def __init__(self, *, leadership: Leadership, server_time: ServerTime, redis: RedisLink) -> None:
+    def __init__(
+        self,
+        *,
+        leadership: Leadership,
+        server_time: ServerTime,
+        redis: RedisLink,
+        settings: SettingsSource,
+        errors: ErrorRate,
+        certificate: Callable[[], Check],
+    ) -> None:
+        self._certificate = certificate
+        self._settings = settings
+        self._errors = errors
         self._leadership = leadership
         self._server_time = server_time
         self._redis = redis
@@ -37,6 +51,9 @@ class Health:
             "settled": Check("ok" if view.settled else "warning", view.settled),
             "clock_skew_seconds": Check("ok" if abs(skew) <= MAX_SKEW_SECONDS else "warning", round(skew, 3)),
             "last_tick": self._last_tick(fresh),
+            "last_fire": Check("ok", view.last_fire_at.isoformat() if view.last_fire_at else None),
+            "errors_5_minutes": self._errors.check(),
+            "certificate": self._certificate(),
         }
         return report(checks)
 
@@ -44,5 +61,6 @@ class Health:
         view = self._leadership.view()
         if view.last_tick_at is None:
             return Check("warning", None)
-        late = fresh and self._server_time.now() - view.last_tick_at > timedelta(seconds=TICK_SECONDS)
+        stale = timedelta(seconds=self._settings.known["leader_stale_seconds"])
+        late = fresh and self._server_time.now() - view.last_tick_at > stale
         return Check("warning" if late else "ok", view.last_tick_at.isoformat())

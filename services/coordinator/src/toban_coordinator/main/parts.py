@@ -23,10 +23,16 @@ from toban_coordinator.leadership import (
 from toban_coordinator.loops import LoopDeps, leader_loops
 from toban_coordinator.loops.lease import LEASE_TICK_SECONDS, LeaseDeps, LeaseKeeper, Observer
 from toban_coordinator.loops.orders import ORDERS_TICK_SECONDS, OrderKeeper
+from toban_coordinator.loops.progress import TICK_SECONDS as PROGRESS_TICK_SECONDS
+from toban_coordinator.loops.progress import ProgressWriter
+from toban_coordinator.ports.express import ExpressDesk
+from toban_coordinator.server.settings_stream import SettingsStreams
 from toban_domain.epoch import Term, TokenSource
+from toban_domain.settings import SETTINGS
 from toban_fencing.members import Members, RunLeases
 from toban_fencing.redis_lease import LeaderLock, SubleaderLock
 from toban_fencing.redis_link import RedisLink, open_client
+from toban_observability.error_rate import ErrorRate
 from toban_runtime.clock import Clock
 from toban_runtime.ids import IdSource
 from toban_runtime.loop import Loop
@@ -38,7 +44,8 @@ from toban_transport.channel import ChannelPool
 from toban_transport.ticket import TicketSigner
 from toban_transport.tls import TlsFiles
 
-DEFAULT_LEASE_MS = 10_000
+SETTINGS_TICK_SECONDS = 1.0
+ERRORS_TICK_SECONDS = 5.0
 POOL_SIZE = 12
 # The election has connections of its own, so that load cannot starve it.
 ELECTION_POOL_SIZE = 2
@@ -46,6 +53,13 @@ ELECTION_POOL_SIZE = 2
 GRANT_POOL_SIZE = 3
 # Lone fenced statements, one at a time a loop.
 QUICK_POOL_SIZE = 2
+
+# What counts as an error of this process in its own health: not the mistakes of callers.
+OWN_FAULTS = frozenset({"INTERNAL", "UNAVAILABLE", "DEADLINE_EXCEEDED", "RESOURCE_EXHAUSTED"})
+SERVED_BADLY = {
+    "toban_rpc_total": lambda labels: labels["code"] in OWN_FAULTS,
+    "toban_loop_turns_total": lambda labels: labels["result"] == "error",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,18 +128,27 @@ class Parts:
         self.members = Members(link=connections.redis)
         self.server_time = ServerTime(clock=clock)
         self.settings = SettingsCache(pool=self._pool, clock=clock)
+        self.settings_streams = SettingsStreams(source=self.settings)
         self.observer = Observer(pool=self._pool, clock=clock)
-        self.mirror = RedisMirror(members=self.members, clock=clock)
+        self.errors = ErrorRate(SERVED_BADLY)
+        self.mirror = RedisMirror(members=self.members, clock=clock, settings=self.settings)
+        self.progress = ProgressWriter(pool=self._pool)
         self.orders = ExecutorOrders(
             channels=connections.channels, signer=TicketSigner(connections.tls), pool=self._pool
         )
+        self.desk = ExpressDesk()
         self.leadership = self._make_leadership()
         self.presence = self._make_presence(config.node_id)
         self._peers = PeerCalls(channels=connections.channels, incarnation=self.contender.incarnation)
         self.watcher = Watcher(leadership=self.leadership, peers=self._peers, clock=clock)
         self.checker = Checker(
-            leadership=self.leadership, peers=self._peers, members=self.members, now=self.server_time
+            leadership=self.leadership,
+            peers=self._peers,
+            members=self.members,
+            now=self.server_time,
+            settings=self.settings,
         )
+        self.standing_loops = self._make_standing_loops()
 
     def _make_leadership(self) -> Leadership:
         return Leadership(
@@ -142,8 +165,9 @@ class Parts:
                 clock=self._clock,
                 now=self.server_time.now,
                 make_loops=self._leader_loops,
-                default_lease_ms=DEFAULT_LEASE_MS,
+                least_lease_ms=self._least_lease_ms,
                 known_epoch=self._known_epoch,
+                tick_seconds=lambda: self.settings.known["leader_tick_seconds"],
             ),
         )
 
@@ -156,6 +180,7 @@ class Parts:
                 mirror=self.mirror,
                 subleader=lock,
                 server_time=self.server_time,
+                certificate_end=lambda: self._connections.tls.current().certificate.not_valid_after_utc,
             ),
             leadership=self.leadership,
         )
@@ -171,8 +196,10 @@ class Parts:
             clock=self._clock,
             server_time=self.server_time,
             settings=self.settings,
+            desk=self.desk,
             marks=RunLeases(link=self._connections.marks),
             on_turn=on_turn,
+            on_fired=self.leadership.note_fire,
         )
         lease_deps = LeaseDeps(
             pool=self._pool,
@@ -181,23 +208,49 @@ class Parts:
             probe=self.orders,
             members=self.members,
             depose=lambda reason: self.leadership.depose(term.epoch, reason),
+            settings=self.settings,
         )
         keeper = LeaseKeeper(deps=lease_deps, term=term)
-        open_orders = OrderKeeper(pool=self._pool, term=term)
+        open_orders = OrderKeeper(pool=self._pool, term=term, settings=self.settings)
         return [
             *leader_loops(deps),
             Loop("lease", keeper.run_once, LEASE_TICK_SECONDS, self._clock, on_turn=on_turn),
             Loop("orders", open_orders.run_once, ORDERS_TICK_SECONDS, self._clock, on_turn=on_turn),
         ]
 
-    def standing_loops(self) -> Sequence[Loop]:
+    def _make_standing_loops(self) -> Sequence[Loop]:
         """Loops that every coordinator runs, whether it leads or not."""
         return [
+            Loop("settings", self._refresh_settings, SETTINGS_TICK_SECONDS, self._clock),
+            Loop("errors", self._sample_errors, ERRORS_TICK_SECONDS, self._clock),
             Loop("observe", self._observe, 0.5, self._clock),
             Loop("presence", self.presence.run_once, 1.0, self._clock),
             Loop("mirror", self.mirror.run_once, 0.5, self._clock),
-            Loop("subleader", self.checker.run_once, 1.0, self._clock),
+            Loop("progress", self.progress.run_once, PROGRESS_TICK_SECONDS, self._clock),
+            Loop("subleader", self.checker.run_once, self._subleader_tick, self._clock),
         ]
+
+    def wake(self, name: str) -> None:
+        """A notification came, or '' for all that may have been missed."""
+        for loop in self.standing_loops:
+            if loop.name == name or not name:
+                loop.wake()
+        self.leadership.wake(name)
+
+    async def _refresh_settings(self) -> None:
+        if await self.settings.refresh():
+            # Loops that sleep by the old ticks.
+            self.wake("")
+
+    async def _sample_errors(self) -> None:
+        self.errors.sample(self._clock.monotonic())
+
+    def _subleader_tick(self) -> float:
+        return self.settings.known["subleader_check_seconds"]
+
+    def _least_lease_ms(self) -> int:
+        name = "executor_lease_seconds"
+        return int(1000 * max(SETTINGS[name].default, self.settings.known[name]))
 
     async def _known_epoch(self) -> int:
         await self.observer.run_once()

@@ -21,6 +21,7 @@ from toban_runtime.ids import IdSource
 from toban_runtime.lifecycle import Stop, write_ready_file
 from toban_store.listen import Listener
 from toban_store.scheduler import coordinators
+from toban_transport.tls_watch import certificate_check
 
 GRACE_SECONDS = 2.0
 T = TypeVar("T")
@@ -42,7 +43,14 @@ async def run(config: CoordinatorConfig, stop: Stop, release: str) -> None:
 
 async def _serve(config: CoordinatorConfig, connections: Connections, parts: Parts, stop: Stop, release: str) -> None:
     clock = SystemClock()
-    health = Health(leadership=parts.leadership, server_time=parts.server_time, redis=connections.redis)
+    health = Health(
+        leadership=parts.leadership,
+        server_time=parts.server_time,
+        redis=connections.redis,
+        settings=parts.settings,
+        errors=parts.errors,
+        certificate=lambda: certificate_check(connections.tls, clock.wall()),
+    )
     server = build(config, connections, parts, health, clock)
     admin = AdminPort(config.admin_host, config.admin_port, health.document)
     grpc_port = await server.start(config.grpc_host, config.grpc_port)
@@ -54,7 +62,7 @@ async def _serve(config: CoordinatorConfig, connections: Connections, parts: Par
         _task("leadership", parts.leadership.run(), stop),
         _task("watcher", parts.watcher.run(), stop),
         _task("listener", _listen(listener, parts), stop),
-        *(_task(loop.name, loop.run(stop), stop) for loop in parts.standing_loops()),
+        *(_task(loop.name, loop.run(stop), stop) for loop in parts.standing_loops),
     ]
     await server.set_serving(True)
     write_ready_file(config.ready_file, grpc_port=grpc_port, admin_port=admin_port)
@@ -62,6 +70,7 @@ async def _serve(config: CoordinatorConfig, connections: Connections, parts: Par
     _log.info("stops", reason=stop.reason)
     await server.set_serving(False)
     await parts.leadership.leave()
+    parts.settings_streams.stop()
     await server.stop(GRACE_SECONDS)
     await _say_goodbye(parts)
     for task in tasks:
@@ -111,7 +120,7 @@ async def _say_goodbye(parts: Parts) -> None:
 
 async def _listen(listener: Listener, parts: Parts) -> None:
     async for name in listener:
-        parts.leadership.wake(name)
+        parts.wake(name)
 
 
 def _task(name: str, work: Coroutine[Any, Any, None], stop: Stop) -> asyncio.Task[None]:

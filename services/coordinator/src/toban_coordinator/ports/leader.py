@@ -11,7 +11,8 @@ from typing import Protocol
 class LeaderView:
     """Who leads, as this coordinator last read it; at most a poll old while PostgreSQL answers.
 
-    `leading`: this very process leads `epoch`. `role` is leader, subleader or standby. `last_tick_at` is when the leader last finished a tick.
+    `leading`: this very process leads `epoch`. `role` is leader, subleader or standby. `last_tick_at` is when the leader last finished a tick,
+    `last_fire_at` the newest slot that any leader has fired.
     """
 
     epoch: int = 0
@@ -21,6 +22,7 @@ class LeaderView:
     node_id: str = ""
     beat: int = 0
     last_tick_at: datetime | None = None
+    last_fire_at: datetime | None = None
     role: str = "standby"
     leading: bool = False
     settled: bool = True

@@ -32,7 +32,7 @@ class Target:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OrderStep:
-    """One local step; `timeout_seconds` 0 = none of its own."""
+    """One local step; `timeout_seconds` 0 = none of its own. `callable` and `python_path` belong to the type python, `argv` to command."""
 
     id: str
     name: str
@@ -40,6 +40,8 @@ class OrderStep:
     argv: tuple[str, ...] = ()
     timeout_seconds: int = 0
     cancelable: bool = True
+    callable: str = ""
+    python_path: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

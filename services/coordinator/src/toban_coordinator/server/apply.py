@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
 
+from toban_coordinator.loops.metrics import count_finished
 from toban_coordinator.loops.payloads import compile_schema
 from toban_coordinator.server.apply_schedule import ScheduleWriter
+from toban_coordinator.server.apply_trigger import TriggerWriter
+from toban_coordinator.server.edit_schedule import ScheduleEdit
 from toban_domain.errors import ErrorCode, TobanError
+from toban_domain.event import TriggerSpec
 from toban_domain.job import JobSpec
 from toban_domain.manifest import Document, Manifest, ManifestProblem, raise_for, read_manifests
 from toban_domain.manifest.problems import nearest
@@ -19,11 +22,15 @@ from toban_domain.schedule import ScheduleSpec
 from toban_proto.v1 import coordinator_pb2 as pb
 from toban_schedule import problems as rule_problems
 from toban_store.pool import Pool
-from toban_store.scheduler import jobs, schedules
+from toban_store.scheduler import jobs, schedules_edit
 from toban_store.scheduler.jobs import Definition, Head
+from toban_store.scheduler.runs_finish import Finished
 from toban_store.tx import Tx, tx
 
 MAX_MANIFESTS = 2000
+# The next slots of more schedules than this are not told: nobody would read them.
+MAX_TOLD_SCHEDULES = 20
+_WORDS = {"Job": "job", "Schedule": "schedule", "EventTrigger": "trigger"}
 
 
 class _DryRun(Exception):
@@ -35,11 +42,31 @@ class _Work:
     """One request under way. `heads` are the definitions that its schedules may name, this request's own included."""
 
     t: Tx
-    now: datetime
     actor: str
-    definitions: dict[str, Definition]
+    # What each (kind, name) has to have now, when the caller says so: a version, or 0 for nothing.
+    expected: Mapping[tuple[str, str], int]
+    definitions: dict[str, Definition] = field(default_factory=dict)
     heads: dict[str, Head] = field(default_factory=dict)
     specs: dict[str, JobSpec] = field(default_factory=dict)
+    finished: list[Finished] = field(default_factory=list)
+
+    def expect(self, kind: str, name: str, version: int) -> None:
+        """Raises ALREADY_EXISTS or CONFLICT when the caller expects another version than the stored one (0 = there is none)."""
+        wanted = self.expected.get((kind, name), version)
+        if wanted == version:
+            return
+        word = _WORDS.get(kind, kind)
+        if wanted == 0:
+            raise TobanError(
+                ErrorCode.ALREADY_EXISTS,
+                f"there is a {word} {name!r} already (version {version}); choose another name, or change that one",
+            )
+        now = f"is at version {version} now, not {wanted}" if version else "is gone"
+        raise TobanError(
+            ErrorCode.CONFLICT,
+            f"{word} {name!r} {now}: somebody else changed it meanwhile; read it again, then try again",
+            detail={"version": version},
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,38 +78,42 @@ class Apply:
     async def apply(self, request: pb.ApplyRequest, actor: str) -> pb.ApplyResponse:
         """Raises MANIFEST_INVALID or SCHEDULE_INVALID naming each document that is wrong, CONFLICT when somebody applied the same at once."""
         manifests = _read(request)
+        expected = {
+            (read.kind, read.name): given.expect_version
+            for read, given in zip(manifests, request.manifests, strict=True)
+            if given.HasField("expect_version")
+        }
         applied: list[pb.Applied] = []
         try:
             async with tx(self.pool) as t:
-                applied = await self._write(t, manifests, actor)
+                work = _Work(t, actor, expected=expected)
+                applied = await self._write(work, manifests)
                 if request.dry_run:
                     raise _DryRun
                 await t.notify("fire")
                 await t.notify("assign")
         except _DryRun:
-            pass
+            return pb.ApplyResponse(applied=applied)
+        count_finished(work.finished)
         return pb.ApplyResponse(applied=applied)
 
-    async def _write(self, t: Tx, manifests: Sequence[Manifest], actor: str) -> list[pb.Applied]:
+    async def _write(self, work: _Work, manifests: Sequence[Manifest]) -> list[pb.Applied]:
         job_specs = {m.name: m.spec for m in manifests if isinstance(m.spec, JobSpec)}
         schedule_specs = [(m, m.spec) for m in manifests if isinstance(m.spec, ScheduleSpec)]
-        names = sorted({*job_specs, *(spec.job for _, spec in schedule_specs)})
-        work = _Work(t, await jobs.server_now(t), actor, await jobs.lock_current(t, names))
-        await _check_jobs_exist(work, job_specs, schedule_specs)
+        trigger_specs = [(m, m.spec) for m in manifests if isinstance(m.spec, TriggerSpec)]
+        users: list[tuple[Manifest, ScheduleSpec | TriggerSpec]] = [*schedule_specs, *trigger_specs]
+        names = sorted({*job_specs, *(spec.job for _, spec in users)})
+        work.definitions = await jobs.lock_current(work.t, names)
+        await _check_jobs_exist(work, job_specs, users)
         done: dict[tuple[str, str], pb.Applied] = {}
         for spec in job_specs.values():
             done["Job", spec.name] = await _apply_job(work, spec)
-        stored = await schedules.lock_named(t, [m.name for m, _ in schedule_specs])
-        writer = ScheduleWriter(t=t, now=work.now, actor=actor)
-        for manifest, schedule in schedule_specs:
-            head, job = _job_of(work, schedule.job)
-            done["Schedule", schedule.name] = await writer.apply(
-                manifest.source, schedule, stored.get(schedule.name), head, job, spec_hash(schedule)
-            )
+        await _apply_schedules(work, schedule_specs, done)
+        await _apply_triggers(work, trigger_specs, done)
         return [done[m.kind, m.name] for m in manifests]
 
 
-def spec_hash(spec: JobSpec | ScheduleSpec) -> str:
+def spec_hash(spec: JobSpec | ScheduleSpec | TriggerSpec) -> str:
     """What tells an applied spec from another."""
     return hashlib.sha256(canonical_json(spec.to_json()).encode()).hexdigest()
 
@@ -118,10 +149,10 @@ def _schema_problems(manifest: Manifest) -> list[ManifestProblem]:
 
 
 async def _check_jobs_exist(
-    work: _Work, job_specs: dict[str, JobSpec], schedule_specs: Sequence[tuple[Manifest, ScheduleSpec]]
+    work: _Work, job_specs: dict[str, JobSpec], users: Sequence[tuple[Manifest, ScheduleSpec | TriggerSpec]]
 ) -> None:
     known = {*job_specs, *work.definitions}
-    missing = [(manifest, spec.job) for manifest, spec in schedule_specs if spec.job not in known]
+    missing = [(manifest, spec.job) for manifest, spec in users if spec.job not in known]
     if not missing:
         return
     names = [*await jobs.names(work.t), *job_specs]
@@ -138,6 +169,7 @@ async def _check_jobs_exist(
 async def _apply_job(work: _Work, spec: JobSpec) -> pb.Applied:
     old, digest = work.definitions.get(spec.name), spec_hash(spec)
     work.specs[spec.name] = spec
+    work.expect("Job", spec.name, old.version if old else 0)
     if old is not None and old.spec_hash == digest:
         work.heads[spec.name] = Head(old.id, old.version, old.enabled)
         return pb.Applied(kind="Job", name=spec.name, action="unchanged", version=old.version)
@@ -151,6 +183,38 @@ async def _apply_job(work: _Work, spec: JobSpec) -> pb.Applied:
         )
     work.heads[spec.name] = head
     return pb.Applied(kind="Job", name=spec.name, action="updated" if old else "created", version=head.version)
+
+
+async def _apply_schedules(
+    work: _Work, wanted: Sequence[tuple[Manifest, ScheduleSpec]], done: dict[tuple[str, str], pb.Applied]
+) -> None:
+    if not wanted:
+        return
+    names = [spec.name for _, spec in wanted]
+    stored = await schedules_edit.lock_named(work.t, names)
+    edit = ScheduleEdit(t=work.t, now=await schedules_edit.moment(work.t), actor=work.actor, why="edited")
+    ended = await schedules_edit.settled_until(work.t, [name for name in names if name not in stored])
+    writer = ScheduleWriter(
+        t=work.t, edit=edit, actor=work.actor, ended=ended, tell_next=len(wanted) <= MAX_TOLD_SCHEDULES
+    )
+    for manifest, spec in wanted:
+        head, job = _job_of(work, spec.job)
+        old = stored.get(spec.name)
+        work.expect("Schedule", spec.name, old.due.version if old else 0)
+        done["Schedule", spec.name] = await writer.apply(manifest.source, spec, old, head, job, spec_hash(spec))
+    work.finished.extend(edit.finished)
+
+
+async def _apply_triggers(
+    work: _Work, wanted: Sequence[tuple[Manifest, TriggerSpec]], done: dict[tuple[str, str], pb.Applied]
+) -> None:
+    writer = TriggerWriter(t=work.t, actor=work.actor)
+    stored = await writer.lock(wanted)
+    for manifest, spec in wanted:
+        head, job = _job_of(work, spec.job)
+        old = stored.get(spec.name)
+        work.expect("EventTrigger", spec.name, old.version if old else 0)
+        done["EventTrigger", spec.name] = await writer.apply(manifest.source, spec, old, head, job, spec_hash(spec))
 
 
 def _job_of(work: _Work, name: str) -> tuple[Head, JobSpec]:

@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, Protocol
 
-from toban_coordinator.ports.leader import LeaderSource
+from toban_coordinator.ports.leader import LeaderSource, ServerClock
 from toban_coordinator.ports.members import MemberMirror
+from toban_coordinator.ports.settings import SettingsSource
 from toban_coordinator.server.grants import Answer, Granter
-from toban_coordinator.server.keys import IncarnationKeys, hash_key, valid_incarnation
+from toban_coordinator.server.keys import INCARNATION, IncarnationKeys, hash_key, valid_incarnation
 from toban_coordinator.server.open_orders import open_order
+from toban_coordinator.server.settings_stream import SettingsStreams
 from toban_domain.epoch import Epoch
 from toban_domain.errors import ErrorCode, TobanError
 from toban_domain.lease import HOLD_MARGIN, ExecutorState
 from toban_domain.outcome import AttemptKey
+from toban_domain.progress import Progress
+from toban_domain.settings import SETTINGS
 from toban_observability import metrics
 from toban_observability.logs import get_logger
 from toban_proto.v1 import coordinator_pb2 as pb
@@ -25,11 +30,10 @@ from toban_runtime.clock import Clock
 from toban_runtime.ids import IdSource
 from toban_store.pool import Pool
 from toban_store.scheduler import executors, orders
-from toban_transport.convert import key_from_pb, key_to_pb
+from toban_transport.convert import key_from_pb, key_to_pb, progress_from_text, timestamp_from_pb
 from toban_transport.server import metadata
 
-HEARTBEAT_SECONDS = 1.0
-DEFAULT_LEASE_MS = 10_000
+DEFAULT_LEASE_MS = int(1000 * SETTINGS["executor_lease_seconds"].default)
 KEY_BYTES = 32
 MAX_SLOTS = 10_000
 MAX_LABELS = 64
@@ -68,7 +72,12 @@ class GatewayDeps:
     leader: LeaderSource
     reports: Reports
     mirror: MemberMirror
+    # Takes what jobs say of how far they are; must not wait and not fail.
+    on_progress: Callable[[str, Mapping[AttemptKey, Progress]], None]
     neighbours: Neighbours
+    settings: SettingsSource
+    settings_streams: SettingsStreams
+    server_time: ServerClock
     clock: Clock
 
 
@@ -83,7 +92,9 @@ class Gateway(ExecutorGatewayServicer):
 
     async def Register(self, request: pb.RegisterRequest, _context: Context) -> pb.RegisterResponse:
         """Insert a new incarnation and give it its key."""
-        new = _registration(request, self._epoch(request.epoch_max))
+        settings = await self._deps.settings.get()
+        max_jobs = 0 if request.slots else settings.whole("max_jobs_per_worker")
+        new = _registration(request, self._epoch(request.epoch_max), slots=request.slots or max_jobs)
         key = self._ids.token_hex(KEY_BYTES)
         made = await executors.register(self._deps.pool, new, key_hash=hash_key(key), lease_ms=DEFAULT_LEASE_MS)
         if made is None:
@@ -96,25 +107,47 @@ class Gateway(ExecutorGatewayServicer):
             incarnation_key=key,
             lease_ms=made.lease_ms,
             lease_margin_ms=int(HOLD_MARGIN * 1000),
-            heartbeat_interval_seconds=HEARTBEAT_SECONDS,
+            heartbeat_interval_seconds=settings["heartbeat_interval_seconds"],
             epoch=self._deps.leader.view().epoch,
+            max_jobs_per_worker=max_jobs,
         )
 
     async def Heartbeat(self, request: pb.HeartbeatRequest, context: Context) -> pb.HeartbeatResponse:
         """Grant, and tell what the executor has to know."""
+        skew = self._skew(request)
         incarnation = await self._keys.verified(metadata(context), request.incarnation)
         if request.order_outcomes:
             done = {item.order_id: item.result for item in request.order_outcomes}
             await orders.finish(self._deps.pool, incarnation=incarnation, results=done)
         held = [key_from_pb(item.key) for item in request.held if item.state != ATTEMPT_STATE_FINISHED]
-        answer = await self._granter.heartbeat(_beat(request, incarnation, self._epoch(request.epoch_max)), held)
+        beat = _beat(request, incarnation, self._epoch(request.epoch_max), skew)
+        answer = await self._granter.heartbeat(beat, held)
         self._mirror(request, answer, held)
+        if answer.grant is not None:
+            self._deps.on_progress(incarnation, _progress(request))
         return self._response(answer)
 
     async def Report(self, request: pb.ReportRequest, context: Context) -> pb.ReportResponse:
         """Commit starts and outcomes."""
         incarnation = await self._keys.verified(metadata(context), request.incarnation)
         return await self._deps.reports.report(request, incarnation)
+
+    async def WatchSettings(
+        self, _request: pb.WatchSettingsRequest, context: Context
+    ) -> AsyncIterator[pb.WatchSettingsResponse]:
+        """The settings now and on each change."""
+        said = metadata(context)
+        await self._keys.verified(said, said.get(INCARNATION, ""))
+        async for message in self._deps.settings_streams.watch():
+            yield message
+
+    def _skew(self, request: pb.HeartbeatRequest) -> float | None:
+        """The executor's wall clock minus PostgreSQL's, seconds, off by the way of the request; None when one of them is not known."""
+        wall = _time_of(request.wall_clock)
+        try:
+            return None if wall is None else (wall - self._deps.server_time.now()).total_seconds()
+        except TobanError:
+            return None
 
     def _epoch(self, value: int) -> int:
         """A believable epoch. What executors know pushes the leaders' epochs up, so one liar could use them all up."""
@@ -145,6 +178,7 @@ class Gateway(ExecutorGatewayServicer):
             smallest_live_token=answer.smallest_live_token,
             not_held=[key_to_pb(key) for key in answer.not_held],
             log_archivers=self._deps.neighbours.log_archivers,
+            settings_version=self._deps.settings.known.version,
         )
 
     def _mirror(self, request: pb.HeartbeatRequest, answer: Answer, held: Sequence[AttemptKey]) -> None:
@@ -168,11 +202,11 @@ class Gateway(ExecutorGatewayServicer):
         self._deps.mirror.put(grant.worker_id, fields)
 
 
-def _registration(request: pb.RegisterRequest, epoch_max: int) -> executors.Registration:
+def _registration(request: pb.RegisterRequest, epoch_max: int, *, slots: int) -> executors.Registration:
     for name in ("instance", "node_id", "boot_id", "grpc_host"):
         if not 0 < len(getattr(request, name)) <= MAX_TEXT:
             raise TobanError(ErrorCode.INVALID_ARGUMENT, f"{name} must have 1 to {MAX_TEXT} characters")
-    if not 0 < request.grpc_port <= 65535 or not 0 < request.slots <= MAX_SLOTS or len(request.labels) > MAX_LABELS:
+    if not 0 < request.grpc_port <= 65535 or not 0 < slots <= MAX_SLOTS or len(request.labels) > MAX_LABELS:
         raise TobanError(ErrorCode.INVALID_ARGUMENT, "grpc_port, slots or the number of labels is out of range")
     previous = request.previous_incarnation if request.previous_verified_empty else ""
     return executors.Registration(
@@ -183,7 +217,7 @@ def _registration(request: pb.RegisterRequest, epoch_max: int) -> executors.Regi
         pid=request.pid,
         grpc_host=request.grpc_host,
         grpc_port=request.grpc_port,
-        slots=request.slots,
+        slots=slots,
         labels=dict(request.labels),
         epoch_max=epoch_max,
         version=request.version[:MAX_TEXT],
@@ -191,7 +225,12 @@ def _registration(request: pb.RegisterRequest, epoch_max: int) -> executors.Regi
     )
 
 
-def _beat(request: pb.HeartbeatRequest, incarnation: str, epoch_max: int) -> executors.Beat:
+def _progress(request: pb.HeartbeatRequest) -> dict[AttemptKey, Progress]:
+    said = ((item.key, progress_from_text(item.progress_json)) for item in request.held if item.progress_json)
+    return {key_from_pb(key): progress for key, progress in said if progress is not None}
+
+
+def _beat(request: pb.HeartbeatRequest, incarnation: str, epoch_max: int, skew: float | None) -> executors.Beat:
     return executors.Beat(
         incarnation=incarnation,
         echo=max(0, request.echo),
@@ -199,4 +238,15 @@ def _beat(request: pb.HeartbeatRequest, incarnation: str, epoch_max: int) -> exe
         free_slots=max(0, min(request.free_slots, MAX_SLOTS)),
         load=request.load if math.isfinite(request.load) else 0.0,
         draining=request.draining,
+        clock_skew_seconds=skew,
+        disk_free_bytes=min(request.disk_free_bytes, _MAX_EPOCH) if request.disk_free_bytes > 0 else None,
+        certificate_not_after=_time_of(request.certificate_not_after),
     )
+
+
+def _time_of(message: Any) -> datetime | None:
+    """The time of a Timestamp; None also for what is none: no grant is lost for what only `toban doctor` looks at."""
+    try:
+        return timestamp_from_pb(message)
+    except TobanError:
+        return None

@@ -7,20 +7,23 @@ from datetime import timedelta
 from typing import Any
 
 from toban_coordinator.ports.leader import LeaderSource, LeaderView, ServerClock
+from toban_coordinator.ports.settings import SettingsSource
 from toban_proto.v1 import coordinator_pb2 as pb
 from toban_proto.v1.coordinator_pb2_grpc import PeerServicer
 from toban_runtime.clock import Clock
 from toban_transport.convert import timestamp_to_pb
 
 WATCH_SECONDS = 0.2
-LEADER_STALE_SECONDS = 5.0
 Context = Any
 
 
 class PeerServer(PeerServicer):
     """Answers from memory, so that it says something also without PostgreSQL and Redis."""
 
-    def __init__(self, *, incarnation: str, leader: LeaderSource, now: ServerClock, clock: Clock) -> None:
+    def __init__(
+        self, *, incarnation: str, leader: LeaderSource, now: ServerClock, clock: Clock, settings: SettingsSource
+    ) -> None:
+        self._settings = settings
         self._incarnation = incarnation
         self._leader = leader
         self._now = now
@@ -53,4 +56,4 @@ class PeerServer(PeerServicer):
     def _ticks(self, view: LeaderView) -> bool:
         if not view.leading or view.last_tick_at is None:
             return False
-        return self._now.now() - view.last_tick_at <= timedelta(seconds=LEADER_STALE_SECONDS)
+        return self._now.now() - view.last_tick_at <= timedelta(seconds=self._settings.known["leader_stale_seconds"])

@@ -7,10 +7,15 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any
 
 from toban_coordinator.server import rows
+from toban_coordinator.server.events import Events
+from toban_coordinator.server.paging import MAX_LIMIT
+from toban_coordinator.server.paging import below as _below
+from toban_coordinator.server.paging import limit_of as _limit
+from toban_coordinator.server.paging import next_cursor as _next
+from toban_coordinator.server.schedules import Schedules
 from toban_coordinator.server.start_runs import job_not_found
 from toban_domain.errors import ErrorCode, TobanError
 from toban_domain.run import TERMINAL, RunState
-from toban_proto.v1 import common_pb2
 from toban_proto.v1 import coordinator_pb2 as pb
 from toban_proto.v1.coordinator_pb2_grpc import JobReaderServicer
 from toban_runtime.clock import Clock
@@ -19,9 +24,6 @@ from toban_store.scheduler import reads, reads_cluster
 from toban_store.tx import Row, Tx, autocommit
 from toban_transport.convert import timestamp_to_pb
 
-DEFAULT_LIMIT = 50
-MAX_LIMIT = 500
-MAX_ID = (1 << 63) - 1
 # A watched run is looked at often while it is young, since most runs are short; seconds.
 WATCH_SECONDS = 0.2
 WATCH_YOUNG_SECONDS = 0.02
@@ -36,6 +38,8 @@ class JobReader(JobReaderServicer):
         self._pool = pool
         self._clock = clock
         self._health = health
+        self._events = Events(pool=pool)
+        self._schedules = Schedules(pool=pool)
 
     async def ListJobs(self, request: pb.ListJobsRequest, _context: Context) -> pb.ListJobsResponse:
         """Definitions by name, each with its schedules and newest run."""
@@ -72,6 +76,18 @@ class JobReader(JobReaderServicer):
         return pb.ListSchedulesResponse(
             schedules=[rows.schedule_to_pb(row) for row in found[:limit]], next_cursor=_next(found, limit, "name")
         )
+
+    async def GetSchedule(self, request: pb.GetScheduleRequest, _context: Context) -> pb.Schedule:
+        """One schedule. Raises SCHEDULE_NOT_FOUND."""
+        return await self._schedules.get(request.name)
+
+    async def NextSlots(self, request: pb.NextSlotsRequest, _context: Context) -> pb.NextSlotsResponse:
+        """The next slots of a schedule, stored or not."""
+        return await self._schedules.next_slots(request)
+
+    async def ListFires(self, request: pb.ListFiresRequest, _context: Context) -> pb.ListFiresResponse:
+        """What became of each due slot, latest first."""
+        return await self._schedules.list_fires(request)
 
     async def ListRuns(self, request: pb.ListRunsRequest, _context: Context) -> pb.ListRunsResponse:
         """Runs, newest first, live and finished ones together; those made ahead only when asked for."""
@@ -112,6 +128,14 @@ class JobReader(JobReaderServicer):
                     return
             looks += 1
             await self._clock.sleep(WATCH_YOUNG_SECONDS if looks < YOUNG_LOOKS else WATCH_SECONDS)
+
+    async def ListTriggers(self, request: pb.ListTriggersRequest, _context: Context) -> pb.ListTriggersResponse:
+        """Triggers by name."""
+        return await self._events.list_triggers(request)
+
+    async def ListEvents(self, request: pb.ListEventsRequest, _context: Context) -> pb.ListEventsResponse:
+        """Events, newest first."""
+        return await self._events.list_events(request)
 
     async def ListExecutors(self, request: pb.ListExecutorsRequest, _context: Context) -> pb.ListExecutorsResponse:
         """Executors by worker id."""
@@ -155,26 +179,7 @@ async def get_run(pool: Pool, run_id: int) -> pb.Run:
     return run
 
 
-def _limit(page: common_pb2.Page) -> int:
-    if not 0 <= page.limit <= MAX_LIMIT:
-        raise TobanError(ErrorCode.INVALID_ARGUMENT, f"page.limit is {page.limit}; use 1 to {MAX_LIMIT}")
-    return page.limit or DEFAULT_LIMIT
-
-
-def _below(cursor: str) -> int:
-    if not cursor:
-        return MAX_ID
-    if not cursor.isascii() or not cursor.isdigit() or int(cursor) > MAX_ID:
-        raise TobanError(ErrorCode.INVALID_ARGUMENT, f"page.cursor {cursor!r} is not from an earlier page")
-    return int(cursor)
-
-
 def _state(name: str) -> str:
     if name not in RunState.__members__:
         raise TobanError(ErrorCode.INVALID_ARGUMENT, f"there is no state {name!r}; use {', '.join(RunState)}")
     return name
-
-
-def _next(found: Sequence[Row], limit: int, column: str) -> str:
-    """The cursor of the next page: the last row of this one, when there are more."""
-    return str(found[limit - 1][column]) if len(found) > limit else ""

@@ -17,6 +17,8 @@ class Servicers:
     peer: rpc.PeerServicer
     control: rpc.JobControlServicer
     reader: rpc.JobReaderServicer
+    operations: rpc.OperationsServicer
+    archive: rpc.ArchiveGatewayServicer
 
 
 def add_all(server: GrpcServer, servicers: Servicers) -> None:
@@ -25,10 +27,10 @@ def add_all(server: GrpcServer, servicers: Servicers) -> None:
     server.add(rpc.add_PeerServicer_to_server, servicers.peer)
     server.add(rpc.add_JobControlServicer_to_server, servicers.control)
     server.add(rpc.add_JobReaderServicer_to_server, servicers.reader)
-    server.add(rpc.add_OperationsServicer_to_server, _unimplemented(rpc.OperationsServicer))
+    server.add(rpc.add_OperationsServicer_to_server, servicers.operations)
+    server.add(rpc.add_ArchiveGatewayServicer_to_server, servicers.archive)
     server.add(rpc.add_AccountsServicer_to_server, _unimplemented(rpc.AccountsServicer))
     server.add(rpc.add_ExternalWorkServicer_to_server, _unimplemented(rpc.ExternalWorkServicer))
-    server.add(rpc.add_ArchiveGatewayServicer_to_server, _unimplemented(rpc.ArchiveGatewayServicer))
 
 
 def _unimplemented(base: Any) -> object:

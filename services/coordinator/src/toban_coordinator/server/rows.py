@@ -47,6 +47,9 @@ def run_to_pb(row: Row) -> pb.Run:
         rerun_of=row["rerun_of"] or 0,
         idempotency_key=row["idempotency_key"] or "",
         cancel_requested_at=at(row["cancel_requested_at"]),
+        progress_json=row["progress"] or "",
+        event_id=row["event_id"] or 0,
+        trigger=row["trigger_name"],
     )
 
 
@@ -113,6 +116,11 @@ def schedule_to_pb(row: Row) -> pb.Schedule:
         last_run_at=at(row["last_run_at"]),
         last_error=row["last_error"],
         version=row["version"],
+        status_reason=row["status_reason"],
+        status_actor=row["status_actor"],
+        description=row["description"] or "",
+        updated_at=at(row["updated_at"]),
+        updated_by=row["updated_by"],
     )
 
 
@@ -134,6 +142,12 @@ def executor_to_pb(row: Row) -> pb.Executor:
         lease_ms=row["lease_ms"],
         version=row["version"],
         off_reason=row["off_reason"],
+        clock_skew_seconds=row["clock_skew_seconds"],
+        disk_free_bytes=row["disk_free_bytes"] or 0,
+        certificate_not_after=at(row["certificate_not_after"]),
+        drained=row["drained"],
+        drain_reason=row["drain_reason"],
+        load=row["load"],
     )
 
 
@@ -148,4 +162,6 @@ def member_to_pb(row: Row) -> pb.Member:
         last_heartbeat_at=at(row["last_seen_at"]),
         version=row["version"],
         status=row["status"],
+        clock_skew_seconds=row["clock_skew_seconds"],
+        certificate_not_after=at(row["certificate_not_after"]),
     )

@@ -1,9 +1,12 @@
 """Protobuf messages to the executor's own words and back."""
 
+import json
 from datetime import UTC, datetime
 from typing import Any
 
 from toban_domain.outcome import AttemptKey
+from toban_domain.settings import Settings
+from toban_executor.adapters.python_steps import command
 from toban_executor.decide.messages import CancelOrder, Header, Report, StartAnswer, StartOrder, StepOrder
 from toban_executor.decide.outcome import at
 from toban_executor.ports import Beat, BeatAnswer, Relayed
@@ -13,6 +16,7 @@ from toban_transport.convert import (
     key_to_pb,
     outcome_from_pb,
     outcome_to_pb,
+    progress_to_text,
     state_to_pb,
     timestamp_from_pb,
     timestamp_to_pb,
@@ -32,7 +36,12 @@ def start_from_pb(message: executor_pb2.StartOrder) -> StartOrder:
         attempt=message.attempt,
         job_name=message.job_name,
         steps=tuple(
-            StepOrder(type=step.type or "command", argv=tuple(step.argv), timeout_seconds=step.timeout_seconds)
+            StepOrder(
+                type=step.type or "command",
+                argv=command(step.callable, step.python_path) if step.type == "python" else tuple(step.argv),
+                timeout_seconds=step.timeout_seconds,
+                callable=step.callable,
+            )
             for step in message.steps
         ),
         payload_json=message.payload_json or "{}",
@@ -69,6 +78,7 @@ def cancel_from_pb(message: executor_pb2.CancelOrder) -> CancelOrder:
 
 def beat_to_pb(beat: Beat, incarnation: str) -> coordinator_pb2.HeartbeatRequest:
     """A heartbeat."""
+    vitals = beat.vitals
     return coordinator_pb2.HeartbeatRequest(
         incarnation=incarnation,
         echo=beat.echo,
@@ -77,9 +87,18 @@ def beat_to_pb(beat: Beat, incarnation: str) -> coordinator_pb2.HeartbeatRequest
         free_slots=beat.free_slots,
         load=beat.load,
         labels=dict(beat.labels),
-        held=[executor_pb2.HeldAttempt(key=key_to_pb(key), state=state_to_pb(state)) for key, state in beat.held],
+        held=[
+            executor_pb2.HeldAttempt(
+                key=key_to_pb(key), state=state_to_pb(state), progress_json=progress_to_text(beat.progress.get(key))
+            )
+            for key, state in beat.held
+        ],
         order_outcomes=[coordinator_pb2.OrderOutcome(order_id=number, result=text) for number, text in beat.outcomes],
         draining=beat.draining,
+        settings_version=beat.settings_version,
+        wall_clock=timestamp_to_pb(vitals.wall_clock) if vitals else None,
+        disk_free_bytes=vitals.disk_free_bytes if vitals else 0,
+        certificate_not_after=timestamp_to_pb(vitals.certificate_not_after) if vitals else None,
     )
 
 
@@ -90,11 +109,25 @@ def beat_answer_from_pb(message: coordinator_pb2.HeartbeatResponse) -> BeatAnswe
         grant_seq=message.grant_seq,
         epoch=message.epoch,
         state=message.state or "on",
+        detach_mode=message.detach_mode,
+        settings_version=message.settings_version,
         orders=[relayed for order in message.orders if (relayed := _relayed(order)) is not None],
         not_held=[key_from_pb(key) for key in message.not_held],
         smallest_live=message.smallest_live_token,
         log_archivers=tuple(message.log_archivers),
     )
+
+
+def settings_from_pb(message: coordinator_pb2.WatchSettingsResponse) -> Settings:
+    """The settings as a coordinator, perhaps of another release, says them: what this one does not know or allow is left out."""
+    return Settings.tolerant({name: _json(text) for name, text in message.values_json.items()}, version=message.version)
+
+
+def _json(text: str) -> object:
+    try:
+        return json.loads(text)
+    except ValueError:
+        return None
 
 
 def _relayed(message: coordinator_pb2.OpenOrder) -> Relayed | None:

@@ -1,23 +1,25 @@
 """Calls to any coordinator: the leader first, the next one at once when one does not answer."""
 
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeVar
 
 from toban_domain.errors import ErrorCode, TobanError
 from toban_domain.outcome import AttemptKey
-from toban_executor.adapters.convert import beat_answer_from_pb, beat_to_pb, report_to_pb
+from toban_domain.settings import Settings
+from toban_executor.adapters.convert import beat_answer_from_pb, beat_to_pb, report_to_pb, settings_from_pb
 from toban_executor.decide.messages import Report
 from toban_executor.ports import Beat, BeatAnswer, Registered
 from toban_proto.v1 import coordinator_pb2
 from toban_proto.v1.coordinator_pb2_grpc import ExecutorGatewayStub
-from toban_transport.call import unary
+from toban_transport.call import stream, unary
 from toban_transport.channel import ChannelPool
 from toban_transport.convert import key_from_pb
 
 HEARTBEAT_SECONDS = 1.0
 REPORT_SECONDS = 5.0
 REGISTER_SECONDS = 5.0
+STREAM_SECONDS = 3600.0
 
 _TRY_ANOTHER = frozenset(
     {
@@ -67,6 +69,8 @@ class CoordinatorClient:
         self._good = ""
         self._incarnation = incarnation
         self._metadata: tuple[tuple[str, str], ...] = ()
+        # Streams of settings that were opened so far.
+        self._streams = 0
 
     async def register(self, identity: Identity, epoch_max: int) -> Registered:
         """Insert the incarnation; later calls carry the key of the answer. Raises TobanError."""
@@ -109,6 +113,18 @@ class CoordinatorClient:
         self._leader = answer.leader_address or self._leader
         self._told = tuple(answer.coordinators) or self._told
         return beat_answer_from_pb(answer)
+
+    async def watch_settings(self, known_version: int) -> AsyncIterator[Settings]:
+        """The settings now and on each change, from one coordinator; the next call asks the next one. Raises TobanError."""
+        addresses = list(self._in_order())
+        if not addresses:
+            raise TobanError(ErrorCode.UNAVAILABLE, "no coordinator is known; set SCHEDULER_COORDINATORS")
+        address = addresses[self._streams % len(addresses)]
+        self._streams += 1
+        method = self._channels.stub(ExecutorGatewayStub, address, "coordinator").WatchSettings
+        request = coordinator_pb2.WatchSettingsRequest(known_version=known_version)
+        async for message in stream(method, request, timeout=STREAM_SECONDS, metadata=self._metadata):
+            yield settings_from_pb(message)
 
     async def report(self, reports: Sequence[Report]) -> list[tuple[AttemptKey, int, str]]:
         """Hand in reports; the answer names each that is final."""

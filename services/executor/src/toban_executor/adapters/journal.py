@@ -65,6 +65,8 @@ class Journal:
         self._connection.executescript(_SCHEMA)
         self._queue: queue.SimpleQueue[_Work | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._write_all, name="journal", daemon=True)
+        # True until a write fails, and again after the next that does not.
+        self.writable = True
 
     # ---- before the loop runs
 
@@ -216,6 +218,7 @@ class Journal:
             self._connection.execute("COMMIT")
         except sqlite3.Error as error:
             return self._failed(batch, error)
+        self.writable = True
         _commits.labels("ok").inc()
         _rows.inc(sum(len(work.statements) for work in batch))
         for work, result in zip(batch, results, strict=True):
@@ -224,6 +227,7 @@ class Journal:
         return []
 
     def _failed(self, batch: list[_Work], error: sqlite3.Error) -> list[_Work]:
+        self.writable = False
         _commits.labels("error").inc()
         _log.error("journal write failed", error=str(error), waiting=len(batch), next_try_seconds=_RETRY_SECONDS)
         if self._connection.in_transaction:

@@ -6,6 +6,8 @@ from pathlib import Path
 
 from toban_domain.errors import ErrorCode, TobanError
 
+_SLOTS = "max-jobs"
+
 
 class StateDir:
     """Held until the process ends or executes another program: no second executor can use it meanwhile."""
@@ -25,6 +27,22 @@ class StateDir:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise _invalid(f"{self.path} belongs to a running executor; give each its own folder") from None
+
+
+def kept_slots(path: Path) -> int | None:
+    """How many slots the setting gave this executor last; None when it never did."""
+    try:
+        text = (path / _SLOTS).read_text(encoding="ascii").strip()
+    except (OSError, ValueError):
+        return None
+    return int(text) if text.isdecimal() and int(text) > 0 else None
+
+
+def keep_slots(path: Path, slots: int) -> None:
+    """Remember them for the next start: slots are made before anybody can be asked. Raises OSError."""
+    new = path / f"{_SLOTS}.new"
+    new.write_text(f"{slots}\n", encoding="ascii")
+    new.replace(path / _SLOTS)
 
 
 def _invalid(message: str) -> TobanError:

@@ -17,11 +17,12 @@ class Header:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepOrder:
-    """One step of an attempt. `timeout_seconds` 0 = none of its own."""
+    """One step of an attempt. `timeout_seconds` 0 = none of its own. Of the type python `argv` is the command that calls `callable`."""
 
     type: str
     argv: tuple[str, ...]
     timeout_seconds: int = 0
+    callable: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

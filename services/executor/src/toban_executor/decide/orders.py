@@ -34,6 +34,8 @@ class OrderBook:
         self.incarnation = incarnation
         self.slots = slots
         self.epoch_max = 0
+        # What of it is on disk for certain.
+        self._epoch_saved = 0
         self.smallest_live = 0
         # Three independent reasons to take no new work: a Drain order, the end of this process, the state of our row.
         self.drained = False
@@ -49,7 +51,7 @@ class OrderBook:
 
     def restore(self, *, epoch_max: int, tombstones: Iterable[AttemptKey], finished: Iterable[AttemptKey]) -> None:
         """Put back what the journal kept; attempts of earlier incarnations count as finished."""
-        self.epoch_max = epoch_max
+        self.epoch_max = self._epoch_saved = epoch_max
         self._tombstones.update(tombstones)
         self._seen.update((key, AttemptState.FINISHED) for key in finished)
 
@@ -165,11 +167,14 @@ class OrderBook:
         return "", records
 
     def raise_epoch(self, epoch: int) -> list[Record]:
-        """Learn of an epoch; a higher one must be persisted and begins its own serials."""
-        if epoch <= self.epoch_max:
-            return []
-        self.epoch_max, self._serial = epoch, 0
-        return [Record("epoch", 0, epoch)]
+        """Learn of an epoch; a higher one begins its own serials. The record of the highest one comes until it is on disk."""
+        if epoch > self.epoch_max:
+            self.epoch_max, self._serial = epoch, 0
+        return [] if self._epoch_saved == self.epoch_max else [Record("epoch", 0, self.epoch_max)]
+
+    def saved(self, records: Iterable[Record]) -> None:
+        """These are on disk."""
+        self._epoch_saved = max([self._epoch_saved, *(record.token for record in records if record.kind == "epoch")])
 
     # ---- what happens to attempts
 
@@ -193,7 +198,7 @@ class OrderBook:
             self._unsaved.discard(key)
 
     def running(self, key: AttemptKey) -> None:
-        """The attempt was handed to a guard, so its acceptance is on disk."""
+        """The attempt was handed to a guard; its acceptance is on disk, or on its way there with the answer waiting for it."""
         self._unsaved.discard(key)
         if self._seen.get(key) is AttemptState.ACCEPTED:
             self._seen[key] = AttemptState.RUNNING

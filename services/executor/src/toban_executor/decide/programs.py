@@ -3,11 +3,11 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from toban_domain.shell import shell_reason
-from toban_executor.decide.messages import StartOrder
+from toban_domain.shell import callable_reason, shell_reason
+from toban_executor.decide.messages import StartOrder, StepOrder
 from toban_executor.decide.orders import Unfit
 
-SUPPORTED_STEP = "command"
+SUPPORTED_STEPS = ("command", "python")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,25 +62,33 @@ class ProgramRules:
         if not order.steps:
             return Unfit("UNSUPPORTED_STEP", "the order has no step")
         for number, step in enumerate(order.steps, start=1):
-            if step.type != SUPPORTED_STEP:
-                return Unfit("UNSUPPORTED_STEP", f"step {number} has type {step.type!r}; this executor runs 'command'")
+            if step.type not in SUPPORTED_STEPS:
+                known = " and ".join(map(repr, SUPPORTED_STEPS))
+                return Unfit("UNSUPPORTED_STEP", f"step {number} has type {step.type!r}; this executor runs {known}")
             if not step.argv or not step.argv[0]:
                 return Unfit("UNSUPPORTED_STEP", f"step {number} has no program: argv is empty")
-            if message := self._forbidden(step.argv, order.allow_shell):
+            if message := self._forbidden(step, order.allow_shell):
                 return Unfit("PROGRAM_NOT_ALLOWED", f"step {number}: {message}")
         return None
 
-    def _forbidden(self, argv: Sequence[str], allow_shell: bool) -> str:
-        name = argv[0]
+    def _forbidden(self, step: StepOrder, allow_shell: bool) -> str:
+        name = step.argv[0]
         found, real = self._resolve(name)
-        if reason := why_shell(argv, real):
+        python = step.type == "python"
+        what = f"callable {step.callable!r}" if python else f"program {name!r}"
+        if reason := callable_reason(step.callable) if python else why_shell(step.argv, real):
             if not allow_shell:
-                return f"program {name!r} is a shell command ({reason}): set allow_shell in the definition"
+                return f"{what} is a shell command ({reason}): set allow_shell in the definition"
             if not self._allowed.shell:
-                return f"program {name!r} is a shell command ({reason}): this executor's allow-list has no line 'shell: true'"
-        if self._allowed.listed and not ({name, found} & self._allowed.programs):
-            return f"program {name!r} is not in this executor's allow-list"
-        return ""
+                return f"{what} is a shell command ({reason}): this executor's allow-list has no line 'shell: true'"
+        if not self._allowed.listed or {name, found} & self._allowed.programs:
+            return ""
+        if python:
+            # Listed under whatever name: the same interpreter is the same power.
+            if real and any(self._resolve(entry)[1] == real for entry in self._allowed.programs):
+                return ""
+            return f"python steps need the interpreter {name!r} in this executor's allow-list"
+        return f"{what} is not in this executor's allow-list"
 
     def program(self, name: str) -> str:
         """The file to start for `name` when a list holds, so that a definition's own PATH cannot put another in its place;

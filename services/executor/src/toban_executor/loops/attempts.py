@@ -5,7 +5,7 @@ Its state is the OrderBook's; everything else here is an effect. All of it runs 
 
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from toban_domain.errors import ErrorCode, TobanError
 from toban_domain.outcome import AttemptKey
@@ -14,6 +14,7 @@ from toban_executor.decide.lease import HoldSide, Instant
 from toban_executor.decide.messages import AttemptEnd, CancelOrder, Header, Record, Report, StartAnswer, StartOrder
 from toban_executor.decide.orders import OrderBook
 from toban_executor.decide.outcome import outcome_of
+from toban_executor.decide.progress import ProgressBook
 from toban_executor.loops.collect import Collector
 from toban_executor.loops.report import Reporter
 from toban_executor.ports import Block, Guards, Journal
@@ -57,6 +58,7 @@ class Attempts:
         clock: Clock,
     ) -> None:
         self.book = book
+        self.progress = ProgressBook()
         self.lease: HoldSide | None = None
         self.idle = asyncio.Event()
         self.broken = asyncio.Event()
@@ -79,10 +81,10 @@ class Attempts:
     # ---- orders
 
     async def start(self, header: Header, orders: Sequence[StartOrder], smallest_live: int) -> list[StartAnswer]:
-        """Decide, write down, hand over, answer.
+        """Decide, write down and hand over, answer.
 
-        Raises UNAVAILABLE when the journal cannot be written: nothing of it is started; or when an attempt that an earlier order of the same is
-        still writing down could not be: to be asked again. A caller that gives up changes nothing: what was begun is finished.
+        Raises UNAVAILABLE, to be asked again, when the journal cannot be written (nothing is started that no guard has yet), or when an attempt
+        that an earlier order of the same is still writing down could not be. A caller that gives up changes nothing: what was begun is finished.
         """
         work = asyncio.create_task(self._start(header, orders, smallest_live))
         self._starts.add(work)
@@ -101,19 +103,44 @@ class Attempts:
             header, orders, smallest_live=smallest_live, lease_valid=self.lease_valid
         )
         self._note_live()
-        try:
-            await self._journal.record(records)
-        except TobanError:
-            self._withdraw(accepted)
-            raise
+        await self._write_and_hand_over(accepted, records)
         if self.book.smallest_live > before:
             self._journal.forget_below(self.book.smallest_live)
-        for order in accepted:
-            self._hand_over(order)
         self._check_kept(records)
         for answer in answers:
             _starts.labels(answer.refusal or "accepted").inc()
         return answers
+
+    async def _write_and_hand_over(self, accepted: Sequence[StartOrder], records: Sequence[Record]) -> None:
+        """On disk and with the guards when this returns.
+
+        Side by side while the disk takes writes and nothing but acceptances is to be written: what is told a guard dies with this incarnation,
+        so no later one can take it for unstarted. A disk that refuses stops the next order; this attempt runs, and the answer says so.
+        """
+        ahead = self._journal.writable and all(record.kind == "seen" for record in records)
+        if ahead:
+            self._hand_over_all(accepted)
+        try:
+            await self._write(records)
+        except TobanError:
+            if ahead:
+                return
+            self._withdraw(accepted)
+            raise
+        if not ahead:
+            self._hand_over_all(accepted)
+
+    async def _write(self, records: Sequence[Record]) -> None:
+        await self._journal.record(records)
+        self.book.saved(records)
+
+    async def learn_epoch(self, epoch: int) -> None:
+        """An epoch that a coordinator named, on disk when this returns."""
+        await self._write(self.book.raise_epoch(epoch))
+
+    def _hand_over_all(self, accepted: Sequence[StartOrder]) -> None:
+        for order in accepted:
+            self._hand_over(order)
 
     def _withdraw(self, orders: Sequence[StartOrder]) -> None:
         self.book.withdraw([order.key for order in orders])
@@ -146,7 +173,7 @@ class Attempts:
     async def cancel(self, header: Header, orders: Sequence[CancelOrder], *, relayed: bool = False) -> list[str]:
         """Begin to end attempts; the outcome says when they have ended."""
         results, effects, records = self.book.cancel(header, orders, relayed=relayed)
-        await self._journal.record(records)
+        await self._write(records)
         self._check_kept(records)
         for order in effects:
             self._cancel_one(order)
@@ -161,14 +188,14 @@ class Attempts:
     async def revoke(self, header: Header, keys: Sequence[AttemptKey], *, relayed: bool = False) -> list[str]:
         """Promise never to start attempts, unless they run or have ended already."""
         results, records = self.book.revoke(header, keys, relayed=relayed)
-        await self._journal.record(records)
+        await self._write(records)
         self._check_kept(records)
         return results
 
     async def drain(self, header: Header, on: bool) -> str:
         """Take no new work, or take it again."""
         refusal, records = self.book.admit(header)
-        await self._journal.record(records)
+        await self._write(records)
         if refusal:
             return refusal
         self.book.drained = on
@@ -199,10 +226,11 @@ class Attempts:
     def output(self, key: AttemptKey, block: Block) -> None:
         """Lines of an attempt."""
         self._collector.add(key, block)
+        self.progress.read(key, stream=block.stream, text=block.text, partial=block.partial, at_ns=block.at_ns)
 
     def ended(self, end: AttemptEnd) -> None:
         """The attempt is over: its slot is free, its outcome goes to the journal and to a coordinator at once."""
-        outcome = outcome_of(end)
+        outcome = replace(outcome_of(end), progress=self.progress.closed(end.key))
         self._collector.closed(end.key, end.last_seq)
         self.book.finished(end.key)
         self._note_live()

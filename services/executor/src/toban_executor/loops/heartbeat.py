@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from toban_domain.errors import ErrorCode, TobanError
 from toban_executor.loops.attempts import Attempts, instant
-from toban_executor.ports import Beat, BeatAnswer, Gateway, Journal, Relayed
+from toban_executor.ports import Beat, BeatAnswer, Gateway, Journal, Relayed, Vitals
 from toban_observability import metrics
 from toban_observability.logs import get_logger
 from toban_runtime.clock import Clock
@@ -21,11 +21,14 @@ _ENDED = frozenset({"cut", "off"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Surroundings:
-    """What heartbeats tell about the machine, and who hears where the archivers are."""
+    """What heartbeats tell about the machine and the settings, and who hears where the archivers are and which settings count."""
 
     labels: Mapping[str, str] = field(default_factory=dict)
     load: Callable[[], float] = lambda: 0.0
+    vitals: Callable[[], Vitals | None] = lambda: None
     on_archivers: Callable[[Sequence[str]], None] = lambda _addresses: None
+    settings_version: Callable[[], int] = lambda: 0
+    on_settings: Callable[[int], None] = lambda _version: None
 
 
 class Heartbeat:
@@ -55,17 +58,18 @@ class Heartbeat:
         return granted
 
     async def _beat(self) -> bool:
-        outcomes = list(self._outcomes)
+        beat = self._request(list(self._outcomes))
         sent = instant(self._clock)
         try:
-            answer = await self._gateway.heartbeat(self._request(outcomes))
+            answer = await self._gateway.heartbeat(beat)
         except TobanError as error:
             _beats.labels("error").inc()
             if error.code in (ErrorCode.INCARNATION_UNKNOWN, ErrorCode.WRONG_INCARNATION):
                 self.over = f"coordinator does not know this incarnation: {error.message}"
                 return False
             raise
-        del self._outcomes[: len(outcomes)]
+        del self._outcomes[: len(beat.outcomes)]
+        self._attempts.progress.heard(beat.progress)
         _beats.labels("granted" if answer.granted else "refused").inc()
         self._echo = max(self._echo, answer.grant_seq)
         if answer.granted:
@@ -75,24 +79,33 @@ class Heartbeat:
 
     def _request(self, outcomes: Sequence[tuple[int, str]]) -> Beat:
         book = self._attempts.book
+        held = book.live
         return Beat(
             echo=self._echo,
             epoch_max=book.epoch_max,
             free_slots=book.free_slots,
-            held=book.live,
+            held=held,
+            progress=self._attempts.progress.unheard(key for key, _state in held),
             outcomes=outcomes,
             draining=book.drained or book.stopping,
+            settings_version=self._around.settings_version(),
             load=self._around.load(),
             labels=self._around.labels,
+            vitals=self._around.vitals(),
         )
 
     async def _obey(self, answer: BeatAnswer) -> None:
         book = self._attempts.book
-        self._journal.post_records(book.raise_epoch(answer.epoch))
+        if answer.epoch > book.epoch_max:
+            # Without waiting, so that a slow disk costs no lease; the first order of the epoch waits for it.
+            self._journal.post_records(book.raise_epoch(answer.epoch))
         if answer.smallest_live > book.smallest_live:
             book.forget_below(answer.smallest_live)
             self._journal.forget_below(answer.smallest_live)
         self._note_state(answer.state)
+        self._around.on_settings(answer.settings_version)
+        if answer.state == "detached" and answer.detach_mode:
+            self._leave(answer.detach_mode)
         lost = book.ends_of(answer.not_held)
         if lost:
             _log.warning("ending attempts that are not ours any more", run_ids=[key.run_id for key in lost])
@@ -111,6 +124,13 @@ class Heartbeat:
             self._attempts.end_all(cause="lease", reason=f"the executor was put {state}", grace=0.0)
         if state == "off":
             self.over = "the executor's row is off"
+
+    def _leave(self, mode: str) -> None:
+        """An operator has detached this incarnation: its runs end now or by themselves, then the process joins anew."""
+        if mode == "stop":
+            self._attempts.end_all(cause="lease", reason="an operator detached the executor", grace=None)
+        if self._attempts.idle.is_set():
+            self.over = f"an operator detached it ({mode})"
 
     async def _relayed(self, order: Relayed) -> str:
         """Carry out an order that the leader could not deliver; the result goes with the next heartbeat."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from toban_log_archiver.ports.object_store import ObjectStore
@@ -22,7 +23,10 @@ _log = get_logger(__name__)
 class Probe:
     """`run_once` for a Loop; `document` is the last result. Without PostgreSQL the service is not ready; without S3 it has a warning."""
 
-    def __init__(self, *, pool: Pool, bucket: ObjectStore | None, clock: Clock) -> None:
+    def __init__(
+        self, *, pool: Pool, bucket: ObjectStore | None, clock: Clock, certificate: Callable[[], Check]
+    ) -> None:
+        self._certificate = certificate
         self._pool = pool
         self._bucket = bucket
         self._clock = clock
@@ -34,7 +38,7 @@ class Probe:
 
     def document(self) -> dict[str, Any]:
         """What /healthz shows."""
-        return report(self._checks)
+        return report({**self._checks, "certificate": self._certificate()})
 
     async def run_once(self) -> None:
         """Looks once; an outage is a result, not an error."""

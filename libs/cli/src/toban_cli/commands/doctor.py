@@ -1,0 +1,74 @@
+"""`toban doctor`."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from toban_cli import report
+from toban_cli.options import Format, Output
+
+if TYPE_CHECKING:
+    from toban_cli.doctor.finding import Finding
+
+
+def doctor(output: Output = Format.TABLE) -> int:
+    """Look for what is wrong: configuration, certificates, servers, clocks, versions, database, executors.
+
+    Exit code 0: all is well; 1: there is an error; 2: there are warnings only.
+
+    Examples:
+    toban doctor
+    toban doctor -o wide
+    """
+    # Read when gRPC is imported, as in `toban_cli.client`.
+    os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")
+    from toban_cli.doctor.finding import EXIT_CODES, worst
+    from toban_cli.doctor.look import examine
+    from toban_runtime.clock import SystemClock
+
+    found = examine(os.environ, SystemClock())
+    _show(found, output)
+    return EXIT_CODES[worst(found)]
+
+
+def _show(found: list[Finding], output: Format) -> None:
+    from toban_cli.doctor.finding import worst
+
+    if output.is_data:
+        from dataclasses import asdict
+
+        from toban_cli.output import show_data
+
+        show_data(output, {"status": worst(found), "checks": [asdict(item) for item in found]})
+        return
+    unwell = [item for item in found if not item.ok]
+    if output is Format.NAME:
+        for name in dict.fromkeys(item.name for item in unwell):
+            report.say(name)
+        return
+    if output is Format.WIDE:
+        from toban_cli.tables import table
+
+        rows = [[item.status, item.name, item.subject, item.value] for item in found]
+        table(["STATUS", "CHECK", "SUBJECT", "VALUE"], rows, loose=["SUBJECT", "VALUE"])
+        report.say("")
+    for item in unwell:
+        report.say(f"{item.status}: {item.name}: {item.subject} ({item.value})")
+        report.say(f"  {item.message}")
+        report.say(f"  to mend it: {item.mend}")
+    report.say(_summary(found))
+
+
+def _summary(found: list[Finding]) -> str:
+    counts = Counter(item.status for item in found)
+    if counts["ok"] == len(found):
+        return f"all {len(found)} checks are ok"
+    parts = [
+        f"{counts[status]} {status if status == 'ok' or counts[status] == 1 else status + 's'}"
+        for status in ("error", "warning", "ok")
+        if counts[status]
+    ]
+    return f"{len(found)} checks: {', '.join(parts)}"

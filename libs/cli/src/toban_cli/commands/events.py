@@ -1,0 +1,215 @@
+"""`toban event` and `toban trigger`."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from toban_cli import report
+from toban_cli.names import trigger_names
+from toban_cli.options import Format, Limit, Output
+from toban_cli.output import Column, show, show_done, show_one
+from toban_cli.watch import Watch, watch
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+EventType = Annotated[str, typer.Argument(metavar="TYPE", help="Such as order.paid.", show_default=False)]
+Params = Annotated[
+    list[str] | None,
+    typer.Option("--param", "-p", metavar="K=V", help="A key of the payload: k=v is text, k:=v is JSON."),
+]
+Payload = Annotated[
+    str, typer.Option("--payload", metavar="JSON|@FILE", help="The whole payload; --param is laid over it.")
+]
+DedupeKey = Annotated[
+    str, typer.Option("--dedupe-key", metavar="KEY", help="Of events of one type with one key only the first counts.")
+]
+OfType = Annotated[str, typer.Option("--type", metavar="TYPE", help="Only those of this type of event.")]
+Unprocessed = Annotated[bool, typer.Option("--unprocessed", help="Only those that still wait.")]
+TriggerName = Annotated[
+    str,
+    typer.Argument(metavar="TRIGGER", help="Name of the trigger.", show_default=False, autocompletion=trigger_names),
+]
+
+
+def emit(
+    event_type: EventType,
+    payload: Payload = "",
+    param: Params = None,
+    dedupe_key: DedupeKey = "",
+    output: Output = Format.TABLE,
+) -> None:
+    """Emit an event: the triggers that wait for it start their jobs.
+
+    Examples:
+    toban event emit order.paid -p id:=7 --dedupe-key order-7
+    toban event emit order.paid --payload @order.json
+    """
+    from toban_cli.client import connect
+    from toban_cli.params import build_payload
+    from toban_domain.payload import canonical_json
+    from toban_proto.v1.coordinator_pb2 import EmitEventRequest
+    from toban_runtime.ids import IdSource
+
+    body = canonical_json(build_payload(payload, param or []))
+    # With a key of our own at least: the call may be sent again to another coordinator.
+    key = dedupe_key or f"cli-{IdSource().uuid()}"
+    with connect() as client:
+        answer = client.control("EmitEvent", EmitEventRequest(event_type=event_type, payload_json=body, dedupe_key=key))
+    line = f"event {answer.event_id} accepted"
+    if answer.duplicate and dedupe_key:
+        line += (
+            f", but it is a duplicate and starts nothing: an event {event_type} with key {dedupe_key} is known already"
+        )
+    show_done(output, answer, line)
+
+
+def list_events(
+    of_type: OfType = "",
+    unprocessed: Unprocessed = False,
+    limit: Limit = 20,
+    output: Output = Format.TABLE,
+    watch_seconds: Watch = None,
+) -> None:
+    """Events and what became of them, the newest first.
+
+    Examples:
+    toban event list --type order.paid
+    toban event list --unprocessed --watch
+    """
+    from toban_cli.client import connect
+    from toban_proto.v1.common_pb2 import Page
+    from toban_proto.v1.coordinator_pb2 import ListEventsRequest
+
+    request = ListEventsRequest(page=Page(limit=limit), event_type=of_type, unprocessed=unprocessed)
+    with connect() as client:
+
+        def look() -> None:
+            table, wide = _event_columns(_now())
+            empty = "No events. Emit one with `toban event emit TYPE`."
+            show(output, client.read("ListEvents", request).events, table=table, wide=wide, empty=empty)
+
+        watch(look, watch_seconds, output)
+
+
+def list_triggers(
+    of_type: OfType = "", limit: Limit = 100, output: Output = Format.TABLE, watch_seconds: Watch = None
+) -> None:
+    """The triggers: which events start which jobs.
+
+    Examples:
+    toban trigger list
+    toban trigger list --type order.paid -o wide
+    """
+    from toban_cli.client import connect
+    from toban_proto.v1.common_pb2 import Page
+    from toban_proto.v1.coordinator_pb2 import ListTriggersRequest
+
+    request = ListTriggersRequest(page=Page(limit=limit), event_type=of_type)
+    with connect() as client:
+
+        def look() -> None:
+            table, wide = _trigger_columns(_now())
+            empty = "No triggers. Make some with `toban apply -f FILE`."
+            show(output, client.read("ListTriggers", request).triggers, table=table, wide=wide, empty=empty)
+
+        watch(look, watch_seconds, output)
+
+
+def get_trigger(name: TriggerName, output: Output = Format.TABLE) -> None:
+    """One trigger.
+
+    Examples:
+    toban trigger get invoice-when-paid
+    """
+    from toban_cli.client import connect
+    from toban_proto.v1.coordinator_pb2 import ListTriggersRequest
+
+    with connect() as client:
+        [trigger] = client.read("ListTriggers", ListTriggersRequest(name=name)).triggers
+    show_one(output, trigger, page=lambda _: _trigger_page(trigger, _now()))
+
+
+def remove_trigger(name: TriggerName, output: Output = Format.TABLE) -> None:
+    """Take a trigger away; runs that it has started go on.
+
+    Examples:
+    toban trigger remove invoice-when-paid
+    """
+    from toban_cli.client import connect
+    from toban_proto.v1.coordinator_pb2 import DeleteTriggerRequest
+
+    with connect() as client:
+        answer = client.control("DeleteTrigger", DeleteTriggerRequest(name=name))
+    show_done(output, answer, f"trigger {name} removed", name=lambda _: name)
+
+
+def _event_columns(now: datetime) -> tuple[list[Column], list[Column]]:
+    from toban_cli.human import NOTHING, age
+
+    table = [
+        Column("EVENT", lambda event: str(event.id)),
+        Column("TYPE", lambda event: event.event_type, loose=True),
+        Column("OUTCOME", lambda event: event.outcome or "waiting"),
+        Column("EMITTED", lambda event: age(event.created_at, now)),
+        Column("RUNS", lambda event: ",".join(str(run) for run in event.run_ids) or NOTHING, loose=True),
+        Column("KEY", lambda event: event.dedupe_key or NOTHING, loose=True),
+        Column("MESSAGE", lambda event: event.message or NOTHING, loose=True),
+    ]
+    wide = [
+        Column("PROCESSED", lambda event: age(event.processed_at, now)),
+        Column("BY", lambda event: event.created_by or NOTHING, loose=True),
+        Column("PAYLOAD", lambda event: event.payload_json, loose=True),
+    ]
+    return table, wide
+
+
+def _trigger_columns(now: datetime) -> tuple[list[Column], list[Column]]:
+    from toban_cli.human import NOTHING, age
+
+    table = [
+        Column("NAME", lambda trigger: trigger.name, loose=True),
+        Column("EVENT TYPE", lambda trigger: trigger.event_type, loose=True),
+        Column("JOB", lambda trigger: trigger.job, loose=True),
+        Column("ENABLED", lambda trigger: "yes" if trigger.enabled else "no"),
+        Column("UPDATED", lambda trigger: age(trigger.updated_at, now)),
+        Column("LAST ERROR", lambda trigger: trigger.last_error or NOTHING, loose=True),
+    ]
+    wide = [
+        Column("VERSION", lambda trigger: str(trigger.version)),
+        Column("FILTER", lambda trigger: json.dumps(_spec(trigger).get("filter", {})), loose=True),
+    ]
+    return table, wide
+
+
+def _trigger_page(trigger: Any, now: datetime) -> None:
+    from toban_cli.human import local
+    from toban_cli.tables import facts
+
+    facts(
+        [
+            ("Name", trigger.name),
+            ("Description", _spec(trigger).get("description", "")),
+            ("Event type", trigger.event_type),
+            ("Job", trigger.job),
+            ("Enabled", "yes" if trigger.enabled else "no"),
+            ("Version", str(trigger.version)),
+            ("Updated", local(trigger.updated_at, now)),
+            ("Last error", trigger.last_error),
+        ]
+    )
+    report.say("Definition:\n" + json.dumps(_spec(trigger), indent=2, ensure_ascii=False))
+
+
+def _spec(trigger: Any) -> dict[str, Any]:
+    spec = json.loads(trigger.spec_json or "{}")
+    return spec if isinstance(spec, dict) else {}
+
+
+def _now() -> datetime:
+    from toban_runtime.clock import SystemClock
+
+    return SystemClock().wall()

@@ -1,0 +1,268 @@
+"""`toban schedule`: list, get, next, pause, resume, remove."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from toban_cli import report
+from toban_cli.names import schedule_names
+from toban_cli.options import Format, Limit, OfJob, Output, ScheduleName
+from toban_cli.output import Column, show, show_data, show_done, show_one
+from toban_cli.watch import Watch, watch
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+FIRES_SHOWN = 5
+NEXT_SHOWN = 3
+DEFAULT_COUNT = 5
+Reason = Annotated[str, typer.Option("--reason", metavar="TEXT", help="Why, for everybody who looks at it later.")]
+Which = Annotated[
+    str,
+    typer.Argument(
+        metavar="[JOB|SCHEDULE]",
+        help="Name of a schedule, or of a job for all of its schedules.",
+        show_default=False,
+        autocompletion=schedule_names,
+    ),
+]
+Count = Annotated[int, typer.Option("--count", "-n", min=1, max=1000, help="How many slots of each.")]
+SomeFiles = Annotated[
+    list[str] | None,
+    typer.Option("--file", "-f", metavar="FILE", help="Of the schedules in a YAML file or folder, without a cluster."),
+]
+
+
+def list_schedules(
+    job: OfJob = "", limit: Limit = 100, output: Output = Format.TABLE, watch_seconds: Watch = None
+) -> None:
+    """The schedules, with their next slot.
+
+    Examples:
+    toban schedule list --job hello
+    toban schedule list --watch
+    """
+    from toban_cli.client import connect
+    from toban_proto.v1.common_pb2 import Page
+    from toban_proto.v1.coordinator_pb2 import ListSchedulesRequest
+
+    with connect() as client:
+
+        def look() -> None:
+            found = client.read("ListSchedules", ListSchedulesRequest(page=Page(limit=limit), job=job)).schedules
+            table, wide = _columns(_now())
+            empty = "No schedules. Make one with `toban schedule add`, or some with `toban apply -f FILE`."
+            show(output, found, table=table, wide=wide, empty=empty)
+
+        watch(look, watch_seconds, output)
+
+
+def get_schedule(name: ScheduleName, output: Output = Format.TABLE) -> None:
+    """One schedule: what it does, its next slots, and what became of the last ones.
+
+    Examples:
+    toban schedule get nightly
+    toban schedule get nightly -o yaml
+    """
+    from toban_cli.client import connect
+    from toban_cli.plain import plain, plain_list
+    from toban_proto.v1.common_pb2 import Page
+    from toban_proto.v1.coordinator_pb2 import GetScheduleRequest, ListFiresRequest, NextSlotsRequest
+
+    with connect() as client:
+        schedule = client.read("GetSchedule", GetScheduleRequest(name=name))
+        coming = client.read("NextSlots", NextSlotsRequest(name=name, count=NEXT_SHOWN))
+        fires = client.read("ListFires", ListFiresRequest(schedule=name, page=Page(limit=FIRES_SHOWN))).fires
+    if output.is_data:
+        found = {**plain(schedule), "note": coming.note, "next_slots": plain_list(coming.slots)}
+        show_data(output, {**found, "fires": plain_list(fires)})
+        return
+    show_one(output, schedule, page=lambda _: _page(schedule, coming, fires, _now()))
+
+
+def next_slots(
+    which: Which = "", count: Count = DEFAULT_COUNT, file: SomeFiles = None, output: Output = Format.TABLE
+) -> None:
+    """When schedules fire next: local time, UTC, and which rule acted on a change of the clocks.
+
+    Examples:
+    toban schedule next nightly
+    toban schedule next report --count 20
+    toban schedule next -f my-job.yaml
+    """
+    from toban_cli.coming import of_cluster, of_files
+    from toban_domain.errors import ErrorCode, TobanError
+
+    if not which and not file:
+        raise TobanError(
+            ErrorCode.INVALID_ARGUMENT, "whose slots? name a schedule or a job, or give a file with --file"
+        )
+    found = of_files(file, which, count, _now()) if file else of_cluster(which, count)
+    if output.is_data:
+        from toban_cli.plain import plain
+
+        show_data(output, [{"schedule": name, **plain(answer)} for name, answer in found])
+    elif output is Format.NAME:
+        for name, _ in found:
+            report.say(name)
+    else:
+        for number, (name, answer) in enumerate(found):
+            _coming_page(name, answer, first=number == 0)
+
+
+def pause(name: ScheduleName, reason: Reason = "", output: Output = Format.TABLE) -> None:
+    """No runs from now on: slots pass, and are told as paused. Runs that were sent go on.
+
+    Examples:
+    toban schedule pause nightly --reason "the database is moved"
+    """
+    from toban_cli.client import connect
+    from toban_proto.v1.coordinator_pb2 import PauseScheduleRequest
+
+    with connect() as client:
+        schedule = client.control("PauseSchedule", PauseScheduleRequest(name=name, reason=reason))
+    show_done(output, schedule, f"schedule {name} paused; go on with `toban schedule resume {name}`")
+
+
+def resume(name: ScheduleName, output: Output = Format.TABLE) -> None:
+    """Runs again, from the next slot on, after a pause or a failure. Slots that have passed get no runs.
+
+    Examples:
+    toban schedule resume nightly
+    """
+    from toban_cli.client import connect
+    from toban_cli.human import local
+    from toban_proto.v1.coordinator_pb2 import ResumeScheduleRequest
+
+    with connect() as client:
+        schedule = client.control("ResumeSchedule", ResumeScheduleRequest(name=name))
+    after = f"next at {local(schedule.next_run_at, _now())}" if schedule.HasField("next_run_at") else "nothing comes"
+    show_done(output, schedule, f"schedule {name} is active again, {after}")
+
+
+def remove(name: ScheduleName, reason: Reason = "", output: Output = Format.TABLE) -> None:
+    """Take a schedule away. Runs of slots that have come go on; what became of its slots stays to be read.
+
+    Examples:
+    toban schedule remove nightly --reason "replaced by hourly"
+    """
+    from toban_cli.client import connect
+    from toban_proto.v1.coordinator_pb2 import DeleteScheduleRequest
+
+    with connect() as client:
+        answer = client.control("DeleteSchedule", DeleteScheduleRequest(name=name, reason=reason))
+    taken = answer.withdrawn_runs
+    back = f"; {taken} run{'s' if taken != 1 else ''} of slots to come {'were' if taken != 1 else 'was'} taken back"
+    show_done(output, answer, f"schedule {name} removed{back if taken else ''}", name=lambda _: name)
+
+
+def _columns(now: datetime) -> tuple[list[Column], list[Column]]:
+    from toban_cli.human import NOTHING, age, brief
+
+    table = [
+        Column("NAME", lambda item: item.name, loose=True),
+        Column("JOB", lambda item: item.job, loose=True),
+        Column("RULE", lambda item: item.rule, loose=True),
+        Column("STATUS", _status),
+        Column("NEXT", lambda item: brief(item.next_run_at, now)),
+        Column("LAST", lambda item: age(item.last_run_at, now)),
+        Column("WHY", lambda item: item.status_reason or item.last_error or NOTHING, loose=True),
+    ]
+    wide = [
+        Column("ZONE", lambda item: item.timezone or NOTHING),
+        Column("VERSION", lambda item: str(item.version)),
+        Column("UPDATED", lambda item: age(item.updated_at, now)),
+        Column("BY", lambda item: item.updated_by or NOTHING, loose=True),
+        Column("DESCRIPTION", lambda item: item.description or NOTHING, loose=True),
+    ]
+    return table, wide
+
+
+def _status(schedule: Any) -> str:
+    return str(schedule.status) if schedule.enabled else "disabled"
+
+
+def _page(schedule: Any, coming: Any, fires: Any, now: datetime) -> None:
+    from toban_cli.human import local
+    from toban_cli.schedule_spec import stored_spec
+    from toban_cli.tables import facts
+
+    spec = stored_spec(schedule)
+    by = f" by {schedule.status_actor}" if schedule.status_actor else ""
+    why = f": {schedule.status_reason}" if schedule.status_reason else ""
+    dst = spec.get("dst", {})
+    facts(
+        [
+            ("Name", schedule.name),
+            ("Description", schedule.description),
+            ("Job", schedule.job),
+            ("Rule", schedule.rule),
+            ("Zone", schedule.timezone),
+            ("DST", ", ".join(f"{key} {value}" for key, value in sorted(dst.items()))),
+            ("Status", f"{_status(schedule)}{by}{why}"),
+            ("Note", coming.note),
+            ("Next", local(schedule.next_run_at, now) if schedule.HasField("next_run_at") else ""),
+            ("Last", local(schedule.last_run_at, now)),
+            ("Last error", schedule.last_error),
+            ("Start", spec.get("start", "")),
+            ("End", spec.get("end", "")),
+            ("Catch up", _catch_up(spec)),
+            ("Payload", json.dumps(spec["payload"], ensure_ascii=False) if spec.get("payload") else ""),
+            ("Version", f"{schedule.version}, {local(schedule.updated_at, now)} by {schedule.updated_by or 'unknown'}"),
+        ]
+    )
+    _coming_table(coming.slots, "Next slots")
+    _fires_table(fires)
+
+
+def _catch_up(spec: dict[str, Any]) -> str:
+    given = spec.get("catch_up", {})
+    policy = given.get("policy", "all")
+    return f"{policy}, at most {given.get('max', 100)}" if policy == "all" else str(policy)
+
+
+def _coming_page(name: str, answer: Any, *, first: bool) -> None:
+    note = f" · {answer.note}" if answer.note else ""
+    report.say(f"{'' if first else chr(10)}{name}: {answer.rule}{note}")
+    _coming_table(answer.slots, "")
+
+
+def _coming_table(slots: Any, title: str) -> None:
+    from toban_cli.human import NOTHING, to_time
+    from toban_cli.tables import table
+
+    if not slots:
+        return
+    if title:
+        report.say(f"\n{title}")
+    rows = [[slot.local, f"{to_time(slot.at):%Y-%m-%dT%H:%M:%SZ}", slot.rule_note or NOTHING] for slot in slots]
+    table(["LOCAL", "UTC", "RULE OF DST"], rows, loose=["RULE OF DST"])
+
+
+def _fires_table(fires: Any) -> None:
+    from toban_cli.human import NOTHING, to_time
+    from toban_cli.tables import table
+
+    if not fires:
+        return
+    report.say("\nLast slots")
+    rows = [
+        [
+            f"{to_time(fire.first_slot):%Y-%m-%dT%H:%M:%SZ}",
+            str(fire.slots),
+            fire.outcome,
+            str(fire.run_id) if fire.run_id else NOTHING,
+            fire.message or NOTHING,
+        ]
+        for fire in fires
+    ]
+    table(["SLOT", "SLOTS", "OUTCOME", "RUN", "MESSAGE"], rows, loose=["MESSAGE"])
+
+
+def _now() -> datetime:
+    from toban_runtime.clock import SystemClock
+
+    return SystemClock().wall()

@@ -1,0 +1,243 @@
+"""A crontab to documents and an entry for each line that is neither blank nor a comment."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Collection
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from toban_cli.crontab.command import Command, CommandError, invocation, read_command
+from toban_cli.crontab.environment import Surroundings, assign
+from toban_cli.crontab.layout import Layout, detect, split_account
+from toban_cli.crontab.lines import BLANKS, Kind, Line, read_lines
+from toban_cli.crontab.manifest import Planned, documents
+from toban_cli.crontab.naming import Names, slug, title
+from toban_cli.crontab.timing import Timing, TimingError, read_timing, split_timing
+from toban_domain.manifest import Document, find_problems
+from toban_schedule import problems
+
+_MAX_DESCRIPTION = 1000
+_NO_CONTINUATION = "the line before ends with a backslash, but a crontab has no continuation lines: write both as one"
+
+
+class Fate(StrEnum):
+    """What became of a line."""
+
+    CONVERTED = "converted"
+    KEPT = "carried over"
+    LABEL = "kept as a label only"
+    LOST = "NOT carried over"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """How to read. `system` None = find out; `timezone` holds where no CRON_TZ does; `accounts` are those of this machine."""
+
+    source: str
+    system: bool | None = None
+    timezone: str = "UTC"
+    prefix: str = ""
+    accounts: Collection[str] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """One line of the report. `documents` are what was made of it; `told` is the fate in words."""
+
+    line: Line
+    fate: Fate
+    told: str
+    notes: tuple[str, ...] = ()
+    documents: tuple[dict[str, Any], ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Imported:
+    """The whole crontab."""
+
+    layout: Layout
+    entries: list[Entry]
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def lost(self) -> int:
+        """How many jobs were not carried over."""
+        return sum(entry.fate is Fate.LOST and entry.line.kind is Kind.JOB for entry in self.entries)
+
+    @property
+    def documents(self) -> list[dict[str, Any]]:
+        """All documents in the order of their lines."""
+        return [document for entry in self.entries for document in entry.documents]
+
+
+def convert(content: bytes, options: Options) -> Imported:
+    """Never raises for anything that a file may hold: what cannot be carried over is an entry that says so."""
+    lines, notes = read_lines(content)
+    layout = _layout(lines, options)
+    reader = _Reader(options, layout.system)
+    return Imported(layout=layout, entries=[entry for line in lines if (entry := reader.read(line))], notes=notes)
+
+
+def _layout(lines: list[Line], options: Options) -> Layout:
+    if options.system is not None:
+        return Layout(options.system, "by option")
+    return detect(
+        source=options.source,
+        comments=[line.text for line in lines if line.kind is Kind.COMMENT],
+        jobs=[_job_text(line)[0] for line in lines if line.kind is Kind.JOB],
+        accounts=options.accounts,
+    )
+
+
+class _Reader:
+    """Reads line after line; assignments and comments hold for what follows them."""
+
+    def __init__(self, options: Options, system: bool) -> None:
+        self._options = options
+        self._system = system
+        self._around = Surroundings()
+        self._names = Names(options.prefix)
+        self._comments: list[str] = []
+        # Whether the job before ends with a backslash.
+        self._continues = False
+
+    def read(self, line: Line) -> Entry | None:
+        """The entry of a line; None for a blank one and a comment."""
+        if line.kind is Kind.COMMENT:
+            self._comments.append(line.text)
+            return None
+        comments, self._comments = self._comments, []
+        if line.kind is Kind.BLANK:
+            return None
+        if line.problem:
+            return Entry(line=line, fate=Fate.LOST, told=line.problem)
+        if line.kind is Kind.ASSIGNMENT:
+            done = assign(self._around, line.text, line.number)
+            self._around = done.after
+            fate = Fate.LOST if done.lost else Fate.LABEL if done.label_only else Fate.KEPT
+            return Entry(line=line, fate=fate, told=done.told)
+        try:
+            return self._job(line, _described(comments))
+        except (TimingError, CommandError) as error:
+            told = f"{error}; {_NO_CONTINUATION}" if self._continues else str(error)
+            return Entry(line=line, fate=Fate.LOST, told=told)
+        finally:
+            self._continues = line.text.endswith("\\")
+
+    def _job(self, line: Line, description: str) -> Entry:
+        text, notes = _job_text(line)
+        when, rest = split_timing(text)
+        timing = read_timing(when, rest, lambda what, size: _draw(f"{rest}\0{what}", size))
+        account = ""
+        if self._system:
+            account, rest = _account(rest)
+            notes.append(
+                f"runs as the executor's own account, not as {account}: run_as is not available in this version; kept as label cron/user"
+            )
+        command = read_command(rest)
+        if self._around.bad_zone and "cron" in timing.rule:
+            raise TimingError(f"its zone is not known, since CRON_TZ of line {self._around.bad_zone} is no zone")
+        plan = self._plan(command, timing, account, description)
+        made = documents(plan)
+        if wrong := _wrong(made):
+            return Entry(line=line, fate=Fate.LOST, told=wrong)
+        notes += [*timing.notes, *_remarks(command, plan)]
+        return Entry(
+            line=line, fate=Fate.CONVERTED, told=_told(plan, timing), notes=tuple(notes), documents=tuple(made)
+        )
+
+    def _plan(self, command: Command, timing: Timing, account: str, description: str) -> Planned:
+        around = self._around
+        wanted = command.tags.get("ID") or title(command.line)
+        content = "\0".join((account, timing.text, command.line, command.stdin or ""))
+        labels = dict(around.labels)
+        if account:
+            labels["cron/user"] = account
+        labels |= {f"cron/{tag.lower()}": value for tag, value in command.tags.items()}
+        return Planned(
+            name=self._names.name(slug(wanted), content),
+            invocation=invocation(command, around.shell or "/bin/sh"),
+            rule=timing.rule,
+            timezone=around.timezone or self._options.timezone,
+            names_hours=timing.names_hours,
+            alone=timing.alone or "s" in command.flags,
+            working_dir=around.home,
+            description=description,
+            env=around.env,
+            labels=labels,
+        )
+
+
+def _job_text(line: Line) -> tuple[str, list[str]]:
+    """The line without blanks around it and without SUSE's dash, and a note about that."""
+    text = line.text.strip(BLANKS)
+    if re.match(r"-[ \t]*[\d*@]", text):
+        return text[1:].lstrip(BLANKS), ["the - before the time (do not write to syslog) means nothing here"]
+    return text, []
+
+
+def _account(rest: str) -> tuple[str, str]:
+    account, rest_behind = split_account(rest)
+    if account:
+        return account, rest_behind
+    word = rest.partition(" ")[0] or "nothing"
+    raise CommandError(
+        f"{word!r} stands where the account should be: write one, or use --user if there is no such column"
+    )
+
+
+def _described(comments: list[str]) -> str:
+    """The comments right above a job, without those that are old jobs, rulers or headings of columns."""
+    kept = []
+    for comment in comments:
+        text = comment.strip(BLANKS).lstrip("#").strip(BLANKS)
+        if re.search(r"\w", text) and not re.match(
+            r"(?:[\d*@][\S]*[ \t]+){1,5}\S|m[ \t]+h[ \t]|min(?:ute)?[ \t]+h", text
+        ):
+            kept.append("".join(character if character.isprintable() else " " for character in text))
+    return " ".join(kept)[:_MAX_DESCRIPTION]
+
+
+def _draw(what: str, size: int) -> int:
+    return int.from_bytes(hashlib.sha256(what.encode()).digest()[:8], "big") % size
+
+
+def _wrong(made: list[dict[str, Any]]) -> str:
+    """Why `toban validate` would refuse these documents, "" when it would not."""
+    _, found = find_problems([Document("crontab", body) for body in made], check_rule=problems)
+    return "; ".join(
+        f"{item.path.removeprefix('spec.')}: {item.message}" + (f" ({item.hint})" if item.hint else "")
+        for item in found
+    )
+
+
+def _remarks(command: Command, plan: Planned) -> list[str]:
+    remarks = [plan.invocation.how]
+    if "s" in command.flags:
+        remarks.append("-s (one at a time) is concurrency.policy: forbid")
+    if set(command.flags) & set("nq"):
+        remarks.append(
+            f"-{''.join(sorted(set(command.flags) & set('nq')))} (less mail, less syslog) means nothing here"
+        )
+    for tag in ("AFTER", "WAIT", "FREQ"):
+        if tag in command.tags:
+            remarks.append(
+                f"{tag}={command.tags[tag]} is dcron's and NOT carried over (kept as label cron/{tag.lower()}): runs at each time of its"
+                f" schedule; {'put both commands into one job as steps' if tag != 'FREQ' else 'write its interval by hand'}"
+            )
+    if re.match(r"\.{1,2}/", plan.invocation.argv[0]) and not plan.working_dir:
+        remarks.append(
+            "the program is relative to the account's home in cron: write an absolute path or set working_dir"
+        )
+    return remarks
+
+
+def _told(plan: Planned, timing: Timing) -> str:
+    if not plan.rule:
+        return f"job {plan.name} WITHOUT a schedule: {timing.why_none}"
+    [(key, value)] = plan.rule.items()
+    zone = f" {plan.timezone}" if key == "cron" else ""
+    return f"job and schedule {plan.name} ({key}: {value}{zone})"

@@ -1,0 +1,77 @@
+"""The report of an import and the YAML of its documents, as text."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from toban_cli.crontab.convert import Entry, Fate, Imported
+from toban_cli.crontab.lines import Kind
+
+_SHOWN = 100
+# What holds for every job that comes from a crontab; docs/crontab.md says more.
+_ALWAYS = (
+    "cron starts a run beside one that still goes on; carried over as concurrency.policy: allow (forbid keeps them apart)",
+    "cron forgets times at which it did not run; carried over as catch_up: skip (one runs the latest of them)",
+    "cron mails output; here it is the log of the run (toban run logs RUN)",
+)
+_HOME = "cron begins in the account's home; here a job begins in a folder of the executor unless working_dir is set"
+
+
+def report_lines(done: Imported, *, source: str, zone: str) -> list[str]:
+    """The report: what the file is, what became of each line, what holds for all."""
+    kind = "a system crontab (with a column for the account)" if done.layout.system else "a user's crontab"
+    out = [f"{source}: {kind}: {done.layout.reason}", *(f"{source}: {note}" for note in done.notes)]
+    for entry in done.entries:
+        out += _entry(entry)
+    jobs = [entry for entry in done.entries if entry.documents]
+    if jobs:
+        out += [
+            "for all jobs:",
+            *(f"  - {text}" for text in (*_ALWAYS, zone, *((_HOME,) if _without_home(jobs) else ()))),
+        ]
+    return [*out, _summary(done)]
+
+
+def yaml_text(done: Imported) -> str:
+    """All documents, each job below a comment with its line; "" when there is none."""
+    from toban_cli.yaml_text import to_yaml
+
+    pieces = []
+    for entry in done.entries:
+        for place, document in enumerate(entry.documents):
+            heading = f"# line {entry.line.number}: {shown(entry.line.text)}\n" if place == 0 else ""
+            pieces.append(heading + to_yaml(document))
+    return "---\n".join(pieces)
+
+
+def shown(text: str) -> str:
+    """A line of a crontab as one printable line, cut when it is long."""
+    printable = "".join(character if character.isprintable() else " " for character in text.strip())
+    return printable if len(printable) <= _SHOWN else printable[: _SHOWN - 1] + "…"
+
+
+def _entry(entry: Entry) -> list[str]:
+    head = f"line {entry.line.number}: {shown(entry.line.text)}"
+    verb = f"{entry.fate}{' because' if entry.fate is Fate.LOST else ''}"
+    return [head, f"  {verb}: {entry.told}", *(f"  - {note}" for note in entry.notes)]
+
+
+def _without_home(jobs: list[Entry]) -> bool:
+    return any("working_dir" not in entry.documents[0]["spec"] for entry in jobs)
+
+
+def _summary(done: Imported) -> str:
+    jobs = sum(entry.line.kind is Kind.JOB for entry in done.entries)
+    made: list[Any] = done.documents
+    schedules = sum(document["kind"] == "Schedule" for document in made)
+    lost = [str(entry.line.number) for entry in done.entries if entry.fate is Fate.LOST]
+    tail = (
+        f"; NOT carried over: line{'s' if len(lost) > 1 else ''} {', '.join(lost)}"
+        if lost
+        else "; nothing was left out"
+    )
+    return f"{_count(jobs, 'line')} with commands: {_count(len(made) - schedules, 'job')}, {_count(schedules, 'schedule')}{tail}"
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}{'' if number == 1 else 's'}"

@@ -1,0 +1,219 @@
+"""Judges what `look` found: files, servers, clocks, versions, health. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from toban_cli.doctor.finding import Finding
+from toban_transport.inspect import FileFacts, Identity
+
+SOON = timedelta(days=30)
+# This machine's clock, seconds off PostgreSQL's: it decides which certificates count as valid, and shows times.
+CLOCK_WARNING, CLOCK_ERROR = 2.0, 60.0
+_OTHERS_WRITE_OR_READ = 0o027
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Visit:
+    """What was found at one address. Each step is only tried after the one before; `failed` says at which and why."""
+
+    service: str
+    address: str
+    step: str = ""
+    failed: str = ""
+    identity: Identity | None = None
+    version: str = ""
+    health: Mapping[str, Any] | None = None
+    # The server's PostgreSQL clock minus ours, and by how much that may be wrong, seconds.
+    clock: tuple[float, float] | None = None
+
+    @property
+    def subject(self) -> str:
+        """How it is called."""
+        return f"{self.service} {self.address}"
+
+
+def files(facts: FileFacts, *, service: str, trust_domain: str, now: datetime) -> list[Finding]:
+    """Our own certificate: there, whole, ours, still valid, its key kept to ourselves."""
+    found = [
+        _bad("tls-files", str(facts.directory / name), "unusable", f"{name} {why}", _REISSUE)
+        for name, why in facts.problems
+    ]
+    if facts.key_matches is False:
+        found.append(_bad("tls-files", str(facts.directory), "mixed", "tls.key is not the key of tls.crt", _REISSUE))
+    if not found:
+        found.append(Finding(name="tls-files", subject=str(facts.directory), value="whole"))
+    found += _key_mode(facts)
+    if facts.certificate is not None:
+        found += _own(facts, facts.certificate, service=service, trust_domain=trust_domain, now=now)
+    if facts.authorities_end is not None:
+        found.append(ending(str(facts.directory / "ca.crt"), facts.authorities_end, now))
+    return found
+
+
+def ending(subject: str, not_after: datetime, now: datetime, not_before: datetime | None = None) -> Finding:
+    """The validity of a certificate: an error when it is over or has not begun, a warning within 30 days of its end."""
+    value = f"valid until {not_after:%Y-%m-%d %H:%M} UTC"
+    if not_before is not None and not_before > now:
+        return _bad(
+            "certificate",
+            subject,
+            f"valid from {not_before:%Y-%m-%d %H:%M} UTC",
+            "it is not valid yet",
+            "set the clock of this machine, or wait",
+        )
+    left = not_after - now
+    if left > SOON:
+        return Finding(name="certificate", subject=subject, value=value)
+    if left <= timedelta(0):
+        return _bad("certificate", subject, value, "it has expired", _REISSUE)
+    days = f"{left.days} days" if left.days > 1 else f"{left.total_seconds() / 3600:.0f} hours"
+    return _bad("certificate", subject, value, f"it ends in {days}", _REISSUE, status="warning")
+
+
+def server(visit: Visit, *, trust_domain: str, now: datetime) -> list[Finding]:
+    """One address: reached, the right service with a good certificate, answering."""
+    found: list[Finding] = []
+    if visit.identity is not None:
+        found += _shown(visit, visit.identity, trust_domain=trust_domain, now=now)
+    if visit.failed:
+        message, mend = _FAILURES[visit.step]
+        found.append(
+            _bad("server", visit.subject, visit.step, f"{message.format(visit.service)}: {visit.failed}", mend)
+        )
+    else:
+        found.append(Finding(name="server", subject=visit.subject, value="answers"))
+    return found + _health(visit)
+
+
+def versions(visit: Visit, ours: str) -> list[Finding]:
+    """The release of a coordinator against that of this command."""
+    if not visit.version:
+        return []
+    if visit.version == ours:
+        return [Finding(name="version", subject=visit.subject, value=visit.version)]
+    message = f"it runs {visit.version}, this command is {ours}"
+    mend = "use the command of the same release; neighbouring releases work together, but not for long"
+    return [_bad("version", visit.subject, visit.version, message, mend, status="warning")]
+
+
+def clock(visits: list[Visit]) -> list[Finding]:
+    """This machine's clock, by the coordinator that answered fastest."""
+    known = [visit.clock for visit in visits if visit.clock is not None]
+    if not known:
+        return []
+    offset, doubt = min(known, key=lambda pair: pair[1])
+    value = f"{-offset:+.2f} s against PostgreSQL (within {doubt:.2f} s)"
+    certain = max(0.0, abs(offset) - doubt)
+    if certain <= CLOCK_WARNING:
+        return [Finding(name="clock", subject="this machine", value=value)]
+    message = f"it is {abs(offset):.1f} s {'behind' if offset > 0 else 'ahead of'} PostgreSQL's clock"
+    mend = "let NTP (chrony, systemd-timesyncd) set it; certificates and times shown depend on it"
+    return [_bad("clock", "this machine", value, message, mend, status="error" if certain > CLOCK_ERROR else "warning")]
+
+
+def no_address(service: str, variable: str) -> Finding:
+    """A service without a single address."""
+    return _bad(
+        "configuration",
+        variable,
+        "empty",
+        f"no {service} is named, so none can be asked",
+        f"set {variable}=host:port,host:port",
+        status="warning",
+    )
+
+
+_REISSUE = "issue it anew for this service into the folder that SCHEDULER_TLS_DIR names (`make certs` renews those of the local stack)"
+# Step → (what it means, how to mend it).
+_FAILURES = {
+    "resolve": ("the name of the {} is not known", "correct the address, or the name service of this machine"),
+    "connect": (
+        "the {} is not reached",
+        "see whether it runs (`make status`), then at firewalls between here and there",
+    ),
+    "tls": ("there is no TLS handshake with the {}", "see whether this is the gRPC port, not the one for /healthz"),
+    "call": (
+        "the {} is there and does not answer calls",
+        "its log and /healthz say why; a certificate that it refuses stands there too",
+    ),
+    "own certificate": (
+        "the {} was not asked",
+        "mend our own certificate files first (see tls-files and certificate)",
+    ),
+}
+
+
+def _own(facts: FileFacts, certificate: Identity, *, service: str, trust_domain: str, now: datetime) -> list[Finding]:
+    subject = str(facts.directory / "tls.crt")
+    found = [ending(subject, certificate.not_after, now, certificate.not_before)]
+    wanted = f"spiffe://{trust_domain}/{service}"
+    if certificate.uris != (wanted,):
+        shown = ", ".join(certificate.uris) or "no name"
+        message = f"it names {shown}; servers let {wanted} do what this command does"
+        found.append(_bad("identity", subject, shown, message, _REISSUE))
+    else:
+        found.append(Finding(name="identity", subject=subject, value=wanted))
+    if certificate.trusted is False:
+        message = "ca.crt did not issue tls.crt: servers of one authority refuse clients of another"
+        found.append(_bad("trust", subject, "other authority", message, _REISSUE))
+    return found
+
+
+def _key_mode(facts: FileFacts) -> list[Finding]:
+    if facts.key_mode is None:
+        return []
+    subject, value = str(facts.directory / "tls.key"), f"mode {facts.key_mode:04o}"
+    if not facts.key_mode & _OTHERS_WRITE_OR_READ:
+        return [Finding(name="key-mode", subject=subject, value=value)]
+    message = "others on this machine can read or change the private key"
+    return [
+        _bad(
+            "key-mode", subject, value, message, f"chmod 600 {subject}, and issue it anew if somebody may have read it"
+        )
+    ]
+
+
+def _shown(visit: Visit, identity: Identity, *, trust_domain: str, now: datetime) -> list[Finding]:
+    wanted = f"{visit.service}.{trust_domain}"
+    found = [ending(visit.subject, identity.not_after, now, identity.not_before)]
+    if identity.trusted is False:
+        message = "its certificate was not issued by our ca.crt"
+        mend = "give both sides certificates of one authority; if this is another cluster, correct the address"
+        found.append(_bad("trust", visit.subject, "other authority", message, mend))
+    if wanted not in identity.dns:
+        shown = ", ".join(identity.dns) or "no name"
+        message = f"its certificate is that of {shown}, not of {wanted}"
+        mend = f"look whether the address is that of a {visit.service}, and at SCHEDULER_TRUST_DOMAIN on both sides"
+        found.append(_bad("identity", visit.subject, shown, message, mend))
+    return found
+
+
+def _health(visit: Visit) -> list[Finding]:
+    """What /healthz of the server calls unwell."""
+    checks = (visit.health or {}).get("checks")
+    if not isinstance(checks, Mapping):
+        return []
+    unwell = {
+        name: check for name, check in checks.items() if isinstance(check, Mapping) and check.get("status") != "ok"
+    }
+    if not unwell:
+        return [Finding(name="health", subject=visit.subject, value=f"{len(checks)} checks are ok")]
+    return [
+        _bad(
+            "health",
+            visit.subject,
+            f"{name}: {check.get('value')}",
+            f"its /healthz says that {name} is not well",
+            "docs/operations.md says what each means; its log says more",
+            status="error" if check.get("status") == "error" else "warning",
+        )
+        for name, check in unwell.items()
+    ]
+
+
+def _bad(name: str, subject: str, value: str, message: str, mend: str, *, status: str = "error") -> Finding:
+    return Finding(name=name, subject=subject, value=value, status=status, message=message, mend=mend)

@@ -1,0 +1,142 @@
+"""What every command has: an example in its help, `--errors`, suggestions for what was mistyped, `--watch` without a number."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import StrEnum
+from functools import cache
+from typing import Annotated, Any, TypeVar
+
+import typer
+from typer.core import TyperCommand, TyperGroup
+
+from toban_cli.coercion import convert_plainly
+
+F = TypeVar("F", bound=Callable[..., Any])
+# A docstring of a command has its examples below this line, one `toban …` a line.
+EXAMPLES = "Examples:"
+BARE_WATCH = "2"
+
+
+class ErrorFormat(StrEnum):
+    """How errors are written."""
+
+    TEXT = "text"
+    JSON = "json"
+
+
+Errors = Annotated[
+    ErrorFormat | None,
+    typer.Option(
+        "--errors",
+        show_default=False,
+        help="How errors are written; else TOBAN_ERRORS, else json with -o json or yaml.",
+    ),
+]
+
+
+class Command(TyperCommand):
+    """A command."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.params.append(_errors_option())
+        self.help, self.examples = split_help(self.help)
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        """All parameters, --help too."""
+        return convert_plainly(super().get_params(ctx))
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """As Click does, but `--watch` needs no value."""
+        if any("--watch" in param.opts for param in self.params):
+            args = _with_seconds(args)
+        return super().parse_args(ctx, args)
+
+    def format_epilog(self, ctx: Any, formatter: Any) -> None:
+        """The examples, as they are typed."""
+        del ctx
+        show_examples(self.examples, formatter)
+
+
+class Group(TyperGroup):
+    """A noun with its verbs; alone it prints its help."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.help, self.examples = split_help(self.help)
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        """All parameters, --help too."""
+        return convert_plainly(super().get_params(ctx))
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """As Click does, but no argument at all asks for help."""
+        return super().parse_args(ctx, args or ["--help"])
+
+    def format_epilog(self, ctx: Any, formatter: Any) -> None:
+        """The examples, as they are typed."""
+        del ctx
+        show_examples(self.examples, formatter)
+
+
+class App(typer.Typer):
+    """A tree of commands of the classes above."""
+
+    def __init__(self, text: str, **kwargs: Any) -> None:
+        # Without Rich in help and tracebacks: it would cost more than the whole rest of `toban --help`.
+        super().__init__(
+            cls=Group, help=text, add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False, **kwargs
+        )
+
+    def command(self, name: str | None = None, **kwargs: Any) -> Callable[[F], F]:
+        """Registers a function as a command."""
+        return super().command(name, cls=Command, **kwargs)
+
+
+def split_help(text: str | None) -> tuple[str, list[str]]:
+    """The help of a command without its examples, and those."""
+    words, _, examples = (text or "").partition(f"\n\n{EXAMPLES}\n")
+    return words, [line.strip() for line in examples.splitlines() if line.strip()]
+
+
+def show_examples(examples: list[str], formatter: Any) -> None:
+    """Lines that can be copied: never wrapped."""
+    if examples:
+        with formatter.section(EXAMPLES.rstrip(":")):
+            for line in examples:
+                formatter.write(f"{'':>{formatter.current_indent}}{line}\n")
+
+
+def _with_seconds(args: list[str]) -> list[str]:
+    """`--watch` and `-w` with a number behind each that has none."""
+    out: list[str] = []
+    for index, word in enumerate(args):
+        out.append(word)
+        if word == "--":
+            return out + args[index + 1 :]
+        if word in ("--watch", "-w") and not _is_number("".join(args[index + 1 : index + 2])):
+            out.append(BARE_WATCH)
+    return out
+
+
+def _is_number(word: str) -> bool:
+    try:
+        float(word)
+    except ValueError:
+        return False
+    return True
+
+
+@cache
+def _errors_option() -> Any:
+    """`--errors`, which every command takes; main reads it from the arguments, for it also holds for mistakes in these."""
+    probe = typer.Typer(add_completion=False)
+
+    @probe.command()
+    def command(errors: Errors = None) -> None:
+        del errors
+
+    option = next(param for param in typer.main.get_command(probe).params if param.name == "errors")
+    option.expose_value = False
+    return option

@@ -1,0 +1,65 @@
+"""`executor list` and `cluster status` against a cluster over mTLS."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+from google.protobuf.timestamp_pb2 import Timestamp
+
+from toban_proto.v1 import coordinator_pb2 as pb
+from toban_runtime.clock import SystemClock
+
+EPOCH = (1 << 51) | (3 << 27)
+
+
+def ago(seconds: float) -> Timestamp:
+    stamp = Timestamp()
+    stamp.FromDatetime(SystemClock().wall() - timedelta(seconds=seconds))
+    return stamp
+
+
+def test_executors_and_cluster(cluster: Any, toban: Callable[..., tuple[int, str, str]]) -> None:
+    executor = pb.Executor(
+        worker_id=5,
+        node_id="node-1",
+        address="127.0.0.1:7001",
+        state="on",
+        slots=16,
+        running=2,
+        last_heartbeat_at=ago(0.5),
+        labels={"zone": "a"},
+    )
+    cluster.reader.answers["ListExecutors"] = pb.ListExecutorsResponse(executors=[executor])
+    code, out, _ = toban("executor", "list")
+    assert code == 0
+    assert out.splitlines() == [
+        "ID  NODE    ADDRESS         STATE  RUNNING  SEEN  LABELS",
+        "5   node-1  127.0.0.1:7001  on     2/16     now   zone=a",
+    ]
+    answer = pb.Cluster(
+        epoch=EPOCH,
+        leader_worker_id=1,
+        leader_address="127.0.0.1:6001",
+        leader_since=ago(3700),
+        last_beat_at=ago(0.1),
+        settled=True,
+        executors=[executor],
+        running=2,
+        pending=1,
+        server_time=ago(0),
+        health_json='{"status":"warning","checks":{"redis":{"status":"warning","value":"down"},"postgresql":{"status":"ok"}}}',
+    )
+    answer.coordinators.add(
+        worker_id=1, node_id="node-1", address="127.0.0.1:6001", role="leader", status="ok", last_heartbeat_at=ago(0.3)
+    )
+    cluster.reader.answers["GetCluster"] = answer
+    code, out, _ = toban("cluster", "status")
+    assert code == 0
+    assert f"Leader: 127.0.0.1:6001 (worker 1, epoch {EPOCH}, since 1h ago)" in " ".join(out.split())
+    assert "Health: warning: redis warning (down)" in " ".join(out.split())
+    assert "Runs: 2 running, 1 waiting" in " ".join(out.split())
+    code, out, _ = toban("cluster", "status", "--output=json")
+    assert (json.loads(out)["epoch"], json.loads(out)["health"]["status"]) == (str(EPOCH), "warning")

@@ -1,0 +1,159 @@
+"""Shells complete commands, options, and names from the cluster; where nobody answers they complete nothing and say nothing."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from toban_cli import names
+from toban_proto.v1 import coordinator_pb2 as pb
+
+Toban = Callable[..., tuple[int, str, str]]
+ASK = """
+source <(toban completion bash)
+complete -p toban
+COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1))
+_toban_completion toban
+printf '%s\\n' "${COMPREPLY[@]}"
+"""
+
+
+@pytest.fixture
+def bash(tmp_path: Path) -> Callable[..., list[str]]:
+    """What bash completes after these words, the last of which is not finished."""
+    if shutil.which("bash") is None:
+        pytest.skip("there is no bash")
+    program = tmp_path / "toban"
+    program.write_text(f'#!/bin/sh\nexec {sys.executable} -m toban_cli "$@"\n')
+    program.chmod(0o755)
+
+    def complete(*words: str) -> list[str]:
+        environment = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"}
+        done = subprocess.run(
+            ["bash", "--norc", "-c", ASK, "bash", "toban", *words],
+            capture_output=True,
+            text=True,
+            env=environment,
+            timeout=60,
+        )
+        assert (done.returncode, done.stderr) == (0, "")
+        registered, *found = done.stdout.splitlines()
+        assert registered == "complete -o default -F _toban_completion toban"
+        return [word for word in found if word]
+
+    return complete
+
+
+@pytest.fixture
+def filled(cluster: Any) -> Any:
+    cluster.reader.answers |= {
+        "ListJobs": pb.ListJobsResponse(jobs=[pb.Job(name="hello", description="Says hello"), pb.Job(name="report")]),
+        "ListSchedules": pb.ListSchedulesResponse(schedules=[pb.Schedule(name="often", job="hello", rule="every 5 s")]),
+        "ListRuns": pb.ListRunsResponse(runs=[pb.Run(id=12, job="hello", state="FAILED"), pb.Run(id=123)]),
+        "ListExecutors": pb.ListExecutorsResponse(executors=[pb.Executor(worker_id=5, node_id="n", state="on")]),
+    }
+    return cluster
+
+
+@pytest.mark.parametrize(
+    ("words", "found"),
+    [
+        (("ru",), ["run"]),
+        (("run", "st"), ["start"]),
+        (("run", "list", "--wat"), ["--watch"]),
+        (("run", "list", "-o", "w"), ["wide"]),
+        (("run", "list", "--state", "FAI"), ["FAILED"]),
+        (("explain", "Schedule.dst."), ["Schedule.dst.gap", "Schedule.dst.fold"]),
+    ],
+)
+def test_bash_completes_what_the_command_knows(
+    bash: Callable[..., list[str]], words: tuple[str, ...], found: list[str]
+) -> None:
+    assert bash(*words) == found
+
+
+@pytest.mark.parametrize(
+    ("words", "found"),
+    [
+        (("run", "start", ""), ["hello", "report"]),
+        (("job", "get", "he"), ["hello"]),
+        (("run", "list", "--job", "r"), ["report"]),
+        (("run", "get", "12"), ["12", "123"]),
+    ],
+)
+def test_bash_completes_names_from_the_cluster(
+    filled: Any, bash: Callable[..., list[str]], words: tuple[str, ...], found: list[str]
+) -> None:
+    assert bash(*words) == found
+
+
+def test_bash_completes_nothing_when_nobody_answers(
+    bash: Callable[..., list[str]], tls: Path, monkeypatch: pytest.MonkeyPatch, free_port: int
+) -> None:
+    monkeypatch.setenv("SCHEDULER_COORDINATORS", f"127.0.0.1:{free_port}")
+    monkeypatch.setenv("SCHEDULER_TLS_DIR", str(tls))
+    assert bash("job", "get", "") == []
+    monkeypatch.setenv("SCHEDULER_TLS_DIR", "/nowhere")
+    assert bash("job", "get", "") == []
+
+
+def test_names_say_what_they_are(filled: Any) -> None:
+    assert names.job_names("h") == [("hello", "Says hello")]
+    assert names.schedule_names("") == [("often", "hello, every 5 s")]
+    assert names.run_numbers("12") == [("12", "hello FAILED"), ("123", " ")]
+    assert names.executor_numbers("") == [("5", "n on")]
+
+
+def test_a_silent_cluster_is_not_waited_for(cluster: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[float] = []
+
+    def read(self: Any, method: str, request: Any, *, timeout: float = 0.0) -> Any:
+        asked.append(timeout)
+        raise TimeoutError
+
+    monkeypatch.setattr("toban_cli.client.Client.read", read)
+    assert names.job_names("") == []
+    assert asked == [names.PATIENCE_SECONDS]
+
+
+@pytest.mark.parametrize(
+    ("shell", "words"),
+    [("bash", "complete -o default -F"), ("zsh", "#compdef toban"), ("fish", "complete --command toban")],
+)
+def test_scripts(toban: Toban, shell: str, words: str) -> None:
+    code, out, err = toban("completion", shell)
+    assert (code, err) == (0, "")
+    assert words in out
+    assert "_TOBAN_COMPLETE=complete_" + shell in out
+
+
+@pytest.mark.parametrize(
+    ("shell", "environment"),
+    [
+        ("zsh", {"_TYPER_COMPLETE_ARGS": "toban run sta"}),
+        ("fish", {"_TYPER_COMPLETE_ARGS": "toban run sta", "_TYPER_COMPLETE_FISH_ACTION": "get-args"}),
+    ],
+)
+def test_other_shells_get_answers(shell: str, environment: dict[str, str]) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "toban_cli"],
+        capture_output=True,
+        text=True,
+        env={**os.environ, **environment, "_TOBAN_COMPLETE": f"complete_{shell}"},
+        timeout=60,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "start" in done.stdout
+
+
+def test_an_unknown_shell(toban: Toban) -> None:
+    code, _, err = toban("completion", "tcsh")
+    assert code == 64
+    assert "'tcsh' is not known" in err

@@ -1,0 +1,167 @@
+"""How mistakes are told: one line or one JSON object, with the exit code that docs/errors.md gives."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from toban_cli.main import EXIT_INTERRUPTED, EXIT_USAGE
+from toban_cli.report import wants_json
+from toban_domain.errors import ErrorCode, TobanError
+from toban_domain.version import VERSION
+
+Toban = Callable[..., tuple[int, str, str]]
+ROOT = Path(__file__).parents[3]
+ERRORS = (ROOT / "docs" / "errors.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("code", ErrorCode)
+def test_every_code_has_its_documented_exit_code(cluster: Any, toban: Toban, code: ErrorCode) -> None:
+    row = re.search(rf"^\| `{code}` \| (\d+) \|", ERRORS, re.MULTILINE)
+    assert row is not None, f"docs/errors.md has no row for {code}"
+    assert re.search(rf"^\| {row[1]} \| ", ERRORS, re.MULTILINE), f"docs/errors.md does not explain exit code {row[1]}"
+    if code is ErrorCode.UNAVAILABLE:
+        # Told by the caller's side, which has asked every address by then.
+        assert TobanError(code, "x").exit_code == int(row[1])
+        return
+    cluster.control.answers["CancelRun"] = TobanError(code, "what, where, and how to mend it")
+    found, out, err = toban("run", "cancel", "1", "--errors", "json")
+    assert (found, out) == (int(row[1]), "")
+    told = json.loads(err)["error"]
+    assert (told["code"], told["exit_code"]) == (code, found)
+
+
+def test_every_documented_code_is_there() -> None:
+    assert set(re.findall(r"^\| `([A-Z_]+)` \|", ERRORS, re.MULTILINE)) == set(ErrorCode)
+    for code in (EXIT_USAGE, EXIT_INTERRUPTED):
+        assert re.search(rf"^\| {code} \| ", ERRORS, re.MULTILINE)
+
+
+@pytest.mark.parametrize(
+    ("argv", "environment", "as_json"),
+    [
+        ((), {}, False),
+        (("-o", "json"), {}, True),
+        (("-ojson",), {}, True),
+        (("--output=yaml",), {}, True),
+        (("-o", "table"), {}, False),
+        (("-o", "name"), {}, False),
+        (("--errors", "json"), {}, True),
+        (("--errors=json", "-o", "table"), {}, True),
+        (("--errors", "text", "-o", "json"), {}, False),
+        ((), {"TOBAN_ERRORS": "json"}, True),
+        (("-o", "json"), {"TOBAN_ERRORS": "text"}, False),
+        (("--errors", "text"), {"TOBAN_ERRORS": "json"}, False),
+        (("-p", "o=json"), {}, False),
+        (("--", "-o", "json"), {}, False),
+        (("-o",), {}, False),
+    ],
+)
+def test_when_errors_are_json(argv: tuple[str, ...], environment: dict[str, str], as_json: bool) -> None:
+    assert wants_json(["run", "list", *argv], environment) is as_json
+
+
+@pytest.mark.parametrize("argv", [("rum",), ("run", "gte"), ("run", "get"), ("run", "get", "x"), ("--errors", "jsn")])
+def test_mistakes_in_the_arguments_are_json_too(
+    toban: Toban, monkeypatch: pytest.MonkeyPatch, argv: tuple[str, ...]
+) -> None:
+    monkeypatch.setenv("TOBAN_ERRORS", "json")
+    code, out, err = toban(*argv)
+    assert (code, out) == (64, "")
+    if argv != ("--errors", "jsn"):
+        assert json.loads(err)["error"]["code"] == "USAGE"
+
+
+@pytest.mark.parametrize(
+    ("argv", "words"),
+    [
+        (("rn",), "No such command 'rn'. Did you mean 'run'? See `toban --help`"),
+        (("run", "lst"), "No such command 'lst'. Did you mean 'list'? See `toban run --help`"),
+        (("run", "list", "--limt", "3"), "No such option: --limt. Did you mean --limit? See `toban run list --help`"),
+        (("run", "list", "-o", "jsn"), "'jsn' is not known, did you mean json? See `toban run list --help`"),
+        (("run", "list", "-o", "x"), "'x' is not known, use table, wide, json, yaml, name."),
+        (("run", "list", "-n", "0"), "'0' is out of range, use 1 … 1000."),
+        (("run", "list", "-n", "many"), "'many' is not a whole number."),
+        (("run", "get", "-5"), "No such option: -5."),
+        (("run", "get", "0"), "'0' is out of range, use 1 or more."),
+        (("run", "list", "-w", "0.01"), "is out of range, use 0.1 … 86400."),
+        (("run", "list", "-w", "nan"), "'nan' is out of range"),
+        (("run", "start"), "Missing argument 'JOB'."),
+        (("run", "start", "a", "b"), "Got unexpected extra argument"),
+        (("run", "start", "a", "--wait=1"), "does not take a value"),
+        (("run", "list", "--job"), "requires an argument"),
+    ],
+)
+def test_wrong_usage_says_what_was_meant(toban: Toban, argv: tuple[str, ...], words: str) -> None:
+    code, out, err = toban(*argv)
+    assert (code, out) == (64, "")
+    assert err.startswith("error: ")
+    assert words in err
+    assert len(err.splitlines()) == 1
+
+
+@given(st.lists(st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=12), max_size=6))
+def test_no_words_end_in_a_traceback(words: list[str]) -> None:
+    from toban_cli.main import run
+
+    assert run(["run", "nothing", *words]) in (0, 64)
+
+
+@pytest.mark.parametrize("argv", [(), ("--help",)])
+def test_alone_it_prints_its_help(toban: Toban, argv: tuple[str, ...]) -> None:
+    code, out, err = toban(*argv)
+    assert (code, err) == (0, "")
+    assert out.startswith("Usage: toban")
+    assert "toban run start hello --wait --follow\n" in out
+
+
+@pytest.mark.parametrize("group", ["run", "job", "schedule", "executor", "cluster"])
+def test_a_noun_alone_prints_its_help(toban: Toban, group: str) -> None:
+    assert toban(group) == toban(group, "--help")
+
+
+def test_version(toban: Toban) -> None:
+    assert toban("--version") == (0, f"toban {VERSION}\n", "")
+    for project in ROOT.glob("*/*/pyproject.toml"):
+        assert f'\nversion = "{VERSION}"\n' in project.read_text(encoding="utf-8"), project
+
+
+def test_a_mistake_of_ours_is_one_line(toban: Toban, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object) -> None:
+        raise ZeroDivisionError("by\nzero")
+
+    monkeypatch.setattr("toban_cli.documents.read_documents", broken)
+    code, out, err = toban("validate", "-f", ".")
+    assert (code, out) == (70, "")
+    assert err.startswith(
+        "error: toban itself failed (ZeroDivisionError: by zero); run it again with TOBAN_TRACEBACK=1"
+    )
+    assert len(err.splitlines()) == 1
+    monkeypatch.setenv("TOBAN_TRACEBACK", "1")
+    _, _, err = toban("validate", "-f", ".")
+    assert "Traceback" in err
+    assert "in broken" in err
+
+
+def test_a_terminal_without_unicode_gets_question_marks(tmp_path: Path) -> None:
+    file = tmp_path / "a.yaml"
+    file.write_text("apiVersion: toban/v1\nkind: Job\nmetadata: {name: ä}\nspec: {}\n", encoding="utf-8")
+    done = subprocess.run(
+        [sys.executable, "-m", "toban_cli", "validate", "-f", str(file)],
+        capture_output=True,
+        env={**os.environ, "PYTHONIOENCODING": "ascii"},
+        timeout=60,
+    )
+    assert done.returncode == 65
+    assert b"Traceback" not in done.stderr
+    assert b"'?' is not a name" in done.stderr

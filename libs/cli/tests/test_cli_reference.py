@@ -1,0 +1,164 @@
+"""Generated documents are current; each default and example of the reference is what the readers take; each example of a command parses."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+import yaml
+
+from toban_cli.documents import _resolved
+from toban_cli.main import build
+from toban_cli.reference import commands
+from toban_domain.manifest import Document, Manifest, find_problems
+from toban_domain.manifest.reference import KINDS, METADATA, Field
+from toban_schedule import problems
+
+Toban = Callable[..., tuple[int, str, str]]
+ROOT = Path(__file__).parents[3]
+RULES = ("interval_seconds", "every_n_minutes", "hourly_at_minute", "daily_at", "weekly_at", "cron")
+SPECS: dict[str, dict[str, Any]] = {
+    "Job": {"steps": [{"argv": ["true"]}]},
+    "Schedule": {"job": "x", "interval_seconds": 5},
+    "EventTrigger": {"event_type": "a.b", "job": "x"},
+}
+COMMANDS = [(path, one) for path, one in commands(typer.main.get_command(build()), "toban") if path != "toban"]
+
+
+def keys(fields: tuple[Field, ...], before: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Field]]:
+    for one in fields:
+        yield (*before, one.key), one
+        yield from keys(one.fields, (*before, one.key))
+
+
+KEYS = [
+    (kind, path, one)
+    for kind, spec in KINDS.items()
+    for path, one in (*keys(METADATA, ("metadata",)), *keys(spec.fields, ("spec",)))
+]
+NAMES = [f"{kind} {'.'.join(path)}" for kind, path, _ in KEYS]
+
+
+def document(kind: str, path: tuple[str, ...], value: Any) -> Manifest:
+    """A small document with one key set, as `toban apply` reads it."""
+    body: dict[str, Any] = {"apiVersion": "toban/v1", "kind": kind, "metadata": {"name": "x"}, "spec": {**SPECS[kind]}}
+    if path[-1] in RULES:
+        del body["spec"]["interval_seconds"]
+    at: Any = body
+    for key in path[:-1]:
+        at[key] = [{"argv": ["true"]}] if key == "steps" else dict(at.get(key) or {})
+        at = at[key][0] if key == "steps" else at[key]
+    if path[-1] in ("callable", "python_path"):
+        del at["argv"]
+        at |= {"type": "python", "callable": "a:b"}
+    at[path[-1]] = value
+    [manifest], found = find_problems([Document("a", _resolved(body, Path("/srv")))], check_rule=problems)
+    assert found == []
+    return manifest
+
+
+@pytest.mark.parametrize(("kind", "path", "one"), KEYS, ids=NAMES)
+def test_each_example_is_accepted(kind: str, path: tuple[str, ...], one: Field) -> None:
+    if one.example:
+        document(kind, path, yaml.safe_load(one.example))
+
+
+@pytest.mark.parametrize(("kind", "path", "one"), KEYS, ids=NAMES)
+def test_each_default_is_what_leaving_the_key_out_means(kind: str, path: tuple[str, ...], one: Field) -> None:
+    if one.default:
+        assert document(kind, path, yaml.safe_load(one.default)) == document(kind, path, None)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_example_of_each_kind_is_valid(kind: str, toban: Toban, tmp_path: Path) -> None:
+    (tmp_path / "a.yaml").write_text(KINDS[kind].example)
+    assert toban("validate", "-f", str(tmp_path), "-o", "name")[0] == 0
+
+
+def test_generated_documents_are_current() -> None:
+    done = subprocess.run(
+        [ROOT / "scripts" / "gen-docs", "--check"],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHON": sys.executable},
+        timeout=60,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_a_document_that_is_not_current_is_told(tmp_path: Path) -> None:
+    from toban_cli.reference import main
+
+    (tmp_path / "manifests.md").write_text("<!-- keys of metadata -->\nold\n<!-- end of keys -->\n")
+    assert main([str(tmp_path), "--check"]) == 1
+    assert main([str(tmp_path)]) == 0
+    assert main([str(tmp_path), "--check"]) == 0
+    assert "`labels`" in (tmp_path / "manifests.md").read_text()
+
+
+@pytest.mark.parametrize(("path", "command"), COMMANDS, ids=[path for path, _ in COMMANDS])
+def test_every_command_has_help(path: str, command: Any, toban: Toban) -> None:
+    code, out, err = toban(*path.split()[1:], "--help")
+    assert (code, err) == (0, "")
+    assert out.startswith(f"Usage: {path} ")
+    if not hasattr(command, "commands"):
+        assert "Examples:" in out
+        assert all(param.help for param in command.params)
+
+
+def examples() -> Iterator[list[str]]:
+    for _, command in COMMANDS:
+        for line in getattr(command, "examples", []):
+            # What the shell takes before the command sees its words: pipes, redirections, substitutions.
+            for part in re.split(r"\||<\(|>", line):
+                words = shlex.split(part.replace(")", ""))
+                if "toban" in words:
+                    yield words[words.index("toban") + 1 :]
+
+
+@pytest.mark.parametrize("words", list(examples()), ids=" ".join)
+def test_every_example_parses(words: list[str]) -> None:
+    command: Any = typer.main.get_command(build())
+    args = list(words)
+    while hasattr(command, "commands"):
+        command = command.commands[args.pop(0)]
+    # Behind xargs there is no argument yet.
+    wanted = [param for param in command.params if param.param_type_name == "argument" and param.required]
+    command.make_context("toban", args or ["1" for _ in wanted])
+
+
+@pytest.mark.parametrize(
+    ("what", "code", "words"),
+    [
+        ("", 0, "EventTrigger"),
+        ("Job", 0, "apiVersion: toban/v1"),
+        ("job.steps[].argv", 0, "Default: required for command"),
+        ("Schedule.spec.dst.gap", 0, "Default: shift"),
+        ("EventTrigger.metadata", 0, "one a kind"),
+        ("Job.on_lease_loss", 0, "docs/fencing.md 3.7"),
+        ("Jub", 65, "did you mean Job?"),
+        ("Job.timeout", 65, "did you mean timeout_seconds?"),
+        ("Job.retry.max_retries.x", 65, "nothing is below it"),
+    ],
+)
+def test_explain(toban: Toban, what: str, code: int, words: str) -> None:
+    found, out, err = toban("explain", what)
+    assert found == code
+    assert words in (err if code else out)
+
+
+def test_every_path_can_be_explained(toban: Toban) -> None:
+    from toban_cli.explain import paths
+
+    for path in paths():
+        code, out, _ = toban("explain", path)
+        assert code == 0
+        assert out.strip()

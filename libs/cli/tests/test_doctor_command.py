@@ -1,0 +1,95 @@
+"""`toban doctor` as people and programs see it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from google.protobuf.timestamp_pb2 import Timestamp
+
+from toban_domain.errors import ErrorCode, TobanError
+from toban_proto.v1 import coordinator_pb2 as pb
+from toban_runtime.clock import SystemClock
+
+Toban = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def told(cluster: Any, monkeypatch: pytest.MonkeyPatch, tls: Path) -> Any:
+    """A cluster that answers GetCluster; it has no Operations, as an older release."""
+    now = Timestamp()
+    now.FromDatetime(SystemClock().wall())
+    cluster.reader.answers["GetCluster"] = pb.Cluster(
+        server_time=now, health_json='{"checks": {"redis": {"status": "ok"}}}'
+    )
+    monkeypatch.setenv("SCHEDULER_TLS_DIR", str(tls / "admin-cli"))
+    return cluster
+
+
+def test_warnings_alone_have_their_own_exit_code(told: Any, toban: Toban) -> None:
+    code, out, err = toban("doctor")
+    assert (code, err) == (2, "")
+    lines = out.splitlines()
+    assert lines[0].startswith(f"warning: version: coordinator {told.coordinator} (older)")
+    assert lines[2].startswith("  to mend it: ")
+    assert ": 1 warning, " in lines[-1]
+
+
+def test_every_format(told: Any, toban: Toban) -> None:
+    answer = json.loads(toban("doctor", "-o", "json")[1])
+    assert answer["status"] == "warning"
+    assert {"name", "subject", "value", "status", "message", "mend"} == set(answer["checks"][0])
+    assert toban("doctor", "-o", "name")[1] == "version\n"
+    wide = toban("doctor", "-o", "wide")[1].splitlines()
+    assert wide[0].split() == ["STATUS", "CHECK", "SUBJECT", "VALUE"]
+    assert any(line.split()[:2] == ["ok", "server"] for line in wide)
+
+
+def test_a_clock_that_is_off(told: Any, toban: Toban) -> None:
+    told.reader.answers["GetCluster"].server_time.FromDatetime(SystemClock().wall() + timedelta(seconds=5))
+    code, out, _ = toban("doctor")
+    assert code == 2
+    assert "warning: clock: this machine (-" in out
+    assert "behind PostgreSQL's clock" in out
+
+
+def test_a_coordinator_without_its_database(told: Any, toban: Toban) -> None:
+    def refuse(_request: Any) -> Any:
+        raise TobanError(ErrorCode.UNAVAILABLE, "PostgreSQL is not there")
+
+    told.reader.answer = lambda _method, request: refuse(request)
+    code, out, _ = toban("doctor", "-o", "json")
+    assert code == 1
+    [found] = [check for check in json.loads(out)["checks"] if check["name"] == "server" and check["status"] == "error"]
+    assert "PostgreSQL is not there" in found["message"]
+
+
+def test_nothing_is_configured(toban: Toban, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("SCHEDULER_COORDINATORS", raising=False)
+    code, out, _ = toban("doctor")
+    assert code == 1
+    assert out.startswith("error: configuration: environment (unusable)\n")
+    assert "SCHEDULER_COORDINATORS=host:port" in out
+
+
+def test_nobody_there(toban: Toban, monkeypatch: pytest.MonkeyPatch, tls: Path, free_port: int) -> None:
+    monkeypatch.setenv("SCHEDULER_TLS_DIR", str(tls))
+    monkeypatch.setenv("SCHEDULER_COORDINATORS", f"127.0.0.1:{free_port}")
+    monkeypatch.delenv("SCHEDULER_LOG_ARCHIVERS", raising=False)
+    code, out, _ = toban("doctor")
+    assert code == 1
+    assert f"error: server: coordinator 127.0.0.1:{free_port} (connect)" in out
+    assert "warning: configuration: SCHEDULER_LOG_ARCHIVERS (empty)" in out
+
+
+def test_not_a_tls_port(toban: Toban, monkeypatch: pytest.MonkeyPatch, tls: Path, redis_url: str) -> None:
+    address = redis_url.split("//")[1].partition("/")[0].rpartition("@")[2]
+    monkeypatch.setenv("SCHEDULER_TLS_DIR", str(tls))
+    monkeypatch.setenv("SCHEDULER_COORDINATORS", address)
+    code, out, _ = toban("doctor")
+    assert code == 1
+    assert f"error: server: coordinator {address} (tls)" in out

@@ -1,0 +1,23 @@
+"""Long computations on the event loop: a pause in time, so that heartbeats and connections are never kept waiting."""
+
+import asyncio
+
+from toban_runtime.clock import Clock
+
+BREATH_SECONDS = 0.005
+
+
+class Breath:
+    """Lets other tasks run once `seconds` have passed since it last did; call `take` between the steps of a long computation."""
+
+    def __init__(self, clock: Clock, seconds: float = BREATH_SECONDS) -> None:
+        self._clock = clock
+        self._seconds = seconds
+        self._last = clock.monotonic()
+
+    async def take(self) -> None:
+        """Yields to the event loop when it is time, else returns at once."""
+        if self._clock.monotonic() - self._last < self._seconds:
+            return
+        await asyncio.sleep(0)
+        self._last = self._clock.monotonic()

@@ -1,0 +1,81 @@
+"""How many slots lie in a stretch of time, without walking through each of them: a schedule may have been paused for a year."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+
+from toban_schedule.rule import TICK, At, Every, Rule
+
+_DAY = timedelta(days=1)
+_FIRST_LOOK = timedelta(seconds=64)
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """Consecutive slots: the first, the last, how many."""
+
+    first: datetime
+    last: datetime
+    slots: int
+
+
+def stretch(rule: Rule, after: datetime, until: datetime) -> Stretch | None:
+    """The slots in (after, until]; None when there are none. Days without a change of the clocks are counted, not walked."""
+    after, until = after.astimezone(UTC), until.astimezone(UTC)
+    if rule.end is not None:
+        until = min(until, rule.end - TICK)
+    first = rule.next_slot(after)
+    if first is None or first > until:
+        return None
+    if isinstance(rule.source, Every):
+        steps = (until - first) // rule.source.period
+        return Stretch(first, first + steps * rule.source.period, steps + 1)
+    return Stretch(first, _last(rule.source, first, until), _count(rule.source, first, until))
+
+
+def _last(at: At, first: datetime, until: datetime) -> datetime:
+    """The last slot up to `until`: looks back further and further, at the latest to `first`, which is one."""
+    look = _FIRST_LOOK
+    while True:
+        after = max(until - look, first - TICK)
+        found = _walked(at, after, until)
+        if found:
+            return max(found)
+        look *= 2
+
+
+def _count(at: At, first: datetime, until: datetime) -> int:
+    """Slots in [first, until]."""
+    begin, total = first - TICK, 0
+    day = first.astimezone(at.clock.zone).date() + _DAY
+    while (following := _midnight(at, day + _DAY)) <= until:
+        midnight = _midnight(at, day)
+        if _calm(at, day):
+            total += len(_walked(at, begin, midnight - TICK))
+            total += at.cron.a_day if at.cron.day_matches(day) else 0
+            begin = following - TICK
+        day += _DAY
+    return total + len(_walked(at, begin, until))
+
+
+def _walked(at: At, after: datetime, until: datetime) -> set[datetime]:
+    """The slots in (after, until]: one pass over the local times."""
+    found: set[datetime] = set()
+    for wall in at.cron.walls(at.clock.wall_before(after)) if after < until else ():
+        images = at.clock.images(wall)
+        if images.floor > until:
+            break
+        found.update(instant for instant in images.instants if after < instant <= until)
+    return found
+
+
+def _midnight(at: At, day: date) -> datetime:
+    return datetime(day.year, day.month, day.day, tzinfo=at.clock.zone).astimezone(UTC)
+
+
+def _calm(at: At, day: date) -> bool:
+    """True when the clocks change neither on this day nor on those beside it, so that each local time is one slot."""
+    instants = [_midnight(at, day + days * _DAY) for days in (-1, 0, 1, 2)]
+    return all(right - left == _DAY for left, right in itertools.pairwise(instants))

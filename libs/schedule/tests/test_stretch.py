@@ -1,0 +1,75 @@
+"""Counting a stretch agrees with walking it."""
+
+from __future__ import annotations
+
+import time
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from toban_domain.schedule import RuleSpec
+from toban_schedule import Rule, Stretch, slots, stretch
+
+ZONES = [
+    ("UTC", "2026-03-29T00:00"),
+    ("Europe/Berlin", "2026-03-29T00:00"),
+    ("Europe/Berlin", "2026-10-25T00:00"),
+    ("Australia/Lord_Howe", "2026-10-03T15:00"),
+    ("Antarctica/Troll", "2026-03-29T00:00"),
+    ("Pacific/Apia", "2011-12-30T00:00"),
+    ("Asia/Beirut", "2026-03-28T22:00"),
+]
+RULES = [
+    {"interval_seconds": 1000},
+    {"every_n_minutes": 7},
+    {"hourly_at_minute": 30},
+    {"daily_at": "02:30"},
+    {"weekly_at": "sat-mon 00:15"},
+    {"cron": "*/20 * * * *"},
+    {"cron": "*/20 */10 0-4 * * *"},
+    {"cron": "30 2,23 * * *"},
+    {"cron": "15 0 L,29,30 * *"},
+]
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    place=st.sampled_from(ZONES),
+    rule=st.sampled_from(RULES),
+    gap=st.sampled_from(["skip", "shift", "run_after"]),
+    fold=st.sampled_from(["first", "second", "both"]),
+    before=st.integers(0, 20 * 86_400),
+    length=st.integers(1, 25 * 86_400),
+    cut=st.booleans(),
+)
+def test_a_count_agrees_with_a_walk(
+    place: tuple[str, str], rule: dict[str, object], gap: str, fold: str, before: int, length: int, cut: bool
+) -> None:
+    zone, near = place
+    after = datetime.fromisoformat(near).replace(tzinfo=UTC) - timedelta(seconds=before)
+    until = after + timedelta(seconds=length)
+    end = (until - timedelta(seconds=length // 3)).isoformat() if cut else ""
+    made = Rule.of(RuleSpec(**rule, timezone=zone, gap=gap, fold=fold, end=end))  # type: ignore[arg-type]
+    walked = slots(made, after, until, 1_000_000)
+    expected = Stretch(walked[0], walked[-1], len(walked)) if walked else None
+    assert stretch(made, after, until) == expected
+
+
+@pytest.mark.parametrize(
+    ("rule", "count"),
+    [
+        ({"interval_seconds": 1}, 365 * 86_400),
+        ({"cron": "* * * * * *"}, 365 * 86_400),
+        ({"cron": "*/5 * * * *", "timezone": "Europe/Berlin"}, 365 * 288),
+        ({"daily_at": "02:30", "timezone": "Europe/Berlin"}, 365),
+    ],
+)
+def test_a_year_is_counted_at_once(rule: dict[str, object], count: int) -> None:
+    begun = time.process_time()
+    after = datetime(2026, 1, 5, tzinfo=UTC)
+    found = stretch(Rule.of(RuleSpec(**rule)), after, after + timedelta(days=365))  # type: ignore[arg-type]
+    assert found is not None and found.slots == count
+    # Walking through every second would take minutes.
+    assert time.process_time() - begun < 10

@@ -1,0 +1,72 @@
+"""New leaves, and another authority in three steps: what is trusted after each."""
+
+from pathlib import Path
+
+import pytest
+from cryptography import x509
+from cryptography.exceptions import InvalidSignature
+
+from toban_stack import certs, rollover
+from toban_stack.__main__ import main
+from toban_stack.errors import StackError
+from toban_transport.tls import TlsFiles
+
+
+def leaf(tls: Path, service: str = "executor") -> x509.Certificate:
+    return TlsFiles(tls / service).current().certificate
+
+
+def trusts(tls: Path, certificate: x509.Certificate) -> bool:
+    """Whether every service trusts it."""
+    found = set()
+    for service in certs.SERVICES:
+        trusted = False
+        for authority in TlsFiles(tls / service).current().authorities:
+            try:
+                certificate.verify_directly_issued_by(authority)
+                trusted = True
+            except (ValueError, InvalidSignature):
+                continue
+        found.add(trusted)
+    [same] = found
+    return same
+
+
+def test_a_renewal_changes_leaves_and_nothing_else(tmp_path: Path) -> None:
+    tls = certs.make_all(tmp_path)
+    before, ca = leaf(tls), (tls / "ca" / "ca.crt").read_bytes()
+    assert rollover.renew(tls) == "6 certificates renewed"
+    assert leaf(tls).serial_number != before.serial_number
+    assert (tls / "ca" / "ca.crt").read_bytes() == ca == (tls / "executor" / "ca.crt").read_bytes()
+    assert trusts(tls, before) and trusts(tls, leaf(tls))
+    assert (tls / "executor" / "tls.key").stat().st_mode & 0o777 == 0o600
+    assert not list(tls.rglob(".*")), "no drafts are left"
+
+
+def test_another_authority_in_three_steps(tmp_path: Path) -> None:
+    tls = certs.make_all(tmp_path)
+    old = leaf(tls)
+    for early in (rollover.use_new_ca, rollover.drop_old_ca):
+        with pytest.raises(StackError, match="do trust-new-ca"):
+            early(tls)
+    rollover.trust_new_ca(tls)
+    assert leaf(tls).serial_number == old.serial_number and trusts(tls, old)
+    rollover.use_new_ca(tls)
+    new = leaf(tls)
+    assert new.serial_number != old.serial_number and trusts(tls, old) and trusts(tls, new)
+    with pytest.raises(StackError, match="is not over; do drop-old-ca first"):
+        rollover.trust_new_ca(tls)
+    rollover.drop_old_ca(tls)
+    assert trusts(tls, new) and not trusts(tls, old)
+    certs.make_all(tls)
+    assert leaf(tls).serial_number == new.serial_number, "`make up` has nothing to do"
+
+
+def test_at_the_prompt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setenv("TOBAN_HOME", str(tmp_path))
+    assert main(["certs", "renew"]) == 1
+    assert "`make up` makes the certificates" in capsys.readouterr().err
+    certs.make_all(tmp_path / "tls")
+    assert main(["certs", "renew"]) == 0
+    assert main(["certs"]) == 2
+    assert "certs drop-old-ca" in capsys.readouterr().err

@@ -1,0 +1,94 @@
+-- name: drop_partition
+-- Drops the oldest day partition that is older than so many days and that no live run needs; answers its name, or NULL.
+SELECT scheduler.drop_partition((now() AT TIME ZONE 'UTC')::date - %(days)s::integer) AS dropped
+
+-- name: event_keys
+-- Forgets dedupe keys; those of events that are not processed yet stay.
+WITH old AS (
+    SELECT k.event_type, k.dedupe_key
+      FROM scheduler.event_keys k
+     WHERE k.seen_at < now() - make_interval(days => %(days)s::integer)
+       AND NOT EXISTS (SELECT 1 FROM scheduler.events e WHERE e.id = k.event_id)
+     ORDER BY k.seen_at
+     LIMIT %(limit)s::integer
+       FOR UPDATE SKIP LOCKED
+)
+DELETE FROM scheduler.event_keys k USING old WHERE k.event_type = old.event_type AND k.dedupe_key = old.dedupe_key
+
+-- name: event_runs
+-- Forgets which runs an event started, once it is processed.
+WITH old AS (
+    SELECT r.event_id, r.trigger_id
+      FROM scheduler.event_runs r
+     WHERE r.created_at < now() - make_interval(days => %(days)s::integer)
+       AND NOT EXISTS (SELECT 1 FROM scheduler.events e WHERE e.id = r.event_id)
+     ORDER BY r.created_at
+     LIMIT %(limit)s::integer
+       FOR UPDATE SKIP LOCKED
+)
+DELETE FROM scheduler.event_runs r USING old WHERE r.event_id = old.event_id AND r.trigger_id = old.trigger_id
+
+-- name: run_slots
+-- Forgets slots with the ledger rows of their runs; those of live runs stay.
+WITH old AS (
+    SELECT s.schedule_id, s.slot, s.run_id
+      FROM scheduler.run_slots s
+     WHERE s.slot < now() - make_interval(days => %(days)s::integer)
+       AND NOT EXISTS (SELECT 1 FROM scheduler.runs_live r WHERE r.id = s.run_id)
+     ORDER BY s.slot
+     LIMIT %(limit)s::integer
+       FOR UPDATE SKIP LOCKED
+), ledger AS (
+    DELETE FROM scheduler.fire_ledger l USING old WHERE l.schedule_id = old.schedule_id AND l.first_slot = old.slot AND l.run_id = old.run_id
+)
+DELETE FROM scheduler.run_slots s USING old WHERE s.schedule_id = old.schedule_id AND s.slot = old.slot
+
+-- name: fire_ledger
+-- Forgets ledger rows of slots that got no run.
+WITH old AS (
+    SELECT l.schedule_id, l.first_slot
+      FROM scheduler.fire_ledger l
+     WHERE l.run_id IS NULL AND l.last_slot < now() - make_interval(days => %(days)s::integer)
+     ORDER BY l.last_slot
+     LIMIT %(limit)s::integer
+       FOR UPDATE SKIP LOCKED
+)
+DELETE FROM scheduler.fire_ledger l USING old WHERE l.schedule_id = old.schedule_id AND l.first_slot = old.first_slot
+
+-- name: run_idempotency
+-- Forgets idempotency keys; those of live runs stay.
+WITH old AS (
+    SELECT k.key
+      FROM scheduler.run_idempotency k
+     WHERE k.created_at < now() - make_interval(days => %(days)s::integer)
+       AND NOT EXISTS (SELECT 1 FROM scheduler.runs_live r WHERE r.id = k.run_id)
+     ORDER BY k.created_at
+     LIMIT %(limit)s::integer
+       FOR UPDATE SKIP LOCKED
+)
+DELETE FROM scheduler.run_idempotency k USING old WHERE k.key = old.key
+
+-- name: orphan_results
+-- Forgets results that were kept and never applied; those of live runs stay.
+WITH old AS (
+    SELECT o.run_id, o.token
+      FROM scheduler.orphan_results o
+     WHERE o.received_at < now() - make_interval(days => %(days)s::integer)
+       AND NOT EXISTS (SELECT 1 FROM scheduler.runs_live r WHERE r.id = o.run_id)
+     ORDER BY o.received_at
+     LIMIT %(limit)s::integer
+       FOR UPDATE SKIP LOCKED
+)
+DELETE FROM scheduler.orphan_results o USING old WHERE o.run_id = old.run_id AND o.token = old.token
+
+-- name: schedules_deleted
+-- Forgets deleted schedules whose ledger is gone.
+WITH old AS (
+    SELECT x.id
+      FROM scheduler.schedules_deleted x
+     WHERE x.deleted_at < now() - make_interval(days => %(days)s::integer)
+       AND NOT EXISTS (SELECT 1 FROM scheduler.fire_ledger l WHERE l.schedule_id = x.id)
+     LIMIT %(limit)s::integer
+       FOR UPDATE SKIP LOCKED
+)
+DELETE FROM scheduler.schedules_deleted x USING old WHERE x.id = old.id

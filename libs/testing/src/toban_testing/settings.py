@@ -1,0 +1,34 @@
+"""Settings that a test gives, and changes."""
+
+import asyncio
+
+from toban_domain.settings import Settings
+
+
+class FixedSettings:
+    """What a coordinator's parts read; `set` is a change that everybody hears of."""
+
+    def __init__(self, **values: float) -> None:
+        self._known = Settings(values, version=len(values))
+        self._changed = asyncio.Event()
+
+    @property
+    def known(self) -> Settings:
+        """As last set."""
+        return self._known
+
+    def set(self, **values: float) -> None:
+        """Change these."""
+        self._known = Settings({**self._known.values, **values}, version=self._known.version + len(values))
+        self._changed.set()
+        self._changed = asyncio.Event()
+
+    async def get(self) -> Settings:
+        """As last set."""
+        return self._known
+
+    async def wait_other_than(self, seen: Settings | None) -> Settings:
+        """As soon as they are not `seen` any more."""
+        while self._known == seen:
+            await self._changed.wait()
+        return self._known

@@ -1,0 +1,172 @@
+"""Replicas from blocking code: the next one when one is away or silent, new certificates, threads, the end."""
+
+import asyncio
+import shutil
+import socket
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from toban_domain.errors import ErrorCode, TobanError
+from toban_proto.v1 import executor_pb2, executor_pb2_grpc, logs_pb2, logs_pb2_grpc
+from toban_runtime.clock import SystemClock
+from toban_transport.fleet import Fleet
+from toban_transport.tls import TlsFiles
+
+PING = executor_pb2.PingRequest()
+
+
+def ping(channel: Any) -> Any:
+    return executor_pb2_grpc.WorkerServiceStub(channel).Ping
+
+
+def read(channel: Any) -> Any:
+    return logs_pb2_grpc.LogReaderStub(channel).Read
+
+
+@pytest.fixture
+def deaf() -> Iterator[str]:
+    """An address that takes connections and never says anything."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        yield f"127.0.0.1:{listener.getsockname()[1]}"
+
+
+def fleet(site: Any, *addresses: str, caller: str = "coordinator") -> Fleet:
+    return Fleet(
+        service="executor",
+        addresses=[*addresses, site.address],
+        tls=TlsFiles(site.tls / caller),
+        trust_domain="toban.internal",
+        hint="mend it",
+    )
+
+
+async def test_the_next_one_answers_when_one_is_away(site: Any, free_port: int) -> None:
+    away = f"127.0.0.1:{free_port}"
+    many = fleet(site, away)
+    for _ in range(2):
+        answer = await asyncio.to_thread(many.call, ping, PING, timeout=10)
+        assert answer.incarnation == "i1"
+    assert many.addresses == (away, site.address)
+    await site.server.set_serving(False)
+    assert not await asyncio.to_thread(many.serving, site.address, timeout=10)
+    await site.server.set_serving(True)
+    assert await asyncio.to_thread(many.serving, site.address, timeout=10)
+    assert not await asyncio.to_thread(many.serving, away, timeout=10)
+    many.close()
+
+
+async def test_one_that_is_silent_is_left_only_when_the_call_changes_nothing(site: Any, deaf: str) -> None:
+    many = fleet(site, deaf)
+    with pytest.raises(TobanError) as caught:
+        await asyncio.to_thread(many.call, ping, PING, timeout=0.5)
+    assert caught.value.code is ErrorCode.DEADLINE_EXCEEDED
+    answer = await asyncio.to_thread(many.call, ping, PING, timeout=10, attempt_seconds=0.5)
+    assert answer.incarnation == "i1"
+    many.close()
+
+
+async def test_all_attempts_together_have_the_timeout(site: Any, deaf: str) -> None:
+    many = Fleet(
+        service="executor",
+        addresses=[deaf, deaf],
+        tls=TlsFiles(site.tls / "coordinator"),
+        trust_domain="toban.internal",
+    )
+    clock = SystemClock()
+    began = clock.monotonic()
+    with pytest.raises(TobanError) as caught:
+        await asyncio.to_thread(many.call, ping, PING, timeout=0.6, attempt_seconds=0.4)
+    assert clock.monotonic() - began < 5
+    assert caught.value.code is ErrorCode.UNAVAILABLE
+    many.close()
+
+
+async def test_a_refusal_is_not_asked_again_elsewhere(site: Any) -> None:
+    calls = []
+
+    async def refuse(_context: Any) -> None:
+        calls.append(1)
+        raise TobanError(ErrorCode.CONFLICT, "no")
+
+    site.worker.on_ping = refuse
+    many = fleet(site, site.address)
+    with pytest.raises(TobanError, match="no"):
+        await asyncio.to_thread(many.call, ping, PING, timeout=10)
+    assert len(calls) == 1
+    many.close()
+
+
+async def test_nobody_names_everybody(site: Any, free_port: int) -> None:
+    away = f"127.0.0.1:{free_port}"
+    many = Fleet(
+        service="executor",
+        addresses=[away],
+        tls=TlsFiles(site.tls / "coordinator"),
+        trust_domain="toban.internal",
+        hint="mend it",
+    )
+    with pytest.raises(TobanError) as caught:
+        await asyncio.to_thread(many.call, ping, PING, timeout=10)
+    assert caught.value.code is ErrorCode.UNAVAILABLE
+    assert caught.value.message == f"no executor answers: {away}. mend it"
+    assert caught.value.detail == {"service": "executor", "addresses": [away]}
+    many.close()
+
+
+async def test_streams_begin_elsewhere_too(site: Any, free_port: int, deaf: str) -> None:
+    many = fleet(site, f"127.0.0.1:{free_port}", deaf, caller="admin-web")
+
+    def whole() -> list[int]:
+        request = logs_pb2.ReadLogRequest(run_id=1)
+        return [answer.token for answer in many.stream(read, request, timeout=1, leave_silent=True)]
+
+    assert await asyncio.to_thread(whole) == [1, 2, 3]
+    many.close()
+
+
+async def test_many_threads_share_the_channels(site: Any) -> None:
+    many = fleet(site)
+
+    def ask(_: int) -> str:
+        return str(many.call(ping, PING, timeout=10).incarnation)
+
+    def all_of_them() -> set[str]:
+        with ThreadPoolExecutor(8) as pool:
+            return set(pool.map(ask, range(64)))
+
+    assert await asyncio.to_thread(all_of_them) == {"i1"}
+    many.close()
+
+
+async def test_new_certificates_are_used_by_the_next_call(site: Any, tmp_path: Path) -> None:
+    folder = tmp_path / "tls"
+    shutil.copytree(site.tls / "admin-cli", folder)
+    many = Fleet(service="executor", addresses=[site.address], tls=TlsFiles(folder), trust_domain="toban.internal")
+    with pytest.raises(TobanError, match="may not call"):
+        await asyncio.to_thread(many.call, ping, PING, timeout=10)
+    shutil.copytree(site.tls / "coordinator", folder, dirs_exist_ok=True)
+
+    def until_allowed() -> str:
+        ends_at = SystemClock().monotonic() + 10
+        while SystemClock().monotonic() < ends_at:
+            try:
+                return str(many.call(ping, PING, timeout=10).incarnation)
+            except TobanError as error:
+                assert "may not call" in error.message
+        raise TimeoutError("the new certificate was not taken")
+
+    assert await asyncio.to_thread(until_allowed) == "i1"
+    many.close()
+
+
+async def test_a_closed_fleet_asks_nobody(site: Any) -> None:
+    many = fleet(site)
+    await asyncio.to_thread(many.call, ping, PING, timeout=10)
+    many.close()
+    with pytest.raises(TobanError) as caught:
+        many.call(ping, PING, timeout=10)
+    assert caught.value.code is ErrorCode.UNAVAILABLE

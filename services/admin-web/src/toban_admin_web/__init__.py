@@ -1,0 +1,1 @@
+"""The pages of Toban: no state, no database driver, everything over gRPC."""

@@ -1,0 +1,47 @@
+"""Configuration of admin-web: `SCHEDULER_*` variables (docs/admin-site.md)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any, ClassVar
+
+from pydantic import BeforeValidator, Field
+from pydantic_settings import NoDecode
+
+from toban_runtime.config import Port, ServiceConfig
+
+# Threads that answer requests. Live logs may hold at most half of them, so pages always find one.
+MIN_THREADS = 4
+
+
+def _names(value: Any) -> tuple[str, ...]:
+    parts = value.split(",") if isinstance(value, str) else value
+    return tuple(part.strip().lower() for part in parts if part.strip())
+
+
+def _web_dir() -> Path:
+    """Inside an installed package, else the clone's."""
+    installed = Path(__file__).resolve().parent / "web"
+    return installed if installed.is_dir() else Path(__file__).resolve().parents[4] / "web"
+
+
+Names = Annotated[tuple[str, ...], NoDecode, BeforeValidator(_names)]
+
+
+class AdminWebConfig(ServiceConfig):
+    """What every service has, and what only the site needs."""
+
+    REQUIRED: ClassVar[tuple[str, ...]] = ("coordinators",)
+
+    http_host: str = Field("127.0.0.1", description="address that the site binds")
+    http_port: Port = Field(8080, description="port of the site; 0 = any free port")
+    http_allow_remote: bool = Field(False, description="allows an http_host that is not loopback")
+    http_names: Names = Field((), description="further host names by which browsers may ask for the site")
+    http_threads: int = Field(32, ge=MIN_THREADS, le=512, description="requests that are answered at a time")
+    request_seconds: float = Field(5.0, ge=0.5, le=30.0, description="how long one page may take")
+    web_dir: Path = Field(default_factory=_web_dir, description="folder of templates, static and locales")
+
+    @property
+    def max_streams(self) -> int:
+        """Live logs and downloads at a time."""
+        return self.http_threads // 2

@@ -1,0 +1,1 @@
+"""Pure functions: what to show, in which words, and what comes next."""

@@ -1,0 +1,64 @@
+"""The filters of the list of runs, from and to the address of a page."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from toban_admin_web.decide.records import RunQuery
+from toban_admin_web.decide.tones import GROUPS
+from toban_domain.run import RunState
+
+LIMITS = (25, 50, 100, 200)
+DEFAULT_LIMIT = 50
+MAX_TEXT = 200
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunFilter:
+    """What the address asks for. `state` is one state, or the name of a group of GROUPS."""
+
+    job: str = ""
+    schedule: str = ""
+    state: str = ""
+    ahead: bool = False
+    limit: int = DEFAULT_LIMIT
+    cursor: str = ""
+
+    def query(self) -> RunQuery:
+        """The question to the coordinators."""
+        states = GROUPS.get(self.state, (self.state,) if self.state else ())
+        return RunQuery(
+            job=self.job, schedule=self.schedule, states=states, ahead=self.ahead, cursor=self.cursor, limit=self.limit
+        )
+
+    def address(self, **changes: str) -> dict[str, str]:
+        """The query of an address with these filters, some changed ("" removes one); other filters start at the first page."""
+        values = {
+            "job": self.job,
+            "schedule": self.schedule,
+            "state": self.state,
+            "ahead": "1" if self.ahead else "",
+            "limit": str(self.limit) if self.limit != DEFAULT_LIMIT else "",
+        }
+        return {name: value for name, value in (values | changes).items() if value}
+
+    def chips(self) -> list[tuple[str, str]]:
+        """The filters that narrow the list: (name, value)."""
+        values = [("job", self.job), ("schedule", self.schedule), ("state", self.state)]
+        return [(name, value) for name, value in values if value]
+
+
+def parse_filter(query: Mapping[str, str]) -> RunFilter:
+    """From an address; what is unknown there counts as not given."""
+    state = query.get("state", "")
+    limit = query.get("limit", "")
+    cursor = query.get("cursor", "")
+    return RunFilter(
+        job=query.get("job", "").strip()[:MAX_TEXT],
+        schedule=query.get("schedule", "").strip()[:MAX_TEXT],
+        state=state if state in GROUPS or state in RunState.__members__ else "",
+        ahead=query.get("ahead", "") == "1",
+        limit=int(limit) if limit in {str(one) for one in LIMITS} else DEFAULT_LIMIT,
+        cursor=cursor if cursor.isascii() and cursor.isdigit() and len(cursor) < 20 else "",
+    )

@@ -1,0 +1,99 @@
+"""JSON texts inside records, opened for a page; what is no JSON becomes nothing and never an error."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+MAX_SUMMARY = 200
+# Longer ones, such as serial numbers, are for programs.
+MAX_VALUE = 32
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """What a job last said of itself; `percentage` is 0 … 100, None when it gave no number."""
+
+    percentage: float | None
+    summary: str
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One check of /healthz."""
+
+    name: str
+    status: str
+    values: tuple[tuple[str, str | datetime], ...]
+    """What was seen: (name, value) pairs, one without a name when there is just one."""
+
+
+def as_object(text: str) -> Mapping[str, Any]:
+    """The JSON object in `text`; empty for anything else."""
+    try:
+        value = json.loads(text or "{}")
+    except (ValueError, RecursionError):
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
+def pretty(text: str) -> str:
+    """JSON indented for people; the text itself when it is none."""
+    try:
+        return json.dumps(json.loads(text), indent=2, ensure_ascii=False)
+    except (ValueError, RecursionError):
+        return text
+
+
+def progress(text: str) -> Progress | None:
+    """The progress in `progress_json`; None when the job said nothing."""
+    data = as_object(text)
+    number = data.get("percentage")
+    percentage = float(number) if isinstance(number, int | float) and not isinstance(number, bool) else None
+    summary = data.get("summary")
+    text = summary[:MAX_SUMMARY] if isinstance(summary, str) else ""
+    if percentage is None and not text:
+        return None
+    return Progress(None if percentage is None else min(100.0, max(0.0, percentage)), text)
+
+
+def health(text: str) -> tuple[str, list[Check]]:
+    """The status of a /healthz document and its checks; "unknown" when there is none."""
+    data = as_object(text)
+    checks = data.get("checks")
+    rows = [
+        Check(str(name), str(check.get("status", "")), _values(check.get("value")))
+        for name, check in (checks.items() if isinstance(checks, dict) else ())
+        if isinstance(check, dict)
+    ]
+    return str(data.get("status", "unknown")), rows
+
+
+def _values(value: Any) -> tuple[tuple[str, str | datetime], ...]:
+    if not isinstance(value, dict):
+        return (("", _value(value)),)
+    return tuple((str(name), _value(one)) for name, one in value.items() if len(str(one)) <= MAX_VALUE)
+
+
+def _value(value: Any) -> str | datetime:
+    if value is None:
+        return "–"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float):
+        return f"{value + 0.0:g}"
+    if isinstance(value, str):
+        return _time(value) or value
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _time(text: str) -> datetime | None:
+    """A time with its zone, as health documents write it."""
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    return moment if moment.tzinfo is not None else None

@@ -1,0 +1,1 @@
+"""The Flask application, and the process that serves it."""

@@ -1,0 +1,1 @@
+"""What a browser can ask for, a module a subject."""

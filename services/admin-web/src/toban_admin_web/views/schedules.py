@@ -1,0 +1,48 @@
+"""Schedules, and one schedule with its next and last slots."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+from flask import Blueprint, Response, request
+
+from toban_admin_web.decide import opened
+from toban_admin_web.views.site import page, reader
+from toban_domain.errors import ErrorCode, TobanError
+
+NEXT_SLOTS = 10
+LAST_FIRES = 20
+T = TypeVar("T")
+
+views = Blueprint("schedules", __name__)
+
+
+@views.get("/schedules")
+def listed() -> Response:
+    """Schedules by name."""
+    cursor = request.args.get("cursor", "")
+    return page("schedules", found=reader().schedules(cursor=cursor), cursor=cursor)
+
+
+@views.get("/schedules/<name>")
+def show(name: str) -> Response:
+    """One schedule."""
+    schedule = reader().schedule(name)
+    return page(
+        "schedule",
+        schedule=schedule,
+        slots=_if_there(lambda: reader().next_slots(name, count=NEXT_SLOTS)),
+        fires=_if_there(lambda: reader().fires(name, limit=LAST_FIRES)),
+        definition=opened.pretty(schedule.spec_json),
+    )
+
+
+def _if_there(ask: Callable[[], Sequence[T]]) -> Sequence[T] | None:
+    """None when the coordinators are of a release that does not answer this."""
+    try:
+        return ask()
+    except TobanError as error:
+        if error.code is not ErrorCode.UNIMPLEMENTED:
+            raise
+        return None

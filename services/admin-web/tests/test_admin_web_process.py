@@ -1,0 +1,142 @@
+"""admin-web as a process: start, health, refusals, an end in order, and what it never loads."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from toban_stack.wait import wait_until
+
+Start = Callable[..., "subprocess.Popen[str]"]
+
+
+@pytest.fixture
+def start(tls: Path, tmp_path: Path, cluster: Any) -> Iterator[Start]:
+    """Starts a process with these SCHEDULER_* variables more; ended afterwards."""
+    started: list[subprocess.Popen[str]] = []
+
+    def begin(**variables: str) -> subprocess.Popen[str]:
+        values = {
+            "TLS_DIR": str(tls / "admin-web"),
+            "COORDINATORS": cluster.coordinator,
+            "LOG_ARCHIVERS": cluster.archiver,
+            "HTTP_PORT": "0",
+            "READY_FILE": str(tmp_path / "ready"),
+        }
+        environment = {name: value for name, value in os.environ.items() if not name.startswith("SCHEDULER_")}
+        environment |= {f"SCHEDULER_{name}": value for name, value in (values | variables).items()}
+        started.append(
+            subprocess.Popen(
+                [sys.executable, "-m", "toban_admin_web"],
+                env=environment,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+            )
+        )
+        return started[-1]
+
+    yield begin
+    for process in started:
+        process.kill()
+        process.communicate()
+
+
+def ready(process: subprocess.Popen[str], tmp_path: Path) -> dict[str, int]:
+    """The ports, once it serves."""
+    assert wait_until(lambda: (tmp_path / "ready").exists() or process.poll() is not None, 60)
+    assert process.poll() is None, process.communicate()[0]
+    ports = dict(json.loads((tmp_path / "ready").read_text()))
+    assert ports["pid"] == process.pid
+    return ports
+
+
+def get(port: int, path: str) -> str:
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=10) as answer:
+        return str(answer.read().decode())
+
+
+def test_a_life(start: Start, tmp_path: Path, cluster: Any) -> None:
+    process = start()
+    ports = ready(process, tmp_path)
+    assert "Toban" in get(ports["http_port"], "/")
+    admin = ports["admin_port"]
+    assert get(admin, "/livez") == "ok\n" and get(admin, "/readyz") == "ok\n"
+    assert wait_until(lambda: "coordinator" in json.loads(get(admin, "/healthz"))["checks"], 20)
+    document = json.loads(get(admin, "/healthz"))
+    assert document["status"] == "ok" and document["checks"]["coordinator"]["value"] == "1 of 1 serve"
+    assert 'toban_build_info{service="admin-web"' in get(admin, "/metrics")
+    assert 'toban_site_upstreams_serving{service="log-archiver"} 1.0' in get(admin, "/metrics")
+
+    stream = urllib.request.urlopen(f"http://127.0.0.1:{ports['http_port']}/runs/1/log/stream", timeout=30)
+    assert any(b"line 1" in raw for raw in stream)
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(15) == 0, "a live log does not hold it up"
+    stream.close()
+
+
+def test_the_worker_comes_back(start: Start, tmp_path: Path) -> None:
+    process = start()
+    port = ready(process, tmp_path)["http_port"]
+    children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
+    [worker] = children.read_text().split()
+    os.kill(int(worker), signal.SIGKILL)
+
+    def again() -> bool:
+        try:
+            return children.read_text().split() != [worker] and "Toban" in get(port, "/")
+        except OSError:
+            return False
+
+    assert wait_until(again, 30)
+
+
+@pytest.mark.parametrize(
+    ("variables", "words"),
+    [
+        ({"HTTP_HOST": "0.0.0.0"}, "SCHEDULER_HTTP_HOST: '0.0.0.0' is not loopback"),
+        ({"HTTP_PORT": "taken"}, "SCHEDULER_HTTP_PORT: cannot bind"),
+        ({"ADMIN_PORT": "taken"}, "SCHEDULER_ADMIN_PORT: cannot bind"),
+        ({"TLS_DIR": "/nowhere"}, "/nowhere/tls.crt: cannot be read"),
+        ({"COORDINATORS": ""}, "SCHEDULER_COORDINATORS: not set"),
+        ({"HTTP_THREADS": "1"}, "SCHEDULER_HTTP_THREADS"),
+        ({"WEB_DIR": "/nowhere"}, "SCHEDULER_WEB_DIR: /nowhere has no templates"),
+        ({"HTTP_NAME": "x"}, "did you mean SCHEDULER_HTTP_NAMES?"),
+    ],
+)
+def test_a_wrong_configuration_ends_with_one_line(
+    start: Start, cluster: Any, variables: dict[str, str], words: str
+) -> None:
+    taken = cluster.coordinator.rpartition(":")[2]
+    process = start(**{name: taken if value == "taken" else value for name, value in variables.items()})
+    said = process.communicate(timeout=60)[0]
+    assert process.returncode == 78 and words in said and len(said.splitlines()) == 1
+
+
+def test_another_address_needs_a_word_and_warns(start: Start, tmp_path: Path) -> None:
+    process = start(HTTP_HOST="0.0.0.0", HTTP_ALLOW_REMOTE="true")
+    ready(process, tmp_path)
+    process.send_signal(signal.SIGTERM)
+    assert "asks nobody who they are" in process.communicate(timeout=30)[0]
+
+
+def test_it_loads_no_driver_of_a_database() -> None:
+    script = "import sys, toban_admin_web.main, toban_admin_web.server.running; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=60)
+    loaded = {name.partition(".")[0] for name in done.stdout.split()}
+    assert not loaded & {"psycopg", "psycopg_pool", "redis", "boto3", "toban_store", "toban_fencing", "sqlite3"}
+
+
+def test_the_parent_never_loads_grpc() -> None:
+    script = "import sys, toban_admin_web.main, toban_admin_web.server.process; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=60)
+    assert "grpc" not in done.stdout.split(), "a process that has loaded gRPC must not fork"

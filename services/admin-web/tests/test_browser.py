@@ -1,0 +1,150 @@
+"""The pages in a real browser: nothing is refused by the policy, scripts do their work, nothing overflows."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
+
+import pytest
+
+from toban_testing.browser import Page, browsing, find_browser
+
+pytestmark = [
+    pytest.mark.skipif(not find_browser(), reason="no Chromium here: apt install chromium"),
+    pytest.mark.timeout(180),
+]
+PAGES = ["/", "/runs", "/runs/1", "/jobs", "/jobs/hello", "/schedules", "/schedules/hello-often", "/executors"]
+
+
+class Threads(WSGIServer):
+    """A thread a connection: a live log holds one."""
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        threading.Thread(target=self._serve, args=(request, client_address), daemon=True).start()
+
+    def _serve(self, request: Any, client_address: Any) -> None:
+        try:
+            self.finish_request(request, client_address)
+        finally:
+            self.shutdown_request(request)
+
+
+class Quiet(WSGIRequestHandler):
+    """Writes no log."""
+
+    def log_message(self, *arguments: object) -> None:
+        """Nothing."""
+
+
+@pytest.fixture
+def address(web: Any) -> Iterator[str]:
+    """Where the site of the test is served."""
+    with make_server("127.0.0.1", 0, web.running.app, server_class=Threads, handler_class=Quiet) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        web.running.site.stopping.set()
+        server.shutdown()
+        thread.join()
+
+
+@pytest.fixture(scope="module")
+def new_page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[], Page]]:
+    """Opens tabs of one browser."""
+    with browsing(tmp_path_factory.mktemp("profile")) as opened:
+        yield opened
+
+
+@pytest.fixture
+def page(new_page: Callable[[], Page]) -> Page:
+    """A tab."""
+    return new_page()
+
+
+@pytest.mark.parametrize(("width", "language"), [(360, "ja"), (1600, "en")])
+def test_pages_fit_and_nothing_is_refused(page: Page, address: str, width: int, language: str) -> None:
+    for path in PAGES:
+        page.look(width=width, height=800, language=language)
+        page.open(address + path)
+        assert page.run("document.documentElement.scrollWidth <= innerWidth"), f"{path} is wider than {width}"
+        assert page.run("document.querySelectorAll('h1').length") == 1
+    assert page.complaints == []
+
+
+def test_times_are_shown_in_the_zone_of_the_viewer(page: Page, address: str) -> None:
+    page.open(address + "/runs")
+    assert page.until("[...document.querySelectorAll('td time')].every((one) => one.title.endsWith(' UTC'))")
+    shown, utc = page.run("[document.querySelector('td time').textContent, document.querySelector('td time').title]")
+    assert "UTC" not in shown and shown != utc.removesuffix(" UTC"), "the browser of the test lives in Tokyo"
+    assert "Asia/Tokyo" in page.run("document.querySelector('footer').textContent")
+
+
+def test_dark_is_dark(page: Page, address: str) -> None:
+    brightness = []
+    for dark in (False, True):
+        page.look(dark=dark)
+        page.open(address + "/")
+        colour = page.run("getComputedStyle(document.documentElement).backgroundColor")
+        brightness.append(sum(int(part) for part in colour.strip("rgb()").split(",")))
+    assert brightness[0] > 600 and brightness[1] < 150
+
+
+def test_a_page_keeps_fresh_and_says_when_it_cannot(page: Page, address: str, web: Any) -> None:
+    page.open(address + "/runs/1")
+    assert page.run("document.getElementById('stale').hidden")
+    web.cluster.reader.answers["GetRun"] = web.run(progress_json='{"percentage": 40, "summary": "half way"}')
+    assert page.until("document.getElementById('progress')?.value === 40")
+    web.cluster.stop_coordinator()
+    assert page.until("!document.getElementById('stale').hidden")
+    assert "Nobody answers" in page.run("document.getElementById('stale').textContent")
+
+
+def test_a_live_log_to_its_end(page: Page, address: str, web: Any) -> None:
+    page.look(height=700)
+    page.open(address + "/runs/1")
+    page.until("document.getElementById('log-state').dataset.now === 'live'")
+    rows = "document.querySelectorAll('#log .row').length"
+    web.cluster.write(
+        *(web.line(n) for n in range(3, 200)), web.line(200, "<script>document.title='x'</script>", stream=2)
+    )
+    page.until(f"{rows} === 200")
+    assert (
+        page.run("document.querySelector('#log .row:last-child .text').textContent")
+        == "<script>document.title='x'</script>"
+    )
+    assert page.run("document.querySelector('#log .row:last-child .stream').textContent") == "err"
+
+    at_end = "log.scrollHeight - log.scrollTop - log.clientHeight < 2"
+    page.until(at_end)
+    page.run("log.scrollTop = 0")
+    page.until("document.getElementById('log-follow').getAttribute('aria-pressed') === 'false'")
+    web.cluster.write(web.line(201, "part one, ", partial=True), web.line(202, "part two"))
+    page.until(f"{rows} === 201")
+    assert page.run("log.scrollTop") == 0, "it stays where the reader has scrolled to"
+    page.run("document.getElementById('log-follow').click()")
+    page.until(at_end)
+
+    web.cluster.reader.answers["GetRun"] = web.run(1, "SUCCEEDED", finished_at=web.stamp(0))
+    web.cluster.write(sealed=True)
+    page.until("document.getElementById('log-state').dataset.now === 'ended'")
+    text = page.run("log.textContent")
+    assert "part one, part two" in text and text.rstrip().endswith("end of the output")
+    assert page.run(rows) == 201, "each line once"
+    assert [one for one in page.complaints if "503" not in one] == []
+
+
+def test_a_live_log_goes_on_after_a_lost_connection(page: Page, address: str, web: Any) -> None:
+    page.open(address + "/runs/1")
+    page.until("document.getElementById('log-state').dataset.now === 'live'")
+    places = web.running.site.places
+    held = [places.take() for _ in range(places.size)]
+    # Every stream ends, and none is let in for a while.
+    web.running.site.stopping.set()
+    page.until("document.getElementById('log-state').dataset.now === 'retrying'")
+    web.running.site.stopping.clear()
+    web.cluster.write(web.line(3))
+    for give in filter(None, held):
+        give()
+    page.until("document.querySelectorAll('#log .row').length === 3")

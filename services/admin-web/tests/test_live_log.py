@@ -1,0 +1,183 @@
+"""Live logs as server-sent events: from where, until when, how many."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from toban_domain.errors import ErrorCode
+
+
+class Events:
+    """The events of one stream, read one by one."""
+
+    def __init__(self, answer: Any) -> None:
+        assert answer.status_code == 200, answer.get_data(as_text=True)
+        assert answer.mimetype == "text/event-stream"
+        self._answer = answer
+        self._iterator = self._parsed()
+
+    def next(self) -> tuple[str, str, Any]:
+        """(name, id, data) of the next event that is not a comment; raises StopIteration at the end."""
+        return next(self._iterator)
+
+    def rest(self) -> list[tuple[str, str, Any]]:
+        return list(self._iterator)
+
+    def close(self) -> None:
+        self._answer.close()
+
+    def _parsed(self) -> Iterator[tuple[str, str, Any]]:
+        text = b""
+        for piece in self._answer.iter_encoded():
+            *blocks, text = (text + piece).split(b"\n\n")
+            for block in blocks:
+                fields = dict(part.split(": ", 1) for part in block.decode().splitlines() if not part.startswith(":"))
+                if "event" in fields:
+                    yield fields["event"], fields["id"], json.loads(fields["data"])
+
+
+def follow(web: Any, after: str = "", **headers: str) -> Events:
+    query = f"?after={after}" if after else ""
+    return Events(web.client.get(f"/runs/1/log/stream{query}", headers=headers, buffered=False))
+
+
+def texts(data: Any) -> list[str]:
+    return [row[3] for row in data["lines"]]
+
+
+def finish(web: Any, state: str = "SUCCEEDED", **given: Any) -> None:
+    web.cluster.reader.answers["GetRun"] = web.run(1, state, finished_at=web.stamp(0), **given)
+
+
+def test_lines_come_as_they_are_written_until_the_end(web: Any) -> None:
+    events = follow(web)
+    name, cursor, data = events.next()
+    assert (name, cursor) == ("lines", f"{web.token}:2")
+    assert data == {
+        "token": str(web.token),
+        "attempt": 1,
+        "lines": [[n, "stdout", "2026-11-21T00:00:00+00:00", f"line {n}", False] for n in (1, 2)],
+    }
+    with ThreadPoolExecutor(1) as pool:
+        later = pool.submit(events.next)
+        web.cluster.write(web.line(3, "\x1b[31mred\x1b[0m", stream=2))
+        assert [(row[1], row[3]) for row in later.result(10)[2]["lines"]] == [("stderr", "red")]
+        last = pool.submit(events.next)
+        finish(web)
+        web.cluster.write(sealed=True)
+        assert last.result(10) == ("end", f"{web.token}:3", {"state": "SUCCEEDED", "complete": True})
+    assert events.rest() == []
+
+
+def test_a_reader_goes_on_where_it_was(web: Any) -> None:
+    finish(web)
+    web.cluster.write(web.line(3), sealed=True)
+    events = follow(web, f"{web.token}:2")
+    assert texts(events.next()[2]) == ["line 3"]
+    assert events.next()[0] == "end"
+    # What the browser says of itself after a lost connection counts for more than the address.
+    again = follow(web, f"{web.token}:1", **{"Last-Event-ID": f"{web.token}:3"})
+    assert [name for name, _, _ in again.rest()] == ["end"]
+
+
+def test_a_retry_of_the_run_is_followed_on(web: Any) -> None:
+    second = web.token + 5
+    attempts = [
+        {"token": web.token, "attempt": 1, "state": "FAILED"},
+        {"token": second, "attempt": 2, "state": "RUNNING"},
+    ]
+    web.cluster.write(sealed=True)
+    events = follow(web)
+    assert texts(events.next()[2]) == ["line 1", "line 2"]
+    with ThreadPoolExecutor(1) as pool:
+        later = pool.submit(events.next)
+        web.cluster.reader.answers["GetRun"] = web.run(1, "RUNNING", token=second, attempts=attempts)
+        web.cluster.write(web.line(1, "again"), token=second)
+        name, cursor, data = later.result(10)
+        assert (name, cursor, data["attempt"], texts(data)) == ("lines", f"{second}:1", 2, ["again"])
+        last = pool.submit(events.next)
+        finish(web, "FAILED", token=second, attempts=attempts)
+        web.cluster.write(token=second, sealed=True)
+        assert last.result(10)[0] == "end"
+
+
+def test_a_run_that_wrote_nothing_ends(web: Any) -> None:
+    web.cluster.logs.lines.clear()
+    finish(web)
+    assert [(name, data["complete"]) for name, _, data in follow(web).rest()] == [("end", True)]
+
+
+def test_a_run_that_was_never_sent_ends_at_once(web: Any) -> None:
+    web.cluster.logs.lines.clear()
+    finish(web, "SKIPPED", token=0, attempts=[])
+    assert [name for name, _, _ in follow(web).rest()] == ["end"]
+
+
+def test_trouble_is_told_and_overcome(web: Any) -> None:
+    events = follow(web)
+    events.next()
+    web.refuse("GetRun", ErrorCode.UNAVAILABLE, "away")
+    name, cursor, data = events.next()
+    assert (name, cursor) == ("trouble", f"{web.token}:2") and "coordinator" in data["message"]
+    web.cluster.reader.answers["GetRun"] = web.run()
+    with ThreadPoolExecutor(1) as pool:
+        later = pool.submit(events.next)
+        web.cluster.write(web.line(3))
+        assert texts(later.result(15)[2]) == ["line 3"]
+    events.close()
+
+
+def test_a_bounded_number_of_streams_and_places_come_back(new_web: Any) -> None:
+    web = new_web(http_threads=4)
+    first, second = follow(web), follow(web)
+    first.next()
+    refused = web.client.get("/runs/1/log/stream")
+    assert refused.status_code == 503 and refused.headers["Retry-After"]
+    assert web.get("/runs").status_code == 200, "pages are still served"
+    # One that was read from, and one that was not.
+    first.close()
+    second.close()
+    assert web.running.site.places.taken == 0
+    third = follow(web)
+    assert third.next()[0] == "lines"
+    third.close()
+
+
+def test_a_stopping_site_ends_its_streams(web: Any) -> None:
+    events = follow(web)
+    events.next()
+    with ThreadPoolExecutor(1) as pool:
+        rest = pool.submit(events.rest)
+        web.running.site.stopping.set()
+        assert rest.result(10) == []
+
+
+def test_the_whole_log_as_a_file(web: Any) -> None:
+    web.cluster.write(web.line(3, "\x1b[31mraw"), web.line(4, "no end", partial=True))
+    with web.get("/runs/1/log.txt") as answer:
+        assert answer.get_data(as_text=True) == "line 1\nline 2\n\x1b[31mraw\nno end"
+        assert answer.mimetype == "text/plain" and 'filename="run-1.log"' in answer.headers["Content-Disposition"]
+    assert web.running.site.places.taken == 0
+
+
+def test_a_file_that_breaks_off_says_so(web: Any) -> None:
+    web.cluster.stop_archiver()
+    assert "the log ends here: no log-archiver answers" in web.get("/runs/1/log.txt").get_data(as_text=True)
+
+
+def test_places_are_given_back_once(web: Any) -> None:
+    places = web.running.site.places
+    give = places.take()
+    assert give is not None
+    threads = [threading.Thread(target=give) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert places.taken == 0
+    taken = [places.take() for _ in range(places.size + 1)]
+    assert taken[-1] is None and all(taken[:-1])

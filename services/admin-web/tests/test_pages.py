@@ -1,0 +1,239 @@
+"""Every page over a cluster with given answers: what it shows, in which language, and what it never lets through."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+
+from toban_domain.errors import ErrorCode
+from toban_proto.v1 import coordinator_pb2 as pb
+
+PAGES = ["/", "/runs", "/runs/1", "/jobs", "/jobs/hello", "/schedules", "/schedules/hello-often", "/executors"]
+EVIL = "<script>alert('x')</script><img src=x onerror=alert(1)>\"'"
+
+
+@pytest.mark.parametrize("language", ["en", "ja", "zh-Hant"])
+@pytest.mark.parametrize("path", PAGES)
+def test_every_page_in_every_language(web: Any, path: str, language: str) -> None:
+    text = web.page(path, Accept_Language=language)
+    assert f'<html lang="{language}">' in text
+    assert not re.search(
+        r"\b(nav|run|cluster|job|schedule|log|state|filter)\.[a-z_]{3,}\b", re.sub(r'="[^"]*"', "", text)
+    )
+
+
+@pytest.mark.parametrize("path", PAGES)
+def test_a_part_is_what_the_page_shows(web: Any, path: str) -> None:
+    part = web.page(path + "?part=1")
+    ids = re.findall(r'<div id="([a-z-]+)" data-part', part)
+    assert ids and "<html" not in part
+    whole = web.page(path)
+    assert all(f'id="{one}"' in whole for one in ids)
+
+
+def test_the_cluster(web: Any) -> None:
+    text = web.page("/")
+    assert str(web.cluster.reader.answers["GetCluster"].epoch) in text, "an epoch is shown digit by digit"
+    for seen in (
+        "127.0.0.1:5000",
+        "127.0.0.1:5001",
+        "executor-1",
+        "zone=north",
+        "4 / 16",
+        "Slots in use: 4 of 16",
+        "hello-often",
+    ):
+        assert seen in text
+    assert re.search(r"Redis</span>\s*<span class=\"value\">no</span>", text) and "warning" in text
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [({"last_beat_at": None, "leader_address": ""}, "no leader"), ({"last_beat_at": 20}, "silent")],
+)
+def test_a_cluster_without_a_leader_says_so(web: Any, given: dict[str, Any], words: str) -> None:
+    if given["last_beat_at"]:
+        given = {"last_beat_at": web.stamp(given["last_beat_at"])}
+    web.cluster.reader.answers["GetCluster"] = web.whole(**given)
+    assert words in web.page("/")
+
+
+def test_next_due_are_the_soonest_of_those_that_will_fire(web: Any) -> None:
+    def one(name: str, seconds: float, **given: Any) -> pb.Schedule:
+        return web.schedule(name=name, next_run_at=web.stamp(-seconds), **given)
+
+    web.cluster.reader.answers["ListSchedules"] = pb.ListSchedulesResponse(
+        schedules=[one("later", 600), one("soon", 5), one("paused", 1, status="paused"), one("off", 2, enabled=False)]
+    )
+    text = web.page("/")
+    assert text.index(">soon<") < text.index(">later<")
+    assert ">paused<" not in text and ">off<" not in text
+
+
+def test_a_run_with_all_its_facts(web: Any) -> None:
+    web.cluster.reader.answers["GetRun"] = web.run(
+        1,
+        "FAILED",
+        exit_code=3,
+        finished_at=web.stamp(25),
+        error_summary="exit code 3",
+        progress_json='{"percentage": 40, "summary": "half way"}',
+        created_by="admin-cli",
+        idempotency_key="k1",
+        rerun_of=9,
+        last_line="bye",
+    )
+    text = web.page("/runs/1")
+    for seen in (
+        "exit code 3",
+        "half way",
+        'value="40.0"',
+        "admin-cli",
+        "k1",
+        "/runs/9",
+        str(web.token),
+        "&#34;name&#34;: &#34;world&#34;",
+    ):
+        assert seen in text
+    assert "line 1" in text and "line 2" in text and f'data-after="{web.token}:2"' in text
+    assert "data-refresh" not in text, "a run that is over is not asked for again"
+    assert "data-final" in web.page("/runs/1?part=1")
+
+
+def test_a_live_run_is_kept_fresh_and_followed(web: Any) -> None:
+    text = web.page("/runs/1?lang=ja")
+    assert 'data-refresh="/runs/1?lang=ja&amp;part=1"' in text
+    assert 'data-stream="/runs/1/log/stream?lang=ja"' in text
+
+
+def test_a_run_that_was_over_long_ago_holds_no_stream(web: Any) -> None:
+    web.cluster.reader.answers["GetRun"] = web.run(1, "SUCCEEDED", finished_at=web.stamp(3600))
+    text = web.page("/runs/1")
+    assert "data-stream" not in text and "end of the output" in text
+
+
+def test_streams_are_told_apart_and_long_lines_joined(web: Any) -> None:
+    web.cluster.logs.lines[web.token] = [
+        web.line(1, "one ", partial=True),
+        web.line(2, "two"),
+        web.line(3, "bad", stream=2),
+        web.line(4, "cut", stream=3),
+    ]
+    text = web.page("/runs/1")
+    assert "one two" in text
+    assert re.search(r'class="row stderr">.*?class="stream">err<.*?bad', text)
+    assert re.search(r'class="row system">.*?class="stream">toban<.*?cut', text)
+
+
+def test_a_slow_log_archiver_costs_two_seconds_and_no_page(web: Any) -> None:
+    web.cluster.logs.silent = True
+    text = web.page("/runs/1")
+    assert "The output cannot be shown now" in text and "Attempts" in text
+
+
+def test_a_log_archiver_that_is_away_costs_no_page(web: Any) -> None:
+    web.cluster.stop_archiver()
+    text = web.page("/runs/1")
+    assert "no log-archiver answers" in text and "Attempts" in text
+
+
+def test_runs_by_filter_and_page(web: Any) -> None:
+    web.cluster.reader.answers["ListRuns"] = pb.ListRunsResponse(runs=[web.run(7)], next_cursor="7")
+    text = web.page("/runs?job=hello&state=unsuccessful&limit=25")
+    asked = web.cluster.reader.requests[-1]
+    assert (asked.job, asked.page.limit, asked.include_ahead) == ("hello", 25, False)
+    assert sorted(asked.states) == ["CANCELED", "EXPIRED", "FAILED", "TIMED_OUT"]
+    assert '"/runs?job=hello&amp;state=unsuccessful&amp;limit=25&amp;cursor=7"' in text
+    assert '"/runs?state=unsuccessful&amp;limit=25"' in text, "a chip takes one filter away"
+    web.page("/runs?cursor=7&state=nonsense&limit=9999&cursor=x")
+    assert list(web.cluster.reader.requests[-1].states) == [] and web.cluster.reader.requests[-1].page.limit == 50
+
+
+def test_a_page_that_is_not_the_first_stays_as_it_is(web: Any) -> None:
+    assert "data-refresh" in web.page("/runs") and "data-refresh" not in web.page("/runs?cursor=7")
+
+
+def test_empty_lists_teach(web: Any) -> None:
+    web.cluster.reader.answers |= {
+        "ListRuns": pb.ListRunsResponse(),
+        "ListJobs": pb.ListJobsResponse(),
+        "ListSchedules": pb.ListSchedulesResponse(),
+        "ListExecutors": pb.ListExecutorsResponse(),
+    }
+    assert "toban run start" in web.page("/runs") and "toban apply" in web.page("/jobs")
+    assert "toban apply" in web.page("/schedules") and "No executor is there" in web.page("/executors")
+    assert "No run fits" in web.page("/runs?job=x")
+
+
+def test_a_schedule_with_its_next_and_last_slots(web: Any) -> None:
+    text = web.page("/schedules/hello-often")
+    assert "2026-11-21 03:00:00+01:00" in text and "fold first" in text and "run made" in text and "/runs/7" in text
+
+
+def test_a_schedule_of_coordinators_that_cannot_tell_more(web: Any) -> None:
+    web.refuse("NextSlots", ErrorCode.UNIMPLEMENTED)
+    web.refuse("ListFires", ErrorCode.UNIMPLEMENTED)
+    assert web.page("/schedules/hello-often").count("do not tell") == 2
+
+
+def test_gone_executors_on_request(web: Any) -> None:
+    web.page("/executors")
+    web.page("/executors?gone=1")
+    assert [one.include_off for one in web.cluster.reader.requests] == [False, True]
+
+
+def test_nothing_from_outside_becomes_markup(web: Any) -> None:
+    evil_run = web.run(
+        1,
+        "FAILED",
+        job=EVIL,
+        schedule=EVIL,
+        executor=EVIL,
+        error_summary=EVIL,
+        reason=EVIL,
+        last_line=EVIL,
+        payload_json=EVIL,
+        progress_json='{"summary": "<b>x</b>"}',
+        created_by=EVIL,
+        cancel_reason=EVIL,
+        cancel_requested_at=web.stamp(1),
+        trigger=EVIL,
+        idempotency_key=EVIL,
+        events=[pb.RunEvent(at=web.stamp(1), type=EVIL, from_state=EVIL, to_state=EVIL, message=EVIL, actor=EVIL)],
+        attempts=[pb.Attempt(token=web.token, attempt=1, state=EVIL, executor=EVIL, error_summary=EVIL)],
+    )
+    evil_schedule = web.schedule(
+        name=EVIL, job=EVIL, rule=EVIL, timezone=EVIL, spec_json=EVIL, status=EVIL, last_error=EVIL
+    )
+    web.cluster.logs.lines[web.token] = [web.line(1, EVIL), web.line(2, EVIL, stream=2)]
+    web.cluster.reader.answers |= {
+        "GetRun": evil_run,
+        "ListRuns": pb.ListRunsResponse(runs=[evil_run], next_cursor=EVIL),
+        "GetJob": web.job(name=EVIL, description=EVIL, spec_json=EVIL, schedules=[evil_schedule]),
+        "ListJobs": pb.ListJobsResponse(jobs=[web.job(name=EVIL, description=EVIL)], next_cursor=EVIL),
+        "GetSchedule": evil_schedule,
+        "ListSchedules": pb.ListSchedulesResponse(schedules=[evil_schedule]),
+        "ListExecutors": pb.ListExecutorsResponse(
+            executors=[web.executor(node_id=EVIL, labels={EVIL: EVIL}, off_reason=EVIL)]
+        ),
+        "GetCluster": web.whole(
+            leader_address=EVIL, health_json='{"status": "<b>", "checks": {"<b>": {"status": "<b>", "value": "<b>"}}}'
+        ),
+    }
+    for path in [*PAGES, "/runs?job=" + EVIL, "/jobs/%3Cscript%3E", "/nothing/" + EVIL]:
+        text = web.get(path).get_data(as_text=True)
+        assert "<script>" not in text and "<img src=x" not in text and "<b>" not in text, path
+        assert not re.search(r"""=(["'])[^"']*\1[^>\s/?]*onerror""", text), path
+
+
+def test_languages_are_chosen_and_kept(web: Any) -> None:
+    text = web.page("/runs?job=x&lang=ja", Accept_Language="en")
+    assert '<html lang="ja">' in text and 'href="/jobs?lang=ja"' in text
+    assert 'href="/runs?job=x&amp;lang=zh-Hant"' in text, "changing the language keeps the filters"
+    assert 'href="/jobs"' in web.page("/runs", Accept_Language="ja")
+
+
+def test_times_are_machine_readable_and_say_utc(web: Any) -> None:
+    assert re.search(r'<time datetime="[\d-]+T[\d:.]+Z">[\d-]+ [\d:]+ UTC</time>', web.page("/runs"))

@@ -1,0 +1,43 @@
+"""What `toban doctor` concludes from what a coordinator knows: small functions from facts to findings, each check by its name."""
+
+from toban_coordinator.decide.diagnose.database import (
+    MigrationFacts,
+    RedisFacts,
+    ServerFacts,
+    migrations,
+    partitions,
+    redis,
+    server,
+    unreachable,
+)
+from toban_coordinator.decide.diagnose.finding import Finding, certificate
+from toban_coordinator.decide.diagnose.fleet import (
+    CoordinatorFacts,
+    ExecutorFacts,
+    LeaderFacts,
+    coordinators,
+    executors,
+    leader,
+)
+from toban_coordinator.decide.diagnose.work import WorkFacts, work
+
+__all__ = [
+    "CoordinatorFacts",
+    "ExecutorFacts",
+    "Finding",
+    "LeaderFacts",
+    "MigrationFacts",
+    "RedisFacts",
+    "ServerFacts",
+    "WorkFacts",
+    "certificate",
+    "coordinators",
+    "executors",
+    "leader",
+    "migrations",
+    "partitions",
+    "redis",
+    "server",
+    "unreachable",
+    "work",
+]

@@ -1,0 +1,209 @@
+"""Loop `events`: what is in the inbox becomes runs, a duplicate, or a kept failure; each event once, in one fenced transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+
+from toban_coordinator.decide import events as decide
+from toban_coordinator.loops import event_metrics as metrics
+from toban_coordinator.loops.base import Done, LoopDeps
+from toban_coordinator.loops.definitions import Definitions
+from toban_coordinator.loops.event_room import Room, front, rows_of
+from toban_coordinator.loops.event_templates import Templates
+from toban_coordinator.loops.parts import Parts
+from toban_coordinator.loops.payloads import Payloads
+from toban_domain.errors import FencedOut
+from toban_domain.event import DueTrigger, EventPlan, Failure, InboxEvent, Start
+from toban_domain.job import JobSpec
+from toban_observability.logs import get_logger
+from toban_runtime.breath import Breath
+from toban_store.errors import DidNotHappen, StoreError
+from toban_store.scheduler import events, triggers
+from toban_store.tx import autocommit, fenced_tx
+
+TICK_SECONDS = 0.5
+# Events of one turn.
+READ_EVENTS = 500
+# What one fenced transaction writes at most, since it has to stay far below its bound: rows (events and runs), and bytes of payloads.
+WRITE_ROWS = 500
+WRITE_BYTES = 2_000_000
+# After the database refused an event, or could not write it in time: it waits and lets the others pass, and is never given up.
+REFUSED_SECONDS = 30.0
+# What changed under a plan is planned anew after this.
+LEFT_SECONDS = 0.05
+INBOX_SECONDS = 5.0
+INBOX_LIMIT = 100_000
+_log = get_logger(__name__)
+
+
+class _Turn:
+    """What one turn has read. `held` grows with what it writes."""
+
+    def __init__(self, *, now: datetime, days: int) -> None:
+        self.now = now
+        self.days = days
+        self.triggers: dict[str, list[DueTrigger]] = {}
+        self.specs: Mapping[tuple[int, int], JobSpec] = {}
+        self.held: dict[tuple[str, str], int] = {}
+        self.left = 0
+
+
+class Events:
+    """Reads the inbox, plans event by event, writes in fenced batches; an event that cannot be written steps aside."""
+
+    def __init__(self, *, deps: LoopDeps, definitions: Definitions, payloads: Payloads) -> None:
+        self._deps = deps
+        self._definitions = definitions
+        self._payloads = payloads
+        # Its size counts rows; bytes shrink with it.
+        self._parts = Parts(WRITE_ROWS)
+        self._measured_at: float | None = None
+
+    async def run_once(self) -> Done:
+        """One turn."""
+        settings = await self._deps.settings.get()
+        turn = _Turn(now=self._deps.server_time.now(), days=settings.whole("dedupe_days"))
+        due = await self._read(turn)
+        breath = Breath(self._deps.clock)
+        part: list[EventPlan] = []
+        room = Room(WRITE_ROWS, WRITE_BYTES)
+        for event in due:
+            plan = await self._plan(turn, event, breath)
+            if not room.takes(plan):
+                await self._write(turn, part)
+                part, room = [], Room(WRITE_ROWS, WRITE_BYTES)
+                room.takes(plan)
+            part.append(plan)
+        await self._write(turn, part)
+        await self._measure()
+        if len(due) >= READ_EVENTS:
+            return Done(len(due), 0.0)
+        return Done(len(due), LEFT_SECONDS if turn.left else None)
+
+    async def close(self) -> None:
+        """What only the leader knows is not known here any more."""
+        metrics.inbox.set(0)
+        metrics.oldest.set(0)
+
+    async def _read(self, turn: _Turn) -> list[InboxEvent]:
+        async with autocommit(self._deps.pool) as t:
+            due = await events.due(t, limit=READ_EVENTS)
+            found = await triggers.of_types(t, sorted({event.type for event in due}))
+            turn.held = await events.keys(t, {(event.type, event.key) for event in due if event.key}, days=turn.days)
+            versions = {(trigger.definition_id, trigger.definition_version) for trigger in found}
+            turn.specs = await self._definitions.find(t, versions) if versions else {}
+        for trigger in found:
+            turn.triggers.setdefault(trigger.event_type, []).append(trigger)
+        return due
+
+    async def _plan(self, turn: _Turn, event: InboxEvent, breath: Breath) -> EventPlan:
+        """Outside of any transaction, since large payloads take a while."""
+        await breath.take()
+        known = decide.duplicate(event, turn.held)
+        if known is not None:
+            return known
+        templates = Templates(self._definitions, self._payloads, turn.specs)
+        judged: list[Start | Failure | None] = []
+        for one in decide.judge(event, turn.triggers.get(event.type, ()), templates.make):
+            judged.append(one)
+            await breath.take()
+        return decide.plan_event(event, judged)
+
+    async def _write(self, turn: _Turn, plans: Sequence[EventPlan]) -> None:
+        """Writes in parts as large as fitted lately; one that fails is cut, and an event that fails alone steps aside."""
+        done = 0
+        while done < len(plans):
+            share = self._parts.size / WRITE_ROWS
+            part = front(plans[done:], Room(self._parts.size, int(WRITE_BYTES * share)))
+            try:
+                await self._process(turn, decide.first_of_keys(part, turn.held))
+            except DidNotHappen as error:
+                self._parts.too_long(rows_of(part))
+                if len(part) > 1:
+                    continue
+                await self._aside(part[0].event, error)
+            else:
+                if done + len(part) < len(plans):
+                    self._parts.fitted(self._parts.size)
+            done += len(part)
+
+    async def _process(self, turn: _Turn, plans: Sequence[EventPlan]) -> None:
+        async with fenced_tx(self._deps.pool, self._deps.term) as t:
+            settled = await events.process(t, plans, days=turn.days)
+        for plan in plans:
+            if plan.keeps_key and settled.get(plan.event.id, "duplicate") != "duplicate":
+                turn.held[plan.event.type, plan.event.key] = plan.event.id
+        turn.left += len(plans) - len(settled)
+        _count(plans, settled, turn.now)
+        await self._note(plans, settled)
+
+    async def _aside(self, event: InboxEvent, error: StoreError) -> None:
+        _log.error(
+            "an event cannot be written", event_id=event.id, error=error.message, next_try_seconds=REFUSED_SECONDS
+        )
+        async with fenced_tx(self._deps.pool, self._deps.term) as t:
+            await events.postpone(t, event, error.message[: decide.MAX_MESSAGE], delay_seconds=REFUSED_SECONDS)
+
+    async def _note(self, plans: Sequence[EventPlan], settled: Mapping[int, str]) -> None:
+        """The last error of each trigger, for its page: a hint, so that losing it matters to nobody."""
+        _tell(plans, settled)
+        errors = decide.trigger_errors(plans, settled)
+        if not errors:
+            return
+        try:
+            async with fenced_tx(self._deps.pool, self._deps.term) as t:
+                await triggers.note_errors(t, errors)
+        except FencedOut:
+            raise
+        except StoreError as error:
+            _log.warning("the errors of triggers are not kept", error=error.message)
+
+    async def _measure(self) -> None:
+        now = self._deps.clock.monotonic()
+        if self._measured_at is not None and now - self._measured_at < INBOX_SECONDS:
+            return
+        self._measured_at = now
+        async with autocommit(self._deps.pool) as t:
+            found = await events.inbox(t, limit=INBOX_LIMIT)
+        metrics.inbox.set(found.events)
+        metrics.oldest.set(found.oldest)
+
+
+def _count(plans: Sequence[EventPlan], settled: Mapping[int, str], now: datetime) -> None:
+    for plan in plans:
+        outcome = settled.get(plan.event.id)
+        if outcome is None:
+            continue
+        metrics.processed.labels(outcome).inc()
+        if plan.event.tries == 0 and plan.event.created_by.startswith("sql:"):
+            metrics.received.labels("sql").inc()
+        if outcome != "retry":
+            metrics.lag.observe(max(0.0, (now - plan.event.created_at).total_seconds()))
+        if outcome != "duplicate":
+            metrics.started.inc(len(plan.starts))
+            metrics.failures.inc(len(plan.failures))
+            if any(failure.defect for failure in plan.failures):
+                metrics.defects.inc()
+
+
+def _tell(plans: Sequence[EventPlan], settled: Mapping[int, str]) -> None:
+    """One line a trigger and outcome, however many events it failed for."""
+    told: dict[tuple[str, str], list[tuple[EventPlan, Failure]]] = {}
+    for plan in plans:
+        outcome = settled.get(plan.event.id, "")
+        if outcome == "failed" or (outcome == "retry" and plan.event.tries == 0):
+            for failure in plan.failures:
+                told.setdefault((failure.trigger.name, outcome), []).append((plan, failure))
+    for (name, outcome), failed in told.items():
+        plan, failure = failed[-1]
+        _log.error(
+            "a trigger cannot start its job",
+            trigger=name,
+            events=len(failed),
+            event_id=plan.event.id,
+            error=failure.message,
+            attempt=plan.event.tries + 1,
+            next_try_seconds=plan.delay_seconds if outcome == "retry" else None,
+            exc_info=failure.defect,
+        )

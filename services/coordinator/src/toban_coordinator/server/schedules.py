@@ -1,0 +1,232 @@
+"""Schedules for callers: one, its next slots, its ledger; pause, resume, delete. Any coordinator answers."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from toban_coordinator.server import rows
+from toban_coordinator.server.edit_schedule import ScheduleEdit, Settled, changed, state_of
+from toban_coordinator.server.next_slots import count_of, note_of, slots_to_pb
+from toban_coordinator.server.paging import limit_of
+from toban_domain.errors import ErrorCode, TobanError
+from toban_domain.manifest import Document, read_manifests
+from toban_domain.manifest.problems import nearest
+from toban_domain.schedule import ScheduleSpec
+from toban_proto.v1 import coordinator_pb2 as pb
+from toban_schedule import Rule, ScheduleError, describe, noted_slots
+from toban_schedule import problems as rule_problems
+from toban_store.pool import Pool
+from toban_store.scheduler import audit, ledger, reads, schedules_edit
+from toban_store.scheduler.audit import AdminAction
+from toban_store.scheduler.schedules_edit import StoredSchedule
+from toban_store.tx import Row, Tx, autocommit, tx
+from toban_transport.convert import timestamp_from_pb
+from toban_transport.convert import timestamp_to_pb as at
+
+MAX_REASON = 1000
+_ABOVE_ALL = (datetime(9999, 12, 31, tzinfo=UTC), 0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Schedules:
+    """The calls of JobReader and JobControl about schedules."""
+
+    pool: Pool
+
+    async def get(self, name: str) -> pb.Schedule:
+        """One schedule. Raises SCHEDULE_NOT_FOUND."""
+        return rows.schedule_to_pb(await self._row(name))
+
+    async def next_slots(self, request: pb.NextSlotsRequest) -> pb.NextSlotsResponse:
+        """Raises SCHEDULE_NOT_FOUND for a name, MANIFEST_INVALID or SCHEDULE_INVALID for a manifest, INVALID_ARGUMENT."""
+        count = count_of(request)
+        if request.HasField("manifest") == bool(request.name):
+            raise TobanError(ErrorCode.INVALID_ARGUMENT, "give the name of a schedule or a manifest: one of them")
+        row = await self._row(request.name) if request.name else None
+        spec = ScheduleSpec.from_json(json.loads(row["spec"])) if row is not None else _read(request.manifest)
+        async with autocommit(self.pool) as t:
+            after = timestamp_from_pb(request.after) or await schedules_edit.moment(t)
+        try:
+            rule = Rule.of(spec.rule)
+        except ScheduleError as error:
+            raise TobanError(ErrorCode.SCHEDULE_INVALID, f"schedule {spec.name!r}: {error}") from None
+        slots = await asyncio.to_thread(noted_slots, rule, after, count)
+        note = note_of(
+            status=row["status"] if row else "active",
+            reason=row["status_reason"] if row else "",
+            actor=row["status_actor"] if row else "",
+            spec=spec,
+            job_enabled=row["job_enabled"] if row else True,
+            ended=not slots,
+        )
+        return pb.NextSlotsResponse(
+            slots=slots_to_pb(slots), rule=describe(spec.rule), timezone=spec.rule.timezone, note=note
+        )
+
+    async def list_fires(self, request: pb.ListFiresRequest) -> pb.ListFiresResponse:
+        """The ledger of a name, also of deleted schedules, latest slots first. Raises SCHEDULE_NOT_FOUND."""
+        limit = limit_of(request.page)
+        below = _below(request.page.cursor)
+        async with autocommit(self.pool) as t:
+            found = await ledger.page(t, request.schedule, below=below, limit=limit + 1)
+            if not found and not await ledger.known(t, request.schedule):
+                raise await schedule_not_found(t, request.schedule)
+        more = (
+            f"{found[limit - 1]['first_slot'].isoformat()},{found[limit - 1]['schedule_id']}"
+            if len(found) > limit
+            else ""
+        )
+        return pb.ListFiresResponse(fires=[_fire_to_pb(row) for row in found[:limit]], next_cursor=more)
+
+    async def pause(self, request: pb.PauseScheduleRequest, actor: str) -> pb.Schedule:
+        """No runs from now on. Raises SCHEDULE_NOT_FOUND, RESOURCE_INVALID_STATE when it is paused already."""
+        reason = _clean(request.reason)
+
+        async def write(t: Tx, old: StoredSchedule, edit: ScheduleEdit) -> dict[str, Any]:
+            if old.status == "paused":
+                by = f" by {old.status_actor}" if old.status_actor else ""
+                why = f" ({old.status_reason})" if old.status_reason else ""
+                raise TobanError(
+                    ErrorCode.RESOURCE_INVALID_STATE,
+                    f"schedule {old.name!r} is paused already{by}{why}; resume it first",
+                )
+            return await _set_status(t, old, await edit.settle(old), "paused", reason, actor)
+
+        await self._edit(request.name, "schedule.pause", "paused", write, actor=actor, reason=reason)
+        return await self.get(request.name)
+
+    async def resume(self, request: pb.ResumeScheduleRequest, actor: str) -> pb.Schedule:
+        """Runs again, from the next slot on. Raises SCHEDULE_NOT_FOUND, RESOURCE_INVALID_STATE when it is active."""
+
+        async def write(t: Tx, old: StoredSchedule, edit: ScheduleEdit) -> dict[str, Any]:
+            if old.status == "active":
+                hint = "" if old.enabled else "; it is disabled: apply it with `enabled: true`"
+                raise TobanError(
+                    ErrorCode.RESOURCE_INVALID_STATE, f"schedule {old.name!r} is neither paused nor failed{hint}"
+                )
+            return await _set_status(t, old, await edit.settle(old), "active", "", actor)
+
+        await self._edit(request.name, "schedule.resume", "resumed", write, actor=actor, reason="")
+        return await self.get(request.name)
+
+    async def delete(self, request: pb.DeleteScheduleRequest, actor: str) -> pb.DeleteScheduleResponse:
+        """Takes a schedule away; runs of slots that have come go on, its ledger stays. Raises SCHEDULE_NOT_FOUND."""
+        reason, withdrawn = _clean(request.reason), 0
+
+        async def write(t: Tx, old: StoredSchedule, edit: ScheduleEdit) -> dict[str, Any]:
+            nonlocal withdrawn
+            settled = await edit.settle(old)
+            withdrawn = settled.withdrawn
+            if not await schedules_edit.delete(t, old, settled_until=settled.after, reason=reason, actor=actor):
+                raise changed(old.name)
+            return {"after": settled.after.isoformat()}
+
+        await self._edit(request.name, "schedule.delete", "deleted", write, actor=actor, reason=reason)
+        return pb.DeleteScheduleResponse(withdrawn_runs=withdrawn)
+
+    async def _edit(
+        self,
+        name: str,
+        action: str,
+        why: str,
+        write: Callable[[Tx, StoredSchedule, ScheduleEdit], Any],
+        *,
+        actor: str,
+        reason: str,
+    ) -> None:
+        """One edit in one transaction: lock, `write`, note; then the leader's loops look again."""
+        async with tx(self.pool) as t:
+            old = (await schedules_edit.lock_named(t, [name])).get(name)
+            if old is None:
+                raise await schedule_not_found(t, name)
+            edit = ScheduleEdit(t=t, now=await schedules_edit.moment(t), actor=actor, why=why)
+            after = await write(t, old, edit)
+            before = {**state_of(old), "until": edit.now.isoformat()}
+            await audit.note(
+                t,
+                AdminAction(
+                    actor=actor, action=action, target=f"schedule {name}", before=before, after=after, reason=reason
+                ),
+            )
+            await t.notify("fire")
+            await t.notify("assign")
+        edit.count()
+
+    async def _row(self, name: str) -> Row:
+        async with autocommit(self.pool) as t:
+            # The empty name would mean any.
+            found = await reads.schedules_page(t, only=name, limit=1) if name else []
+            if not found:
+                raise await schedule_not_found(t, name)
+        return found[0]
+
+
+async def schedule_not_found(t: Tx, name: str) -> TobanError:
+    """SCHEDULE_NOT_FOUND with the nearest name as a hint."""
+    near = nearest(name, await schedules_edit.names(t))
+    hint = f"did you mean {near!r}?" if near else "see `toban schedule list`"
+    return TobanError(
+        ErrorCode.SCHEDULE_NOT_FOUND, f"there is no schedule {name!r}; {hint}", detail={"schedule": name, "near": near}
+    )
+
+
+async def _set_status(
+    t: Tx, old: StoredSchedule, settled: Settled, status: str, reason: str, actor: str
+) -> dict[str, Any]:
+    following = None
+    # A rule that cannot be read any more has no next slot.
+    with suppress(ScheduleError):
+        following = settled.next_slot(Rule.of(old.due.spec.rule)) if old.enabled else None
+    version = await schedules_edit.set_status(t, old, status, reason=reason, next_run_at=following, actor=actor)
+    if version is None:
+        raise changed(old.name)
+    return {"version": version, "status": status, "after": settled.after.isoformat()}
+
+
+def _read(manifest: pb.Manifest) -> ScheduleSpec:
+    source = manifest.source or "the manifest"
+    try:
+        body = json.loads(manifest.json)
+    except (ValueError, RecursionError) as error:
+        raise TobanError(ErrorCode.MANIFEST_INVALID, f"{source}: is not JSON: {error}") from None
+    [read] = read_manifests([Document(source, body)], check_rule=rule_problems)
+    if not isinstance(read.spec, ScheduleSpec):
+        raise TobanError(
+            ErrorCode.INVALID_ARGUMENT, f"{source}: {read.kind} {read.name!r} has no slots; give a Schedule"
+        )
+    return read.spec
+
+
+def _below(cursor: str) -> tuple[datetime, int]:
+    if not cursor:
+        return _ABOVE_ALL
+    slot, _, schedule = cursor.partition(",")
+    try:
+        below = datetime.fromisoformat(slot)
+        if below.tzinfo is None:
+            raise ValueError(slot)
+        return below, int(schedule)
+    except ValueError:
+        raise TobanError(ErrorCode.INVALID_ARGUMENT, f"page.cursor {cursor!r} is not from an earlier page") from None
+
+
+def _clean(reason: str) -> str:
+    return reason.replace("\0", "�")[:MAX_REASON]
+
+
+def _fire_to_pb(row: Row) -> pb.Fire:
+    return pb.Fire(
+        first_slot=at(row["first_slot"]),
+        last_slot=at(row["last_slot"]),
+        slots=row["slots"],
+        outcome=row["outcome"],
+        run_id=row["run_id"] or 0,
+        message=row["message"],
+        at=at(row["created_at"]),
+    )

@@ -1,0 +1,120 @@
+"""Plans of firing: however time, outages, pauses and a disabled job cut them, each slot is settled once, in order."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+
+from toban_coordinator.decide import fire
+from toban_domain.firing import DueSchedule, FirePlan, RunTemplate
+from toban_domain.schedule import CatchUpSpec, RuleSpec, ScheduleSpec
+from toban_schedule import Rule, slots
+
+BEGIN = datetime(2026, 3, 28, 22, 0, tzinfo=UTC)
+RULES = [
+    RuleSpec(interval_seconds=7),
+    RuleSpec(interval_seconds=600),
+    RuleSpec(cron="*/20 * * * * *"),
+    RuleSpec(cron="*/5 1-3 * * *", timezone="Europe/Berlin"),
+    RuleSpec(cron="*/5 * * * *", timezone="Europe/Berlin"),
+    RuleSpec(cron="30 2 * * *", timezone="Europe/Berlin", gap="run_after"),
+    RuleSpec(interval_seconds=60, end="2026-03-29T03:00:00Z"),
+]
+
+
+class Firing(RuleBasedStateMachine):
+    """One schedule, its leader and its operators; `settled` are the slots with what became of each."""
+
+    @initialize(spec=st.sampled_from(RULES), catch_up=st.sampled_from(["all", "one", "skip"]), most=st.integers(1, 300))
+    def begin(self, spec: RuleSpec, catch_up: str, most: int) -> None:
+        """Applied at BEGIN."""
+        self.rule = Rule.of(spec)
+        self.now = BEGIN
+        self.job_enabled = True
+        self.settled: list[tuple[datetime, str]] = []
+        schedule = ScheduleSpec(name="s", job="j", rule=spec, catch_up=CatchUpSpec(policy=catch_up, max=most))
+        self.due = DueSchedule(
+            id=1,
+            version=1,
+            spec=schedule,
+            next_run_at=self.rule.next_slot(BEGIN),
+            fire_retry_count=0,
+            definition_id=1,
+            definition_version=1,
+            job_enabled=True,
+        )
+
+    @rule(seconds=st.one_of(st.integers(1, 60), st.integers(1, 20_000)))
+    def time_passes(self, seconds: int) -> None:
+        """Nobody leads for that long."""
+        self.now += timedelta(seconds=seconds)
+
+    @rule(enabled=st.booleans())
+    def the_job_changes(self, enabled: bool) -> None:
+        """The job is disabled or enabled."""
+        self.due = replace(self.due, job_enabled=enabled)
+
+    @rule(ahead=st.sampled_from([0, 30, 300]))
+    def the_leader_fires(self, ahead: int) -> None:
+        """Turns until nothing in view is left."""
+        until = self.now + timedelta(seconds=ahead)
+        while self.due.next_run_at is not None and self.due.next_run_at <= until:
+            before = self.due.next_run_at
+            self.take(fire.plan(self.due, self.rule, RunTemplate(payload="{}"), now=self.now, until=until))
+            assert self.due.next_run_at is None or self.due.next_run_at > before, "every plan gets further"
+
+    @rule()
+    def an_operator_resumes(self) -> None:
+        """It was paused since its next slot; what passed is one stretch."""
+        if self.due.next_run_at is not None and self.due.next_run_at <= self.now:
+            plan = fire.pass_by(self.due, self.rule, until=self.now, outcome="paused", message="")
+            assert len(plan.skips) == 1 and plan.fires == ()
+            self.take(plan)
+
+    def take(self, plan: FirePlan) -> None:
+        """What the write of a plan does."""
+        made = [(slot, "fired") for slot in plan.fires]
+        for skip in plan.skips:
+            found = slots(self.rule, skip.first - timedelta(microseconds=1), skip.last, 100_000)
+            assert len(found) == skip.slots and found[0] == skip.first and found[-1] == skip.last
+            made += [(slot, skip.outcome) for slot in found]
+        self.settled += sorted(made)
+        self.due = replace(self.due, next_run_at=plan.next_run_at)
+
+    @invariant()
+    def each_slot_is_settled_once_and_in_order(self) -> None:
+        """The settled slots are all slots from the beginning up to the next one."""
+        if not hasattr(self, "due"):
+            return
+        until = (
+            self.due.next_run_at - timedelta(microseconds=1) if self.due.next_run_at else BEGIN + timedelta(days=999)
+        )
+        expected = slots(self.rule, BEGIN, until, len(self.settled) + 1)
+        assert [slot for slot, _ in self.settled] == expected
+
+
+Firing.TestCase.settings = settings(max_examples=60, stateful_step_count=15, deadline=None)
+TestFiring = Firing.TestCase
+
+
+def test_without_a_rule_only_the_stored_slot_is_known() -> None:
+    schedule = ScheduleSpec(name="s", job="j", rule=RULES[0])
+    due = DueSchedule(
+        id=1,
+        version=1,
+        spec=schedule,
+        next_run_at=BEGIN,
+        fire_retry_count=0,
+        definition_id=1,
+        definition_version=1,
+        job_enabled=True,
+    )
+    plan = fire.pass_by(due, None, until=BEGIN, outcome="submit_failed", message="no rule")
+    assert [(skip.first, skip.last, skip.slots) for skip in plan.skips] == [(BEGIN, BEGIN, 1)]
+    assert plan.next_run_at is None
+    nothing = fire.pass_by(due, None, until=BEGIN - timedelta(seconds=1), outcome="submit_failed", message="no rule")
+    assert nothing.skips == ()

@@ -1,0 +1,109 @@
+"""A hand-over that an operator asks for: from any coordinator, with and without Redis, and only for the epoch that was seen."""
+
+import asyncio
+import json
+
+import pytest
+
+from toban_coordinator.server.operations_leader import LeaderDesk
+from toban_domain.errors import ErrorCode, TobanError
+from toban_proto.v1 import coordinator_pb2 as pb
+from toban_runtime.clock import SystemClock
+from toban_store.scheduler import audit, leader
+from toban_store.tx import autocommit
+
+CLOCK = SystemClock()
+NO_REDIS = "redis://127.0.0.1:1/0"
+
+
+def desk_of(node) -> LeaderDesk:
+    return LeaderDesk(pool=node.pool, leader=node.leadership, clock=CLOCK)
+
+
+def demote(node, epoch):
+    return desk_of(node).demote(pb.DemoteLeaderRequest(epoch=epoch, reason="patching"), "admin-cli")
+
+
+async def leads(*nodes):
+    """The node that leads."""
+    async with asyncio.timeout(15):
+        while not (found := [node for node in nodes if node.leads]):  # noqa: ASYNC110 (another's state)
+            await asyncio.sleep(0.01)
+    return found[0]
+
+
+async def actions(node):
+    async with autocommit(node.pool) as t:
+        return await audit.page(t, below=1 << 40, limit=10)
+
+
+@pytest.mark.parametrize("asked", ["leader", "standby"])
+@pytest.mark.parametrize("redis", ["with", "without"])
+async def test_the_other_one_leads_at_once(cluster, redis_url, asked, redis):
+    url = redis_url if redis == "with" else NO_REDIS
+    nodes = [await cluster(redis_url=url), await cluster(redis_url=url)]
+    first = await leads(*nodes)
+    [second] = [node for node in nodes if node is not first]
+    await asyncio.sleep(0.5)
+    epoch, begun = first.epoch, CLOCK.monotonic()
+    answer = await demote(first if asked == "leader" else second, epoch)
+    took = CLOCK.monotonic() - begun
+    assert second.leads and not first.leads
+    assert answer.new_epoch == second.epoch > epoch
+    assert (answer.leader_worker_id, answer.leader_address) == (
+        second.leadership.me.worker_id,
+        second.leadership.me.address,
+    )
+    assert took < 3.0, "no wait for a beat that stands still"
+    [entry] = await actions(first)
+    assert (entry["action"], entry["target"], entry["reason"]) == ("demote", f"leader of epoch {epoch}", "patching")
+    assert json.loads(entry["before"])["worker_id"] == first.leadership.me.worker_id
+
+
+async def test_alone_the_same_one_leads_again_in_a_new_term(cluster):
+    only = await cluster()
+    await leads(only)
+    epoch = only.epoch
+    answer = await demote(only, epoch)
+    assert answer.new_epoch == only.epoch > epoch
+    assert answer.leader_worker_id == only.leadership.me.worker_id
+
+
+async def test_another_epoch_than_the_operator_saw_is_refused(cluster):
+    only = await cluster()
+    await leads(only)
+    epoch = only.epoch
+    with pytest.raises(TobanError, match=f"epoch {epoch} leads, not {epoch - 1}") as caught:
+        await demote(only, epoch - 1)
+    assert (caught.value.code, caught.value.detail) == (ErrorCode.CONFLICT, {"epoch": epoch})
+    with pytest.raises(TobanError, match="epoch is missing"):
+        await demote(only, 0)
+    await asyncio.sleep(0.7)
+    assert only.leads and only.epoch == epoch, "it beats on"
+    assert await actions(only) == []
+
+
+async def test_while_nobody_leads_there_is_nobody_to_demote(cluster):
+    only = await cluster()
+    await leads(only)
+    epoch = only.epoch
+    await only.leadership.leave()
+    with pytest.raises(TobanError, match="nobody leads") as caught:
+        await demote(only, epoch)
+    assert caught.value.code is ErrorCode.RESOURCE_INVALID_STATE
+
+
+async def test_an_order_for_an_older_term_is_void(cluster):
+    """The order names its epoch, so the next leader never obeys it."""
+    only = await cluster()
+    await leads(only)
+    async with autocommit(only.pool) as t:
+        assert await leader.demote(t, only.epoch)
+        assert not await leader.demote(t, only.epoch + 1)
+    old = only.epoch
+    async with asyncio.timeout(10):
+        while only.epoch == old or not only.leads:  # noqa: ASYNC110 (its own tasks' state)
+            await asyncio.sleep(0.01)
+    new = only.epoch
+    await asyncio.sleep(1.0)
+    assert only.leads and only.epoch == new

@@ -1,0 +1,65 @@
+"""What the tests about schedules ask and do through the calls."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+import pytest
+
+from toban_coordinator.server.schedules import Schedules
+from toban_proto.v1 import common_pb2
+from toban_proto.v1 import coordinator_pb2 as pb
+
+ACTOR = "admin-cli"
+
+
+@dataclass
+class Desk:
+    """The calls about schedules, on the world's database."""
+
+    world: Any
+
+    @property
+    def calls(self) -> Schedules:
+        return Schedules(pool=self.world.pool)
+
+    async def pause(self, name: str = "often", reason: str = "maintenance") -> pb.Schedule:
+        return await self.calls.pause(pb.PauseScheduleRequest(name=name, reason=reason), ACTOR)
+
+    async def resume(self, name: str = "often") -> pb.Schedule:
+        return await self.calls.resume(pb.ResumeScheduleRequest(name=name), ACTOR)
+
+    async def delete(self, name: str = "often", reason: str = "") -> int:
+        return (await self.calls.delete(pb.DeleteScheduleRequest(name=name, reason=reason), ACTOR)).withdrawn_runs
+
+    async def get(self, name: str = "often") -> pb.Schedule:
+        return await self.calls.get(name)
+
+    async def fires(self, name: str = "often", limit: int = 0, cursor: str = "") -> pb.ListFiresResponse:
+        page = common_pb2.Page(limit=limit, cursor=cursor)
+        return await self.calls.list_fires(pb.ListFiresRequest(schedule=name, page=page))
+
+    async def ledger(self) -> list[tuple[str, int]]:
+        rows = await self.world.sql("SELECT outcome, slots FROM scheduler.fire_ledger ORDER BY first_slot")
+        return [(row["outcome"], row["slots"]) for row in rows]
+
+    async def passed(self, seconds: int) -> datetime:
+        """Lets the next slot of every schedule lie so many seconds back (on a slot of the period 10 s); answers it."""
+        rows = await self.world.sql(
+            "UPDATE scheduler.schedules SET next_run_at = to_timestamp(floor(extract(epoch FROM now()) / 10) * 10 - %(s)s)"
+            " RETURNING next_run_at",
+            s=seconds,
+        )
+        return rows[0]["next_run_at"]
+
+    async def actions(self) -> list[dict[str, Any]]:
+        return await self.world.sql(
+            "SELECT actor, action, target, before, after, reason FROM scheduler.admin_action_log ORDER BY id"
+        )
+
+
+@pytest.fixture
+def desk(world: Any) -> Desk:
+    return Desk(world)

@@ -1,0 +1,187 @@
+"""Each setting has its effect, at once: on the leader's loops, on leases and orders, in Redis, in what coordinators say of themselves."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+import redis.asyncio
+
+from toban_coordinator.adapters.mirror import RedisMirror
+from toban_coordinator.leadership.subleader import Checker
+from toban_coordinator.loops.lease import LeaseDeps, LeaseKeeper, Observer
+from toban_coordinator.loops.orders import OrderKeeper
+from toban_coordinator.ports.leader import LeaderView
+from toban_coordinator.ports.peers import PeerStatus
+from toban_coordinator.server.peer import PeerServer
+from toban_domain.epoch import Term
+from toban_domain.outcome import AttemptKey
+from toban_fencing.members import Members, worker_key
+from toban_fencing.redis_link import RedisLink, open_client
+from toban_proto.v1 import coordinator_pb2 as pb
+from toban_runtime.clock import SystemClock
+from toban_runtime.ids import IdSource
+from toban_store.pool import Pool, open_pool
+from toban_store.scheduler import executors, leader, orders
+from toban_store.tx import autocommit, fenced_tx
+from toban_testing.settings import FixedSettings
+
+IDS = IdSource()
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+@pytest.fixture
+async def pool(pg_url: str) -> AsyncIterator[Pool]:
+    opened = await open_pool(pg_url, application_name="test", min_size=1, max_size=6)
+    yield opened
+    await opened.close()
+
+
+@pytest.fixture
+async def term(pool: Pool) -> Term:
+    me = leader.Contender(incarnation=IDS.uuid(), worker_id=99, address="a:1", node_id="n1")
+    taken = await leader.take_over(pool, me, observed=0, beat=0)
+    assert taken is not None
+    return taken.term
+
+
+@pytest.fixture
+async def link(redis_url: str) -> AsyncIterator[RedisLink]:
+    opened = RedisLink(client=open_client(redis_url), clock=SystemClock())
+    yield opened
+    await opened.close()
+
+
+@pytest.fixture
+async def incarnation(pool: Pool) -> str:
+    """A registered executor."""
+    new = executors.Registration(
+        incarnation=IDS.uuid(), instance="x", node_id="n", boot_id="b", pid=1, grpc_host="h", grpc_port=1, slots=4
+    )
+    assert await executors.register(pool, new, key_hash=b"h", lease_ms=600_000)
+    return new.incarnation
+
+
+async def state_of(pool: Pool, incarnation: str) -> str:
+    async with autocommit(pool) as t:
+        row = await t.fetch_one("SELECT state FROM scheduler.executors WHERE incarnation = %(i)s", {"i": incarnation})
+    assert row is not None
+    return str(row["state"])
+
+
+class NoAnswer:
+    """Pings that nobody answers; `asked` is set by each."""
+
+    def __init__(self) -> None:
+        self.asked = asyncio.Event()
+
+    async def ping(self, address: str) -> str | None:
+        self.asked.set()
+        return None
+
+
+async def test_time_to_live_and_grace_say_when_a_silent_executor_is_detached(
+    pool: Pool, term: Term, link: RedisLink, incarnation: str, fake_clock: Any
+) -> None:
+    settings, probe = FixedSettings(heartbeat_ttl_seconds=30, worker_detach_grace_seconds=20), NoAnswer()
+    deps = LeaseDeps(
+        pool=pool,
+        clock=fake_clock,
+        observer=Observer(pool=pool, clock=fake_clock),
+        probe=probe,
+        members=Members(link=link),
+        depose=lambda reason: None,
+        settings=settings,
+    )
+    keeper = LeaseKeeper(deps=deps, term=term)
+    await keeper.run_once()
+    await fake_clock.advance(49)
+    await keeper.run_once()
+    assert not probe.asked.is_set()
+    settings.set(worker_detach_grace_seconds=18)
+    for _ in range(3):
+        probe.asked.clear()
+        await keeper.run_once()
+        async with asyncio.timeout(5):
+            await probe.asked.wait()
+        await asyncio.sleep(0)
+    await keeper.run_once()
+    assert await state_of(pool, incarnation) == "detached"
+
+
+async def test_an_order_that_stays_open_cuts_its_executor(pool: Pool, term: Term, incarnation: str) -> None:
+    settings = FixedSettings(reassign_after_seconds=62)
+    keeper = OrderKeeper(pool=pool, term=term, settings=settings)
+    async with fenced_tx(pool, term) as t:
+        await orders.queue(t, incarnation=incarnation, kind="revoke", serial=1, orders=[(AttemptKey(5, 6), {})])
+        await t.execute("UPDATE scheduler.executor_orders SET created_at = now() - interval '61 s'")
+    assert await keeper.run_once() == 0
+    settings.set(reassign_after_seconds=60)
+    assert await keeper.run_once() == 1
+    assert await state_of(pool, incarnation) == "cut"
+
+
+async def test_worker_hashes_live_for_the_time_to_live(link: RedisLink, redis_url: str) -> None:
+    settings = FixedSettings(heartbeat_ttl_seconds=100)
+    mirror = RedisMirror(members=Members(link=link), clock=SystemClock(), settings=settings)
+    async with redis.asyncio.Redis.from_url(redis_url) as client:
+        for seconds in (100, 7):
+            settings.set(heartbeat_ttl_seconds=seconds)
+            mirror.put(5, {"role": "worker"})
+            await mirror.run_once()
+            assert seconds - 2 < await client.pttl(worker_key(5)) / 1000 <= seconds
+
+
+class Leader:
+    """A leader whose last tick the test sets, seen by its sub-leader."""
+
+    def __init__(self) -> None:
+        self.shown = LeaderView(epoch=7, worker_id=3, address="a:1", role="subleader", last_tick_at=NOW)
+
+    def view(self) -> LeaderView:
+        return self.shown
+
+    def beat_still_seconds(self) -> float:
+        return 0.0
+
+
+class Time:
+    """PostgreSQL's clock, ten seconds after the last tick."""
+
+    skew_seconds = 0.0
+
+    def now(self) -> datetime:
+        return NOW + timedelta(seconds=10)
+
+
+class Stuck:
+    """Peers that say that they do not tick."""
+
+    async def status(self, address: str) -> PeerStatus:
+        return PeerStatus(incarnation="i", role="leader", epoch=7, ticking=False)
+
+
+async def test_how_long_a_leader_may_go_without_a_tick(link: RedisLink) -> None:
+    settings, seen, members = FixedSettings(leader_stale_seconds=11), Leader(), Members(link=link)
+    checker = Checker(
+        leadership=seen,  # type: ignore[arg-type]
+        peers=Stuck(),  # type: ignore[arg-type]
+        members=members,
+        now=Time(),
+        settings=settings,
+    )
+    await checker.run_once()
+    assert await members.degrade_flag(3) is None
+    settings.set(leader_stale_seconds=9)
+    await checker.run_once()
+    assert await members.degrade_flag(3) == 7
+
+    server = PeerServer(incarnation="i", leader=seen, now=Time(), clock=SystemClock(), settings=settings)
+    seen.shown = replace(seen.shown, role="leader", leading=True)
+    assert not (await server.GetStatus(pb.PeerStatusRequest(), None)).ticking
+    settings.set(leader_stale_seconds=11)
+    assert (await server.GetStatus(pb.PeerStatusRequest(), None)).ticking

@@ -1,0 +1,133 @@
+"""The program of a step `type: python`: imports a callable and calls it with the payload.
+
+Run as a file by the executor's interpreter, isolated and without site-packages (``-I -S``), so that it starts fast and a job sees nothing
+of the executor's own packages. Standard library only, and as little of it as possible.
+
+Usage: python -I -S python_program.py MODULE:FUNCTION [FOLDER ...]    (folders go before sys.path; the payload is in TOBAN_PAYLOAD_FILE)
+
+The keys of the payload are the keyword arguments. Exit code 0 when it returns, 1 when it raises (its traceback, without the frames of this
+file, is on stderr) or cannot be called (one line that says why); sys.exit in the job counts as usual.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # The module `typing` costs milliseconds.
+    from collections.abc import Callable
+    from typing import Any
+
+
+class NotCallableError(Exception):
+    """There is nothing to call; the text says what and where."""
+
+
+def load(target: str, folders: list[str]) -> Callable[..., object]:
+    """The callable that `target` (module:name or module:name.name) means. Raises NotCallableError, or what the module raises."""
+    module_name, _, path = target.partition(":")
+    try:
+        # Not importlib: the frames of the import machinery are left out of tracebacks only this way.
+        __import__(module_name)
+    except ModuleNotFoundError as error:
+        if error.name is None or not f"{module_name}.".startswith(f"{error.name}."):
+            raise
+        looked = ", ".join(folders) or "nothing: give python_path"
+        raise NotCallableError(
+            f"there is no module {error.name!r} in the standard library or in python_path ({looked})"
+        ) from None
+    found: Any = sys.modules[module_name]
+    for name in path.split("."):
+        owner = found
+        if not hasattr(owner, name):
+            raise NotCallableError(_missing(module_name, owner, name))
+        found = getattr(owner, name)
+    if not callable(found):
+        raise NotCallableError(f"{path!r} in {_file(module_name)} is {type(found).__name__!r}, which cannot be called")
+    function: Callable[..., object] = found
+    return function
+
+
+def read_payload() -> dict[str, Any]:
+    """The payload as a dictionary."""
+    with open(os.environ["TOBAN_PAYLOAD_FILE"], encoding="utf-8") as file:  # noqa: PTH123 (pathlib costs milliseconds)
+        text = file.read()
+    if text.strip() in ("", "{}"):
+        return {}
+    import json
+
+    payload: dict[str, Any] = json.loads(text)
+    return payload
+
+
+def main(target: str, folders: list[str]) -> int:
+    """Exit code of the step."""
+    sys.argv = [target]
+    sys.path[:0] = folders
+    # A pipe is block buffered: lines and progress markers would come late.
+    sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
+    try:
+        function = load(target, folders)
+        payload = read_payload()
+        result: Any = _call(function, payload)
+        if hasattr(result, "cr_await"):
+            import asyncio
+
+            asyncio.run(result)
+    except NotCallableError as error:
+        return _say(f"callable {target!r}: {error}")
+    except Exception as error:
+        trace = error.__traceback__
+        while trace is not None and trace.tb_frame.f_code.co_filename == __file__:
+            trace = trace.tb_next
+        sys.stdout.flush()
+        sys.__excepthook__(type(error), error.with_traceback(trace), trace)
+        if isinstance(error, ModuleNotFoundError):
+            _say(
+                f"module {error.name!r} is not there: packages of the executor are not seen; add its folder to python_path"
+            )
+        return 1
+    return 0
+
+
+def _call(function: Callable[..., object], payload: dict[str, Any]) -> object:
+    try:
+        return function(**payload)
+    except TypeError as error:
+        trace = error.__traceback__
+        # Raised by the call itself and not inside the function: the arguments do not fit.
+        if trace is None or trace.tb_next is not None:
+            raise
+        given = ", ".join(payload) or "no keys"
+        raise NotCallableError(f"{error}; the payload has {given}, {_wants(function)}") from None
+
+
+def _wants(function: Callable[..., object]) -> str:
+    import inspect
+
+    try:
+        return f"it takes {inspect.signature(function)}"
+    except (TypeError, ValueError):
+        return "and its keys are the keyword arguments"
+
+
+def _missing(module_name: str, owner: object, name: str) -> str:
+    import difflib
+
+    near = difflib.get_close_matches(name, [word for word in dir(owner) if not word.startswith("_")], n=1)
+    return f"{_file(module_name)} has no {name!r}" + (f"; did you mean {near[0]!r}?" if near else "")
+
+
+def _file(module_name: str) -> str:
+    return f"module {module_name} ({getattr(sys.modules[module_name], '__file__', None) or 'built in'})"
+
+
+def _say(line: str) -> int:
+    sys.stdout.flush()
+    sys.stderr.write(f"toban: {line}\n")
+    return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1], sys.argv[2:]))

@@ -1,0 +1,14 @@
+"""A step of `type: python` as a command: the executor's own interpreter, isolated, with the small program that calls the function."""
+
+import sys
+from collections.abc import Sequence
+
+from toban_executor.adapters import python_program
+
+_FLAGS = ("-I", "-S")
+"""No PYTHON* variables, no site-packages: the job sees the standard library and its python_path, and starts in less time."""
+
+
+def command(callable_name: str, folders: Sequence[str]) -> tuple[str, ...]:
+    """The argv that calls `callable_name` ("package.module:function") with the payload."""
+    return (sys.executable, *_FLAGS, python_program.__file__, callable_name, *folders)

@@ -1,0 +1,196 @@
+"""Steps of type python in real guards, and what jobs say of their progress on the way to a coordinator."""
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from toban_domain.errors import ErrorCode, TobanError
+from toban_proto.v1 import common_pb2, executor_pb2
+
+EPOCH = (1 << 51) | (1 << 27)
+SUCCEEDED, FAILED = common_pb2.OUTCOME_KIND_SUCCEEDED, common_pb2.OUTCOME_KIND_FAILED
+MODULE = """
+import sys, os
+
+def make(day, dry_run=False, **more):
+    print(f"made {day} {dry_run} {more} in {os.getcwd()}")
+    print("::progress 50 half::")
+    return {"rows": 3}
+
+async def later(**payload):
+    import asyncio
+    await asyncio.sleep(0)
+    print("later", payload)
+
+def fails():
+    raise ValueError("the disk is full")
+
+def leaves():
+    sys.exit(3)
+
+def needs():
+    import a_package_that_is_not_there
+
+def sees():
+    print(sorted(name for name in ("grpc", "toban_executor") if __import__("importlib.util").util.find_spec(name)))
+
+def takes_long():
+    import time
+    time.sleep(600)
+
+class Shop:
+    @classmethod
+    def open(cls):
+        print("open", __name__, sys.argv)
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A folder with a package `shop` in it."""
+    package = tmp_path / "code" / "shop"
+    package.mkdir(parents=True)
+    (package / "__init__.py").touch()
+    (package / "report.py").write_text(MODULE)
+    (package / "broken.py").write_text("import shop.report\ndef make(:\n")
+    return package.parent
+
+
+def call(name: str, *folders: Path, **more: Any) -> Any:
+    return executor_pb2.Step(type="python", callable=name, python_path=[str(path) for path in folders], **more)
+
+
+async def run(world: Any, number: int, step: Any, **fields: Any) -> tuple[Any, list[str]]:
+    """The outcome and the output of an attempt with this step."""
+    fields = {"allow_shell": False} | fields
+    [answer] = await world.start(world.order(number, steps=[step], **fields))
+    assert answer.accepted, answer.message
+    outcome = await world.outcome(number)
+    key = (number, EPOCH | number)
+    await world.until(lambda: len(world.archiver.text(key)) == outcome.last_seq)
+    return outcome, [line.decode() for line in world.archiver.text(key)]
+
+
+async def test_the_payload_is_the_keyword_arguments(world: Any, folder: Path, tmp_path: Path) -> None:
+    payload = json.dumps({"day": "2026-11-21", "dry_run": True, "deep": {"é": [1, None]}})
+    outcome, lines = await run(
+        world, 1, call("shop.report:make", folder), payload_json=payload, working_dir=str(tmp_path)
+    )
+    assert (outcome.kind, outcome.exit_code) == (SUCCEEDED, 0)
+    assert lines == [
+        f"made 2026-11-21 True {{'deep': {{'é': [1, None]}}}} in {tmp_path}",
+        "::progress 50 half::",
+    ]
+    said = json.loads(outcome.progress_json)
+    assert (said["percentage"], said["summary"]) == (50, "half"), "the last word comes with the outcome"
+
+
+async def test_kinds_of_callables(world: Any, folder: Path) -> None:
+    _, lines = await run(world, 1, call("shop.report:Shop.open", folder))
+    assert lines == ["open shop.report ['shop.report:Shop.open']"]
+    _, lines = await run(world, 2, call("shop.report:later", folder), payload_json='{"a":1}')
+    assert lines == ["later {'a': 1}"]
+    outcome, _ = await run(world, 3, call("shop.report:leaves", folder))
+    assert (outcome.kind, outcome.exit_code) == (FAILED, 3)
+    _, lines = await run(world, 4, call("shop.report:sees", folder))
+    assert lines == ["[]"], "a job sees nothing of the executor's packages"
+
+
+async def test_an_exception_shows_the_job_and_nothing_of_ours(world: Any, folder: Path) -> None:
+    outcome, lines = await run(world, 1, call("shop.report:fails", folder))
+    assert (outcome.kind, outcome.exit_code) == (FAILED, 1)
+    text = "\n".join(lines)
+    assert "toban" not in text and "shop/report.py" in text
+    assert lines[0] == "Traceback (most recent call last):" and lines[-1] == "ValueError: the disk is full"
+
+
+MISTAKES: list[tuple[str, dict[str, Any], str]] = [
+    ("shop.reprt:make", {}, "there is no module 'shop.reprt' in the standard library or in python_path (%s)"),
+    ("nothing:make", {}, "there is no module 'nothing' in the standard library or in python_path (%s)"),
+    ("shop.report:mak", {}, "module shop.report (%s/shop/report.py) has no 'mak'; did you mean 'make'?"),
+    ("shop.report:sys.path", {}, "'sys.path' in module shop.report (%s/shop/report.py) is 'list', which cannot"),
+    ("shop.report:make", {"dry_run": 1}, "missing 1 required positional argument: 'day'; the payload has dry_run, it"),
+    ("shop.report:fails", {"x": 1}, "got an unexpected keyword argument 'x'; the payload has x, it takes ()"),
+    ("shop.report:needs", {}, "module 'a_package_that_is_not_there' is not there: packages of the executor are not"),
+    ("shop.broken:make", {}, "SyntaxError: invalid syntax"),
+]
+
+
+async def test_what_is_missing_is_named(world: Any, folder: Path) -> None:
+    for number, (name, payload, words) in enumerate(MISTAKES, start=1):
+        outcome, lines = await run(world, number, call(name, folder), payload_json=json.dumps(payload))
+        assert (outcome.kind, outcome.exit_code) == (FAILED, 1)
+        assert words.replace("%s", str(folder)) in lines[-1]
+        assert outcome.last_line and "python_program.py" not in "\n".join(lines)
+
+
+async def test_steps_of_both_kinds_in_order_and_a_timeout(world: Any, folder: Path) -> None:
+    steps = [
+        executor_pb2.Step(type="command", argv=["echo", "first"]),
+        call("shop.report:takes_long", folder, timeout_seconds=1),
+    ]
+    await world.start(world.order(1, steps=steps))
+    outcome = await world.outcome(1)
+    assert outcome.kind == common_pb2.OUTCOME_KIND_TIMED_OUT
+    assert "step 2" in outcome.error_summary
+
+
+async def test_a_listed_interpreter_is_needed(world_maker: Any, folder: Path, tmp_path: Path) -> None:
+    allowed = tmp_path / "allowed"
+    allowed.write_text("echo\n")
+    world = world_maker()
+    await world.open(SCHEDULER_ALLOW_LIST=str(allowed))
+    try:
+        [answer] = await world.start(world.order(1, steps=[call("shop.report:later", folder)]))
+        assert answer.refusal == "PROGRAM_NOT_ALLOWED" and "python steps need the interpreter" in answer.message
+    finally:
+        await world.close()
+
+
+async def test_progress_goes_with_heartbeats_while_the_job_runs(world: Any) -> None:
+    key = (1, EPOCH | 1)
+
+    def told() -> list[tuple[float, str]]:
+        held = [item for beat in list(world.coordinator.beats) for item in beat.held if item.key.run_id == 1]
+        said = [json.loads(item.progress_json) for item in held if item.progress_json]
+        return [(one["percentage"], one["summary"]) for one in said]
+
+    script = (
+        "echo '::progress 10 begun::'; echo '::progress 120::'; read line < %s; echo '::progress 90.5 nearly::' >&2; "
+    )
+    script += "echo '::progress 80::'; read line < %s; echo '::progress 100 done::'"
+    gates = [world.tmp / "gate-1", world.tmp / "gate-2"]
+    for gate in gates:
+        os.mkfifo(gate)
+    await world.start(world.order(1, "sh", "-c", script % tuple(gates)))
+    await world.until(told)
+    beats = len(world.coordinator.beats)
+    await world.until(lambda: len(world.coordinator.beats) > beats + 1)
+    assert told() == [(10, "begun")], "told once, not with each heartbeat"
+    gates[0].write_text("go\n")
+    await world.until(lambda: len(told()) > 1)
+    assert told() == [(10, "begun"), (80, "")]
+    gates[1].write_text("go\n")
+    outcome = await world.outcome(1)
+    assert json.loads(outcome.progress_json)["percentage"] == 100
+    await world.until(lambda: len(world.archiver.text(key)) == outcome.last_seq)
+    assert b"::progress 100 done::" in world.archiver.text(key), "markers stay in the log"
+
+
+async def test_progress_is_told_again_when_no_coordinator_answered(world: Any) -> None:
+    coordinator, refused = world.coordinator, []
+
+    async def refuse() -> None:
+        refused.append(1)
+        raise TobanError(ErrorCode.UNAVAILABLE, "silent")
+
+    coordinator._maybe_silent = refuse
+    await world.start(world.order(1, "sh", "-c", "echo '::progress 10 begun::'; sleep 60"))
+    await world.until(lambda: world.archiver.text((1, EPOCH | 1)))
+    seen = len(refused)
+    await world.until(lambda: len(refused) > seen + 2)
+    del coordinator._maybe_silent
+    await world.until(lambda: [item for beat in coordinator.beats for item in beat.held if item.progress_json])

@@ -1,0 +1,206 @@
+"""Settings and an operator's detach, as an executor process lives with them."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from toban_domain.errors import ErrorCode, TobanError
+from toban_domain.settings import Settings
+from toban_executor.guard.clock import boottime
+from toban_executor.loops.settings import BEHIND_SECONDS, SettingsWatch
+from toban_runtime.clock import SystemClock
+from toban_testing.clock import FakeClock
+
+UNSET = "<unset>"
+
+
+# ---------------------------------------------------------------- the stream, in one process
+
+
+class Source:
+    """Streams that a test feeds; each ends or hangs as the test says."""
+
+    def __init__(self) -> None:
+        self.opened = 0
+        self.news: asyncio.Queue[Settings | Exception] = asyncio.Queue()
+
+    async def watch_settings(self, known_version: int) -> AsyncIterator[Settings]:
+        self.opened += 1
+        while True:
+            item = await self.news.get()
+            if isinstance(item, Exception):
+                raise item
+            yield item
+
+
+async def test_a_stream_that_ends_is_opened_again_and_values_stay() -> None:
+    source, changes = Source(), []
+    watch = SettingsWatch(source=source, clock=SystemClock())
+    watch.on_change = lambda: changes.append(watch.known.version)
+    task = asyncio.create_task(watch.run())
+    async with asyncio.timeout(10):
+        source.news.put_nowait(Settings({"assign_ahead_seconds": 5}, version=3))
+        while not watch.heard:  # noqa: ASYNC110 (its own task's state)
+            await asyncio.sleep(0.01)
+        for code in (ErrorCode.UNAVAILABLE, ErrorCode.UNIMPLEMENTED):
+            source.news.put_nowait(TobanError(code, "no"))
+        source.news.put_nowait(Settings({"assign_ahead_seconds": 5}, version=3))
+        source.news.put_nowait(Settings({"assign_ahead_seconds": 6}, version=4))
+        while watch.known.version != 4:  # noqa: ASYNC110 (its own task's state)
+            await asyncio.sleep(0.01)
+    assert (source.opened, changes) == (3, [3, 4]), "the same settings again are no change"
+    assert watch.known["assign_ahead_seconds"] == 6
+    task.cancel()
+
+
+async def test_a_stream_that_stays_behind_what_heartbeats_say_is_opened_again() -> None:
+    source, clock = Source(), FakeClock()
+    watch = SettingsWatch(source=source, clock=clock)
+    task = asyncio.create_task(watch.run())
+    source.news.put_nowait(Settings(version=3))
+    for _ in range(20):
+        await asyncio.sleep(0)
+    assert (watch.known.version, source.opened) == (3, 1)
+    watch.told(4)
+    await clock.advance(BEHIND_SECONDS / 2)
+    watch.told(3)
+    watch.told(4)
+    await clock.advance(BEHIND_SECONDS / 2 + 0.1)
+    watch.told(4)
+    await clock.advance(1.0)
+    assert source.opened == 1, "not behind for long enough in one go"
+    watch.told(4)
+    await clock.advance(1.0)
+    assert source.opened == 2
+    task.cancel()
+
+
+# ---------------------------------------------------------------- the process
+
+
+@pytest.fixture
+async def opened(world_maker: Any) -> AsyncIterator[Any]:
+    """`await opened(max_jobs=0, lease_ms=10_000, **variables)` is an executor with a grant."""
+    worlds = []
+
+    async def make(*, max_jobs: int = 0, lease_ms: int = 10_000, **variables: str) -> Any:
+        world = world_maker(lease_ms=lease_ms)
+        world.coordinator.max_jobs = max_jobs
+        worlds.append(world)
+        await world.open(**variables)
+        return world
+
+    yield make
+    for world in worlds:
+        await world.close()
+
+
+async def test_a_new_heartbeat_interval_counts_at_once(world: Any) -> None:
+    coordinator = world.coordinator
+    await world.until(lambda: coordinator.watched)
+    coordinator.settings.set(heartbeat_interval_seconds=3.0)
+    await world.until(lambda: coordinator.beats[-1].settings_version == coordinator.settings.known.version)
+    before, begun = len(coordinator.beats), boottime()
+    await asyncio.sleep(1.5)
+    assert len(coordinator.beats) == before, "none within half of three seconds"
+    begun = boottime()
+    coordinator.settings.set(heartbeat_interval_seconds=0.2)
+    await world.until(lambda: len(coordinator.beats) >= before + 4)
+    assert boottime() - begun < 2.0
+
+
+async def test_the_interval_never_outlasts_a_short_lease(opened: Any) -> None:
+    world = await opened(lease_ms=1500)
+    await world.until(lambda: world.coordinator.watched)
+    world.coordinator.settings.set(heartbeat_interval_seconds=60)
+    await asyncio.sleep(2.5)
+    assert len(world.coordinator.registered) == 1, "the lease did not run out"
+
+
+async def test_a_coordinator_that_ends_costs_no_setting(world: Any) -> None:
+    coordinator = world.coordinator
+    await world.until(lambda: coordinator.watched)
+    await world.coordinators_down()
+    coordinator.settings.set(heartbeat_interval_seconds=0.4)
+    await world.coordinators_up()
+    await world.until(lambda: coordinator.beats[-1].settings_version == coordinator.settings.known.version)
+    assert coordinator.watched >= 2
+
+
+@pytest.mark.parametrize(("own", "seconds"), [(UNSET, 0.5), ("1.5", 1.5)])
+async def test_how_long_jobs_go_on_at_the_end(opened: Any, tmp_path: Path, own: str, seconds: float) -> None:
+    """The setting says it, and a variable of the executor wins over it."""
+    world, file = await opened(SCHEDULER_SHUTDOWN_TIMEOUT_SECONDS=own), tmp_path / "up"
+    world.coordinator.settings.set(shutdown_timeout_seconds=0.5)
+    await world.until(lambda: world.coordinator.beats[-1].settings_version == world.coordinator.settings.known.version)
+    await world.start(world.order(1, "sh", "-c", f"touch {file}; sleep 30"))
+    await world.until(file.exists)
+    begun = boottime()
+    world.executor.process.terminate()
+    assert (await world.outcome(1)).reason == "forced_shutdown"
+    assert seconds <= boottime() - begun < seconds + 3
+
+
+async def test_slots_come_from_the_setting_when_the_executor_does_not_say(opened: Any) -> None:
+    """More than it has: it joins anew with so many. Fewer: it uses fewer, and makes fewer at its next start."""
+    world = await opened(max_jobs=18, SCHEDULER_SLOTS=UNSET)
+    coordinator = world.coordinator
+    await world.granted(incarnations=2)
+    assert [one.slots for one in coordinator.registered] == [0, 0]
+    assert coordinator.registered[1].previous_incarnation == coordinator.registered[0].incarnation
+    assert coordinator.registered[1].previous_verified_empty
+    await world.until(lambda: coordinator.beats[-1].free_slots == 18)
+    coordinator.max_jobs = 2
+    world.executor.stop()
+    world.executor.start()
+    await world.granted(incarnations=3)
+    await world.until(lambda: coordinator.beats[-1].free_slots == 2)
+    assert (world.executor.state / "max-jobs").read_text() == "2\n"
+
+
+async def test_own_slots_win_over_the_setting(opened: Any) -> None:
+    world = await opened(max_jobs=9)
+    assert world.coordinator.registered[0].slots == 4
+    await world.until(lambda: world.coordinator.beats[-1].free_slots == 4)
+
+
+# ---------------------------------------------------------------- detach
+
+
+async def test_detach_that_lets_finish_waits_for_the_jobs_and_joins_again(world: Any, tmp_path: Path) -> None:
+    go = tmp_path / "go"
+    await world.start(world.order(1, "sh", "-c", f"while [ ! -e {go} ]; do sleep 0.05; done; echo done"))
+    world.coordinator.state, world.coordinator.detach_mode = "detached", "let_finish"
+    await world.until(lambda: "detached" in world.executor.log())
+    [refused] = await world.start(world.order(2, "true"))
+    assert (refused.accepted, refused.refusal) == (False, "DRAINING")
+    assert len(world.coordinator.registered) == 1
+    go.touch()
+    assert (await world.outcome(1)).exit_code == 0
+    await world.granted(incarnations=2)
+    assert world.coordinator.registered[1].previous_verified_empty
+    await world.start(world.order(3, "true"))
+    assert (await world.outcome(3)).exit_code == 0
+
+
+async def test_detach_that_stops_ends_the_jobs_with_their_grace_and_joins_again(world: Any, tmp_path: Path) -> None:
+    word = tmp_path / "word"
+    script = f"trap 'echo bye > {word}; exit 3' TERM; touch {tmp_path}/up; while :; do sleep 0.05; done"
+    await world.start(world.order(1, "sh", "-c", script, grace_seconds=5.0))
+    await world.until((tmp_path / "up").exists)
+    world.coordinator.state, world.coordinator.detach_mode = "detached", "stop"
+    assert (await world.outcome(1)).reason == "continuation_refused"
+    assert word.read_text() == "bye\n"
+    await world.granted(incarnations=2)
+
+
+async def test_silence_that_detached_it_ends_nothing(world: Any) -> None:
+    await world.start(world.order(1, "sleep", "0.8"))
+    world.coordinator.state, world.coordinator.detach_mode = "detached", ""
+    await world.until(lambda: "detached" in world.executor.log())
+    world.coordinator.state = "on"
+    assert (await world.outcome(1)).exit_code == 0
+    assert len(world.coordinator.registered) == 1

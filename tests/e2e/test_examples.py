@@ -1,0 +1,147 @@
+"""Every job of examples/ on a stack as `make up` starts it: each does what its file says."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from toban_proto.v1 import coordinator_pb2 as pb
+from toban_proto.v1 import coordinator_pb2_grpc as rpc
+from toban_stack.stack import Stack
+from toban_testing.admin import AdminClient
+from toban_testing.stacks import admin_of, running_stack
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(240)]
+ROOT = Path(__file__).resolve().parents[2]
+EXAMPLES = ROOT / "examples"
+
+
+@dataclass(frozen=True)
+class Expected:
+    """What a run of an example is started with, how it ends, and words of its output."""
+
+    words: str
+    payload: Mapping[str, Any] = field(default_factory=dict)
+    state: str = "SUCCEEDED"
+
+
+def expectations(stack: Stack, work: Path) -> dict[str, Expected]:
+    """For each job of examples/; `work` is a folder to write to."""
+    admin = next(record.admin for record in stack.processes().values() if record.role == "coordinator")
+    old, log = work / "old", work / "demo.log"
+    old.mkdir()
+    (old / "a.txt").write_text("old")
+    os.utime(old / "a.txt", (0, 0))
+    log.write_text("a line\n" * 1000)
+    return {
+        "hello": Expected("Hello, Ada!", {"name": "Ada"}),
+        "backup-folder": Expected("packed ", {"target": str(work / "backups")}),
+        "csv-to-json": Expected("wrote 5 rows", {"output": str(work / "cities.json")}),
+        "disk-usage": Expected("Filesystem"),
+        "long-with-timeout": Expected("1 of 1 seconds", {"seconds": 1}),
+        "certificate-expiry": Expected("days left", {"path": str(stack.home.tls), "days": 30}),
+        "http-check": Expected("/readyz: 200 after", {"url": f"http://{admin}/readyz"}),
+        "shell-pipeline": Expected(" s", {"folder": "/usr/bin"}),
+        "python-callable": Expected("files,", {"folder": str(EXAMPLES), "top": 3}),
+        "long-with-progress": Expected("all parts done", {"seconds": 1, "parts": 4}),
+        "on-event": Expected("started by hand", {"path": "/etc/hostname"}),
+        "nightly-report": Expected("wrote ", {"folder": str(work / "reports")}),
+        "flaky-with-retry": Expected("try 2 succeeds"),
+        "cleanup-old-files": Expected("would remove", {"folder": str(old), "days": 1}),
+        "rotate-log": Expected("bytes packed into", {"file": str(log), "max_kib": 1}),
+        "tokyo-mornings": Expected("おはようございます"),
+        "one-at-a-time": Expected(""),
+    }
+
+
+FAILURES = {
+    "certificate-expiry": Expected("fewer than 9000 days left", {"days": 9000}, "FAILED"),
+    "http-check": Expected("no answer", {"url": "http://127.0.0.1:1/"}, "FAILED"),
+    "flaky-with-retry": Expected("try 4 fails", {"succeeds_at": 9}, "FAILED"),
+    "long-with-timeout": Expected("tidying up", {"seconds": 60}, "TIMED_OUT"),
+    "python-callable": Expected("it takes (folder: str", {"foldr": "/etc"}, "FAILED"),
+}
+
+
+def documents() -> list[dict[str, Any]]:
+    """Every document of examples/."""
+    files = sorted(EXAMPLES.rglob("*.yaml"))
+    return [body for file in files for body in yaml.safe_load_all(file.read_text(encoding="utf-8"))]
+
+
+def toban(stack: Stack, *arguments: str) -> str:
+    """The command as a newcomer types it."""
+    environment = {**os.environ, "TOBAN_HOME": str(stack.home.root)}
+    command = [sys.executable, "-m", "toban_cli", *arguments]
+    done = subprocess.run(command, env=environment, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def log_of(admin: AdminClient, run_id: int, words: str) -> str:
+    """The output, once it has arrived."""
+    return admin.until(
+        lambda: text if words in (text := "\n".join(admin.log(run_id))) else "", seconds=20, of=f"{words!r} in the log"
+    )
+
+
+def ends_as(admin: AdminClient, started: Mapping[int, tuple[str, Expected]]) -> None:
+    """Waits for runs and looks at their ends."""
+    for run_id, (name, expected) in started.items():
+        run = admin.until_ended(run_id, seconds=60)
+        assert run.state == expected.state, f"{name}: {run.state} {run.error_summary} {run.last_line}"
+        if expected.words:
+            log_of(admin, run_id, expected.words)
+
+
+def test_every_example_does_what_it_says(tmp_path: Path) -> None:
+    with running_stack(tmp_path / "home") as stack, admin_of(stack) as admin:
+        work = tmp_path / "work"
+        work.mkdir()
+        expected = expectations(stack, work)
+        bodies = documents()
+        jobs = {body["metadata"]["name"] for body in bodies if body["kind"] == "Job"}
+        assert jobs == set(expected), "every example is started here"
+        assert len(toban(stack, "apply", "-f", str(EXAMPLES)).strip().splitlines()) >= len(bodies)
+
+        started = {admin.start(name, payload=one.payload)[0]: (name, one) for name, one in expected.items()}
+        failing = {"certificate-expiry": {"path": str(stack.home.tls)}}
+        started |= {
+            admin.start(name, payload={**one.payload, **failing.get(name, {})})[0]: (name, one)
+            for name, one in FAILURES.items()
+        }
+        ends_as(admin, started)
+        by_name = {name: run_id for run_id, (name, one) in started.items() if one.state == "SUCCEEDED"}
+        assert admin.run(by_name["flaky-with-retry"]).attempt == 2
+        assert '"percentage": 100' in admin.run(by_name["long-with-progress"]).progress_json
+        assert (work / "old" / "a.txt").exists(), "nothing is removed by default"
+        assert (work / "demo.log.1.gz").exists() and not (work / "demo.log").read_text()
+        event_makes_a_run(admin)
+        nothing_failed_by_itself(admin, set(started))
+
+
+def event_makes_a_run(admin: AdminClient) -> None:
+    """on-event.yaml: one event makes one run, however often it is told."""
+    request = pb.EmitEventRequest(
+        event_type="file.arrived", payload_json='{"path": "/etc/hostname"}', dedupe_key="hostname-1"
+    )
+    for _ in range(2):
+        admin.call(rpc.JobControlStub, "EmitEvent", request)
+    [run] = admin.until(
+        lambda: [one for one in admin.runs(job="on-event") if one.origin == "event"], seconds=20, of="the event's run"
+    )
+    assert admin.until_ended(run.id).state == "SUCCEEDED"
+    log_of(admin, run.id, "(event ")
+
+
+def nothing_failed_by_itself(admin: AdminClient, by_hand: set[int]) -> None:
+    """What the examples' own schedules did meanwhile."""
+    ended = [run for run in admin.runs() if run.id not in by_hand and run.HasField("finished_at")]
+    assert "hello" in {run.job for run in ended}
+    assert {run.state for run in ended} == {"SUCCEEDED"}

@@ -1,0 +1,103 @@
+"""A schedule's whole life by command over a whole stack, and no slot of it without a run or a row."""
+
+import json
+from collections.abc import Callable
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from toban_cli.main import run
+from toban_stack.stack import Stack
+from toban_testing.admin import AdminClient
+from toban_testing.stacks import admin_of, running_stack, sql
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(180)]
+
+JOB = {
+    "apiVersion": "toban/v1",
+    "kind": "Job",
+    "metadata": {"name": "tick"},
+    "spec": {"steps": [{"argv": ["true"]}], "concurrency": {"policy": "allow"}},
+}
+ENDED = "SELECT count(*) AS n FROM scheduler.runs_history WHERE schedule_name = 'often' AND state = 'SUCCEEDED'"
+Toban = Callable[..., tuple[int, str]]
+
+
+@pytest.fixture
+def toban(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Toban:
+    def call(*argv: str) -> tuple[int, str]:
+        code = run(argv)
+        out, err = capfd.readouterr()
+        return code, out + err
+
+    return call
+
+
+def ended(stack: Stack, admin: AdminClient, more: int) -> None:
+    """Waits until so many more runs of the schedule have succeeded."""
+    before = sql(stack, ENDED)[0]["n"]
+    admin.until(lambda: sql(stack, ENDED)[0]["n"] >= before + more, seconds=30, of=f"{more} more runs")
+
+
+def test_a_schedule_from_add_to_remove(tmp_path: Path, toban: Toban, monkeypatch: pytest.MonkeyPatch) -> None:
+    with running_stack(tmp_path / "home", executors=1) as stack, admin_of(stack) as admin:
+        monkeypatch.setenv("TOBAN_HOME", str(stack.home.root))
+        admin.apply(JOB)
+        made = ("schedule", "add", "often", "--job", "tick", "--every", "1s")
+        code, said = toban(*made)
+        assert code == 0 and said.startswith("schedule often created\n  20")
+        code, said = toban(*made)
+        assert code == 73 and "there is a schedule 'often' already (version 1)" in said
+        ended(stack, admin, 3)
+        code, said = toban("schedule", "update", "often", "--cron", "*/2 * * * * *", "--timezone", "Europe/Berlin")
+        assert (
+            code == 0
+            and "schedule often updated" in said
+            and any(f"{zone} = " in said for zone in ("+01:00", "+02:00"))
+        )
+        ended(stack, admin, 2)
+        pause_and_resume(stack, toban)
+        ended(stack, admin, 1)
+        assert toban("schedule", "remove", "often", "--reason", "enough")[0] == 0
+        code, said = toban("schedule", "get", "often")
+        assert code == 66 and "there is no schedule 'often'" in said
+        every_slot_is_told(stack)
+
+
+def pause_and_resume(stack: Stack, toban: Toban) -> None:
+    assert toban("schedule", "pause", "often", "--reason", "a test")[0] == 0
+    code, said = toban("schedule", "list")
+    assert code == 0 and "paused" in said and "a test" in said
+    code, said = toban("schedule", "pause", "often")
+    assert code == 74 and "is paused already by admin-cli (a test)" in said
+    code, said = toban("schedule", "next", "tick", "-n", "2")
+    assert code == 0 and "paused by admin-cli: a test" in said and said.count("+0") == 2
+    sql(stack, "SELECT pg_sleep(3)")
+    code, said = toban("schedule", "resume", "often")
+    assert code == 0 and "is active again, next at" in said
+    found = json.loads(toban("schedule", "get", "often", "-o", "json")[1])
+    [paused] = [fire for fire in found["fires"] if fire["outcome"] == "paused"]
+    assert paused["slots"] >= 1 and "a test" in paused["message"] and len(found["next_slots"]) == 3
+
+
+def every_slot_is_told(stack: Stack) -> None:
+    rows = sql(
+        stack,
+        "SELECT first_slot, last_slot, slots, outcome FROM scheduler.fire_ledger WHERE outcome <> 'withdrawn' ORDER BY 1",
+    )
+    [log] = sql(
+        stack, "SELECT before ->> 'until' AS until FROM scheduler.admin_action_log WHERE action = 'schedule.update'"
+    )
+    # Every second until the update, every second second after it: no gap, nothing twice.
+    for row, following in pairwise(rows):
+        if row["outcome"] == "fired":
+            step = 1 if following["first_slot"].isoformat() <= log["until"] else 2
+            assert 1 <= (following["first_slot"] - row["last_slot"]).total_seconds() <= step, (row, following)
+    runs = sql(
+        stack,
+        "SELECT slot, count(*) AS n FROM scheduler.job_runs WHERE schedule_name = 'often' AND reason <> 'withdrawn' GROUP BY slot",
+    )
+    assert {row["n"] for row in runs} == {1}
+    actions = sql(stack, "SELECT action FROM scheduler.admin_action_log WHERE target = 'schedule often' ORDER BY id")
+    assert [row["action"].partition(".")[2] for row in actions] == ["create", "update", "pause", "resume", "delete"]

@@ -1,0 +1,86 @@
+"""The site over a whole stack: `make status` is green with it, a live log is read over HTTP to its end, and it says so when the cluster is gone."""
+
+import json
+import signal
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from toban_stack.stack import Stack
+from toban_stack.wait import wait_until
+from toban_testing.stacks import admin_of, running_stack
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(240)]
+
+WRITER = "import sys, time\nfor n in range(20):\n    print('out', n, flush=True)\n    time.sleep(0.1)\nprint('bad', file=sys.stderr)\n"
+
+
+def get(stack: Stack, path: str) -> str:
+    with urllib.request.urlopen(f"http://{stack.sites[0]}{path}", timeout=30) as answer:
+        return str(answer.read().decode())
+
+
+def events(stack: Stack, run_id: int, after: str = "") -> Iterator[tuple[str, str, dict[str, object]]]:
+    """(name, id, data) of a live log until the server ends it."""
+    address = f"http://{stack.sites[0]}/runs/{run_id}/log/stream?after={after}"
+    with urllib.request.urlopen(address, timeout=60) as answer:
+        fields: dict[str, str] = {}
+        for raw in answer:
+            name, _, value = raw.decode().rstrip("\n").partition(": ")
+            if not name and "event" in fields:
+                yield fields["event"], fields["id"], json.loads(fields["data"])
+            fields = fields | {name: value} if name else {}
+
+
+def reached(stack: Stack) -> bool:
+    """Whether the site has reached a coordinator."""
+    try:
+        return "Toban" in get(stack, "/executors")
+    except urllib.error.HTTPError as error:
+        error.close()
+        return False
+
+
+def healths(stack: Stack) -> list[str]:
+    """What `make status` says of the site."""
+    return [row.health for row in stack.status() if row.role == "admin-web"]
+
+
+def test_the_site_of_a_stack(tmp_path: Path) -> None:
+    with running_stack(tmp_path / "home", coordinators=1, executors=1, admin_webs=1) as stack, admin_of(stack) as admin:
+        admin.until(lambda: "ok" in healths(stack), seconds=20, of="a site that is green")
+        steps = [{"argv": ["python3", "-c", WRITER]}]
+        spec = {"steps": steps, "timeout_seconds": 60, "allow_shell": True}
+        admin.apply({"apiVersion": "toban/v1", "kind": "Job", "metadata": {"name": "writer"}, "spec": spec})
+        [run_id] = admin.start("writer")
+        admin.until(lambda: admin.run(run_id).state == "RUNNING", seconds=20, of="the run")
+
+        seen, cursor, stream = [], "", events(stack, run_id)
+        while len(seen) < 5:
+            _, cursor, data = next(stream)
+            seen += data["lines"]  # type: ignore[arg-type]
+        stream.close()
+        # The rest by another connection that begins where the first one was left.
+        for event in events(stack, run_id, cursor):
+            name, _, data = event
+            seen += data.get("lines", [])  # type: ignore[arg-type]
+        assert name == "end" and data == {"state": "SUCCEEDED", "complete": True}
+        assert [row[0] for row in seen] == list(range(1, 22)), "each line once, in order"
+        assert [row[3] for row in seen if row[1] == "stdout"] == [f"out {n}" for n in range(20)]
+        assert [row[3] for row in seen if row[1] == "stderr"] == ["bad"]
+
+        page = get(stack, f"/runs/{run_id}")
+        assert "out 19" in page and "succeeded" in page
+        for path in ("/", "/runs", "/jobs", "/jobs/writer", "/schedules", "/executors", f"/runs/{run_id}/log.txt"):
+            assert get(stack, path)
+
+        stack.kill("coordinator-1", signal.SIGKILL)
+        with pytest.raises(urllib.error.HTTPError) as caught:
+            get(stack, "/")
+        with caught.value as answer:
+            assert answer.code == 503 and stack.coordinators[0] in answer.read().decode()
+        stack.start("coordinator-1")
+        assert wait_until(lambda: reached(stack), 20), "the site finds a coordinator that came back"
