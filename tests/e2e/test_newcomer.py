@@ -129,7 +129,7 @@ def test_the_two_commands_of_the_readme(newcomer: Newcomer) -> None:
     newcomer.types("make", "status", code=2)
     newcomer.types("make", "up")
     runs = json.loads(newcomer.types("scripts/toban", "run", "list", "--limit", "500", "-o", "json"))
-    assert {1, int(number)} <= {run["id"] for run in runs}, "data survives"
+    assert int(number) in {run["id"] for run in runs}, "data survives"
     newcomer.types("make", "down")
     assert newcomer.processes() == []
     assert newcomer.left_outside() == []

@@ -23,9 +23,19 @@ def order(key: AttemptKey, *, fit: bool = True) -> StartOrder:
 
 
 def start(it: OrderBook, *orders: StartOrder, header: Header, live: int = 0, lease: bool = True) -> list[str]:
-    answers, accepted, _records = it.start(header, orders, smallest_live=live, lease_valid=lease)
+    answers, accepted, records = it.start(header, orders, smallest_live=live, lease_valid=lease)
+    it.saved(records)
     assert {one.key for one in accepted} <= {one.key for one in answers if not one.refusal}
     return [answer.refusal for answer in answers]
+
+
+def test_a_new_epoch_comes_with_each_order_until_it_is_on_disk() -> None:
+    it = book()
+    _answers, _accepted, lost = it.start(Header(5, 1, "me"), [order(A)], smallest_live=0, lease_valid=True)
+    _answers, _accepted, again = it.start(Header(5, 2, "me"), [order(B)], smallest_live=0, lease_valid=True)
+    assert Record("epoch", 0, 5) in lost and Record("epoch", 0, 5) in again
+    it.saved(again)
+    assert it.revoke(Header(5, 3, "me"), [C]) == (["gone"], [Record("tombstone", *C)])
 
 
 def test_acceptance_is_written_down_before_it_is_answered() -> None:
