@@ -3,12 +3,11 @@
 import os
 import subprocess
 import sys
-import tempfile
 import time
 from pathlib import Path
 
 source = Path(os.environ.get("TOBAN_PARAM_SOURCE", "data")).resolve()
-target = Path(os.environ.get("TOBAN_PARAM_TARGET") or Path(tempfile.gettempdir()) / "toban-examples" / "backups")
+target = Path(os.environ.get("TOBAN_PARAM_TARGET") or Path.home() / "toban-examples" / "backups")
 keep = int(os.environ.get("TOBAN_PARAM_KEEP", "3"))
 
 if not source.is_dir():

@@ -2,11 +2,10 @@
 
 import os
 import sys
-import tempfile
 import time
 from pathlib import Path
 
-folder = Path(os.environ.get("TOBAN_PARAM_FOLDER") or Path(tempfile.gettempdir()) / "toban-examples")
+folder = Path(os.environ.get("TOBAN_PARAM_FOLDER") or Path.home() / "toban-examples")
 days = float(os.environ.get("TOBAN_PARAM_DAYS", "30"))
 dry_run = os.environ.get("TOBAN_PARAM_DRY_RUN", "true") == "true"
 

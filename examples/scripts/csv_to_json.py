@@ -4,13 +4,10 @@ import csv
 import json
 import os
 import sys
-import tempfile
 from pathlib import Path
 
 source = Path(os.environ.get("TOBAN_PARAM_INPUT", "data/cities.csv"))
-output = Path(
-    os.environ.get("TOBAN_PARAM_OUTPUT") or Path(tempfile.gettempdir()) / "toban-examples" / f"{source.stem}.json"
-)
+output = Path(os.environ.get("TOBAN_PARAM_OUTPUT") or Path.home() / "toban-examples" / f"{source.stem}.json")
 
 if not source.is_file():
     sys.exit(f"{source} is not a file")

@@ -2,11 +2,10 @@
 
 import os
 import subprocess
-import tempfile
 import time
 from pathlib import Path
 
-folder = Path(os.environ.get("TOBAN_PARAM_FOLDER") or Path(tempfile.gettempdir()) / "toban-examples" / "reports")
+folder = Path(os.environ.get("TOBAN_PARAM_FOLDER") or Path.home() / "toban-examples" / "reports")
 folder.mkdir(parents=True, exist_ok=True)
 
 disks = subprocess.run(

@@ -3,16 +3,28 @@
 import gzip
 import os
 import shutil
+import stat
 import sys
-import tempfile
 from pathlib import Path
 
-log = Path(os.environ.get("TOBAN_PARAM_FILE") or Path(tempfile.gettempdir()) / "toban-examples" / "demo.log")
+log = Path(os.environ.get("TOBAN_PARAM_FILE") or Path.home() / "toban-examples" / "demo.log")
 limit = int(os.environ.get("TOBAN_PARAM_MAX_KIB", "1024")) * 1024
 keep = int(os.environ.get("TOBAN_PARAM_KEEP", "5"))
 
-if not log.exists() or log.stat().st_size <= limit:
-    print(f"{log}: {'not there' if not log.exists() else f'{log.stat().st_size} bytes'}, nothing to do")
+try:
+    # Never through a link: in a folder of others it may point at anybody's file, and the log is emptied in the end.
+    opened = os.open(log, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK)
+except FileNotFoundError:
+    print(f"{log}: not there, nothing to do")
+    sys.exit()
+except OSError as error:
+    sys.exit(f"{log}: {error.strerror}; give a file itself, not a link to it")
+
+found = os.fstat(opened)
+if not stat.S_ISREG(found.st_mode):
+    sys.exit(f"{log} is not a file")
+if found.st_size <= limit:
+    print(f"{log}: {found.st_size} bytes, nothing to do")
     sys.exit()
 
 
@@ -27,11 +39,13 @@ for number in range(keep, 0, -1):
     elif packed(number).exists():
         packed(number).rename(packed(number + 1))
 
-size = log.stat().st_size
 half = packed(1).with_suffix(".part")
-with log.open("rb") as source, gzip.open(half, "wb") as target:
+half.unlink(missing_ok=True)
+# "x" makes a new file, and fails where anything has the name, a link included.
+with os.fdopen(opened, "rb") as source, gzip.open(half, "xb") as target:
     shutil.copyfileobj(source, target)
-half.rename(packed(1))
-# Emptied and not removed: whoever writes to it has it open. Lines of this very moment may be lost, as with logrotate's copytruncate.
-os.truncate(log, 0)
-print(f"{log}: {size} bytes packed into {packed(1)} ({packed(1).stat().st_size} bytes)")
+    # Emptied and not removed: whoever writes to it has it open. Lines of this very moment may be lost, as with logrotate's copytruncate.
+    target.close()
+    half.rename(packed(1))
+    os.ftruncate(opened, 0)
+print(f"{log}: {found.st_size} bytes packed into {packed(1)} ({packed(1).stat().st_size} bytes)")

@@ -145,3 +145,24 @@ def nothing_failed_by_itself(admin: AdminClient, by_hand: set[int]) -> None:
     ended = [run for run in admin.runs() if run.id not in by_hand and run.HasField("finished_at")]
     assert "hello" in {run.job for run in ended}
     assert {run.state for run in ended} == {"SUCCEEDED"}
+
+
+def test_rotate_log_empties_no_file_behind_a_link(tmp_path: Path) -> None:
+    victim, log = tmp_path / "victim", tmp_path / "my.log"
+    victim.write_text("precious\n" * 1000)
+    command = [sys.executable, str(EXAMPLES / "scripts" / "rotate_log.py")]
+    environment = {**os.environ, "TOBAN_PARAM_FILE": str(log), "TOBAN_PARAM_MAX_KIB": "1"}
+    log.symlink_to(victim)
+    refused = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
+    assert refused.returncode == 1 and "not a link" in refused.stderr
+    log.unlink()
+    log.write_text("a line\n" * 1000)
+    (tmp_path / "my.log.1.part").symlink_to(victim)
+    subprocess.run(command, env=environment, check=True, capture_output=True, timeout=60)
+    assert not log.read_text() and victim.read_text() == "precious\n" * 1000
+
+
+def test_no_example_writes_to_a_folder_of_everybody() -> None:
+    for file in (EXAMPLES / "scripts").glob("*.py"):
+        text = file.read_text(encoding="utf-8")
+        assert "tempfile" not in text and "/tmp" not in text, file.name

@@ -165,10 +165,17 @@ class Logs(logs_pb2_grpc.LogReaderServicer):
         self.requests: list[Any] = []
         self.at_end = False
         self.stored = True
+        self.place = "db"
+        self.failures: list[TobanError] = []
         self.reader: Reader | None = None
 
     async def Read(self, request: Any, context: Any) -> AsyncIterator[Any]:
+        """Each of `failures` ends one call: the first line is sent, unless the caller has it."""
         self.requests.append(request)
+        if self.failures:
+            if not request.HasField("after"):
+                yield logs_pb2.ReadLogResponse(token=self.token, lines=self.first[:1])
+            raise self.failures.pop(0)
         lines = [line for line in self.first + ([] if request.follow else self.late) if line.seq >= request.from_seq]
         yield logs_pb2.ReadLogResponse(token=self.token, lines=lines[-request.tail :] if request.tail else lines)
         if request.follow and self.at_end:
@@ -183,8 +190,39 @@ class Logs(logs_pb2_grpc.LogReaderServicer):
         if not self.stored:
             return logs_pb2.DescribeLogResponse()
         return logs_pb2.DescribeLogResponse(
-            attempts=[logs_pb2.AttemptLog(token=self.token, sealed=True, last_seq=len(self.first + self.late))]
+            attempts=[
+                logs_pb2.AttemptLog(
+                    token=self.token,
+                    sealed=True,
+                    lines=len(self.first + self.late),
+                    last_seq=len(self.first + self.late),
+                    place=self.place,
+                )
+            ]
         )
+
+
+class Archive(logs_pb2_grpc.LogArchiveServicer):
+    """Answers what a test puts in."""
+
+    def __init__(self) -> None:
+        self.status = logs_pb2.ArchiveStatusResponse()
+        self.did: list[Any] = []
+        self.verified: list[Any] = []
+        self.requests: list[Any] = []
+
+    async def Status(self, request: Any, context: Any) -> Any:
+        return self.status
+
+    async def RunArchive(self, request: Any, context: Any) -> AsyncIterator[Any]:
+        self.requests.append(request)
+        for one in self.did:
+            yield one
+
+    async def Verify(self, request: Any, context: Any) -> AsyncIterator[Any]:
+        self.requests.append(request)
+        for one in self.verified:
+            yield one
 
 
 class FakeCluster:
@@ -198,6 +236,7 @@ class FakeCluster:
         self._ports = [0, 0]
         self.control, self.reader, self.logs = Control(), Reader(), Logs()
         self.operations = Operations()
+        self.archive = Archive()
         self.logs.reader = self.reader
         self.do(self._start())
         self.coordinator, self.archiver = (f"127.0.0.1:{port}" for port in self._ports)
@@ -217,7 +256,13 @@ class FakeCluster:
                     (coordinator_pb2_grpc.add_OperationsServicer_to_server, self.operations),
                 ],
             ),
-            ("log-archiver", [(logs_pb2_grpc.add_LogReaderServicer_to_server, self.logs)]),
+            (
+                "log-archiver",
+                [
+                    (logs_pb2_grpc.add_LogReaderServicer_to_server, self.logs),
+                    (logs_pb2_grpc.add_LogArchiveServicer_to_server, self.archive),
+                ],
+            ),
         ]
         for index, (name, servicers) in enumerate(services):
             server = build_server(tls=TlsFiles(self._tls / name), trust_domain="toban.internal", clock=SystemClock())

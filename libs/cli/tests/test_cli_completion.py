@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -104,11 +106,72 @@ def test_bash_completes_nothing_when_nobody_answers(
     assert bash("job", "get", "") == []
 
 
-def test_names_say_what_they_are(filled: Any) -> None:
-    assert names.job_names("h") == [("hello", "Says hello")]
-    assert names.schedule_names("") == [("often", "hello, every 5 s")]
-    assert names.run_numbers("12") == [("12", "hello FAILED"), ("123", " ")]
-    assert names.executor_numbers("") == [("5", "n on")]
+def test_names_come_without_words_about_them(filled: Any) -> None:
+    assert names.job_names("h") == ["hello"]
+    assert names.schedule_names("") == ["often"]
+    assert names.run_numbers("12") == ["12", "123"]
+    assert names.executor_numbers("") == ["5"]
+
+
+def test_a_name_that_a_shell_would_evaluate_is_no_name(cluster: Any) -> None:
+    jobs = [pb.Job(name=name) for name in ("good", "$(touch x)", "a`id`", "a b", "a'", 'a"', "-x", "a\n")]
+    cluster.reader.answers["ListJobs"] = pb.ListJobsResponse(jobs=jobs)
+    assert names.job_names("") == ["good"]
+
+
+# zsh evaluates the whole answer, and its _arguments evaluates the part in quotes once more.
+HOSTILE = (
+    r"\$(touch /tmp/x)",
+    r"\`touch /tmp/x`",
+    "$(touch /tmp/x)",
+    "'; touch /tmp/x; '",
+    '"; touch /tmp/x',
+    "a)b] [c:d {e} ((",
+    "x\ny",
+    "\x1b[31m",
+)
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_zsh_is_answered_nothing_that_it_could_evaluate(text: str) -> None:
+    from typer._click.shell_completion import CompletionItem
+
+    from toban_cli.shells import Zsh
+
+    made = Zsh.format_completion(Any, CompletionItem("word", help=text))  # type: ignore[arg-type]
+    assert re.fullmatch(r'"word":"[A-Za-z0-9 .,/+=_-]+"|"word"', made)
+
+
+def test_zsh_gets_no_description_of_a_job(cluster: Any) -> None:
+    hostile = [pb.Job(name="hello", description=text) for text in HOSTILE]
+    cluster.reader.answers["ListJobs"] = pb.ListJobsResponse(jobs=hostile)
+    done = subprocess.run(
+        [sys.executable, "-m", "toban_cli"],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "_TYPER_COMPLETE_ARGS": "toban job get ", "_TOBAN_COMPLETE": "complete_zsh"},
+        timeout=60,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    words = "\n".join(['"hello"'] * len(HOSTILE))
+    assert done.stdout.strip() == f"_arguments '*: :(({words}))'"
+
+
+def test_what_is_used_of_typers_private_modules_is_there() -> None:
+    """A new release of Typer that moves these is found here, not on a terminal."""
+    from typer._click.shell_completion import ShellComplete, get_completion_class
+    from typer._completion_classes import ZshComplete
+    from typer._completion_shared import get_completion_script
+
+    from toban_cli.commands.completion import VARIABLE, answer
+    from toban_cli.shells import Zsh
+
+    answer()
+    assert get_completion_class("zsh") is Zsh
+    assert all(get_completion_class(shell) is not None for shell in ("bash", "fish"))
+    assert issubclass(ZshComplete, ShellComplete)
+    assert "_arguments '*: :((" in inspect.getsource(ZshComplete.complete)
+    assert VARIABLE in get_completion_script(prog_name="toban", complete_var=VARIABLE, shell="zsh")
 
 
 def test_a_silent_cluster_is_not_waited_for(cluster: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -148,3 +148,20 @@ def test_an_event_that_is_nested_deeply_breaks_no_list(cluster: Any, toban: Toba
     assert (code, err) == (0, "") and "a.b" in out
     if form == "json":
         assert json.loads(out)[0]["payload"] == (json.loads(deep) if levels < 200 else deep)
+
+
+def test_a_key_that_nobody_gave_is_not_shown(cluster: Any, toban: Toban) -> None:
+    made = "cli-0b9a4f6e-5a62-4c7c-9d3c-2f1e8a7b6c5d"
+    events = [pb.Event(id=1, event_type="a", dedupe_key=made), pb.Event(id=2, event_type="a", dedupe_key="mine")]
+    cluster.reader.answers["ListEvents"] = pb.ListEventsResponse(events=events)
+    out = toban("event", "list")[1]
+    assert made not in out
+    assert "mine" in out
+
+
+@pytest.mark.parametrize(
+    ("path", "why"), [("/nowhere/x", "No such file or directory"), ("/bin/sh", "it is not text in UTF-8")]
+)
+def test_a_payload_that_cannot_be_read(toban: Toban, path: str, why: str) -> None:
+    _, _, err = toban("event", "emit", "a", "--payload", f"@{path}")
+    assert err == f"error: --payload @{path} cannot be read ({why}); give a JSON file\n"

@@ -204,3 +204,23 @@ def test_the_audit_log_is_read_by_pages(cluster: Any, toban: Any) -> None:
     assert [one.page.limit for one in cluster.operations.requests] == [500, 300]
     cluster.operations.answers["ListAudit"] = pb.ListAuditResponse()
     assert toban("audit", "list")[1] == "Nobody has changed anything.\n"
+
+
+def test_a_reason_that_is_cut_is_said_to_be(fleet: Any, toban: Any) -> None:
+    assert "warning" not in toban("executor", "drain", "host-a", "--reason", "r" * 1000)[2]
+    err = toban("executor", "drain", "host-a", "--reason", "r" * 1001)[2]
+    assert err == "warning: --reason has 1001 characters, the first 1000 are kept\n"
+
+
+def test_one_run_goes_on(fleet: Any, toban: Any) -> None:
+    one = pb.Executor(worker_id=5, node_id="host-a", running=1)
+    fleet.operations.answers |= {"DrainExecutor": one, "DetachExecutor": one}
+    assert "; 1 run goes on\n" in toban("executor", "drain", "host-a")[1]
+    assert "; 1 run goes on to its end\n" in toban("executor", "detach", "host-a")[1]
+
+
+def test_ranges_have_all_their_digits() -> None:
+    from toban_cli.commands.operations import _range, _words
+
+    assert _range(pb.Setting(minimum=0, maximum=31_536_000)) == "0 to 31536000"
+    assert _words("31536000.0") == "31536000"

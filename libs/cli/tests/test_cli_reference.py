@@ -162,3 +162,19 @@ def test_every_path_can_be_explained(toban: Toban) -> None:
         code, out, _ = toban("explain", path)
         assert code == 0
         assert out.strip()
+
+
+@pytest.mark.parametrize("path", ["Job.steps.argv", "Job.steps[].argv", "Job.steps[0].argv"])
+def test_items_of_lists_are_explained(path: str) -> None:
+    from toban_cli.explain import explain
+
+    assert "program and arguments" in explain(path)
+
+
+@pytest.mark.parametrize("path", ["Job..", "Job.", ".", ".retry"])
+def test_a_dot_too_many(path: str) -> None:
+    from toban_cli.explain import explain
+    from toban_domain.errors import TobanError
+
+    with pytest.raises(TobanError, match="a key is missing beside a dot"):
+        explain(path)

@@ -93,3 +93,29 @@ def test_not_a_tls_port(toban: Toban, monkeypatch: pytest.MonkeyPatch, tls: Path
     code, out, _ = toban("doctor")
     assert code == 1
     assert f"error: server: coordinator {address} (tls)" in out
+
+
+def test_one_malformed_address_keeps_nobody_from_the_others(
+    told: Any, toban: Toban, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SCHEDULER_COORDINATORS", f"nonsense,{told.coordinator},h:99999")
+    code, out, _ = toban("doctor", "-o", "json")
+    checks = json.loads(out)["checks"]
+    assert code == 1
+    wrong = [check["message"] for check in checks if check["status"] == "error"]
+    assert ["nonsense" in wrong[0], "h:99999" in wrong[1], len(wrong)] == [True, True, 2]
+    assert {"subject": f"coordinator {told.coordinator}", "value": "answers"}.items() <= next(
+        check for check in checks if check["name"] == "server"
+    ).items()
+    assert "1 coordinator, 1 log-archiver" in out
+
+
+def test_a_missing_folder_of_certificates_is_told_once(
+    told: Any, toban: Toban, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SCHEDULER_TLS_DIR", "/nowhere/tls")
+    code, out, _ = toban("doctor")
+    assert code == 1
+    assert out.count("/nowhere/tls") == 1
+    assert "error: tls-files: /nowhere/tls (missing)" in out
+    assert "1 error, " in out.splitlines()[-1]

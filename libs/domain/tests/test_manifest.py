@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from toban_domain.errors import ErrorCode, TobanError
-from toban_domain.job import ExponentialBackoff, JobSpec, RetrySpec
+from toban_domain.job import ExponentialBackoff, JobSpec, LogSpec, RetrySpec
 from toban_domain.manifest import Document, find_problems, read_manifests
 from toban_domain.schedule import CatchUpSpec, RuleSpec, ScheduleSpec
 
@@ -67,6 +67,7 @@ def test_a_full_job() -> None:
         max_wait_seconds=10,
         skip_late_after_seconds=0,
         allow_shell=True,
+        logs={"max_mb": 5, "max_lines_per_second": 0, "redact": ["TOKEN", "password", "TOKEN"]},
     )
     body["metadata"] |= {"description": "text", "labels": {"team": "ops"}}
     spec = read(body)
@@ -77,6 +78,7 @@ def test_a_full_job() -> None:
     assert spec.retry == RetrySpec(
         max_retries=2, backoff=ExponentialBackoff(initial=1, multiplier=3, maximum=20, jitter=0.5)
     )
+    assert spec.logs == LogSpec(max_mb=5, max_lines_per_second=0, redact=("TOKEN", "password"))
     assert (spec.cancel.mode, spec.cancel.grace_seconds, spec.max_lost, spec.skip_late_after_seconds) == (
         "cooperative",
         2.5,
@@ -115,6 +117,11 @@ def test_a_full_schedule() -> None:
         ({"apiVersion": "toban/v2"}, "apiVersion", "this version reads toban/v1"),
         ({"apiVersion": "toban/v1", "kind": "job"}, "kind", "did you mean 'Job'?"),
         ({"apiVersion": "toban/v1", "kind": "Calendar"}, "kind", "not available in this version"),
+        (job(logs={"redact": "TOKEN"}), "spec.logs.redact", "must be a list, is text; write [NAME]"),
+        (job(logs={"redact": ["A", ""]}), "spec.logs.redact[1]", "is not a name"),
+        (job(logs={"redact": ["A"] * 101}), "spec.logs.redact", "use at most 100"),
+        (job(logs={"max_bytes": 5}), "spec.logs.max_bytes", "did you mean 'max_mb'?"),
+        (job(log_limits={}), "spec.log_limits", "did you mean 'logs'?"),
         (job() | {"metadata": {}}, "metadata.name", "is missing"),
         (job() | {"metadata": {"name": "-x"}}, "metadata.name", "is not a name"),
         (job() | {"metadata": {"name": "x", "labels": {"a": 1}}}, "metadata.labels.a", 'put it into quotes: a: "1"'),

@@ -98,6 +98,7 @@ def test_what_another_release_stored_gives_way_to_the_default() -> None:
     assert (found.whole("fire_batch_size"), found["assign_ahead_seconds"]) == (500, 5.0)
     assert found["executor_lease_seconds"] == DEFAULTS["executor_lease_seconds"]
     assert "of_a_later_release" not in found.values
+    assert found.refused == {"fire_batch_size", "executor_lease_seconds"} and not DEFAULTS.refused
 
 
 def test_equal_settings_are_equal() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from toban_domain.shell import shell_reason
+from toban_domain.shell import callable_reason, shell_reason
 
 
 @pytest.mark.parametrize(
@@ -57,3 +57,44 @@ def test_shell(argv: list[str]) -> None:
 )
 def test_no_shell(argv: list[str]) -> None:
     assert not shell_reason(argv)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "os:system",
+        "subprocess:run",
+        "os.path:exists",
+        "shutil:os.system",
+        "asyncio:create_subprocess_shell",
+        "asyncio.subprocess:create_subprocess_shell",
+        "pdb:run",
+        "bdb:Bdb.run",
+        "multiprocessing.util:os.system",
+        "cProfile:run",
+        "trace:main",
+        "concurrent.futures.process:mp.util.os.system",
+        "ctypes:CDLL",
+        "importlib:import_module",
+        "pty:spawn",
+        "code:interact",
+        "codeop:compile_command",
+        "runpy:run_path",
+        "timeit:timeit",
+        "builtins:eval",
+        "logging.config:dictConfig",
+        "_posixsubprocess:fork_exec",
+        "shop.report:builtins.eval",
+        "shop.report:make.os.popen",
+    ],
+)
+def test_callables_that_start_programs_or_run_code(name: str) -> None:
+    assert "starts programs or runs code" in callable_reason(name)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["shop.report:make", "osprey:fly", "shop.commands:send", "shop.code:profile", "shop:Trace.run", "time:sleep"],
+)
+def test_callables_of_ones_own(name: str) -> None:
+    assert not callable_reason(name)

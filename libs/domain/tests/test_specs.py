@@ -13,6 +13,7 @@ from toban_domain.job import (
     ConcurrencySpec,
     ExponentialBackoff,
     JobSpec,
+    LogSpec,
     RetrySpec,
     SelectorSpec,
     StepSpec,
@@ -61,6 +62,9 @@ jobs = st.builds(
     max_wait_seconds=seconds,
     skip_late_after_seconds=st.one_of(st.none(), seconds),
     allow_shell=st.booleans(),
+    logs=st.builds(
+        LogSpec, max_mb=seconds, max_lines_per_second=seconds, redact=st.lists(texts, max_size=2).map(tuple)
+    ),
 )
 schedules = st.builds(
     ScheduleSpec,

@@ -119,3 +119,43 @@ def test_an_invalid_secret_is_not_shown(monkeypatch: pytest.MonkeyPatch) -> None
     with pytest.raises(ConfigError) as caught:
         read(ServiceConfig)
     assert "hunter2" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "postgres//u:SECRETPW@h/x",
+        "postgresql:/u:SECRETPW@h/x",
+        "mysql://u:SECRETPW@h/x",
+        "u:SECRETPW@h/x",
+        "host=h password=SECRETPW",
+        "postgresql://u:pa@SECRETPW:5432@h/x",
+        "postgresql://u:SECRETPW/more@h/x",
+        "postgresql://u:pa@ss:SECRETPW@h/x",
+        "postgresql://u:p@h:SECRETPW/x",
+    ],
+)
+def test_a_wrong_database_url_is_named_and_not_shown(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], url: str
+) -> None:
+    monkeypatch.setenv("SCHEDULER_DATABASE_URL", url)
+    with pytest.raises(SystemExit) as caught:
+        load(ServiceConfig)
+    said = capsys.readouterr().err
+    assert caught.value.code == 78 and said.startswith("SCHEDULER_DATABASE_URL: is not a PostgreSQL URL")
+    assert "SECRETPW" not in said and said.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "postgresql://u:p%40%2Fx?y@h:5432/d?sslmode=verify-full&application_name=a:b",
+        "postgres://h/d",
+        "postgresql:///d?host=/run/postgresql",
+        "postgresql://u@%2Frun%2Fpg/d",
+        "postgresql://u:p#x@[::1]:5432,h2:5433/d?target_session_attrs=read-write",
+    ],
+)
+def test_every_shape_of_a_database_url_is_taken(monkeypatch: pytest.MonkeyPatch, url: str) -> None:
+    monkeypatch.setenv("SCHEDULER_DATABASE_URL", url)
+    assert read(ServiceConfig).database_url == url

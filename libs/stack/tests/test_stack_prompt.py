@@ -94,3 +94,10 @@ def test_status_and_down_where_nothing_runs(
     assert prompt.main(["status"]) == 1
     assert prompt.main(["down"]) == 0
     assert capsys.readouterr().out == "no stack runs here: make up\nnothing was running\n"
+
+
+def test_commands_that_are_told_reach_this_stack(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("TOBAN_HOME", raising=False)
+    assert welcome.typed("make down") == "make down"
+    monkeypatch.setenv("TOBAN_HOME", "/srv/my stack")
+    assert welcome.typed("make down") == "TOBAN_HOME='/srv/my stack' make down"

@@ -141,3 +141,19 @@ def test_the_environment_seeds_a_setting_that_was_never_stored(pg_major: int, pg
 def test_a_seed_that_is_no_value_stops_the_migration(text: str) -> None:
     with pytest.raises(MigrationError, match="SCHEDULER_SKIP_LATE_RUNS_AFTER_SECONDS: "):
         migrate.seeds_from({"SCHEDULER_SKIP_LATE_RUNS_AFTER_SECONDS": text})
+
+
+@pytest.mark.parametrize(
+    "url", ["postgres//u:SECRETPW@h/x", "postgresql://u:SECRETPW@h/x?wrong=1", "postgresql://u:%zzSECRETPW@h/x"]
+)
+@pytest.mark.parametrize("from_file", [False, True])
+def test_a_wrong_url_is_named_and_not_shown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], url: str, from_file: bool
+) -> None:
+    (tmp_path / "url").write_text(url)
+    name = "SCHEDULER_DATABASE_URL_FILE" if from_file else "SCHEDULER_DATABASE_URL"
+    monkeypatch.delenv("SCHEDULER_DATABASE_URL", raising=False)
+    monkeypatch.setenv(name, str(tmp_path / "url") if from_file else url)
+    assert migrate.main(["status"]) == 78
+    said = capsys.readouterr().err
+    assert said.startswith("SCHEDULER_DATABASE_URL") and "SECRETPW" not in said and said.count("\n") == 1

@@ -21,13 +21,14 @@ CALLERS = {
     "ExecutorGateway": {"executor"},
     "ArchiveGateway": {"log-archiver"},
     "JobReader": {"admin-web", "admin-cli"},
-    "JobControl": {"admin-web", "admin-cli"},
-    "Operations": {"admin-web", "admin-cli"},
-    "Accounts": {"admin-web", "admin-cli"},
+    "JobControl": {"admin-cli"},
+    "Operations": {"admin-cli"},
+    "Accounts": {"admin-cli"},
     "ExternalWork": {"external-worker"},
     "Peer": {"coordinator"},
     "LogIngest": {"executor"},
     "LogReader": {"admin-web", "admin-cli"},
+    "LogArchive": {"admin-cli"},
     "Health": set(SERVICES),
 }
 

@@ -14,10 +14,12 @@ from toban_domain.errors import GRPC_STATUS, ErrorCode, TobanError
 from toban_observability import metrics
 from toban_proto.v1 import executor_pb2, executor_pb2_grpc, logs_pb2, logs_pb2_grpc
 from toban_runtime.clock import SystemClock
+from toban_testing.clock import FakeClock
 from toban_transport.authz import METHOD_RULES
 from toban_transport.call import duplex, stream, unary
+from toban_transport.channel import DRAIN_SECONDS, IDLE_SECONDS, ChannelPool
 from toban_transport.errors import from_rpc_error, to_status
-from toban_transport.server import build_server
+from toban_transport.server import MAX_CONNECTION_AGE_GRACE_SECONDS, MAX_CONNECTION_AGE_SECONDS, build_server
 from toban_transport.tls import TlsFiles
 
 PING = executor_pb2.PingRequest()
@@ -190,8 +192,6 @@ async def test_a_servicer_is_added_once(tls: Path) -> None:
 
 
 async def test_stop_lets_a_call_finish_within_the_grace(tls: Path) -> None:
-    from toban_transport.channel import ChannelPool
-
     entered, release = asyncio.Event(), asyncio.Event()
 
     class Slow(executor_pb2_grpc.WorkerServiceServicer):
@@ -229,3 +229,30 @@ def test_fork_support_is_off_before_grpc_loads() -> None:
     import os
 
     assert os.environ["GRPC_ENABLE_FORK_SUPPORT"] == "0"
+
+
+async def test_channels_that_nobody_asks_for_are_let_go_and_their_streams_go_on(tls: Path) -> None:
+    """Executors come and go, each at a new port: what a coordinator keeps of them is bounded."""
+    clock = FakeClock()
+    pool = ChannelPool(tls=TlsFiles(tls / "coordinator"), trust_domain="toban.internal", clock=clock)
+    make = executor_pb2_grpc.WorkerServiceStub
+    kept, left = pool.stub(make, "127.0.0.1:1", "executor"), pool.get("127.0.0.1:2", "executor")
+    pool.stub(make, "127.0.0.1:2", "executor")
+    await clock.advance(IDLE_SECONDS - 1)
+    assert pool.stub(make, "127.0.0.1:1", "executor") is kept
+    await clock.advance(2)
+    assert pool.stub(make, "127.0.0.1:1", "executor") is kept
+    await clock.advance(DRAIN_SECONDS - 1)
+    assert left.get_state() is not grpc.ChannelConnectivity.SHUTDOWN, "a call on it may still be under way"
+    await clock.advance(2)
+    assert left.get_state() is grpc.ChannelConnectivity.SHUTDOWN
+    assert pool.get("127.0.0.1:2", "executor") is not left
+    await clock.advance(IDLE_SECONDS * 2)
+    for port in range(3, 6):
+        pool.stub(make, f"127.0.0.1:{port}", "executor")
+    assert len(pool._channels) == len(pool._stubs) == 3
+    await pool.close()
+
+
+def test_a_channel_is_drained_for_longer_than_a_connection_lives() -> None:
+    assert DRAIN_SECONDS > 1.1 * MAX_CONNECTION_AGE_SECONDS + MAX_CONNECTION_AGE_GRACE_SECONDS

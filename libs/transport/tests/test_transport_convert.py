@@ -1,5 +1,6 @@
 """Messages to objects and back."""
 
+import json
 from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
@@ -12,6 +13,12 @@ from toban_domain.outcome import AttemptKey, AttemptState, Outcome, OutcomeKind,
 from toban_proto.v1 import common_pb2
 from toban_transport import convert
 
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text() | st.datetimes().map(lambda at: f"{at}+14:00"),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=6,
+)
+SAID = st.fixed_dictionaries({"percentage": JSON, "at": JSON}, optional={"summary": JSON}).map(json.dumps)
 AT = datetime(2026, 5, 6, 7, 8, 9, 123456, tzinfo=UTC)
 TIMES = st.integers(1, 2**50).map(lambda micros: datetime.fromtimestamp(0, UTC) + timedelta(microseconds=micros))
 OUTCOMES = st.builds(
@@ -74,3 +81,22 @@ def test_outcomes_of_nobody(message: common_pb2.Outcome) -> None:
     with pytest.raises(TobanError) as caught:
         convert.outcome_from_pb(message)
     assert caught.value.code is ErrorCode.INVALID_ARGUMENT
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"percentage":40,"summary":"","at":"0001-01-01T00:00:00+14:00"}',
+        '{"percentage":' + "9" * 400 + ',"summary":"","at":"2026-05-06T07:08:09+00:00"}',
+        '{"percentage":1e999,"summary":"","at":"2026-05-06T07:08:09+00:00"}',
+        "[" * 4000,
+    ],
+)
+def test_progress_that_no_number_or_time_can_hold_is_nothing_said(text: str) -> None:
+    assert convert.progress_from_text(text) is None
+
+
+@given(st.text(max_size=200) | st.binary(max_size=200).map(lambda data: data.decode(errors="surrogateescape")) | SAID)
+def test_no_text_of_a_progress_raises(text: str) -> None:
+    said = convert.progress_from_text(text)
+    assert said is None or convert.progress_from_text(convert.progress_to_text(said)) == said

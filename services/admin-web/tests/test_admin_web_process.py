@@ -5,15 +5,18 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import urllib.request
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from toban_runtime.clock import SystemClock
 from toban_stack.wait import wait_until
 
 Start = Callable[..., "subprocess.Popen[str]"]
@@ -140,3 +143,21 @@ def test_the_parent_never_loads_grpc() -> None:
     script = "import sys, toban_admin_web.main, toban_admin_web.server.process; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=60)
     assert "grpc" not in done.stdout.split(), "a process that has loaded gRPC must not fork"
+
+
+def test_half_sent_requests_hold_the_site_up_for_seconds_only(start: Start, tmp_path: Path) -> None:
+    process = start(HTTP_THREADS="4")
+    port = ready(process, tmp_path)["http_port"]
+    with ExitStack() as opened:
+        halves = [opened.enter_context(socket.create_connection(("127.0.0.1", port))) for _ in range(5)]
+        for half in halves:
+            half.sendall(b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\n")
+        clock = SystemClock()
+        began = clock.monotonic()
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/", timeout=60) as answer:
+            assert answer.status == 200
+        assert clock.monotonic() - began < 20
+        halves[0].settimeout(20)
+        assert halves[0].recv(1) == b"", "it was closed"
+    process.send_signal(signal.SIGTERM)
+    assert "Traceback" not in process.communicate(timeout=30)[0]

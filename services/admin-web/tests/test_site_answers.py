@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import logging
+import re
 from typing import Any
+from urllib.parse import unquote
 
 import pytest
 
@@ -154,3 +156,46 @@ def test_requests_are_counted_by_view(web: Any) -> None:
     assert 'toban_site_requests_total{status="200",view="runs.show"}' in text
     assert 'toban_site_requests_total{status="404",view="none"}' in text
     assert "nope" not in text and "/runs" not in text
+
+
+@pytest.mark.parametrize(
+    ("path", "status"),
+    [
+        ("/runs/9223372036854775807", 200),
+        ("/runs/9223372036854775808", 404),
+        (f"/runs/{'9' * 3000}", 404),
+        (f"/runs/{'9' * 5000}/log/stream", 404),
+        ("/runs/%D9%A1", 404),
+        ("/runs/1/log/stream?after=1:9223372036854775807", 200),
+        (f"/runs/1/log/stream?after=1:{'9' * 5000}", 200),
+        ("/jobs/%00", 400),
+        ("/jobs?cursor=%00", 400),
+        ("/schedules/a%00b", 400),
+        ("/runs?job=%00", 400),
+    ],
+)
+def test_numbers_and_names_that_nothing_has(web: Any, path: str, status: int) -> None:
+    web.cluster.write(sealed=True)
+    web.cluster.reader.answers["GetRun"] = web.run(1, "SUCCEEDED", finished_at=web.stamp(100))
+    with web.get(path) as answer:
+        assert answer.status_code == status
+        if status == 200:
+            assert answer.get_data()
+
+
+def test_a_last_event_id_of_five_thousand_digits_starts_from_the_start(web: Any) -> None:
+    web.cluster.write(sealed=True)
+    web.cluster.reader.answers["GetRun"] = web.run(1, "SUCCEEDED", finished_at=web.stamp(100))
+    with web.get("/runs/1/log/stream", Last_Event_ID=f"{'9' * 5000}:1") as answer:
+        assert answer.status_code == 200 and b"line 1" in answer.get_data()
+
+
+@pytest.mark.parametrize(
+    "path", ["/%5Cevil.com", "//evil.com", "///evil.com", "/%5C%5Cevil.com", "/%2Fevil.com", "/a%22b"]
+)
+def test_links_of_a_page_stay_on_this_site(web: Any, path: str) -> None:
+    answer = web.client.get("/", environ_overrides={"PATH_INFO": unquote(path)})
+    assert answer.status_code == 404
+    links = re.findall(r'href="([^"]*)"', answer.get_data(as_text=True))
+    assert len(links) > 6 and any("evil.com?lang=ja" in link or "b?lang=ja" in link for link in links)
+    assert all(re.match(r"#|/(?![/\\])", link) for link in links), links

@@ -115,6 +115,13 @@ async def test_the_lease_is_fixed_at_registration_by_the_setting(pool, sql):
     assert answer.lease_ms == 4500
 
 
+@pytest.mark.parametrize("stored", ["3.9", "601", '"short"', "null"])
+async def test_a_stored_lease_that_is_not_allowed_gives_way_to_the_default(pool, sql, stored):
+    await sql("INSERT INTO scheduler.settings (name, value) VALUES ('executor_lease_seconds', %s::jsonb)", stored)
+    answer = await executors.register(pool, new(), key_hash=b"h", lease_ms=LEASE_MS)
+    assert answer.lease_ms == LEASE_MS
+
+
 async def test_a_drained_instance_registers_draining(pool, sql):
     await sql("INSERT INTO scheduler.executor_drains (instance) VALUES ('x1')")
     incarnation = await register(pool)

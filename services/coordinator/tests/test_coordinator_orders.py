@@ -8,6 +8,7 @@ import pytest
 from toban_coordinator.adapters.executors import ExecutorOrders
 from toban_coordinator.ports.orders import CancelOrder, OrderStep, StartOrder, Target
 from toban_domain.errors import ErrorCode, TobanError
+from toban_domain.job import LogSpec
 from toban_domain.outcome import AttemptKey
 from toban_proto.v1 import executor_pb2 as pb
 from toban_proto.v1.executor_pb2_grpc import WorkerServiceServicer, add_WorkerServiceServicer_to_server
@@ -95,6 +96,7 @@ def start_order(number, attempt=1):
         steps=(OrderStep(id="s", name="s", type="command", argv=("true",)),),
         log_day="2026-11-21",
         slot=datetime(2026, 11, 21, tzinfo=UTC),
+        logs=LogSpec(max_mb=2, max_lines_per_second=3, redact=("TOKEN",)),
     )
 
 
@@ -106,6 +108,7 @@ async def test_a_start_carries_authority_and_a_ticket(setting, worker, tls):
     assert (request.header.leader_epoch, request.header.serial) == (term.epoch, 1)
     assert request.header.incarnation == target.incarnation
     assert request.smallest_live_token == 7
+    assert request.orders[0].logs == pb.LogRules(max_bytes=2 << 20, max_lines_per_second=3, redact=["TOKEN"])
     verifier = TicketVerifier(TlsFiles(tls / "log-archiver"), DOMAIN)
     body = verifier.verify(request.orders[0].log_ticket, now=SystemClock().wall())
     assert (body.run_id, body.token, body.incarnation, body.log_day) == (1, 1001, target.incarnation, "2026-11-21")

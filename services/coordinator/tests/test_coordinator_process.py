@@ -207,14 +207,24 @@ async def test_a_storm_of_reads_does_not_make_heartbeats_wait(call, executor, pg
 async def test_services_of_later_releases_answer_unimplemented(call, executor):
     for service, stub, method, request, metadata in (
         ("admin-cli", rpc.OperationsStub, "SetLimit", pb.SetLimitRequest(), ()),
-        ("admin-web", rpc.AccountsStub, "ListUsers", pb.ListUsersRequest(), ()),
+        ("admin-cli", rpc.AccountsStub, "ListUsers", pb.ListUsersRequest(), ()),
         ("external-worker", rpc.ExternalWorkStub, "Claim", pb.ClaimRequest(), ()),
-        ("log-archiver", rpc.ArchiveGatewayStub, "ListSealed", pb.ListSealedRequest(), ()),
         ("executor", rpc.ExecutorGatewayStub, "ConfirmContinuation", pb.ConfirmContinuationRequest(), executor[1]),
     ):
         with pytest.raises(TobanError) as caught:
             await call(service, stub, method, request, metadata)
         assert caught.value.code is ErrorCode.UNIMPLEMENTED
+
+
+async def test_the_archive_asks_which_attempts_have_ended(call):
+    keys = [AttemptKey(run_id=1, token=2)]
+    request = pb.ListSealedRequest(log_day="2026-01-01", keys=keys, off_seconds=60)
+    (found,) = (await call("log-archiver", rpc.ArchiveGatewayStub, "ListSealed", request)).attempts
+    assert (found.key, found.complete) == (keys[0], False), "nobody here knows it any more"
+    for wrong in (pb.ListSealedRequest(log_day="today"), pb.ListSealedRequest(log_day="2026-01-01", keys=keys * 1001)):
+        with pytest.raises(TobanError) as caught:
+            await call("log-archiver", rpc.ArchiveGatewayStub, "ListSealed", wrong)
+        assert caught.value.code is ErrorCode.INVALID_ARGUMENT
 
 
 async def test_peers_hear_who_leads(call, process):
@@ -238,6 +248,7 @@ async def test_peers_hear_who_leads(call, process):
 
 async def test_health_and_metrics(process):
     document = await health(process)
+    assert document["checks"]["coordinator"]["value"] == f"127.0.0.1:{process['grpc_port']}"
     assert document["status"] in ("ok", "warning")
     assert document["checks"]["postgresql"]["status"] == "ok"
     text = await health(process, "/metrics")
@@ -299,11 +310,20 @@ async def test_an_executor_that_says_no_slots_gets_those_of_the_setting(call, ex
     async with asyncio.timeout(5):
         while (await call("executor", rpc.ExecutorGatewayStub, "Register", request)).max_jobs_per_worker != 7:
             request = registration(slots=0)
-    async with await psycopg.AsyncConnection.connect(pg_url, autocommit=True) as connection:
+
+    async def registered(request):
+        """What the answer says, and what the row says."""
+        told = (await call("executor", rpc.ExecutorGatewayStub, "Register", request)).max_jobs_per_worker
         cursor = await connection.execute(
             "SELECT slots FROM scheduler.executors WHERE incarnation = %s", (request.incarnation,)
         )
-        assert await cursor.fetchone() == (7,)
+        return told, (await cursor.fetchone())[0]
+
+    async with await psycopg.AsyncConnection.connect(pg_url, autocommit=True) as connection:
+        assert await registered(registration(slots=0)) == (7, 7)
+        assert await registered(registration(slots=0, most_slots=5, ready_slots=3)) == (5, 5)
+        await connection.execute("UPDATE scheduler.settings SET value = '99999' WHERE name = 'max_jobs_per_worker'")
+        assert await registered(registration(slots=0, most_slots=50, ready_slots=3)) == (0, 3), "it keeps what it has"
 
 
 async def test_actions_are_counted_by_outcome(call, process):
@@ -317,7 +337,7 @@ async def test_actions_are_counted_by_outcome(call, process):
     assert 'toban_admin_actions_total{action="update_setting",outcome="ok"}' in text
     assert 'toban_admin_actions_total{action="update_setting",outcome="INVALID_ARGUMENT"}' in text
     assert "toban_settings_version " in text
-    [entry] = (await call("admin-web", rpc.OperationsStub, "ListAudit", pb.ListAuditRequest())).entries
+    [entry] = (await call("admin-cli", rpc.OperationsStub, "ListAudit", pb.ListAuditRequest())).entries
     assert (entry.actor, entry.action) == ("admin-cli", "update_setting")
 
 

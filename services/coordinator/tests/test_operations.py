@@ -115,7 +115,8 @@ async def test_the_same_value_again_changes_nothing(desk: SettingsDesk, pool: Po
             "not a number",
         ),
         (change("heartbeat_interval_seconds", 5), ErrorCode.INVALID_ARGUMENT, "stays 1: heartbeat_ttl_seconds must be"),
-        (change("executor_lease_seconds", 2), ErrorCode.INVALID_ARGUMENT, "every running job"),
+        (change("executor_lease_seconds", 3.9), ErrorCode.INVALID_ARGUMENT, "from 4 to 600 .seconds."),
+        (change("executor_lease_seconds", 4.2), ErrorCode.INVALID_ARGUMENT, "every running job"),
         (change("leader_tick_seconds", 30), ErrorCode.INVALID_ARGUMENT, "a healthy leader would be deposed"),
         (change("assign_ahead_seconds", 5, version=1), ErrorCode.CONFLICT, "has version 0, not 1"),
     ],
@@ -195,6 +196,22 @@ async def test_the_cache_says_when_something_changed_and_keeps_the_last_known(
     await own.close()
     assert not await cache.refresh()
     assert cache.known["assign_ahead_seconds"] == 61
+
+
+async def test_what_cannot_be_undone_waits_for_a_value_that_is_known(pool: Pool, pg_url: str) -> None:
+    own = await open_pool(pg_url, application_name="test", min_size=1, max_size=1)
+    cache = SettingsCache(pool=own, clock=SystemClock())
+    assert await cache.sure("history_retention_days") == 90, "nothing stored: the default is the value"
+    async with tx(pool) as t:
+        await t.execute(
+            "INSERT INTO scheduler.settings (name, value) VALUES ('history_retention_days', '99999'), ('dedupe_days', '30')"
+        )
+    assert await cache.sure("history_retention_days") is None
+    assert await cache.sure("dedupe_days") == 30
+    await own.close()
+    assert await cache.sure("dedupe_days") is None, "what was read before may have changed"
+    assert (await cache.get())["dedupe_days"] == 30
+    assert await SettingsCache(pool=own, clock=SystemClock()).sure("dedupe_days") is None
 
 
 async def test_a_stream_sends_now_and_each_change_and_ends_when_told() -> None:

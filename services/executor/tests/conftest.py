@@ -15,9 +15,10 @@ import pytest
 import zstandard
 
 from toban_domain.errors import ErrorCode, TobanError
+from toban_executor.decide.blocks import LogBlock
 from toban_executor.guard.clock import boottime, wall
 from toban_executor.guard.launch import GuardSet, start_guards
-from toban_executor.guard.wire import LogBlock, decode, encode
+from toban_executor.guard.wire import decode, encode
 from toban_proto.v1 import common_pb2, executor_pb2, logs_pb2
 from toban_proto.v1.coordinator_pb2_grpc import add_ExecutorGatewayServicer_to_server
 from toban_proto.v1.executor_pb2_grpc import WorkerServiceStub
@@ -103,12 +104,15 @@ class ExecutorProcess:
         }
         self.env |= more
         self.process: subprocess.Popen[bytes] | None = None
+        # What starts it, such as `prlimit`.
+        self.prefix: tuple[str, ...] = ()
 
     def start(self) -> None:
         """Start, without waiting."""
         self.ready.unlink(missing_ok=True)
         log = (self.state.parent / f"{self.state.name}.log").open("ab")
-        self.process = subprocess.Popen([sys.executable, "-m", "toban_executor"], env=self.env, stdout=log, stderr=log)
+        command = [*self.prefix, sys.executable, "-m", "toban_executor"]
+        self.process = subprocess.Popen(command, env=self.env, stdout=log, stderr=log)
         log.close()
 
     @property
@@ -151,7 +155,7 @@ class World:
         self._pool = ChannelPool(tls=TlsFiles(tls / "coordinator"), trust_domain=TRUST_DOMAIN)
         self.executor: ExecutorProcess
 
-    async def open(self, **more: str) -> None:
+    async def open(self, *, prefix: tuple[str, ...] = (), **more: str) -> None:
         """Start everything and wait for the first grant."""
         await self._serve("coordinator", add_ExecutorGatewayServicer_to_server, self.coordinator)
         self.archiver_address = await self._serve("log-archiver", add_LogIngestServicer_to_server, self.archiver)
@@ -163,6 +167,7 @@ class World:
             **more,
         )
         self.executor.env = {name: value for name, value in self.executor.env.items() if value != UNSET}
+        self.executor.prefix = prefix
         self.executor.start()
         await self.granted()
 

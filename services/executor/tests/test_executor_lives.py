@@ -229,7 +229,7 @@ async def test_the_allow_list(world_maker: Any, tmp_path: Path) -> None:
 
 async def test_a_full_log_budget_holds_back_output_only(world_maker: Any, tmp_path: Path) -> None:
     world = world_maker()
-    await world.open(SCHEDULER_JOURNAL_LOG_BYTES=str(1 << 20))
+    await world.open(SCHEDULER_LOG_BUDGET_MB="1")
     try:
         world.archiver.down = True
         noise = "head -c 20000000 /dev/urandom | base64; echo last"

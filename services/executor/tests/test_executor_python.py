@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from toban_domain.errors import ErrorCode, TobanError
+from toban_executor.adapters import python_program
 from toban_proto.v1 import common_pb2, executor_pb2
 
 EPOCH = (1 << 51) | (1 << 27)
@@ -55,6 +56,7 @@ def folder(tmp_path: Path) -> Path:
     package.mkdir(parents=True)
     (package / "__init__.py").touch()
     (package / "report.py").write_text(MODULE)
+    (package / "shows.py").write_text("from os import system as go\n")
     (package / "broken.py").write_text("import shop.report\ndef make(:\n")
     return package.parent
 
@@ -116,6 +118,11 @@ MISTAKES: list[tuple[str, dict[str, Any], str]] = [
     ("shop.report:fails", {"x": 1}, "got an unexpected keyword argument 'x'; the payload has x, it takes ()"),
     ("shop.report:needs", {}, "module 'a_package_that_is_not_there' is not there: packages of the executor are not"),
     ("shop.broken:make", {}, "SyntaxError: invalid syntax"),
+    (
+        "shop.shows:go",
+        {"command": "id"},
+        "'go' in module shop.shows (%s/shop/shows.py) is of module 'posix'; call it in",
+    ),
 ]
 
 
@@ -125,6 +132,70 @@ async def test_what_is_missing_is_named(world: Any, folder: Path) -> None:
         assert (outcome.kind, outcome.exit_code) == (FAILED, 1)
         assert words.replace("%s", str(folder)) in lines[-1]
         assert outcome.last_line and "python_program.py" not in "\n".join(lines)
+
+
+SHOWS = """
+import asyncio, contextlib, dataclasses, functools, threading
+import subprocess as helper
+from functools import partial
+from os import system as go
+from pdb import run
+
+def own(**payload):
+    print("own", payload)
+
+def wraps(function):
+    @functools.wraps(function)
+    def inner(**payload):
+        return function(**payload)
+    return inner
+
+later = partial(partial(own, a=1), b=2)
+cached = functools.lru_cache(own)
+wrapped = wraps(own)
+sneaky = partial(go, command="true")
+hidden = wraps(helper.run)
+hidden.__module__ = __name__
+Popen = helper.Popen
+
+@dataclasses.dataclass
+class Job:
+    name: str = ""
+    def __call__(self, **payload): ...
+    @staticmethod
+    def still(): ...
+    @classmethod
+    def of(cls): ...
+
+class Thread(threading.Thread): ...
+
+job, words = Job(), ["a"]
+
+@contextlib.contextmanager
+def within(): yield
+"""
+
+
+def test_what_a_module_only_shows_is_not_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "shop_that_shows.py").write_text(SHOWS)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    foreign = ("go", "run", "helper.run", "sneaky", "hidden", "Popen", "asyncio.run", "Thread.run", "words.append")
+    for name in foreign:
+        with pytest.raises(
+            python_program.NotCallableError, match="in a function of your own, or set `allow_shell: true`"
+        ):
+            python_program.load(f"shop_that_shows:{name}", [], own=True)
+        assert callable(python_program.load(f"shop_that_shows:{name}", [], own=False))
+    for name in ("own", "later", "cached", "wrapped", "Job", "job", "Job.still", "Job.of", "Thread", "within"):
+        assert callable(python_program.load(f"shop_that_shows:{name}", [], own=True))
+    for target in ("time:sleep", "json:dumps", "random:random", "heapq:heappop", "io:open", "shutil:rmtree"):
+        assert callable(python_program.load(target, [], own=True))
+
+
+async def test_what_a_module_shows_runs_when_shells_are_allowed(world: Any, folder: Path) -> None:
+    payload = json.dumps({"command": "echo from a shell"})
+    outcome, lines = await run(world, 1, call("shop.shows:go", folder), payload_json=payload, allow_shell=True)
+    assert (outcome.kind, lines) == (SUCCEEDED, ["from a shell"])
 
 
 async def test_steps_of_both_kinds_in_order_and_a_timeout(world: Any, folder: Path) -> None:

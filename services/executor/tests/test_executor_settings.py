@@ -1,6 +1,8 @@
 """Settings and an operator's detach, as an executor process lives with them."""
 
 import asyncio
+import subprocess
+import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -9,10 +11,12 @@ import pytest
 
 from toban_domain.errors import ErrorCode, TobanError
 from toban_domain.settings import Settings
+from toban_executor.guard import limits
 from toban_executor.guard.clock import boottime
 from toban_executor.loops.settings import BEHIND_SECONDS, SettingsWatch
 from toban_runtime.clock import SystemClock
 from toban_testing.clock import FakeClock
+from toban_testing.fake_coordinator import EPOCH
 
 UNSET = "<unset>"
 
@@ -86,7 +90,7 @@ async def opened(world_maker: Any) -> AsyncIterator[Any]:
     """`await opened(max_jobs=0, lease_ms=10_000, **variables)` is an executor with a grant."""
     worlds = []
 
-    async def make(*, max_jobs: int = 0, lease_ms: int = 10_000, **variables: str) -> Any:
+    async def make(*, max_jobs: int = 0, lease_ms: int = 10_000, **variables: Any) -> Any:
         world = world_maker(lease_ms=lease_ms)
         world.coordinator.max_jobs = max_jobs
         worlds.append(world)
@@ -159,6 +163,41 @@ async def test_slots_come_from_the_setting_when_the_executor_does_not_say(opened
     await world.granted(incarnations=3)
     await world.until(lambda: coordinator.beats[-1].free_slots == 2)
     assert (world.executor.state / "max-jobs").read_text() == "2\n"
+
+
+FEW_FILES = ("prlimit", "--nofile=100:300")
+MOST = (300 - limits.RESERVED_FILES) // limits.FILES_A_SLOT
+
+
+async def test_more_slots_than_the_open_files_allow(opened: Any) -> None:
+    """It takes as many as there can be, says so, does not begin anew for ever, and jobs keep the limit that it was started with."""
+    world = await opened(max_jobs=4096, SCHEDULER_SLOTS=UNSET, prefix=FEW_FILES)
+    await world.granted(incarnations=2)
+    await world.until(lambda: world.coordinator.beats[-1].free_slots == MOST)
+    await world.start(world.order(1, "sh", "-c", "ulimit -Sn; ulimit -Hn"))
+    assert (await world.outcome(1)).exit_code == 0
+    await world.until(lambda: len(world.archiver.text((1, EPOCH | 1))) == 2)
+    assert world.archiver.text((1, EPOCH | 1)) == [b"100", b"300"]
+    assert [(one.most_slots, one.ready_slots) for one in world.coordinator.registered] == [(MOST, 16), (MOST, MOST)]
+
+
+async def test_own_slots_that_the_open_files_do_not_allow_are_an_error(world: Any, tmp_path: Path) -> None:
+    env = world.executor.env | {"SCHEDULER_STATE_DIR": str(tmp_path / "other"), "SCHEDULER_SLOTS": "4000"}
+    command = [*FEW_FILES, sys.executable, "-m", "toban_executor"]
+    done = await asyncio.to_thread(subprocess.run, command, env=env, capture_output=True, timeout=20)
+    assert done.returncode == 78
+    assert done.stderr.decode().startswith(f"SCHEDULER_SLOTS is 4000; 300 open files allow {MOST}:")
+    assert done.stderr.count(b"\n") == 1
+
+
+async def test_slots_that_cannot_be_written_down_stay_as_they_are(opened: Any, tmp_path: Path) -> None:
+    (tmp_path / "state" / "max-jobs.new").mkdir(parents=True)
+    world = await opened(max_jobs=18, SCHEDULER_SLOTS=UNSET)
+    await world.until(lambda: world.coordinator.beats[-1].free_slots == 16)
+    await world.start(world.order(1, "true"))
+    assert (await world.outcome(1)).exit_code == 0
+    assert len(world.coordinator.registered) == 1
+    assert "max_jobs_per_worker cannot be written down" in world.executor.log()
 
 
 async def test_own_slots_win_over_the_setting(opened: Any) -> None:

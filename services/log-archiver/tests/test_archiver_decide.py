@@ -20,15 +20,19 @@ from toban_log_archiver.decide.chunk import (
 )
 from toban_log_archiver.decide.days import ahead, may_make
 from toban_log_archiver.decide.merge import END, Merge
-from toban_log_archiver.decide.tail import first_token, is_end, start_seq
+from toban_log_archiver.decide.tail import Last, is_end
 
 GOOD = {"stream": 1, "seq_from": 3, "seq_to": 9, "line_count": 2, "data_bytes": 10}
-LINES = {"seqs": [3, 9], "nanos": [5_000, 4_000], "streams": {1}, "sizes": [1, 2]}
+LINES = {"seqs": [3, 9], "nanos": [5_000, 4_000], "streams": {1}, "sizes": [1, 2], "newlines": 1}
 
 
 class Line(NamedTuple):
     seq: int
     stream: int
+
+
+class Text(NamedTuple):
+    text: bytes
 
 
 def packed(seqs: Sequence[int]) -> bytes:
@@ -38,7 +42,7 @@ def packed(seqs: Sequence[int]) -> bytes:
 def test_a_good_chunk_is_measured() -> None:
     check_claim(Claim(**GOOD))
     found = check_lines(Claim(**GOOD), Columns(**LINES))
-    assert found.raw_bytes == 3
+    assert found.raw_bytes == 4
     assert (found.first_at, found.last_at) == (
         datetime(1970, 1, 1, 0, 0, 0, 4, tzinfo=UTC),
         datetime(1970, 1, 1, 0, 0, 0, 5, tzinfo=UTC),
@@ -138,20 +142,27 @@ def test_merging_drops_what_comes_twice() -> None:
     assert merge.last_seq == 4
 
 
-@given(chunks=st.lists(st.integers(1, 20), max_size=30), count=st.integers(1, 100))
-def test_a_tail_begins_before_its_lines(chunks: list[int], count: int) -> None:
-    ends = [sum(chunks[: number + 1]) for number in range(len(chunks))]
-    heads = [(end - size + 1, size) for end, size in zip(ends, chunks, strict=True)][::-1]
-    total = sum(chunks)
-    start = start_seq(heads[:count], count)
-    assert start == 1 or total - start + 1 >= count
-
-
-def test_a_tail_reaches_back_over_attempts() -> None:
-    assert first_token({10: 100, 20: 5, 30: 3}, 2) == (30, 2)
-    assert first_token({10: 100, 20: 5, 30: 3}, 10) == (10, 2)
-    assert first_token({10: 1}, 10) == (10, 1)
-    assert first_token({}, 10) == (0, 0)
+@given(
+    parts=st.lists(st.lists(st.integers(1, 9), max_size=8), max_size=6),
+    lines=st.integers(1, 30),
+    size=st.integers(9, 60),
+)
+def test_a_tail_put_together_from_its_end(parts: list[list[int]], lines: int, size: int) -> None:
+    """Stretches are read from the end backwards; what is kept is the longest end that fits."""
+    texts = [Text(b"%d" % length * length) for part in parts for length in part]
+    kept: Last[Text] = Last(lines=lines, size=size)
+    for part in reversed(parts):
+        if kept.full:
+            break
+        found: Last[Text] = Last(lines=lines, size=size)
+        found.add(Text(b"%d" % length * length) for length in part)
+        kept.add_before(found)
+    expected: list[Text] = []
+    for text in reversed(texts):
+        if len(expected) == lines or sum(len(one.text) for one in expected) + len(text.text) > size:
+            break
+        expected.insert(0, text)
+    assert kept.lines == expected
 
 
 @pytest.mark.parametrize(

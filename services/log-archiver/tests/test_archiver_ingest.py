@@ -36,7 +36,7 @@ async def test_chunks_are_stored_and_counted(archiver: Any) -> None:
     await archiver.store(1, 10, archiver.chunk(1, 10, [1, 2, 4]), archiver.chunk(1, 10, [3], stream=2), seal=4)
     (found,) = await archiver.describe(1)
     assert (found.token, found.lines, found.last_seq, found.sealed, found.place) == (10, 4, 4, True, "db")
-    assert found.raw_bytes == 4 * len(b"line 1")
+    assert found.raw_bytes == 4 * len(b"line 1\n")
     assert await archiver.lines(1) == [(10, seq) for seq in (1, 2, 3, 4)]
 
 
@@ -214,5 +214,5 @@ async def test_the_admin_port_tells_health(archiver: Any) -> None:
     assert await asyncio.to_thread(wait_until, lambda: get(port, "/readyz")[0] == 200, 10)
     _, document = await asyncio.to_thread(get, port, "/healthz")
     assert b'"status": "warning"' in document
-    assert b"not configured: set SCHEDULER_S3_ENDPOINT_URL" in document
+    assert b"nothing is archived: set SCHEDULER_S3_BUCKET" in document
     assert b"toban_log_chunks_total" in (await asyncio.to_thread(get, port, "/metrics"))[1]

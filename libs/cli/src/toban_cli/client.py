@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 CALL_SECONDS = 10.0
 # Servers end streams after an hour; callers open them again.
 STREAM_SECONDS = 3600.0
+ARCHIVE_SECONDS = 60.0
 HINT = "See what runs with `make status`, start it with `make up`"
 
 
@@ -74,6 +75,18 @@ class Client:
         """What is stored of a run's output."""
         return self.archivers.call(
             lambda channel: _log_stubs().LogReaderStub(channel).Describe, request, timeout=CALL_SECONDS
+        )
+
+    def archive(self, method: str, request: Any) -> Any:
+        """A call to LogArchive. Whole days are counted for it."""
+        return self.archivers.call(
+            lambda channel: getattr(_log_stubs().LogArchiveStub(channel), method), request, timeout=ARCHIVE_SECONDS
+        )
+
+    def archive_stream(self, method: str, request: Any) -> Iterator[Any]:
+        """What LogArchive does, as it does it."""
+        return self.archivers.stream(
+            lambda channel: getattr(_log_stubs().LogArchiveStub(channel), method), request, timeout=STREAM_SECONDS
         )
 
     def close(self) -> None:

@@ -12,6 +12,8 @@ from typing import Any, get_args, get_origin
 import typer
 
 Convert = Callable[[str], Any]
+# The largest number of a run, an epoch or a version: they are stored in 64 bits.
+LARGEST = 2**63 - 1
 _NUMBERS: dict[type, str] = {int: "a whole number", float: "a number"}
 
 
@@ -68,15 +70,24 @@ def _number(word: Any, kind: Any, low: float | None, high: float | None) -> Any:
     except (ValueError, OverflowError):
         raise ValueError(f"{word!r} is not {_NUMBERS[kind]}") from None
     if number != number or (low is not None and number < low) or (high is not None and number > high):
-        wanted = f"use {low:g} … {high:g}" if low is not None and high is not None else _one_bound(low, high)
-        raise ValueError(f"{word!r} is out of range, {wanted}")
+        if high == LARGEST:
+            # Of two bounds only the one that counts: nobody is to read 19 digits because of a zero.
+            low, high = (None, high) if number > high else (low, None)
+        raise ValueError(f"{word!r} is out of range, {allowed(low, high)}")
     return number
 
 
-def _one_bound(low: float | None, high: float | None) -> str:
-    return (
-        f"use {low:g} or more" if low is not None else f"use {high:g} or less" if high is not None else "use a number"
-    )
+def allowed(low: float | None, high: float | None) -> str:
+    """A range in words."""
+    if low is not None and high is not None:
+        return f"use {_digits(low)} … {_digits(high)}"
+    if low is not None:
+        return f"use {_digits(low)} or more"
+    return f"use {_digits(high)} or less" if high is not None else "use a number"
+
+
+def _digits(number: float) -> str:
+    return f"{number:d}" if isinstance(number, int) else f"{number:g}"
 
 
 def _choice(word: Any, kind: type[Enum]) -> Enum:

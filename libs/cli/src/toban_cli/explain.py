@@ -12,13 +12,17 @@ from toban_domain.manifest.reference import KINDS, METADATA, Field, Kind
 
 _LINK = re.compile(r"\[([^]]+)\]\(([^)]+)\)")
 _WIDTH = 100
+# Items of a list: steps[], steps[0].
+_INDEX = re.compile(r"\[\d*\]$")
 
 
 def explain(path: str) -> str:
     """What a path such as `Job`, `Job.retry` or `schedule.dst.gap` means; all kinds for "". Raises INVALID_ARGUMENT with the nearest name."""
     if not path:
         return _overview()
-    first, *keys = [part.removesuffix("[]") for part in path.split(".")]
+    first, *keys = [_INDEX.sub("", part) for part in path.split(".")]
+    if not all((first, *keys)):
+        raise TobanError(ErrorCode.INVALID_ARGUMENT, f"{path}: a key is missing beside a dot; write it as in Job.retry")
     kind = KINDS[_known(first, list(KINDS), path)]
     if not keys:
         return _kind_page(kind)

@@ -27,9 +27,14 @@ OUTAGE_SECONDS = 60.0
 _TERMINAL = frozenset(str(state) for state in TERMINAL)
 
 
-def attend(client: Client, run_id: int, *, show_log: bool, tail: int = 0) -> Any:
-    """The run in its terminal state. Raises TobanError when no coordinator answers for OUTAGE_SECONDS."""
-    follower = _Follower(client, run_id, tail) if show_log else None
+def attend(
+    client: Client, run_id: int, *, show_log: bool, query: Any = None, printer: LinePrinter | None = None
+) -> Any:
+    """The run in its terminal state; `query` is a ReadLogRequest that says which lines are shown, None = all.
+
+    Raises TobanError when no coordinator answers for OUTAGE_SECONDS, INVALID_ARGUMENT for a query that no log-archiver takes.
+    """
+    follower = _Follower(client, run_id, query, printer or LinePrinter()) if show_log else None
     if follower is not None:
         follower.start()
     try:
@@ -68,11 +73,11 @@ def _watch(client: Client, run_id: int, follower: _Follower | None) -> Any:
 class _Follower:
     """Shows the log of one run from a thread of its own."""
 
-    def __init__(self, client: Client, run_id: int, tail: int) -> None:
+    def __init__(self, client: Client, run_id: int, query: Any, printer: LinePrinter) -> None:
         self._client = client
         self._run_id = run_id
-        self._tail = tail
-        self._printer = LinePrinter()
+        self._query = query
+        self._printer = printer
         self._fleet = client.new_archivers()
         self._stopped = threading.Event()
         self._complaint = ""
@@ -118,11 +123,14 @@ class _Follower:
 
     def _follow_once(self) -> None:
         """Shows lines until the last attempt so far is complete."""
-        from toban_proto.v1.logs_pb2 import ReadLogRequest
-
-        tail = 0 if self._printer.printed else self._tail
-        token = self.latest_token if self._ended_token else 0
-        request = ReadLogRequest(run_id=self._run_id, token=token, follow=True, tail=tail)
+        request = self._request(follow=True)
+        if self._ended_token:
+            request.token = self.latest_token
+        if self._printer.printed:
+            request.tail = 0
+            if not self._ended_token:
+                token, seq = max(self._printer.printed.items())
+                request.after.token, request.after.seq = token, seq
         for answer in self._client.log(request, self._fleet):
             if self._stopped.is_set():
                 return
@@ -149,19 +157,29 @@ class _Follower:
 
     def _rest(self) -> None:
         """Reads what is stored beyond the lines that were printed."""
-        from toban_proto.v1.logs_pb2 import ReadLogRequest
-
         printed = self._printer.printed
-        requests = [
-            ReadLogRequest(run_id=self._run_id, token=item.token, from_seq=printed.get(item.token, 0) + 1)
-            for item in self._attempts()
-            if item.last_seq > printed.get(item.token, 0) and item.token >= min(printed, default=0)
-        ]
-        if self._tail and not printed:
-            requests = [ReadLogRequest(run_id=self._run_id, tail=self._tail)]
+        requests = [self._request()]
+        if printed or not requests[0].tail:
+            requests = [
+                self._request(token=item.token, from_seq=printed.get(item.token, 0) + 1, tail=0)
+                for item in self._attempts()
+                if item.last_seq > printed.get(item.token, 0) and item.token >= min(printed, default=0)
+            ]
         for request in requests:
             for answer in self._client.log(request):
                 self._printer.show(answer)
+
+    def _request(self, **given: Any) -> Any:
+        """The query, with these fields otherwise."""
+        from toban_proto.v1.logs_pb2 import ReadLogRequest
+
+        request = ReadLogRequest()
+        if self._query is not None:
+            request.CopyFrom(self._query)
+        request.MergeFrom(ReadLogRequest(run_id=self._run_id))
+        for name, value in given.items():
+            setattr(request, name, value)
+        return request
 
     def _complain(self, error: TobanError) -> None:
         """Says once that the output cannot be shown; the run does not depend on it."""

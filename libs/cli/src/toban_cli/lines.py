@@ -1,17 +1,42 @@
-"""Log lines onto our own stdout and stderr, each line once."""
+"""Log lines onto our own stdout and stderr, each line once: as the job wrote them, or as JSON."""
 
 from __future__ import annotations
 
+import base64
+import json
 import sys
 from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
 from typing import Any
+
+from toban_cli.harmless import harmless
+from toban_cli.printable import escaped
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_NAMES = {1: "stdout", 2: "stderr", 3: "system"}
+_STDOUT = 1
+_SYSTEM = 3
+
+
+@dataclass(frozen=True, kw_only=True)
+class Style:
+    """How lines look. Without `raw` a terminal is protected from what jobs write; `attempts` names the attempt of a token in JSON."""
+
+    raw: bool = False
+    timestamps: bool = False
+    as_json: bool = False
+    attempts: Mapping[int, int] = field(default_factory=dict)
 
 
 class LinePrinter:
     """Prints lines as they come and remembers, for each attempt, how far it got: what is read again is not printed again."""
 
-    def __init__(self) -> None:
+    def __init__(self, style: Style | None = None) -> None:
+        self._style = style or Style()
         self._printed: dict[int, int] = {}
+        # Streams whose last piece had no newline: the next piece goes on in its line.
+        self._open: set[int] = set()
 
     @property
     def printed(self) -> Mapping[int, int]:
@@ -20,23 +45,62 @@ class LinePrinter:
 
     def show(self, answer: Any) -> None:
         """Prints the new lines of one ReadLogResponse."""
-        from toban_proto.v1 import logs_pb2
-
         known = self._printed.get(answer.token, 0)
         for line in answer.lines:
             if line.seq <= known:
                 continue
             known = line.seq
-            stdout = line.stream == logs_pb2.LOG_STREAM_STDOUT
-            out = sys.stdout if stdout else sys.stderr
-            prefix = b"[toban] " if line.stream == logs_pb2.LOG_STREAM_SYSTEM else b""
-            _write(out, prefix + line.text + (b"" if line.partial else b"\n"))
+            if self._style.as_json:
+                _write(sys.stdout, self._json(answer.token, line))
+            else:
+                out = sys.stdout if line.stream == _STDOUT else sys.stderr
+                _write(out, self._text(line, terminal=out.isatty()))
         if answer.lines:
             self._printed[answer.token] = known
 
+    def _text(self, line: Any, *, terminal: bool) -> bytes:
+        text = harmless(line.text) if terminal and not self._style.raw else line.text
+        if line.stream not in self._open:
+            prefix = b"[toban] " if line.stream == _SYSTEM else b""
+            if self._style.timestamps:
+                prefix = _time(line).astimezone().isoformat(timespec="milliseconds").encode() + b" " + prefix
+            text = prefix + text
+        if line.partial:
+            self._open.add(line.stream)
+            return bytes(text)
+        self._open.discard(line.stream)
+        return bytes(text + b"\n")
+
+    def _json(self, token: int, line: Any) -> bytes:
+        told: dict[str, Any] = {
+            "token": str(token),
+            "attempt": self._style.attempts.get(token),
+            "seq": line.seq,
+            "at": _time(line).isoformat(timespec="microseconds").replace("+00:00", "Z"),
+            "stream": _NAMES.get(line.stream, "system"),
+            "level": line.level or None,
+            "text": line.text.decode("utf-8", "replace"),
+            "partial": line.partial,
+        }
+        if not _is_utf8(line.text):
+            told["base64"] = base64.b64encode(line.text).decode()
+        return escaped(json.dumps(told, ensure_ascii=False)).encode() + b"\n"
+
+
+def _time(line: Any) -> datetime:
+    return _EPOCH + timedelta(microseconds=line.at_unix_nanos // 1000)
+
+
+def _is_utf8(text: bytes) -> bool:
+    try:
+        text.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
 
 def _write(out: Any, text: bytes) -> None:
-    """The bytes as the job wrote them; a stand-in without bytes (a test's capture) gets them decoded."""
+    """The bytes as they are; a stand-in without bytes (a test's capture) gets them decoded."""
     out.flush()
     raw = getattr(out, "buffer", None)
     if raw is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any
@@ -12,6 +13,7 @@ import typer
 from toban_cli import report
 from toban_cli.commands import (
     apply,
+    archive,
     cluster,
     completion,
     doctor,
@@ -19,6 +21,7 @@ from toban_cli.commands import (
     explain,
     imports,
     jobs,
+    logs,
     operations,
     runs,
     schedule_edit,
@@ -28,6 +31,8 @@ from toban_cli.tree import App, Errors
 from toban_domain.errors import ErrorCode, TobanError
 from toban_domain.version import VERSION
 
+# An option that was meant as a value.
+_NEGATIVE = re.compile(r"^No such option: -[\d.]")
 Verbs = Mapping[str, Callable[..., Any]]
 
 EXIT_USAGE = 64
@@ -71,7 +76,7 @@ _NOUNS: Mapping[str, tuple[str, Verbs]] = {
             "start": runs.start,
             "list": runs.list_runs,
             "get": runs.get_run,
-            "logs": runs.logs,
+            "logs": logs.logs,
             "cancel": runs.cancel,
         },
     ),
@@ -93,6 +98,10 @@ _NOUNS: Mapping[str, tuple[str, Verbs]] = {
     "settings": (
         "What can be changed while everything runs.",
         {"list": operations.list_settings, "get": operations.get_setting, "set": operations.set_setting},
+    ),
+    "archive": (
+        "The archive of logs in the object store.",
+        {"status": archive.status, "run": archive.run, "verify": archive.verify},
     ),
     "audit": ("What operators did.", {"list": operations.list_audit}),
     "import": ("Make jobs and schedules from what other schedulers keep.", {"crontab": imports.crontab}),
@@ -160,6 +169,8 @@ def _usage(error: typer.TyperException, *, as_json: bool) -> None:
     context = getattr(error, "ctx", None)
     near = sorted(getattr(error, "possibilities", None) or ())
     message = f"{error.message}. Did you mean {' or '.join(near)}?" if near else error.format_message()
+    if _NEGATIVE.search(message):
+        message += ". A value that begins with - stands behind `--`, such as `-- -5`"
     report.usage(message, as_json=as_json, command=context.command_path if context else "toban")
 
 

@@ -1,7 +1,11 @@
-"""Names and numbers from the cluster for the shell's completion: quickly, and silently when nobody answers."""
+"""Names and numbers from the cluster for the shell's completion: quickly, and silently when nobody answers.
+
+Names alone, without a word about them: what people wrote into descriptions has no place where a shell may evaluate it.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -9,59 +13,60 @@ from typing import Any
 PATIENCE_SECONDS = 1.0
 MOST = 200
 
-Named = list[tuple[str, str]]
+# What no shell takes for more than a word.
+_PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 
-def job_names(incomplete: str) -> Named:
-    """Jobs, with their descriptions."""
+def job_names(incomplete: str) -> list[str]:
+    """Jobs."""
 
-    def ask(pb: Any, page: Any, read: Callable[[str, Any], Any]) -> Named:
-        return [(job.name, job.description) for job in read("ListJobs", pb.ListJobsRequest(page=page)).jobs]
+    def ask(pb: Any, page: Any, read: Callable[[str, Any], Any]) -> list[str]:
+        return [job.name for job in read("ListJobs", pb.ListJobsRequest(page=page)).jobs]
 
     return _matching(ask, incomplete)
 
 
-def schedule_names(incomplete: str) -> Named:
-    """Schedules, with their rules."""
+def schedule_names(incomplete: str) -> list[str]:
+    """Schedules."""
 
-    def ask(pb: Any, page: Any, read: Callable[[str, Any], Any]) -> Named:
+    def ask(pb: Any, page: Any, read: Callable[[str, Any], Any]) -> list[str]:
         found = read("ListSchedules", pb.ListSchedulesRequest(page=page)).schedules
-        return [(item.name, f"{item.job}, {item.rule}") for item in found]
+        return [item.name for item in found]
 
     return _matching(ask, incomplete)
 
 
-def trigger_names(incomplete: str) -> Named:
-    """Triggers, with what they do."""
+def trigger_names(incomplete: str) -> list[str]:
+    """Triggers."""
 
-    def ask(pb: Any, page: Any, read: Callable[[str, Any], Any]) -> Named:
+    def ask(pb: Any, page: Any, read: Callable[[str, Any], Any]) -> list[str]:
         found = read("ListTriggers", pb.ListTriggersRequest(page=page)).triggers
-        return [(item.name, f"{item.event_type} starts {item.job}") for item in found]
+        return [item.name for item in found]
 
     return _matching(ask, incomplete)
 
 
-def run_numbers(incomplete: str) -> Named:
-    """The latest runs, with job and state."""
+def run_numbers(incomplete: str) -> list[str]:
+    """The latest runs."""
 
-    def ask(pb: Any, page: Any, read: Callable[[str, Any], Any]) -> Named:
-        return [(str(run.id), f"{run.job} {run.state}") for run in read("ListRuns", pb.ListRunsRequest(page=page)).runs]
+    def ask(pb: Any, page: Any, read: Callable[[str, Any], Any]) -> list[str]:
+        return [str(run.id) for run in read("ListRuns", pb.ListRunsRequest(page=page)).runs]
 
     return _matching(ask, incomplete)
 
 
-def executor_numbers(incomplete: str) -> Named:
-    """Executors that are there, with their nodes."""
+def executor_numbers(incomplete: str) -> list[str]:
+    """Executors that are there."""
 
-    def ask(pb: Any, page: Any, read: Callable[[str, Any], Any]) -> Named:
+    def ask(pb: Any, page: Any, read: Callable[[str, Any], Any]) -> list[str]:
         del page
         found = read("ListExecutors", pb.ListExecutorsRequest()).executors
-        return [(str(item.worker_id), f"{item.node_id} {item.state}") for item in found]
+        return [str(item.worker_id) for item in found]
 
     return _matching(ask, incomplete)
 
 
-def _matching(ask: Callable[[Any, Any, Callable[[str, Any], Any]], Named], incomplete: str) -> Named:
+def _matching(ask: Callable[[Any, Any, Callable[[str, Any], Any]], list[str]], incomplete: str) -> list[str]:
     """What begins with the word so far; nothing at all when anything is wrong, since a prompt is no place for errors."""
     try:
         from toban_cli.client import connect
@@ -76,4 +81,4 @@ def _matching(ask: Callable[[Any, Any, Callable[[str, Any], Any]], Named], incom
             found = ask(coordinator_pb2, Page(limit=MOST), read)
     except Exception:
         return []
-    return [(name, about) for name, about in found if name.startswith(incomplete)]
+    return [name for name in found if name.startswith(incomplete) and _PLAIN.fullmatch(name)]

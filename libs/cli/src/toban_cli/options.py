@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from toban_cli import report
+from toban_cli.coercion import LARGEST
 from toban_cli.names import executor_numbers, job_names, run_numbers, schedule_names
 
 
@@ -23,6 +25,17 @@ class Format(StrEnum):
     def is_data(self) -> bool:
         """True for the formats that programs read as data."""
         return self in (Format.JSON, Format.YAML)
+
+
+# Characters of a reason that servers keep.
+MAX_REASON = 1000
+
+
+def told_reason(reason: str) -> str:
+    """The reason, with a word on stderr when it will not be kept whole."""
+    if len(reason.strip()) > MAX_REASON:
+        report.note(f"warning: --reason has {len(reason.strip())} characters, the first {MAX_REASON} are kept")
+    return reason
 
 
 Output = Annotated[
@@ -43,11 +56,18 @@ ScheduleName = Annotated[
 ]
 RunId = Annotated[
     int,
-    typer.Argument(metavar="RUN", min=1, help="Number of the run.", show_default=False, autocompletion=run_numbers),
+    typer.Argument(
+        metavar="RUN", min=1, max=LARGEST, help="Number of the run.", show_default=False, autocompletion=run_numbers
+    ),
 ]
 ExecutorId = Annotated[
     int,
     typer.Argument(
-        metavar="EXECUTOR", min=1, help="Number of the executor.", show_default=False, autocompletion=executor_numbers
+        metavar="EXECUTOR",
+        min=1,
+        max=LARGEST,
+        help="Number of the executor.",
+        show_default=False,
+        autocompletion=executor_numbers,
     ),
 ]

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from toban_cli import report
 from toban_cli.options import Format
+from toban_cli.printable import clean
 
 if TYPE_CHECKING:
     from google.protobuf.message import Message
@@ -83,7 +84,7 @@ def show_done(
 
     def page(_: bool) -> None:
         for text in lines:
-            report.say(text)
+            report.say(clean(text))
 
     show_one(output, message, page=page, name=name)
 
@@ -106,4 +107,4 @@ def name_of(message: Message) -> str:
 
 def _names(messages: Iterable[Message], name: Callable[[Any], str] | None) -> None:
     for message in messages:
-        report.say((name or name_of)(message))
+        report.say(clean((name or name_of)(message)))

@@ -23,9 +23,10 @@ def _content(payload: str) -> str:
     path = Path(payload[1:])
     try:
         return path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
+    except (OSError, ValueError) as error:
+        why = (error.strerror or "no such file") if isinstance(error, OSError) else "it is not text in UTF-8"
         raise TobanError(
-            ErrorCode.PAYLOAD_INVALID, f"--payload {payload} cannot be read ({error}); give a JSON file"
+            ErrorCode.PAYLOAD_INVALID, f"--payload {payload} cannot be read ({why}); give a JSON file"
         ) from None
 
 

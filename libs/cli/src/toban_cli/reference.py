@@ -13,6 +13,7 @@ from typing import Any
 
 import typer
 
+from toban_cli.coercion import LARGEST
 from toban_cli.main import build
 from toban_domain.manifest.reference import KINDS, METADATA, Field, rows
 
@@ -111,7 +112,8 @@ def _range(param: Any) -> str:
     low, high = param.min, param.max
     if low is None and high is None:
         return ""
-    return f" {low:g} … {high:g}." if low is not None and high is not None else f" At least {low:g}."
+    bounded = low is not None and high not in (None, LARGEST)
+    return f" {low:g} … {high:g}." if bounded else f" At least {low:g}."
 
 
 def _fields_at(name: str) -> tuple[Field, ...]:

@@ -1,4 +1,7 @@
-"""What the command says: results on stdout, everything else on stderr."""
+"""What the command says: results on stdout, everything else on stderr.
+
+Whatever is said passes through `printable` here: servers, jobs and file names may hold anything.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,11 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from toban_cli.printable import clean, clean_lines, cut_words, escaped
 from toban_domain.errors import TobanError
+
+# Characters of an argument that are shown in a message.
+_LONGEST_ARGUMENT = 100
 
 
 def wants_json(argv: Sequence[str], environ: Mapping[str, str] | None = None) -> bool:
@@ -25,40 +32,45 @@ def error(problem: TobanError, *, as_json: bool) -> None:
             "exit_code": problem.exit_code,
             "detail": problem.detail,
         }
-        note(json.dumps({"error": told}, ensure_ascii=False, default=str))
+        note(escaped(json.dumps({"error": told}, ensure_ascii=False, default=str)))
         return
     listed = problem.detail.get("errors")
     lines = [line for item in listed if (line := _listed(item))] if isinstance(listed, list) else []
     for line in lines or [problem.message]:
-        note(f"error: {line}")
+        note(f"error: {cut_words(clean(line))}")
 
 
 def usage(message: str, *, as_json: bool, command: str = "toban") -> None:
     """A mistake in the arguments of `command`."""
-    text = " ".join(message.split()).rstrip(".")
+    text = cut_words(" ".join(message.split()).rstrip("."), _LONGEST_ARGUMENT)
     if as_json:
         told = {"code": "USAGE", "message": text, "exit_code": 64, "detail": {"command": command}}
-        note(json.dumps({"error": told}, ensure_ascii=False))
+        note(escaped(json.dumps({"error": told}, ensure_ascii=False)))
     else:
         note(f"error: {text}{'' if text.endswith(('?', '!')) else '.'} See `{command} --help`")
 
 
 def note(text: str) -> None:
-    """A line on stderr."""
+    """A line on stderr (or several)."""
     sys.stdout.flush()
-    sys.stderr.write(text + "\n")
+    sys.stderr.write(clean_lines(text) + "\n")
     sys.stderr.flush()
 
 
-def say(text: str) -> None:
-    """A line on stdout."""
-    sys.stdout.write(text + "\n")
+def say(text: str, *, drawn: bool = False) -> None:
+    """A line on stdout (or several). `drawn` text has colours of our own, and is clean but for these."""
+    sys.stdout.write((text if drawn else clean_lines(text)) + "\n")
     sys.stdout.flush()
 
 
 def data(value: Any) -> None:
     """A result as JSON on stdout."""
-    say(json.dumps(value, indent=2, ensure_ascii=False))
+    say(json_text(value))
+
+
+def json_text(value: Any) -> str:
+    """Data as JSON on several lines."""
+    return escaped(json.dumps(value, indent=2, ensure_ascii=False))
 
 
 def _listed(item: Any) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from toban_cli.human import duration, to_time
-from toban_cli.tables import clean
+from toban_cli.printable import clean
 from toban_domain.outcome import Reason
 
 # Exit codes of --wait and --follow; docs/errors.md lists them.

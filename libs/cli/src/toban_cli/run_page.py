@@ -10,6 +10,7 @@ from toban_cli.human import NOTHING, local, to_time, took
 from toban_cli.report import say
 from toban_cli.results import exit_words
 from toban_cli.tables import facts, table
+from toban_cli.words import given_key
 
 _BAR = 20
 
@@ -36,7 +37,7 @@ def show_run(run: Any, now: datetime, *, wide: bool = False) -> None:
             ("Fence", str(run.token) if run.token else ""),
             ("Payload", run.payload_json if run.payload_json != "{}" else ""),
             ("Cancel asked", f"{cancel} {run.cancel_reason}".strip()),
-            ("Key", run.idempotency_key),
+            ("Key", given_key(run.idempotency_key)),
             ("By", run.created_by),
             ("Last line", run.last_line),
             *(_more_facts(run, now) if wide else []),

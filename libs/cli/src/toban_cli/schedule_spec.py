@@ -14,6 +14,10 @@ from toban_domain.schedule import RULE_KEYS
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 _SPAN = re.compile(r"(?:\d+[smhd])+")
 _PART = re.compile(r"(\d+)([smhd])")
+_MAX_DAYS = 366
+# Characters; more are out of range in any case, or written to be a burden.
+_LONGEST_SPAN = 100
+_COUNTED = ("interval_seconds", "every_n_minutes")
 _ABOUT = ("name", "description", "labels")
 
 
@@ -72,8 +76,10 @@ def read_every(text: str) -> dict[str, Any]:
     """ "30s", "5m", "1h30m" as a rule. Raises INVALID_ARGUMENT."""
     if not _SPAN.fullmatch(text.strip()):
         raise _wrong(f"--every {text!r} is not a span of time; write 30s, 5m, 1h30m or 2d")
-    seconds = sum(int(count) * _UNITS[unit] for count, unit in _PART.findall(text))
-    if seconds and seconds % 60 == 0:
+    seconds = 0 if len(text) > _LONGEST_SPAN else sum(int(count) * _UNITS[unit] for count, unit in _PART.findall(text))
+    if not 1 <= seconds <= _MAX_DAYS * _UNITS["d"]:
+        raise _wrong(f"--every {text!r} is out of range; use 1s … {_MAX_DAYS}d")
+    if seconds % 60 == 0:
         return {"every_n_minutes": seconds // 60}
     return {"interval_seconds": seconds}
 
@@ -83,6 +89,10 @@ def _document(stored: Mapping[str, Any], options: Options) -> dict[str, Any]:
     rule = options.rule()
     if rule:
         body = {key: value for key, value in body.items() if key not in RULE_KEYS} | rule
+    if options.timezone and any(key in body for key in _COUNTED):
+        raise _wrong(
+            "--timezone means nothing here: spans (--every) are counted from the Unix epoch; leave it out, or use --daily-at or --cron"
+        )
     for key in ("job", "timezone", "start", "end", "catch_up", "description"):
         _put(body, key, getattr(options, key))
     dst = dict(body.get("dst", {}))

@@ -25,18 +25,20 @@ class Settings:
     trust_domain: str
 
 
-def read_settings(environ: Mapping[str, str]) -> Settings:
-    """Raises CONFIG_INVALID when no coordinator is named or an address is not host:port."""
+def read_settings(environ: Mapping[str, str], wrong: list[TobanError] | None = None) -> Settings:
+    """Raises CONFIG_INVALID when no coordinator is named or an address is not host:port; with `wrong` such addresses are left out
+    and told there instead.
+    """
     stack = _stack(environ)
-    coordinators = _addresses("SCHEDULER_COORDINATORS", environ, stack.get("coordinators", []))
-    if not coordinators:
+    coordinators = _addresses("SCHEDULER_COORDINATORS", environ, stack.get("coordinators", []), wrong)
+    if not coordinators and not wrong:
         raise TobanError(
             ErrorCode.CONFIG_INVALID,
             "no coordinator is named; set SCHEDULER_COORDINATORS=host:port,host:port, or run `make up` and use scripts/toban",
         )
     return Settings(
         coordinators=coordinators,
-        log_archivers=_addresses("SCHEDULER_LOG_ARCHIVERS", environ, stack.get("log_archivers", [])),
+        log_archivers=_addresses("SCHEDULER_LOG_ARCHIVERS", environ, stack.get("log_archivers", []), wrong),
         tls_dir=_tls_dir(Path(environ.get("SCHEDULER_TLS_DIR") or stack.get("tls_dir") or DEFAULT_TLS_DIR)),
         trust_domain=environ.get("SCHEDULER_TRUST_DOMAIN") or stack.get("trust_domain") or DEFAULT_TRUST_DOMAIN,
     )
@@ -54,17 +56,28 @@ def _stack(environ: Mapping[str, str]) -> dict[str, Any]:
     return record if isinstance(record, dict) else {}
 
 
-def _addresses(variable: str, environ: Mapping[str, str], recorded: list[str]) -> tuple[str, ...]:
+def _addresses(
+    variable: str, environ: Mapping[str, str], recorded: list[str], wrong: list[TobanError] | None
+) -> tuple[str, ...]:
     given = environ.get(variable, "")
     addresses = tuple(part.strip() for part in given.split(",") if part.strip()) if given else tuple(recorded)
+    good = tuple(address for address in addresses if _is_address(address))
     for address in addresses:
-        host, colon, port = address.rpartition(":")
-        if not (host and colon and port.isdigit()):
-            raise TobanError(
-                ErrorCode.CONFIG_INVALID,
-                f"{variable} has {address!r}, which is not host:port; write {variable}=host:port,host:port",
-            )
-    return addresses
+        if address in good:
+            continue
+        problem = TobanError(
+            ErrorCode.CONFIG_INVALID,
+            f"{variable} has {address!r}, which is not host:port; write {variable}=host:port,host:port",
+        )
+        if wrong is None:
+            raise problem
+        wrong.append(problem)
+    return good
+
+
+def _is_address(address: str) -> bool:
+    host, _, port = address.rpartition(":")
+    return bool(host) and port.isascii() and port.isdigit() and len(port) <= 5 and 1 <= int(port) <= 65535
 
 
 def _tls_dir(directory: Path) -> Path:

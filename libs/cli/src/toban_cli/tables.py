@@ -1,4 +1,7 @@
-"""Tables that never wrap: on a terminal the widest loose column gives way, elsewhere every line is as long as it must be."""
+"""Tables that never wrap: on a terminal the widest loose column gives way, elsewhere lines are as long as they must be.
+
+Off a terminal, too, a cell that others stand behind is cut when it is very long: one such cell would pad every row. Its whole text is in -o json.
+"""
 
 from __future__ import annotations
 
@@ -7,14 +10,16 @@ from collections.abc import Callable, Sequence
 from unicodedata import category, east_asian_width
 
 from toban_cli.human import STATE_STYLES
+from toban_cli.printable import clean
 from toban_cli.report import say
 
 # Wide enough for any row that is not shown on a terminal.
 _ENDLESS = 100_000
 # Spaces between columns.
 _GAP = 2
+# Columns of a loose cell off a terminal, unless it is the last of its row.
+_PADDED = 120
 _CODES = {"bold": "1", "red": "31", "green": "32", "yellow": "33", "cyan": "36"}
-_STRANGE = {"\n": " ", "\r": " ", "\t": " ", "\xa0": " "}
 
 
 def table(headers: Sequence[str], rows: Sequence[Sequence[str]], *, loose: Sequence[str] = (), empty: str = "") -> None:
@@ -22,7 +27,8 @@ def table(headers: Sequence[str], rows: Sequence[Sequence[str]], *, loose: Seque
     if not rows:
         say(empty)
         return
-    say(render(headers, rows, loose=loose, width=_terminal_width(), colour=sys.stdout.isatty()))
+    text = render(headers, rows, loose=loose, width=_terminal_width(), colour=sys.stdout.isatty())
+    say(text, drawn=True)
 
 
 def render(
@@ -34,13 +40,6 @@ def render(
     lines = [_line(headers, widths, lambda _: "bold" if colour else "")]
     lines += [_line(row, widths, lambda cell: STATE_STYLES.get(cell, "") if colour else "") for row in cells]
     return "\n".join(lines)
-
-
-def clean(text: str) -> str:
-    """One line without what would move the cursor, change colours or turn the text around: jobs write what they like."""
-    if text.isprintable():
-        return text
-    return "".join(char if char.isprintable() else _STRANGE.get(char, "\ufffd") for char in text)
 
 
 def shown_width(text: str) -> int:
@@ -73,6 +72,12 @@ def _widths(
 ) -> list[int]:
     """As wide as the widest cell; while that is too much the widest loose column gives way, down to its header."""
     widths = [max(len(header), *(shown_width(row[index]) for row in rows)) for index, header in enumerate(headers)]
+    if width is None:
+        last = len(headers) - 1
+        widths = [
+            min(wide, _PADDED) if header in loose and at < last else wide
+            for at, (header, wide) in enumerate(zip(headers, widths, strict=True))
+        ]
     room = (width or _ENDLESS) - _GAP * (len(headers) - 1)
     while sum(widths) > room:
         spare = [

@@ -15,6 +15,7 @@ import typer
 
 from toban_cli import report
 from toban_cli.options import Format
+from toban_cli.printable import clean
 from toban_domain.errors import ErrorCode, TobanError
 
 # What a bare --watch means, seconds between two looks.
@@ -152,7 +153,7 @@ class TerminalView:
     def trouble(self, error: TobanError, at: datetime) -> None:
         """Keeps the last frame below the error and its age."""
         self._since = self._since or at
-        self._draw(at, f"error: {error.message} (since {self._since:%H:%M:%S}; trying again)")
+        self._draw(at, f"error: {clean(error.message)} (since {self._since:%H:%M:%S}; trying again)")
 
     def close(self, text: str) -> None:
         """Gives the terminal back, and leaves the last frame there."""

@@ -7,6 +7,8 @@ from typing import Any
 
 import yaml
 
+from toban_cli.printable import escaped
+
 # Longer lines than any terminal: values are never folded, so that they can be grepped.
 _ENDLESS = 1_000_000
 # Texts that a reader of YAML 1.2 takes for numbers although PyYAML, which follows 1.1, does not quote them.
@@ -37,6 +39,8 @@ _Dumper.add_representer(str, _text)
 
 def to_yaml(value: Any) -> str:
     """One document; keys in their order."""
-    return yaml.dump(
+    text = yaml.dump(
         value, Dumper=_Dumper, sort_keys=False, allow_unicode=True, default_flow_style=False, width=_ENDLESS
     )
+    # YAML itself counts direction marks and C1 controls as printable.
+    return escaped(str(text))

@@ -17,6 +17,7 @@ __all__ = [
     "ConcurrencySpec",
     "ExponentialBackoff",
     "JobSpec",
+    "LogSpec",
     "RetrySpec",
     "SelectorSpec",
     "StepSpec",
@@ -27,6 +28,8 @@ __all__ = [
 LEASE_LOSS_ACTION = "kill"
 DEFAULT_GRACE_SECONDS = 10.0
 DEFAULT_MAX_LOST = 3
+DEFAULT_LOG_MB = 1024
+DEFAULT_LOG_LINES_PER_SECOND = 10_000
 
 
 def compact(spec: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, Any]:
@@ -143,6 +146,38 @@ class SelectorSpec:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LogSpec:
+    """What is kept of an attempt's output: MiB in all and lines a second (0 = no limit). The values of the variables and top-level payload keys
+    in `redact` are masked."""
+
+    max_mb: int = DEFAULT_LOG_MB
+    max_lines_per_second: int = DEFAULT_LOG_LINES_PER_SECOND
+    redact: tuple[str, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """The canonical form, in the words of the manifest."""
+        full = {"max_mb": self.max_mb, "max_lines_per_second": self.max_lines_per_second, "redact": list(self.redact)}
+        return compact(full, _LOG_DEFAULTS)
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> LogSpec:
+        """The inverse of to_json."""
+        known = {**_LOG_DEFAULTS, **data}
+        return cls(
+            max_mb=int(known["max_mb"]),
+            max_lines_per_second=int(known["max_lines_per_second"]),
+            redact=tuple(known["redact"]),
+        )
+
+
+_LOG_DEFAULTS: Mapping[str, Any] = {
+    "max_mb": DEFAULT_LOG_MB,
+    "max_lines_per_second": DEFAULT_LOG_LINES_PER_SECOND,
+    "redact": [],
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class JobSpec:
     """A job definition. Seconds everywhere; `timeout_seconds` and `max_wait_seconds` 0 = no limit; `skip_late_after_seconds` None = the setting."""
 
@@ -161,6 +196,7 @@ class JobSpec:
     concurrency: ConcurrencySpec = field(default_factory=ConcurrencySpec)
     priority: int = 0
     selector: SelectorSpec = field(default_factory=SelectorSpec)
+    logs: LogSpec = field(default_factory=LogSpec)
     on_lease_loss: str = ""
     max_lost: int = DEFAULT_MAX_LOST
     max_wait_seconds: int = 0
@@ -176,7 +212,7 @@ class JobSpec:
         """The canonical form, in the words of the manifest, with the name inside."""
         full: dict[str, Any] = {key: getattr(self, key) for key in _PLAIN}
         full |= {key: dict(getattr(self, key)) for key in ("labels", "default_payload", "env")}
-        full |= {key: getattr(self, key).to_json() for key in ("retry", "cancel", "concurrency", "selector")}
+        full |= {key: getattr(self, key).to_json() for key in ("retry", "cancel", "concurrency", "selector", "logs")}
         full["payload_schema"] = None if self.payload_schema is None else dict(self.payload_schema)
         kept = compact(full, _DEFAULTS)
         return {"name": self.name, **kept, "steps": [step.to_json() for step in self.steps]}
@@ -195,6 +231,7 @@ class JobSpec:
             cancel=CancelSpec.from_json(data.get("cancel", {})),
             concurrency=ConcurrencySpec(data.get("concurrency", {}).get("policy", "")),
             selector=SelectorSpec(dict(data.get("selector", {}).get("labels", {}))),
+            logs=LogSpec.from_json(data.get("logs", {})),
             **{key: data.get(key, default) for key, default in _PLAIN.items()},
         )
 
@@ -216,5 +253,5 @@ _EMPTY: Mapping[str, Any] = {}
 _DEFAULTS: Mapping[str, Any] = {
     **_PLAIN,
     "payload_schema": None,
-    **dict.fromkeys(("labels", "default_payload", "env", "retry", "cancel", "concurrency", "selector"), _EMPTY),
+    **dict.fromkeys(("labels", "default_payload", "env", "retry", "cancel", "concurrency", "selector", "logs"), _EMPTY),
 }

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -31,8 +30,9 @@ class Progress:
         if not isinstance(data, Mapping):
             raise ValueError("progress must be a mapping")
         percentage, summary, at = (data.get(key) for key in ("percentage", "summary", "at"))
-        if isinstance(percentage, bool) or not isinstance(percentage, int | float) or not math.isfinite(percentage):
+        if isinstance(percentage, bool) or not isinstance(percentage, int | float):
             raise ValueError("progress has no percentage")
+        # Also what is no number, and what is too large for a float.
         if not 0 <= percentage <= 100:
             raise ValueError("the percentage of a progress is not within 0 … 100")
         if not isinstance(at, str):
@@ -41,7 +41,14 @@ class Progress:
         if moment.tzinfo is None:
             raise ValueError("the time of a progress has no zone")
         words = summary if isinstance(summary, str) else ""
-        return cls(percentage=float(percentage), summary=clean(words), at=moment.astimezone(UTC))
+        return cls(percentage=float(percentage), summary=clean(words), at=_in_utc(moment))
+
+
+def _in_utc(moment: datetime) -> datetime:
+    try:
+        return moment.astimezone(UTC)
+    except OverflowError:
+        raise ValueError("the time of a progress is before the year 1 or after 9999 in UTC") from None
 
 
 def clean(words: str) -> str:

@@ -10,6 +10,7 @@ from toban_domain.job import compact
 
 # The keys of which a schedule has exactly one.
 RULE_KEYS = ("interval_seconds", "every_n_minutes", "hourly_at_minute", "daily_at", "weekly_at", "cron")
+CATCH_UP_POLICIES = ("all", "one", "skip")
 DEFAULT_CATCH_UP_MAX = 100
 
 
@@ -72,8 +73,11 @@ class CatchUpSpec:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> CatchUpSpec:
-        """The inverse of to_json."""
-        return cls(policy=data.get("policy", "all"), max=int(data.get("max", DEFAULT_CATCH_UP_MAX)))
+        """The inverse of to_json; raises ValueError for a policy that this version does not know."""
+        policy = data.get("policy", "all")
+        if policy not in CATCH_UP_POLICIES:
+            raise ValueError(f"catch_up.policy is {policy!r}; this version knows {', '.join(CATCH_UP_POLICIES)}")
+        return cls(policy=policy, max=int(data.get("max", DEFAULT_CATCH_UP_MAX)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,7 +110,7 @@ class ScheduleSpec:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> ScheduleSpec:
-        """The inverse of to_json."""
+        """The inverse of to_json; raises LookupError, TypeError, ValueError or AttributeError for what this version cannot read."""
         return cls(
             name=data["name"],
             job=data["job"],

@@ -137,7 +137,7 @@ _ALL = (
     _seconds(
         "executor_lease_seconds",
         10.0,
-        2,
+        4,
         600,
         "how long an executor may run jobs without a grant; an executor keeps the lease that it registered with",
         takes_effect=AT_REGISTER,
@@ -165,6 +165,29 @@ _ALL = (
         "days",
         "how long finished runs, their attempts and events, processed events and the fire ledger are kept",
     ),
+    _count(
+        "log_retention_days_db",
+        7,
+        1,
+        3650,
+        "days",
+        "how long the output of runs stays in PostgreSQL, counted from the day of the dispatch; older output goes to the archive",
+    ),
+    _seconds(
+        "seal_after_seconds",
+        3600.0,
+        60,
+        604_800,
+        "how long lines of an attempt are waited for after its end, or after its executor is gone, before it is archived without them",
+    ),
+    _count(
+        "log_budget_db_gb",
+        50,
+        1,
+        1_000_000,
+        "GB",
+        "size that the output of runs may have in PostgreSQL: from 80 % of it on log-archivers warn; nothing is refused",
+    ),
 )
 SETTINGS: Mapping[str, SettingSpec] = {spec.name: spec for spec in _ALL}
 
@@ -172,11 +195,15 @@ SETTINGS: Mapping[str, SettingSpec] = {spec.name: spec for spec in _ALL}
 class Settings:
     """All values at one moment: stored ones where there are valid ones, defaults elsewhere. Read them by `settings["name"]`.
 
-    `version` grows with each change; it says nothing across a restore of the database.
+    `version` grows with each change; it says nothing across a restore of the database. `refused` names the settings whose stored value is not
+    allowed, so that the default stands in for a value that nobody knows.
     """
 
-    def __init__(self, stored: Mapping[str, Any] | None = None, *, version: int = 0) -> None:
+    def __init__(
+        self, stored: Mapping[str, Any] | None = None, *, version: int = 0, refused: frozenset[str] = frozenset()
+    ) -> None:
         self.version = version
+        self.refused = refused
         self._values: dict[str, float] = {name: spec.default for name, spec in SETTINGS.items()}
         for name, value in (stored or {}).items():
             spec = SETTINGS.get(name)
@@ -186,7 +213,8 @@ class Settings:
     @classmethod
     def tolerant(cls, stored: Mapping[str, Any], *, version: int = 0) -> Settings:
         """As they were stored by whatever release: a value that this one does not allow gives way to the default."""
-        return cls({name: value for name, value in stored.items() if _allowed(name, value)}, version=version)
+        allowed = {name: value for name, value in stored.items() if _allowed(name, value)}
+        return cls(allowed, version=version, refused=frozenset(SETTINGS.keys() & stored.keys() - allowed.keys()))
 
     def __getitem__(self, name: str) -> float:
         return self._values[name]

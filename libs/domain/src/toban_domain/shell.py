@@ -36,16 +36,27 @@ _INTERPRETERS: Mapping[str, _Interpreter] = {
     "deno": _Interpreter("", words=frozenset({"eval"})),
 }
 
-# Modules whose functions start programs or take code as text.
+# Modules whose functions start programs, or run code or call functions that they are given as text. Without leading underscores.
 _CODE_MODULES = frozenset(
-    "builtins code codeop commands imp nt os popen2 posix pty runpy subprocess timeit".split()  # noqa: SIM905 (a list of words)
+    """asyncio bdb builtins cProfile cgitb code codeop commands concurrent ctypes distutils doctest ensurepip frozen_importlib
+    frozen_importlib_external idlelib imaplib imp importlib lib2to3 logging mailcap multiprocessing nt os pdb pip pipes pkgutil popen2 posix
+    posixsubprocess posixshmem profile pstats pty pydoc rlcompleter runpy setuptools site subprocess test testcapi testinternalcapi timeit trace
+    turtledemo types unittest venv webbrowser winapi xxsubinterpreters zipapp zipimport""".split()  # noqa: SIM905 (a list of words)
 )
 
 
 def callable_reason(name: str) -> str:
-    """Why calling "module:function" with the payload counts as shell ("" = it does not)."""
-    module = name.partition(":")[0].partition(".")[0]
-    return f"module {module} starts programs or runs code that it is given" if module in _CODE_MODULES else ""
+    """Why calling "module:function" with the payload counts as shell ("" = it does not).
+
+    Judged are the first word of the module and each word between it and the function: a module shows the ones that it imports under their names
+    (`shutil:os.system`). A submodule is not such a name: `shop.commands:send` is the shop's own. Names alone do not tell what a module has imported
+    under another one; the executor looks at what it has found.
+    """
+    module, _, path = name.partition(":")
+    for word in (module.partition(".")[0], *path.split(".")[:-1]):
+        if word.strip("_") in _CODE_MODULES:
+            return f"module {word} starts programs or runs code that it is given"
+    return ""
 
 
 def shell_reason(argv: Sequence[str]) -> str:

@@ -12,6 +12,7 @@ from pydantic_settings import BaseSettings, NoDecode, PydanticBaseSettingsSource
 from toban_runtime.config_checks import (
     ConfigError,
     SecretFiles,
+    check_database_url,
     check_required,
     check_sample_secrets,
     check_unknown,
@@ -66,6 +67,9 @@ class ServiceConfig(BaseSettings):
     s3_access_key: str = Field("", repr=False, description="access key of the object store")
     s3_secret_key: str = Field("", repr=False, description="secret key of the object store")
     s3_region: str = Field("us-east-1", description="region of the object store")
+    s3_addressing_style: Literal["path", "virtual", "auto"] = Field(
+        "path", description="how a bucket is named in URLs: path (MinIO, SeaweedFS) or virtual (AWS)"
+    )
     skip_late_runs_after_seconds: int = Field(0, ge=0, description="seeds the setting of that name at migration")
     log_format: Literal["json", "console", "auto"] = Field("auto", description="auto = console on a terminal")
     log_level: Literal["debug", "info", "warning", "error"] = Field("info", description="least level that is logged")
@@ -104,6 +108,7 @@ def read(cls: type[C], **overrides: Any) -> C:
     except ValidationError as error:
         raise ConfigError(one_line(error)) from None
     check_required(config, cls.REQUIRED)
+    check_database_url("SCHEDULER_DATABASE_URL", config.database_url)
     check_sample_secrets(config)
     return config
 

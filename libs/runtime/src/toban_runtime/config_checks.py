@@ -100,6 +100,23 @@ def check_sample_secrets(config: BaseSettings) -> None:
             raise ConfigError(f"{variable(name)}: holds a sample secret; replace it by a generated one")
 
 
+# As libpq cuts it: credentials to the first "@", hosts with ports, database, parameters.
+_DATABASE_URL = re.compile(r"postgres(?:ql)?://(?:[^@/]*@)?(?P<hosts>[^@/?]*)(?:/[^@?]*)?(?:\?.*)?")
+_HOST = re.compile(r"(?:\[[^\]]*\]|[^:\[\]]*)(?::[0-9]*)?")
+
+
+def check_database_url(name: str, url: str) -> None:
+    """Refuse what is no PostgreSQL URL, without a word of it: it holds a password, and libpq's own messages repeat it."""
+    if not url:
+        return
+    cut = _DATABASE_URL.fullmatch(url)
+    if cut is None or not all(_HOST.fullmatch(host) for host in cut["hosts"].split(",")):
+        raise ConfigError(
+            f"{name}: is not a PostgreSQL URL (its value is secret and not shown); write "
+            "postgresql://USER:PASSWORD@HOST:PORT/DATABASE, with %XX for each of @ / : ? # % in the password"
+        )
+
+
 def secrets_in(value: str) -> list[str]:
     """The secret parts of a value: the password of a URL, else the value itself."""
     if "://" not in value:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -44,7 +45,7 @@ def run(stack: Stack, *, root: Path) -> None:
         raise
     say("", *columns([HEADER, row(first)]), "")
     _addresses(stack)
-    say(f"\nToban is up after {clock.monotonic() - began:.0f} s. Stop it with: make down")
+    say(f"\nToban is up after {clock.monotonic() - began:.0f} s. Stop it with: {typed('make down')}")
 
 
 class Command:
@@ -142,7 +143,13 @@ def _addresses(stack: Stack) -> None:
     say(*(f"Site  http://{address}" for address in stack.sites))
     say(
         f"logs: {stack.home.logs}",
-        "try:  scripts/toban run start hello --wait --follow",
-        "      scripts/toban cluster status",
-        "      make status",
+        f"try:  {typed('scripts/toban run start hello --wait --follow')}",
+        f"      {typed('scripts/toban cluster status')}",
+        f"      {typed('make status')}",
     )
+
+
+def typed(command: str) -> str:
+    """A command as it has to be typed to reach this stack: TOBAN_HOME must come with it when `make up` was given one."""
+    given = os.environ.get("TOBAN_HOME", "")
+    return f"TOBAN_HOME={shlex.quote(given)} {command}" if given else command

@@ -82,6 +82,9 @@ def sort_error(error: psycopg.Error | PoolTimeout | PoolClosed, *, committing: b
         return kind(ErrorCode.UNAVAILABLE, f"the connection to PostgreSQL was lost: {message}", sqlstate=state)
     if state.startswith(("22", "23")) or state == "P0001":
         return Refused(message, sqlstate=state, constraint=_constraint(error))
+    if not state and isinstance(error, psycopg.DataError) and "NUL" in message:
+        # The driver's own refusal, before anything was sent.
+        return Refused("a text has a NUL character; leave it out", sqlstate="", code=ErrorCode.INVALID_ARGUMENT)
     code = ErrorCode.UNAVAILABLE if state.startswith(("40", "53", "55", "57", "25", "58")) else ErrorCode.INTERNAL
     return DidNotHappen(code, f"PostgreSQL refused the statement: {message}", sqlstate=state)
 

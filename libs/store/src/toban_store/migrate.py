@@ -22,6 +22,7 @@ import psycopg
 
 from toban_domain.errors import ErrorCode, TobanError
 from toban_domain.settings import spec_of
+from toban_runtime.config_checks import check_database_url
 from toban_store.pool import connect_arguments
 
 MIGRATIONS = Path(__file__).parent / "migrations"
@@ -235,6 +236,7 @@ def _database_url() -> str:
     url = Path(path).read_text(encoding="utf-8").strip() if path else os.environ.get("SCHEDULER_DATABASE_URL", "")
     if not url:
         raise MigrationError("SCHEDULER_DATABASE_URL: not set in the environment; set it to the PostgreSQL URL")
+    check_database_url("SCHEDULER_DATABASE_URL_FILE" if path else "SCHEDULER_DATABASE_URL", url)
     return url
 
 
@@ -249,7 +251,7 @@ def main(arguments: Sequence[str]) -> int:
                 sys.stdout.write(f"applied {label}\n")
             return 0
         states = status(_database_url())
-    except (MigrationError, OSError) as error:
+    except (TobanError, OSError) as error:
         sys.stderr.write(f"{error}\n")
         return 78
     for one in states:

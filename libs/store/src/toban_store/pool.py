@@ -5,10 +5,13 @@ from __future__ import annotations
 import select
 from typing import Any
 
+import psycopg
 from psycopg import AsyncConnection
 from psycopg.conninfo import conninfo_to_dict
 from psycopg.rows import DictRow, dict_row
 from psycopg_pool import AsyncConnectionPool
+
+from toban_domain.errors import ErrorCode, TobanError
 
 Connection = AsyncConnection[DictRow]
 Pool = AsyncConnectionPool[Connection]
@@ -33,8 +36,11 @@ RECONNECT_SECONDS = 10.0
 
 
 def connect_arguments(url: str, *, application_name: str, session: dict[str, str] | None = None) -> dict[str, Any]:
-    """Keyword arguments of psycopg's `connect` for `url`; `options` that the URL brings stay and win."""
-    given = conninfo_to_dict(url)
+    """Keyword arguments of psycopg's `connect` for `url`; `options` that the URL brings stay and win.
+
+    Raises TobanError CONFIG_INVALID for what is no URL.
+    """
+    given = _parsed(url)
     options = " ".join(f"-c {name}={value}" for name, value in (SESSION if session is None else session).items())
     defaults = {
         "connect_timeout": CONNECT_SECONDS,
@@ -46,6 +52,18 @@ def connect_arguments(url: str, *, application_name: str, session: dict[str, str
     merged: dict[str, Any] = {**defaults, **given, "application_name": application_name}
     merged["options"] = f"{options} {given.get('options') or ''}".strip()
     return merged
+
+
+def _parsed(url: str) -> dict[str, Any]:
+    try:
+        return conninfo_to_dict(url)
+    except psycopg.ProgrammingError:
+        # libpq's message repeats the text, password and all: neither it nor its cause is shown.
+        raise TobanError(
+            ErrorCode.CONFIG_INVALID,
+            "SCHEDULER_DATABASE_URL: PostgreSQL's library cannot read it (its value is not shown); "
+            "write postgresql://USER:PASSWORD@HOST:PORT/DATABASE, with %XX for special characters",
+        ) from None
 
 
 async def open_pool(

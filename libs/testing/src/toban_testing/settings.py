@@ -6,9 +6,10 @@ from toban_domain.settings import Settings
 
 
 class FixedSettings:
-    """What a coordinator's parts read; `set` is a change that everybody hears of."""
+    """What a coordinator's parts read; `set` is a change that everybody hears of. Those in `unsure` have a value that nobody knows."""
 
     def __init__(self, **values: float) -> None:
+        self.unsure: set[str] = set()
         self._known = Settings(values, version=len(values))
         self._changed = asyncio.Event()
 
@@ -26,6 +27,10 @@ class FixedSettings:
     async def get(self) -> Settings:
         """As last set."""
         return self._known
+
+    async def sure(self, name: str) -> float | None:
+        """As last set."""
+        return None if name in self.unsure else self._known[name]
 
     async def wait_other_than(self, seen: Settings | None) -> Settings:
         """As soon as they are not `seen` any more."""

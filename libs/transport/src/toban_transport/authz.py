@@ -20,7 +20,8 @@ SERVICES = frozenset({COORDINATOR, EXECUTOR, LOG_ARCHIVER, ADMIN_WEB, ADMIN_CLI,
 """Every name that a certificate of ours may carry."""
 
 Rules = Mapping[str, frozenset[str]]
-_ADMINS = frozenset({ADMIN_WEB, ADMIN_CLI})
+# The site only reads: its certificate is worth no more than what its pages show.
+_READERS = frozenset({ADMIN_WEB, ADMIN_CLI})
 
 
 def _rules(service: str, callers: Iterable[str], methods: str) -> dict[str, frozenset[str]]:
@@ -37,21 +38,21 @@ METHOD_RULES: Rules = {
     **_rules("toban_proto.v1.ArchiveGateway", [LOG_ARCHIVER], "ListSealed WatchSettings"),
     **_rules(
         "toban_proto.v1.JobReader",
-        _ADMINS,
+        _READERS,
         "ListJobs GetJob ListSchedules ListRuns GetRun WatchRun ListExecutors GetCluster ExplainRun GetSchedule NextSlots ListFires "
         "ListTriggers ListEvents",
     ),
     **_rules(
         "toban_proto.v1.JobControl",
-        _ADMINS,
+        [ADMIN_CLI],
         "Apply StartRuns CancelRun RerunRun DeleteJob PauseSchedule ResumeSchedule EmitEvent DeleteSchedule DeleteTrigger",
     ),
     **_rules(
         "toban_proto.v1.Operations",
-        _ADMINS,
+        [ADMIN_CLI],
         "ListSettings UpdateSetting ListAudit DetachExecutor DrainExecutor UndrainExecutor DemoteLeader SetLimit Diagnose",
     ),
-    **_rules("toban_proto.v1.Accounts", _ADMINS, "Authenticate ListUsers"),
+    **_rules("toban_proto.v1.Accounts", [ADMIN_CLI], "Authenticate ListUsers"),
     **_rules(
         "toban_proto.v1.ExternalWork",
         [EXTERNAL_WORKER],
@@ -59,7 +60,8 @@ METHOD_RULES: Rules = {
     ),
     **_rules("toban_proto.v1.Peer", [COORDINATOR], "Ping GetStatus Watch"),
     **_rules("toban_proto.v1.LogIngest", [EXECUTOR], "Append"),
-    **_rules("toban_proto.v1.LogReader", _ADMINS, "Read Describe"),
+    **_rules("toban_proto.v1.LogReader", _READERS, "Read Describe"),
+    **_rules("toban_proto.v1.LogArchive", [ADMIN_CLI], "Status RunArchive Verify"),
     **_rules("grpc.health.v1.Health", SERVICES, "Check List Watch"),
 }
 """Full method name → callers. A server refuses to start on a method without a rule, and on a rule without a method."""

@@ -2,45 +2,69 @@
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import grpc
 import grpc.aio
 
 from toban_domain.errors import ErrorCode, TobanError
+from toban_runtime.clock import Clock, SystemClock
 from toban_transport.authz import SERVICES
 from toban_transport.identity import dns_name
 from toban_transport.tls import TlsFiles, Triple
 
 MAX_MESSAGE_BYTES = 4 * 1024 * 1024
-DRAIN_SECONDS = 330.0
-"""How long calls on a channel with an old certificate may go on: longer than the longest stream, so that none breaks by a change of files."""
+DRAIN_SECONDS = 730.0
+"""How long calls on a channel that nobody is given any more may go on: longer than servers let any connection live (MAX_CONNECTION_AGE_SECONDS,
+of which gRPC takes up to a tenth more, and the grace), so that no stream ends sooner by it than it would have ended anyway.
+"""
+IDLE_SECONDS = 600.0
+"""A channel that nobody asked for in this time is let go: executors get a new port with each start."""
 
 
 S = TypeVar("S")
 
 
-class ChannelPool:
-    """One channel an (address, service), made when first asked for and made anew when our certificate files change."""
+@dataclass(slots=True)
+class _Held:
+    """A channel, the files that it was made with, and when it was last asked for."""
 
-    def __init__(self, *, tls: TlsFiles, trust_domain: str) -> None:
+    triple: Triple
+    channel: grpc.aio.Channel
+    used_at: float
+
+
+class ChannelPool:
+    """One channel an (address, service), made when first asked for, made anew when our certificate files change, forgotten when unused.
+
+    Ask for a channel or a stub with each call: one that is kept for longer than IDLE_SECONDS may be closed.
+    """
+
+    def __init__(self, *, tls: TlsFiles, trust_domain: str, clock: Clock | None = None) -> None:
         self._tls = tls
         self._trust_domain = trust_domain
-        self._channels: dict[tuple[str, str], tuple[Triple, grpc.aio.Channel]] = {}
+        self._clock = clock or SystemClock()
+        # The one that was asked for last is at the end.
+        self._channels: dict[tuple[str, str], _Held] = {}
         self._stubs: dict[tuple[str, str, Callable[..., Any]], tuple[grpc.aio.Channel, Any]] = {}
         self._draining: set[asyncio.Task[None]] = set()
 
     def get(self, address: str, service: str) -> grpc.aio.Channel:
         """The channel to `service` at `address` (host:port). Connects lazily; calls fail unless the server proves to be that service."""
         triple = self._tls.current()
-        held = self._channels.get((address, service))
-        if held is not None and held[0] is triple:
-            return held[1]
-        channel = grpc.aio.secure_channel(address, _credentials(triple), options=_options(service, self._trust_domain))
-        self._channels[(address, service)] = (triple, channel)
-        if held is not None:
-            self._drain(held[1])
-        return channel
+        now = self._clock.monotonic()
+        held = self._channels.pop((address, service), None)
+        if held is not None and held.triple is triple:
+            held.used_at = now
+        else:
+            if held is not None:
+                self._drain(held.channel)
+            options = _options(service, self._trust_domain)
+            held = _Held(triple, grpc.aio.secure_channel(address, _credentials(triple), options=options), now)
+        self._channels[(address, service)] = held
+        self._forget_unused(now)
+        return held.channel
 
     def stub(self, make: Callable[[grpc.aio.Channel], S], address: str, service: str) -> S:
         """The stub that `make` (a generated class) gives for `get(address, service)`; made anew with each new channel only."""
@@ -53,7 +77,7 @@ class ChannelPool:
 
     async def close(self) -> None:
         """End all channels at once; calls under way are cancelled."""
-        channels = [channel for _, channel in self._channels.values()]
+        channels = [held.channel for held in self._channels.values()]
         self._channels.clear()
         self._stubs.clear()
         for task in tuple(self._draining):
@@ -61,23 +85,28 @@ class ChannelPool:
         await asyncio.gather(*self._draining, return_exceptions=True)
         await asyncio.gather(*(channel.close(None) for channel in channels))
 
+    def _forget_unused(self, now: float) -> None:
+        while (first := next(iter(self._channels))) and now - self._channels[first].used_at >= IDLE_SECONDS:
+            self._drain(self._channels.pop(first).channel)
+            for key in [key for key in self._stubs if key[:2] == first]:
+                del self._stubs[key]
+
     def _drain(self, channel: grpc.aio.Channel) -> None:
-        task = asyncio.ensure_future(_retire(channel))
+        task = asyncio.ensure_future(self._retire(channel))
         self._draining.add(task)
         task.add_done_callback(self._draining.discard)
+
+    async def _retire(self, channel: grpc.aio.Channel) -> None:
+        # Not `close(grace)`: it refuses the call of somebody who was given the channel a moment ago.
+        try:
+            await self._clock.sleep(DRAIN_SECONDS)
+        finally:
+            await channel.close(None)
 
 
 def open_sync_channel(address: str, service: str, tls: TlsFiles, trust_domain: str) -> grpc.Channel:
     """A blocking channel to `service` at `address`, for the command line; the caller closes it."""
     return grpc.secure_channel(address, _credentials(tls.current()), options=_options(service, trust_domain))
-
-
-async def _retire(channel: grpc.aio.Channel) -> None:
-    # Not `close(grace)`: it refuses the call of somebody who was given the channel a moment ago.
-    try:
-        await asyncio.sleep(DRAIN_SECONDS)
-    finally:
-        await channel.close(None)
 
 
 def _credentials(triple: Triple) -> grpc.ChannelCredentials:

@@ -117,7 +117,9 @@ class Fleet:
 
     def _nobody(self, failure: TobanError | None) -> TobanError:
         tried = ", ".join(self._order) or "no address is known"
-        why = f" ({failure.message})" if failure is not None and "certificate is not" in failure.message else ""
+        # That nobody listens is said already; what a server or its certificate said is not.
+        said = failure is not None and not failure.message.startswith("cannot reach the service")
+        why = f" ({failure.message})" if failure is not None and said else ""
         hint = f". {self._hint}" if self._hint else ""
         return TobanError(
             ErrorCode.UNAVAILABLE,

@@ -123,7 +123,10 @@ def test_rules_in_words(spec: dict[str, object], words: spans.Words | None) -> N
 
 
 def test_weekly_rules() -> None:
-    assert rules.weekly({"weekly_at": "mon, Thursday 03:00"}) is None
+    assert rules.weekly({"weekly_at": "mon, Thursday 03:00"}) == (("mon", "thu"), "03:00")
+    assert rules.weekly({"weekly_at": "mon-fri 09:00"}) == (("mon", "tue", "wed", "thu", "fri"), "09:00")
+    assert rules.weekly({"weekly_at": "sat-mon,wed 09:00"}) == (("mon", "wed", "sat", "sun"), "09:00")
+    assert rules.weekly({"weekly_at": "mon-never 09:00"}) is None
     assert rules.weekly({"weekly_at": "mon,THU 03:00"}) == (("mon", "thu"), "03:00")
     assert rules.weekly({"weekly_at": "someday 03:00"}) is None and rules.weekly({}) is None
 

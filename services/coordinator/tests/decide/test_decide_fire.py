@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
-from hypothesis import settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from toban_coordinator.decide import fire
+from toban_coordinator.decide.pass_by import SHORT, count, has_to_be_counted, pass_by
 from toban_domain.firing import DueSchedule, FirePlan, RunTemplate
 from toban_domain.schedule import CatchUpSpec, RuleSpec, ScheduleSpec
 from toban_schedule import Rule, slots
@@ -71,7 +72,7 @@ class Firing(RuleBasedStateMachine):
     def an_operator_resumes(self) -> None:
         """It was paused since its next slot; what passed is one stretch."""
         if self.due.next_run_at is not None and self.due.next_run_at <= self.now:
-            plan = fire.pass_by(self.due, self.rule, until=self.now, outcome="paused", message="")
+            plan = pass_by(self.due, self.rule, until=self.now, outcome="paused", message="")
             assert len(plan.skips) == 1 and plan.fires == ()
             self.take(plan)
 
@@ -97,24 +98,56 @@ class Firing(RuleBasedStateMachine):
         assert [slot for slot, _ in self.settled] == expected
 
 
-Firing.TestCase.settings = settings(max_examples=60, stateful_step_count=15, deadline=None)
-TestFiring = Firing.TestCase
-
-
-def test_without_a_rule_only_the_stored_slot_is_known() -> None:
-    schedule = ScheduleSpec(name="s", job="j", rule=RULES[0])
-    due = DueSchedule(
+def due_at(first: datetime) -> DueSchedule:
+    return DueSchedule(
         id=1,
         version=1,
-        spec=schedule,
-        next_run_at=BEGIN,
+        spec=ScheduleSpec(name="s", job="j", rule=RULES[0]),
+        next_run_at=first,
         fire_retry_count=0,
         definition_id=1,
         definition_version=1,
         job_enabled=True,
     )
-    plan = fire.pass_by(due, None, until=BEGIN, outcome="submit_failed", message="no rule")
+
+
+Firing.TestCase.settings = settings(max_examples=60, stateful_step_count=15, deadline=None)
+TestFiring = Firing.TestCase
+
+
+@given(
+    spec=st.sampled_from(RULES),
+    begin=st.integers(0, 200_000),
+    to_count=st.integers(0, 200_000),
+    to_end=st.integers(0, 4000),
+)
+@settings(max_examples=150, deadline=None)
+def test_a_stretch_that_is_counted_in_two_is_the_same_as_in_one(
+    spec: RuleSpec, begin: int, to_count: int, to_end: int
+) -> None:
+    compiled = Rule.of(spec)
+    first = compiled.next_slot(BEGIN + timedelta(seconds=begin))
+    if first is None:
+        return
+    schedule = replace(due_at(first), spec=ScheduleSpec(name="s", job="j", rule=spec))
+    middle = first + timedelta(milliseconds=to_count * 997)
+    until = middle + timedelta(milliseconds=to_end * 991)
+    counted = count(schedule, compiled, middle)
+    asked = {"until": until, "outcome": "paused", "message": ""}
+    whole = pass_by(schedule, compiled, **asked)
+    assert pass_by(schedule, compiled, **asked, counted=counted) == whole
+    # What was counted for another version, from another slot, or for longer is of no use.
+    for other in (replace(counted, version=2), replace(counted, first=BEGIN), replace(counted, until=until + SHORT)):
+        strange = replace(other, slots=12345)
+        assert pass_by(schedule, compiled, **asked, counted=strange) == whole
+        assert has_to_be_counted(schedule, compiled, strange, until) is (until - first > SHORT)
+    assert not has_to_be_counted(schedule, compiled, counted, until)
+
+
+def test_without_a_rule_only_the_stored_slot_is_known() -> None:
+    due = due_at(BEGIN)
+    plan = pass_by(due, None, until=BEGIN, outcome="submit_failed", message="no rule")
     assert [(skip.first, skip.last, skip.slots) for skip in plan.skips] == [(BEGIN, BEGIN, 1)]
     assert plan.next_run_at is None
-    nothing = fire.pass_by(due, None, until=BEGIN - timedelta(seconds=1), outcome="submit_failed", message="no rule")
+    nothing = pass_by(due, None, until=BEGIN - timedelta(seconds=1), outcome="submit_failed", message="no rule")
     assert nothing.skips == ()

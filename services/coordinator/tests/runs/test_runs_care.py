@@ -312,3 +312,20 @@ async def test_partitions_are_made(world: Any) -> None:
     assert (await world.turn("prune")).moved == 0
     await world.sql("DROP TABLE scheduler.job_events_" + (world.now() + timedelta(days=7)).strftime("%Y%m%d"))
     assert (await world.turn("prune")).moved == 1
+
+
+async def test_a_run_that_never_started_ended_when_it_was_canceled(world: Any, make: Any) -> None:
+    await world.apply(make.job())
+    [run] = await world.start()
+    await world.cancel(run)
+    row = await world.run(run)
+    assert (row["state"], row["started_at"]) == ("CANCELED", None)
+    assert row["created_at"] <= row["finished_at"]
+
+
+async def test_a_program_that_could_not_be_started_leaves_no_start(world: Any, make: Any) -> None:
+    run = await sent(world, make)
+    await world.report(world.key(run), make.outcome("FAILED", reason="spawn_failed", started_at=None, exit_code=None))
+    row = await world.run(run)
+    assert (row["state"], row["started_at"]) == ("FAILED", None)
+    assert row["finished_at"] >= row["dispatched_at"]

@@ -2,7 +2,7 @@
 
 import json
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -96,6 +96,25 @@ async def test_an_equal_outcome_that_comes_twice_is_the_same(world: Any, make: A
     assert (await world.report(world.key(run), outcome)).value == "accepted"
     assert (await world.report(world.key(run), outcome)).value == "already_accepted"
     assert "progress" not in runs_finish.outcome_json(make.outcome())
+
+
+async def test_an_older_word_of_the_same_attempt_never_replaces_a_newer_one(
+    world: Any, make: Any, writer: ProgressWriter
+) -> None:
+    """Heartbeats of one executor go to several coordinators, and each writes at its own time."""
+    incarnation, [run] = await dispatched(world, make)
+    key = world.key(run)
+    older, newer = (replace(said(percentage), at=AT + timedelta(seconds=percentage)) for percentage in (9.5, 10))
+    other = ProgressWriter(pool=world.pool)
+    writer.put(incarnation, {key: newer})
+    writer.put(incarnation, {key: older})
+    assert await writer.run_once() == 1
+    other.put(incarnation, {key: older})
+    assert await other.run_once() == 0
+    assert (await shown(world, run))[0] == 10
+    latest = replace(said(5), at=newer.at + timedelta(microseconds=1))
+    other.put(incarnation, {key: latest})
+    assert await other.run_once() == 1, "what was said later counts, whatever its percentage"
 
 
 async def test_a_retry_begins_without_progress(world: Any, make: Any, writer: ProgressWriter) -> None:

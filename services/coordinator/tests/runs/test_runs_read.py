@@ -158,3 +158,22 @@ async def test_settings_are_cached_and_checked(world: Any) -> None:
     assert (await cache.get())["assign_ahead_seconds"] == 30.0
     fresh = await SettingsCache(pool=world.pool, clock=SystemClock()).get()
     assert fresh["assign_ahead_seconds"] == 5.0 and fresh.whole("fire_batch_size") == 500
+
+
+@pytest.mark.parametrize(
+    ("method", "asked"),
+    [
+        ("GetJob", pb.GetJobRequest(name="\0")),
+        ("ListJobs", pb.ListJobsRequest(page=Page(cursor="a\0"))),
+        ("ListSchedules", pb.ListSchedulesRequest(job="\0")),
+        ("GetSchedule", pb.GetScheduleRequest(name="\0")),
+        ("ListFires", pb.ListFiresRequest(schedule="\0")),
+        ("ListRuns", pb.ListRunsRequest(job="\0")),
+        ("ListRuns", pb.ListRunsRequest(page=Page(cursor="9" * 5000))),
+        ("ListTriggers", pb.ListTriggersRequest(name="\0")),
+    ],
+)
+async def test_a_nul_or_a_huge_cursor_is_the_callers_mistake(reader: JobReader, method: str, asked: Any) -> None:
+    with pytest.raises(TobanError) as caught:
+        await getattr(reader, method)(asked, None)
+    assert caught.value.code is ErrorCode.INVALID_ARGUMENT

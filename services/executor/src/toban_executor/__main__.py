@@ -4,11 +4,12 @@ import os
 import sys
 
 from toban_domain.errors import TobanError
-from toban_domain.settings import Settings
-from toban_executor.adapters.state_dir import StateDir, kept_slots
+from toban_executor.adapters.first_slots import start_slots
+from toban_executor.adapters.state_dir import StateDir
 from toban_executor.config import ExecutorConfig
-from toban_executor.guard.launch import start_guards
+from toban_executor.guard.launch import GuardSet, start_guards
 from toban_executor.guard.leftovers import settle
+from toban_executor.guard.limits import raise_open_files, set_open_files
 from toban_observability.logs import setup_logging
 from toban_runtime.config import load
 from toban_runtime.ids import IdSource
@@ -21,11 +22,15 @@ def main() -> int:
     setup_logging("executor", config.log_format, config.log_level)
     assert config.state_dir is not None
     state = StateDir(config.state_dir.absolute())
+    files = raise_open_files()
+
+    def start(slots: int) -> GuardSet:
+        return start_guards(incarnation=IdSource().uuid(), state_dir=state.path, slots=slots, job_files=files)
+
     try:
         state.lock()
         settled = settle(state.path)
-        slots = config.slots or kept_slots(state.path) or Settings().whole("max_jobs_per_worker")
-        guards = start_guards(incarnation=IdSource().uuid(), state_dir=state.path, slots=slots)
+        guards, most_slots = start_slots(own=config.slots, state_dir=state.path, start=start)
     except TobanError as error:
         sys.stderr.write(f"{error}\n")
         return error.exit_code
@@ -33,8 +38,10 @@ def main() -> int:
     from toban_executor.main import Prepared
     from toban_executor.main import main as run
 
-    code, again = run(config, Prepared(state_dir=state.path, guards=guards, settled=settled))
+    code, again = run(config, Prepared(state_dir=state.path, guards=guards, settled=settled, most_slots=most_slots))
     if code == 0 and again:
+        # So that the next one knows it too.
+        set_open_files(files)
         sys.stdout.flush()
         os.execv(sys.executable, sys.orig_argv)
     return code

@@ -15,6 +15,8 @@ class ExecutorConfig(ServiceConfig):
     shutdown_timeout_seconds: float | None = Field(
         None, ge=0, description="how long running jobs may go on after SIGTERM; unset = the setting of that name"
     )
-    journal_log_bytes: int = Field(
-        1 << 30, ge=1 << 20, description="bytes of unshipped log in the journal before jobs wait"
+    log_budget_mb: int = Field(
+        4096,
+        ge=1,
+        description="MiB of compressed log that wait on disk for a log-archiver before jobs wait in their writes",
     )

@@ -53,11 +53,15 @@ _log = get_logger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prepared:
-    """What exists before gRPC is loaded: the locked state directory, the guards, and which earlier incarnations are proven empty."""
+    """What exists before gRPC is loaded: the locked state directory, the guards, and which earlier incarnations are proven empty.
+
+    The setting gives at most `most_slots`: more cannot be started here.
+    """
 
     state_dir: Path
     guards: GuardSet
     settled: dict[str, bool]
+    most_slots: int
 
 
 class Executor:
@@ -75,7 +79,7 @@ class Executor:
         self._guards = GuardClient(guards=prepared.guards, clock=self._clock)
         incarnation = prepared.guards.incarnation
         self._gateway = CoordinatorClient(
-            channels=self._channels, addresses=config.coordinators, incarnation=incarnation
+            channels=self._channels, addresses=config.coordinators, incarnation=incarnation, clock=self._clock
         )
         self._archivers = ArchiverClient(channels=self._channels, addresses=config.log_archivers)
         self._collector = Collector(
@@ -83,7 +87,7 @@ class Executor:
             pack=Packer(),
             hold=self._guards.hold_output,
             clock=self._clock,
-            max_journal_bytes=config.journal_log_bytes,
+            max_journal_bytes=config.log_budget_mb << 20,
         )
         self._reporter = Reporter(gateway=self._gateway, journal=self._journal)
         allowed = load_allow_list(config.allow_list)
@@ -173,6 +177,8 @@ class Executor:
             grpc_host=self._config.advertised,
             grpc_port=grpc_port,
             slots=self._config.slots or 0,
+            most_slots=self._prepared.most_slots,
+            ready_slots=len(self._prepared.guards.slots),
             version=VERSION,
             labels=self._config.labels,
             previous_incarnation=instance.previous,
@@ -219,15 +225,26 @@ class Executor:
         _log.info("registered", worker_id=registered.worker_id, incarnation=identity.incarnation)
         return registered
 
-    def _fits(self, slots: int) -> bool:
+    def _fits(self, wanted: int) -> bool:
         """The setting gives this executor so many slots. False when its guards are fewer: the next incarnation has enough."""
-        book, guards = self._attempts.book, len(self._prepared.guards.slots)
-        if slots != guards:
-            keep_slots(self._prepared.state_dir, slots)
-        if slots > guards:
+        guards, most = len(self._prepared.guards.slots), self._prepared.most_slots
+        slots = min(wanted, most)
+        if slots < wanted:
+            _log.warning("max_jobs_per_worker is more than this machine can start", wanted=wanted, slots=slots)
+        kept = slots == guards or self._keep(slots)
+        if slots > guards and kept:
             self._heartbeat.over = f"max_jobs_per_worker is {slots}, its guards are {guards}"
             return False
-        book.slots = slots
+        self._attempts.book.slots = min(slots, guards)
+        return True
+
+    def _keep(self, slots: int) -> bool:
+        try:
+            keep_slots(self._prepared.state_dir, slots)
+        except OSError as error:
+            # The next incarnation would start with as few as this one, and so would all after it.
+            _log.error("max_jobs_per_worker cannot be written down: its slots stay as they are", error=str(error))
+            return False
         return True
 
     async def _serve(self, stop: Stop) -> bool:

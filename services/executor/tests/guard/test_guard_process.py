@@ -9,11 +9,12 @@ from typing import Any
 
 import pytest
 
+from toban_executor.decide.blocks import LogBlock
 from toban_executor.guard import record
 from toban_executor.guard.clock import boottime, pause, wall
 from toban_executor.guard.leftovers import settle
 from toban_executor.guard.tree import children, descendants, start_time
-from toban_executor.guard.wire import LogBlock, decode
+from toban_executor.guard.wire import decode
 
 
 def alive(pid: int) -> bool:

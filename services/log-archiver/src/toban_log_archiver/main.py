@@ -4,19 +4,30 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 from collections.abc import AsyncIterator, Coroutine, Sequence
+from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
 from typing import Any
 
+from toban_log_archiver.adapters.coordinator_client import CoordinatorClient
 from toban_log_archiver.adapters.object_store import S3Bucket
 from toban_log_archiver.config import LogArchiverConfig
 from toban_log_archiver.decide.days import DAYS_BACK
-from toban_log_archiver.loops import partitions, probe
+from toban_log_archiver.loops import archive, archive_watch, partitions, probe
+from toban_log_archiver.loops.archive import Archiver, ArchiverDeps
+from toban_log_archiver.loops.archive_steps import StepDeps
+from toban_log_archiver.loops.archive_watch import ArchiveWatch
+from toban_log_archiver.loops.settings import SettingsWatch
+from toban_log_archiver.server import archive as archive_server
 from toban_log_archiver.server import ingest, reader
+from toban_log_archiver.server.archived import ArchivedChunks
 from toban_log_archiver.server.days import Days
 from toban_log_archiver.server.followers import CHANNEL, Followers
+from toban_log_archiver.server.joined import JoinedChunks
 from toban_log_archiver.server.session import AppendSession
+from toban_log_archiver.server.stored import DatabaseChunks
 from toban_log_archiver.server.writer import GroupWriter
 from toban_observability.admin_port import AdminPort
 from toban_observability.logs import get_logger, setup_logging
@@ -26,6 +37,7 @@ from toban_runtime.lifecycle import Stop, run_service, write_ready_file
 from toban_runtime.loop import Loop
 from toban_store.listen import Listener
 from toban_store.pool import Pool, open_pool
+from toban_transport.channel import ChannelPool
 from toban_transport.server import build_server
 from toban_transport.ticket import TicketVerifier
 from toban_transport.tls import TlsFiles
@@ -51,25 +63,35 @@ async def serve(config: LogArchiverConfig, stop: Stop, *, clock: Clock) -> None:
     tls = TlsFiles(config.tls_dir)
     pool = await open_pool(config.database_url, application_name=NAME, min_size=2, max_size=12)
     followers = Followers()
-    writer = GroupWriter(pool=pool, clock=clock)
+    days = Days(pool=pool)
+    writer = GroupWriter(pool=pool, clock=clock, on_day_gone=days.forget)
+    bucket = _bucket(config)
+    channels = ChannelPool(tls=tls, trust_domain=config.trust_domain)
+    archiving = _archiving(config, pool, bucket, channels, clock)
     health = probe.Probe(
         pool=pool,
-        bucket=_bucket(config),
+        bucket=bucket,
         clock=clock,
         certificate=lambda: certificate_check(tls, clock.wall()),
+        archive=archiving.watch.check,
     )
     grpc = build_server(tls=tls, trust_domain=config.trust_domain, clock=clock)
     verifier = TicketVerifier(tls, config.trust_domain, leeway=timedelta(days=DAYS_BACK))
-    new_session = partial(AppendSession, verifier=verifier, days=Days(pool=pool), clock=clock)
+    new_session = partial(AppendSession, verifier=verifier, days=days, clock=clock)
     grpc.add(ingest.add_to_server, ingest.LogIngest(new_session=new_session, writer=writer))
-    grpc.add(reader.add_to_server, reader.LogReader(pool=pool, followers=followers))
+    source = JoinedChunks(DatabaseChunks(pool=pool), ArchivedChunks(pool=pool, store=bucket))
+    grpc.add(reader.add_to_server, reader.LogReader(source=source, followers=followers, clock=clock))
+    desk = archive_server.LogArchive(pool=pool, settings=archiving.settings, store=bucket, archiver=archiving.archiver)
+    grpc.add(archive_server.add_to_server, desk)
     admin = AdminPort(config.admin_host, config.admin_port, health.document)
     work = [
         writer.run(),
         followers.listen(
             Listener(config.database_url, application_name=f"{NAME}-listen", clock=clock, channel=CHANNEL)
         ),
+        archiving.settings.run(),
         *_loops(pool, health, clock, stop),
+        *_archive_loops(archiving, clock, stop),
     ]
     try:
         async with _running(work, stop):
@@ -84,6 +106,7 @@ async def serve(config: LogArchiverConfig, stop: Stop, *, clock: Clock) -> None:
     finally:
         await grpc.stop(0)
         await admin.stop()
+        await channels.close()
         await pool.close()
 
 
@@ -93,6 +116,49 @@ def _loops(pool: Pool, health: probe.Probe, clock: Clock, stop: Stop) -> list[Co
         Loop("partitions", ahead.run_once, partitions.TICK_SECONDS, clock).run(stop),
         Loop("probe", health.run_once, probe.TICK_SECONDS, clock).run(stop),
     ]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Archiving:
+    """The parts of the archive; without an object store nothing is archived."""
+
+    settings: SettingsWatch
+    archiver: Archiver | None
+    watch: ArchiveWatch
+
+
+def _archiving(
+    config: LogArchiverConfig, pool: Pool, bucket: S3Bucket | None, channels: ChannelPool, clock: Clock
+) -> _Archiving:
+    gateway = CoordinatorClient(channels=channels, addresses=config.coordinators)
+    settings = SettingsWatch(source=gateway, clock=clock)
+    archiver = None
+    if bucket is not None:
+        archiver = Archiver(
+            deps=ArchiverDeps(
+                steps=StepDeps(pool=pool, store=bucket, clock=clock),
+                gateway=gateway,
+                settings=settings,
+                holder=f"{config.node_id} (process {os.getpid()})",
+            )
+        )
+    watch = ArchiveWatch(pool=pool, settings=settings, archiver=archiver)
+    return _Archiving(settings=settings, archiver=archiver, watch=watch)
+
+
+def _archive_loops(archiving: _Archiving, clock: Clock, stop: Stop) -> list[Coroutine[Any, Any, None]]:
+    watching = Loop("archive_watch", archiving.watch.run_once, archive_watch.TICK_SECONDS, clock)
+    if archiving.archiver is None:
+        archiving.settings.on_change = watching.wake
+        return [watching.run(stop)]
+    moving = Loop("archive", archiving.archiver.run_once, archive.TICK_SECONDS, clock)
+
+    def wake() -> None:
+        watching.wake()
+        moving.wake()
+
+    archiving.settings.on_change = wake
+    return [watching.run(stop), moving.run(stop)]
 
 
 @contextlib.asynccontextmanager
@@ -118,7 +184,7 @@ async def _running(work: Sequence[Coroutine[Any, Any, None]], stop: Stop) -> Asy
 
 
 def _bucket(config: LogArchiverConfig) -> S3Bucket | None:
-    if not (config.s3_endpoint_url and config.s3_bucket):
+    if not config.s3_bucket:
         return None
     return S3Bucket(
         endpoint_url=config.s3_endpoint_url,
@@ -126,4 +192,5 @@ def _bucket(config: LogArchiverConfig) -> S3Bucket | None:
         access_key=config.s3_access_key,
         secret_key=config.s3_secret_key,
         region=config.s3_region,
+        addressing_style=config.s3_addressing_style,
     )

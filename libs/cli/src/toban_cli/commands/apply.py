@@ -10,6 +10,7 @@ import typer
 from toban_cli import report
 from toban_cli.options import Files, Format, Output
 from toban_cli.output import Column, show, show_data
+from toban_cli.printable import clean
 
 if TYPE_CHECKING:
     from toban_domain.manifest import Document
@@ -71,7 +72,7 @@ def _say(item: Any, *, dry_run: bool) -> None:
     """What became of a document; of a changed schedule also when it fires next."""
     report.say(f"{item.kind.lower()} {item.name} {item.action}{' (dry run)' if dry_run else ''}")
     if item.note:
-        report.say(f"  {item.note}")
+        report.say(clean(f"  {item.note}"))
     for slot in item.next_slots[:SLOTS_SHOWN]:
         report.say(f"  {slot_words(slot)}")
 

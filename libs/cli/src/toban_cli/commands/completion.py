@@ -38,6 +38,6 @@ def completion(shell: Which) -> None:
 
 def answer() -> None:
     """Before the command line is read: lets Typer answer the shell's questions in all shells that it knows."""
-    from typer._completion_classes import completion_init
+    from toban_cli.shells import register
 
-    completion_init()
+    register()

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 from toban_cli import report
 from toban_cli.options import Format, Output
+from toban_cli.printable import clean
+from toban_cli.words import count
 
 if TYPE_CHECKING:
     from toban_cli.doctor.finding import Finding
@@ -56,19 +58,20 @@ def _show(found: list[Finding], output: Format) -> None:
         table(["STATUS", "CHECK", "SUBJECT", "VALUE"], rows, loose=["SUBJECT", "VALUE"])
         report.say("")
     for item in unwell:
-        report.say(f"{item.status}: {item.name}: {item.subject} ({item.value})")
-        report.say(f"  {item.message}")
-        report.say(f"  to mend it: {item.mend}")
+        # Servers, certificates and the environment are quoted here: each line stays one.
+        report.say(clean(f"{item.status}: {item.name}: {item.subject} ({item.value})"))
+        report.say(clean(f"  {item.message}"))
+        report.say(clean(f"  to mend it: {item.mend}"))
     report.say(_summary(found))
 
 
 def _summary(found: list[Finding]) -> str:
     counts = Counter(item.status for item in found)
     if counts["ok"] == len(found):
-        return f"all {len(found)} checks are ok"
+        return f"all {len(found)} checks are ok" if len(found) != 1 else "the one check is ok"
     parts = [
         f"{counts[status]} {status if status == 'ok' or counts[status] == 1 else status + 's'}"
         for status in ("error", "warning", "ok")
         if counts[status]
     ]
-    return f"{len(found)} checks: {', '.join(parts)}"
+    return f"{count(len(found), 'check')}: {', '.join(parts)}"

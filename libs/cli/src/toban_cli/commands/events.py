@@ -149,6 +149,7 @@ def remove_trigger(name: TriggerName, output: Output = Format.TABLE) -> None:
 
 def _event_columns(now: datetime) -> tuple[list[Column], list[Column]]:
     from toban_cli.human import NOTHING, age
+    from toban_cli.words import given_key
 
     table = [
         Column("EVENT", lambda event: str(event.id)),
@@ -156,7 +157,7 @@ def _event_columns(now: datetime) -> tuple[list[Column], list[Column]]:
         Column("OUTCOME", lambda event: event.outcome or "waiting"),
         Column("EMITTED", lambda event: age(event.created_at, now)),
         Column("RUNS", lambda event: ",".join(str(run) for run in event.run_ids) or NOTHING, loose=True),
-        Column("KEY", lambda event: event.dedupe_key or NOTHING, loose=True),
+        Column("KEY", lambda event: given_key(event.dedupe_key) or NOTHING, loose=True),
         Column("MESSAGE", lambda event: event.message or NOTHING, loose=True),
     ]
     wide = [
@@ -201,7 +202,7 @@ def _trigger_page(trigger: Any, now: datetime) -> None:
             ("Last error", trigger.last_error),
         ]
     )
-    report.say("Definition:\n" + json.dumps(_spec(trigger), indent=2, ensure_ascii=False))
+    report.say("Definition:\n" + report.json_text(_spec(trigger)))
 
 
 def _spec(trigger: Any) -> dict[str, Any]:

@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import stat
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from toban_cli import report
+from toban_cli.printable import clean
 from toban_domain.errors import ErrorCode, TobanError
 
-if TYPE_CHECKING:
-    from toban_cli.crontab.convert import Imported
-
 _MAX_BYTES = 4 * 1024 * 1024
-APPLY_SECONDS = 60.0
 # Some job of the crontab could not be carried over; the rest was.
 EXIT_INCOMPLETE = 65
-# Of the server, for one call.
-_APPLY_AT_ONCE = 2000
 
 CrontabFile = Annotated[str, typer.Argument(metavar="FILE", help="A crontab, or - for stdin.", show_default=False)]
 System = Annotated[
@@ -29,8 +26,12 @@ System = Annotated[
 ]
 Zone = Annotated[str, typer.Option("--timezone", help="Zone of the times without CRON_TZ (default: this machine's).")]
 Prefix = Annotated[str, typer.Option("--name-prefix", help="Put before each name, such as web1-.")]
-Out = Annotated[str, typer.Option("--out", help="Write the YAML to this file instead of stdout.")]
+Out = Annotated[str, typer.Option("--out", help="Write the YAML to this new file instead of stdout.")]
+Force = Annotated[bool, typer.Option("--force", help="With --out: write over a file that is there.")]
 Apply = Annotated[bool, typer.Option("--apply", help="Apply the jobs and schedules at once instead of printing them.")]
+Replace = Annotated[
+    bool, typer.Option("--replace", help="With --apply: also change jobs and schedules that are not from this crontab.")
+]
 
 
 def crontab(
@@ -39,11 +40,14 @@ def crontab(
     timezone: Zone = "",
     name_prefix: Prefix = "",
     out: Out = "",
+    force: Force = False,
     apply: Apply = False,
+    replace: Replace = False,
 ) -> int:
     """Turn a crontab into YAML on stdout, and say on stderr what became of each line.
 
-    Exit code 65: a line with a command could not be carried over (the others were).
+    Exit code 65: a line with a command could not be carried over (the others were). With --apply nothing is changed that is not from
+    this crontab: exit code 73 names what would be.
 
     Examples:
     toban import crontab /etc/crontab --out jobs.yaml
@@ -55,18 +59,32 @@ def crontab(
     content = _content(file)
     source = "stdin" if file == "-" else file
     _check_prefix(name_prefix)
+    if not content.strip():
+        report.note(f"{source} is empty: there is nothing to import")
+        return 0
     zone, zone_note = _zone(timezone)
-    options = Options(source=source, system=system, timezone=zone, prefix=name_prefix, accounts=_accounts())
+    options = Options(
+        source=source,
+        system=system,
+        timezone=zone,
+        prefix=name_prefix,
+        accounts=_accounts(),
+        origin=_origin(file),
+    )
     done = convert(content, options)
     for line in report_lines(done, source=source, zone=zone_note):
         report.note(line)
     text = yaml_text(done)
-    if out:
-        _write(Path(out), text)
-    elif not apply and text:
+    if out and text:
+        _write(Path(out), text, force=force)
+    elif text and not apply:
         report.say(text.rstrip("\n"))
-    if apply:
-        _apply(done, source)
+    if apply and text:
+        from toban_cli.client import connect
+        from toban_cli.crontab.applying import apply_imported
+
+        with connect() as client:
+            apply_imported(client, done, source=source, replace=replace)
     return EXIT_INCOMPLETE if done.lost else 0
 
 
@@ -127,34 +145,37 @@ def _accounts() -> frozenset[str]:
     return frozenset(entry.pw_name for entry in pwd.getpwall())
 
 
-def _write(path: Path, text: str) -> None:
+def _origin(name: str) -> str:
+    """What tells this crontab from others: the machine and the path, or the account for what comes through a pipe."""
+    import getpass
+    import socket
+
     try:
-        path.write_text(text, encoding="utf-8")
-    except OSError as error:
+        who = getpass.getuser()
+    except (KeyError, OSError):
+        who = str(os.getuid())
+    where = f"{who}'s" if name == "-" else os.fspath(Path(name).resolve())
+    return clean(f"{socket.gethostname()}:{where}")
+
+
+def _write(path: Path, text: str, *, force: bool) -> None:
+    """To a new file that only its owner reads, since commands of crontabs hold passwords. Follows no symbolic link."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | (0 if force else os.O_EXCL)
+    try:
+        opened = os.open(path, flags, 0o600)
+        with os.fdopen(opened, "w", encoding="utf-8") as file:
+            if not stat.S_ISREG(os.fstat(opened).st_mode):
+                raise OSError(errno.EINVAL, "not a file")
+            os.fchmod(opened, 0o600)
+            file.truncate()
+            file.write(text)
+    except FileExistsError:
         raise TobanError(
-            ErrorCode.INVALID_ARGUMENT, f"--out {path} cannot be written ({error.strerror}); name another file"
+            ErrorCode.ALREADY_EXISTS, f"--out {path} is there already; name another file, or write over it with --force"
+        ) from None
+    except OSError as error:
+        why = "a symbolic link" if error.errno == errno.ELOOP else error.strerror
+        raise TobanError(
+            ErrorCode.INVALID_ARGUMENT, f"--out {path} cannot be written ({why}); name another file"
         ) from None
     report.note(f"written to {path}; apply it with `toban apply -f {path}`")
-
-
-def _apply(done: Imported, source: str) -> None:
-    """All documents in calls of bounded size; each job goes with its schedule. Applying again changes nothing."""
-    import json
-
-    from toban_cli.client import connect
-    from toban_proto.v1.coordinator_pb2 import ApplyRequest, Manifest
-
-    manifests = [
-        Manifest(json=json.dumps(document), source=f"{source}, line {entry.line.number}")
-        for entry in done.entries
-        for document in entry.documents
-    ]
-    with connect() as client:
-        while manifests:
-            batch, manifests = manifests[:_APPLY_AT_ONCE], manifests[_APPLY_AT_ONCE:]
-            # A schedule may not be parted from its job: jobs come first within each pair.
-            if manifests and json.loads(manifests[0].json)["kind"] == "Schedule":
-                batch, manifests = [*batch, manifests[0]], manifests[1:]
-            answer = client.control("Apply", ApplyRequest(manifests=batch), timeout=APPLY_SECONDS)
-            for item in answer.applied:
-                report.say(f"{item.kind.lower()} {item.name} {item.action}")

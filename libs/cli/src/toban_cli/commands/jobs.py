@@ -88,7 +88,7 @@ def _job_page(job: Any, now: datetime, *, wide: bool) -> None:
             ("Last run's number", str(run.id) if wide and job.HasField("last_run") else ""),
         ]
     )
-    report.say("Definition:\n" + json.dumps(_spec(job), indent=2, ensure_ascii=False))
+    report.say("Definition:\n" + report.json_text(_spec(job)))
 
 
 def _spec(job: Any) -> dict[str, Any]:

@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from toban_cli import report
+from toban_cli.coercion import LARGEST
 from toban_cli.names import executor_numbers
-from toban_cli.options import Format, Limit, Output
+from toban_cli.options import Format, Limit, Output, told_reason
 from toban_cli.output import Column, show, show_done, show_one
+from toban_cli.words import count, plain_number
 from toban_domain.errors import ErrorCode, TobanError
 
 if TYPE_CHECKING:
@@ -28,7 +30,10 @@ Executor = Annotated[
         autocompletion=executor_numbers,
     ),
 ]
-Reason = Annotated[str, typer.Option("--reason", metavar="TEXT", help="Why; kept in the audit log.")]
+Reason = Annotated[
+    str,
+    typer.Option("--reason", metavar="TEXT", callback=told_reason, help="Why; kept in the audit log."),
+]
 Wait = Annotated[bool, typer.Option("--wait", "-w", help="Until no run is left on it.")]
 Patience = Annotated[
     float, typer.Option("--timeout", min=0, metavar="SECONDS", help="With --wait: give up after this time; 0 = never.")
@@ -36,7 +41,9 @@ Patience = Annotated[
 Stop = Annotated[bool, typer.Option("--stop", help="End its runs; else they go on to their ends first.")]
 Epoch = Annotated[
     int | None,
-    typer.Option("--epoch", min=1, metavar="N", help="Only if this epoch still leads; else the present one."),
+    typer.Option(
+        "--epoch", min=1, max=LARGEST, metavar="N", help="Only if this epoch still leads; else the present one."
+    ),
 ]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 SettingName = Annotated[
@@ -50,7 +57,7 @@ SettingName = Annotated[
 ]
 Value = Annotated[str, typer.Argument(metavar="VALUE", help="The new value, or the word default.", show_default=False)]
 Version = Annotated[
-    int | None, typer.Option("--version", min=0, metavar="N", help="Only if it still has this version.")
+    int | None, typer.Option("--version", min=0, max=LARGEST, metavar="N", help="Only if it still has this version.")
 ]
 # Between two looks at what still runs, seconds.
 POLL_SECONDS = 0.5
@@ -80,7 +87,7 @@ def drain(
         if wait:
             _wait_until_idle(client, answer, timeout)
             answer = _find(client, str(found.worker_id))
-        runs = f"{answer.running} runs go on" if answer.running else "nothing runs on it"
+        runs = _go_on(answer.running) if answer.running else "nothing runs on it"
         show_done(output, answer, f"executor {answer.worker_id} on {answer.node_id} gets no new runs; {runs}")
 
 
@@ -118,7 +125,7 @@ def detach(executor: Executor, stop: Stop = False, reason: Reason = "", output: 
         mode = "stop" if stop else "let_finish"
         request = DetachExecutorRequest(worker_id=found.worker_id, mode=mode, reason=reason)
         answer = client.operate("DetachExecutor", request)
-        said = "its runs are ended and repeat elsewhere" if stop else f"{answer.running} runs go on to their ends"
+        said = "its runs are ended and repeat elsewhere" if stop else _to_ends(answer.running)
         show_done(output, answer, f"executor {answer.worker_id} on {answer.node_id} is detached; {said}")
 
 
@@ -246,9 +253,17 @@ def _wait_until_idle(client: Client, executor: Any, timeout: float) -> None:
                 f"executor {executor.worker_id} still runs {running} after {timeout:g} s; it stays drained",
             )
         if running != told:
-            report.note(f"waits for {running} runs on executor {executor.worker_id}")
+            report.note(f"waits for {count(running, 'run')} on executor {executor.worker_id}")
         told = running
         Event().wait(POLL_SECONDS)
+
+
+def _go_on(running: int) -> str:
+    return f"{count(running, 'run')} {'goes' if running == 1 else 'go'} on"
+
+
+def _to_ends(running: int) -> str:
+    return f"{_go_on(running)} to {'its end' if running == 1 else 'their ends'}"
 
 
 def _confirm(question: str) -> None:
@@ -285,7 +300,7 @@ def _number(text: str) -> str:
 
 
 def _words(value_json: str) -> str:
-    return f"{json.loads(value_json):g}"
+    return plain_number(json.loads(value_json))
 
 
 def _setting_columns(now: datetime) -> tuple[list[Column], list[Column]]:
@@ -309,7 +324,7 @@ def _setting_columns(now: datetime) -> tuple[list[Column], list[Column]]:
 
 
 def _range(item: Any) -> str:
-    return f"{item.minimum:g} to {item.maximum:g}"
+    return f"{plain_number(item.minimum)} to {plain_number(item.maximum)}"
 
 
 def _setting_page(item: Any) -> None:

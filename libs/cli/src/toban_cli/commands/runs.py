@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from toban_cli import report
-from toban_cli.options import Format, JobName, Limit, OfJob, Output, RunId
+from toban_cli.options import Format, JobName, Limit, OfJob, Output, RunId, told_reason
 from toban_cli.output import Column, show, show_done, show_one
 from toban_cli.watch import Watch, watch
 
@@ -32,8 +32,6 @@ Key = Annotated[
 ]
 Wait = Annotated[bool, typer.Option("--wait", "-w", help="Wait for the end and exit with the result.")]
 Follow = Annotated[bool, typer.Option("--follow", "-f", help="Show the output as it comes, then as --wait.")]
-FollowLogs = Annotated[bool, typer.Option("--follow", "-f", help="Go on until the run ends.")]
-Tail = Annotated[int, typer.Option("--tail", min=0, metavar="N", help="Only the last N lines; 0 = all.")]
 States = Annotated[
     list[str] | None,
     typer.Option(
@@ -44,7 +42,10 @@ States = Annotated[
     ),
 ]
 Ahead = Annotated[bool, typer.Option("--ahead", "-a", help="Also runs that are made already and not yet due.")]
-Reason = Annotated[str, typer.Option("--reason", metavar="TEXT", help="Why; kept with the run.")]
+Reason = Annotated[
+    str,
+    typer.Option("--reason", metavar="TEXT", callback=told_reason, help="Why; kept with the run."),
+]
 Kill = Annotated[bool, typer.Option("--kill", help="End the processes at once instead of asking them.")]
 
 
@@ -132,29 +133,6 @@ def get_run(run: RunId, output: Output = Format.TABLE, watch_seconds: Watch = No
         watch(look, watch_seconds, output)
 
 
-def logs(run: RunId, follow: FollowLogs = False, tail: Tail = 0) -> int:
-    """The output of a run: its stdout on stdout, its stderr on stderr.
-
-    Examples:
-    toban run logs 12 --tail 20
-    toban run logs 12 --follow
-    """
-    from toban_cli.client import connect
-    from toban_cli.lines import LinePrinter
-    from toban_proto.v1.coordinator_pb2 import GetRunRequest
-    from toban_proto.v1.logs_pb2 import ReadLogRequest
-
-    with connect() as client:
-        client.read("GetRun", GetRunRequest(id=run))
-        if follow:
-            _attend(client, run, follow=True, output=Format.TABLE, tail=tail)
-            return 0
-        printer = LinePrinter()
-        for answer in client.log(ReadLogRequest(run_id=run, tail=tail)):
-            printer.show(answer)
-    return 0
-
-
 def cancel(run: RunId, reason: Reason = "", kill: Kill = False, output: Output = Format.TABLE) -> None:
     """Ask a run to stop.
 
@@ -223,13 +201,29 @@ def _columns(now: datetime) -> tuple[list[Column], list[Column]]:
     return table, wide
 
 
-def _attend(client: Any, run_id: int, *, follow: bool, output: Format, tail: int = 0) -> int:
+def _attend(client: Any, run_id: int, *, follow: bool, output: Format) -> int:
     """Waits for the end of a run; the exit code that says its result."""
+    from toban_cli.results import result_code
+
+    run = attend_run(client, run_id, show_log=follow, output=output)
+    return result_code(run)
+
+
+def attend_run(
+    client: Any,
+    run_id: int,
+    *,
+    show_log: bool = True,
+    query: Any = None,
+    printer: Any = None,
+    output: Format = Format.TABLE,
+) -> Any:
+    """Waits for the end of a run while showing its output, says how it ended, and gives the run."""
     from toban_cli.follow import attend
-    from toban_cli.results import final_line, result_code
+    from toban_cli.results import final_line
 
     try:
-        run = attend(client, run_id, show_log=follow, tail=tail)
+        run = attend(client, run_id, show_log=show_log, query=query, printer=printer)
     except KeyboardInterrupt:
         report.note(
             f"\nrun {run_id} goes on. See it with `toban run get {run_id}`, stop it with `toban run cancel {run_id}`"
@@ -237,7 +231,7 @@ def _attend(client: Any, run_id: int, *, follow: bool, output: Format, tail: int
         raise
     show_one(output, run, page=lambda _: None)
     report.note(final_line(run))
-    return result_code(run)
+    return run
 
 
 def _states(given: list[str]) -> list[str]:
@@ -248,7 +242,7 @@ def _states(given: list[str]) -> list[str]:
             from toban_domain.manifest.problems import nearest
 
             near = nearest(state.upper(), RunState.__members__)
-            hint = f"did you mean {near}?" if near else f"one of {', '.join(RunState)}"
+            hint = f"did you mean {near}?" if near else f"use one of {', '.join(RunState)}"
             raise typer.BadParameter(f"{state!r} is not a state, {hint}", param_hint="--state")
     return [state.upper() for state in given]
 

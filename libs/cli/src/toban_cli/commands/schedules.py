@@ -9,8 +9,9 @@ import typer
 
 from toban_cli import report
 from toban_cli.names import schedule_names
-from toban_cli.options import Format, Limit, OfJob, Output, ScheduleName
+from toban_cli.options import Format, Limit, OfJob, Output, ScheduleName, told_reason
 from toban_cli.output import Column, show, show_data, show_done, show_one
+from toban_cli.printable import clean
 from toban_cli.watch import Watch, watch
 
 if TYPE_CHECKING:
@@ -19,7 +20,10 @@ if TYPE_CHECKING:
 FIRES_SHOWN = 5
 NEXT_SHOWN = 3
 DEFAULT_COUNT = 5
-Reason = Annotated[str, typer.Option("--reason", metavar="TEXT", help="Why, for everybody who looks at it later.")]
+Reason = Annotated[
+    str,
+    typer.Option("--reason", metavar="TEXT", callback=told_reason, help="Why, for everybody who looks at it later."),
+]
 Which = Annotated[
     str,
     typer.Argument(
@@ -226,7 +230,7 @@ def _catch_up(spec: dict[str, Any]) -> str:
 
 def _coming_page(name: str, answer: Any, *, first: bool) -> None:
     note = f" · {answer.note}" if answer.note else ""
-    report.say(f"{'' if first else chr(10)}{name}: {answer.rule}{note}")
+    report.say(f"{'' if first else chr(10)}{clean(f'{name}: {answer.rule}{note}')}")
     _coming_table(answer.slots, "")
 
 

@@ -34,12 +34,16 @@ class Fate(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """How to read. `system` None = find out; `timezone` holds where no CRON_TZ does; `accounts` are those of this machine."""
+    """How to read. `system` None = find out; `timezone` holds where no CRON_TZ does; `accounts` are those of this machine.
+
+    `origin` tells this crontab from all others, and becomes a label ("" = none).
+    """
 
     source: str
     system: bool | None = None
     timezone: str = "UTC"
     prefix: str = ""
+    origin: str = ""
     accounts: Collection[str] = ()
 
 
@@ -166,6 +170,7 @@ class _Reader:
             alone=timing.alone or "s" in command.flags,
             working_dir=around.home,
             description=description,
+            origin=self._options.origin,
             env=around.env,
             labels=labels,
         )

@@ -9,12 +9,14 @@ from typing import Any
 from toban_cli.crontab.command import Invocation
 
 _API = "toban/v1"
-ORIGIN_LABEL = "origin"
+ORIGIN_LABEL, FROM_CRONTAB = "origin", "crontab"
+# Which crontab: its machine and path.
+SOURCE_LABEL = "crontab"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Planned:
-    """What a line says, ready to be written. `rule` {} = no schedule; `alone` = no second run beside the first."""
+    """What a line says, ready to be written. `rule` {} = no schedule; `origin` names the crontab; `alone` = no second run beside the first."""
 
     name: str
     invocation: Invocation
@@ -24,6 +26,7 @@ class Planned:
     alone: bool
     working_dir: str = ""
     description: str = ""
+    origin: str = ""
     env: Mapping[str, str] = field(default_factory=dict)
     labels: Mapping[str, str] = field(default_factory=dict)
 
@@ -47,8 +50,9 @@ def documents(plan: Planned) -> list[dict[str, Any]]:
 
 
 def _metadata(plan: Planned) -> dict[str, Any]:
+    origin = {ORIGIN_LABEL: FROM_CRONTAB, **({SOURCE_LABEL: plan.origin} if plan.origin else {})}
     described = {"description": plan.description} if plan.description else {}
-    return {"name": plan.name, **described, "labels": {ORIGIN_LABEL: "crontab", **plan.labels}}
+    return {"name": plan.name, **described, "labels": {**plan.labels, **origin}}
 
 
 def _schedule(plan: Planned) -> dict[str, Any]:

@@ -6,6 +6,8 @@ from typing import Any
 
 from toban_cli.crontab.convert import Entry, Fate, Imported
 from toban_cli.crontab.lines import Kind
+from toban_cli.printable import clean
+from toban_cli.words import count
 
 _SHOWN = 100
 # What holds for every job that comes from a crontab; docs/crontab.md says more.
@@ -18,7 +20,7 @@ _HOME = "cron begins in the account's home; here a job begins in a folder of the
 
 
 def report_lines(done: Imported, *, source: str, zone: str) -> list[str]:
-    """The report: what the file is, what became of each line, what holds for all."""
+    """The report, printable whatever the crontab holds: what the file is, what became of each line, what holds for all."""
     kind = "a system crontab (with a column for the account)" if done.layout.system else "a user's crontab"
     out = [f"{source}: {kind}: {done.layout.reason}", *(f"{source}: {note}" for note in done.notes)]
     for entry in done.entries:
@@ -29,7 +31,8 @@ def report_lines(done: Imported, *, source: str, zone: str) -> list[str]:
             "for all jobs:",
             *(f"  - {text}" for text in (*_ALWAYS, zone, *((_HOME,) if _without_home(jobs) else ()))),
         ]
-    return [*out, _summary(done)]
+    # Every line of this is one line: words of the crontab stand in reasons and notes too.
+    return [clean(line) for line in (*out, _summary(done))]
 
 
 def yaml_text(done: Imported) -> str:
@@ -46,7 +49,7 @@ def yaml_text(done: Imported) -> str:
 
 def shown(text: str) -> str:
     """A line of a crontab as one printable line, cut when it is long."""
-    printable = "".join(character if character.isprintable() else " " for character in text.strip())
+    printable = clean(text.strip())
     return printable if len(printable) <= _SHOWN else printable[: _SHOWN - 1] + "…"
 
 
@@ -70,8 +73,4 @@ def _summary(done: Imported) -> str:
         if lost
         else "; nothing was left out"
     )
-    return f"{_count(jobs, 'line')} with commands: {_count(len(made) - schedules, 'job')}, {_count(schedules, 'schedule')}{tail}"
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number} {what}{'' if number == 1 else 's'}"
+    return f"{count(jobs, 'line')} with commands: {count(len(made) - schedules, 'job')}, {count(schedules, 'schedule')}{tail}"

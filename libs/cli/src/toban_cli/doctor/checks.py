@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 from toban_cli.doctor.finding import Finding
+from toban_domain.errors import TobanError
 from toban_transport.inspect import FileFacts, Identity
 
 SOON = timedelta(days=30)
@@ -24,6 +26,8 @@ class Visit:
     address: str
     step: str = ""
     failed: str = ""
+    # It is reached, and no more was tried since there are no certificates here.
+    unasked: bool = False
     identity: Identity | None = None
     version: str = ""
     health: Mapping[str, Any] | None = None
@@ -52,6 +56,20 @@ def files(facts: FileFacts, *, service: str, trust_domain: str, now: datetime) -
     if facts.authorities_end is not None:
         found.append(ending(str(facts.directory / "ca.crt"), facts.authorities_end, now))
     return found
+
+
+def no_files(directory: Path) -> Finding:
+    """The folder of our certificates is missing: told once, instead of for each file and each server."""
+    message = "there is no such folder, so no server can be asked"
+    return _bad("tls-files", str(directory), "missing", message, _REISSUE)
+
+
+def unusable(error: TobanError) -> Finding:
+    """A mistake in the environment."""
+    told, _, mend = error.message.partition("; ")
+    return _bad(
+        "configuration", "environment", "unusable", told, mend or "set SCHEDULER_COORDINATORS, SCHEDULER_TLS_DIR"
+    )
 
 
 def ending(subject: str, not_after: datetime, now: datetime, not_before: datetime | None = None) -> Finding:
@@ -85,7 +103,8 @@ def server(visit: Visit, *, trust_domain: str, now: datetime) -> list[Finding]:
             _bad("server", visit.subject, visit.step, f"{message.format(visit.service)}: {visit.failed}", mend)
         )
     else:
-        found.append(Finding(name="server", subject=visit.subject, value="answers"))
+        value = "is reached; not asked, for want of our own certificate" if visit.unasked else "answers"
+        found.append(Finding(name="server", subject=visit.subject, value=value))
     return found + _health(visit)
 
 

@@ -13,6 +13,7 @@ from toban_cli.doctor import checks
 from toban_cli.doctor.checks import Visit
 from toban_cli.doctor.finding import Finding, merged
 from toban_cli.settings import IDENTITY, Settings, read_settings
+from toban_cli.words import count
 from toban_domain.errors import ErrorCode, TobanError
 from toban_domain.version import VERSION
 from toban_runtime.clock import Clock
@@ -40,25 +41,20 @@ class _Found:
 
 def examine(environ: Mapping[str, str], clock: Clock) -> list[Finding]:
     """Every finding, in the order in which things depend on each other. Raises nothing for what is wrong out there."""
+    wrong: list[TobanError] = []
     try:
-        settings = read_settings(environ)
+        settings = read_settings(environ, wrong)
     except TobanError as error:
-        told, _, mend = error.message.partition("; ")
-        return [
-            Finding(
-                name="configuration",
-                subject="environment",
-                value="unusable",
-                status="error",
-                message=told,
-                mend=mend or "set SCHEDULER_COORDINATORS, SCHEDULER_TLS_DIR",
-            )
-        ]
-    named = f"{len(settings.coordinators)} coordinators, {len(settings.log_archivers)} log-archivers"
-    found = [Finding(name="configuration", subject="environment", value=named)]
-    facts = inspect_files(settings.tls_dir)
-    found += checks.files(facts, service=IDENTITY, trust_domain=settings.trust_domain, now=clock.wall())
-    if not settings.log_archivers:
+        return [checks.unusable(error)]
+    named = f"{count(len(settings.coordinators), 'coordinator')}, {count(len(settings.log_archivers), 'log-archiver')}"
+    found = [checks.unusable(error) for error in wrong]
+    found.append(Finding(name="configuration", subject="environment", value=named))
+    if settings.tls_dir.is_dir():
+        facts = inspect_files(settings.tls_dir)
+        found += checks.files(facts, service=IDENTITY, trust_domain=settings.trust_domain, now=clock.wall())
+    else:
+        found.append(checks.no_files(settings.tls_dir))
+    if not settings.log_archivers and not any("SCHEDULER_LOG_ARCHIVERS" in error.message for error in wrong):
         found.append(checks.no_address("log-archiver", "SCHEDULER_LOG_ARCHIVERS"))
     visits = _visit_all(settings, clock)
     for item in visits:
@@ -106,6 +102,8 @@ class _Visitor:
         except OSError as error:
             return _Found(replace(visit, step="connect", failed=error.strerror or str(error)))
         settings = self.settings
+        if not settings.tls_dir.is_dir():
+            return _Found(replace(visit, unasked=True))
         try:
             identity = served(
                 address,

@@ -17,6 +17,7 @@ from toban_domain.job import (
     StepSpec,
 )
 from toban_domain.manifest.fields import Fields
+from toban_domain.manifest.logs import read_logs
 from toban_domain.manifest.meta import Meta
 from toban_domain.manifest.python_steps import read_callable, read_python_path
 from toban_domain.manifest.retries import read_retry
@@ -48,6 +49,7 @@ def read_job(meta: Meta, spec: Fields) -> JobSpec:
         concurrency=_concurrency(spec.below("concurrency")),
         priority=spec.integer("priority", 0, low=-1000, high=1000),
         selector=_selector(spec.below("selector")),
+        logs=read_logs(spec.below("logs")),
         on_lease_loss=_on_lease_loss(spec),
         max_lost=spec.integer("max_lost", DEFAULT_MAX_LOST, high=1000),
         max_wait_seconds=spec.integer("max_wait_seconds", 0, high=366 * _DAY),
@@ -57,7 +59,6 @@ def read_job(meta: Meta, spec: Fields) -> JobSpec:
     spec.later(
         "secrets",
         "notify",
-        "log_limits",
         "idempotent",
         "repeatable",
         "schedulable",
@@ -76,6 +77,8 @@ def read_job(meta: Meta, spec: Fields) -> JobSpec:
         max_retries="retry",
         queue="selector",
         shell="allow_shell",
+        log_limits="logs",
+        log="logs",
     )
     return job
 

@@ -9,7 +9,14 @@ from toban_domain.manifest.fields import Fields
 from toban_domain.manifest.jobs import read_payload
 from toban_domain.manifest.meta import Meta
 from toban_domain.manifest.problems import RuleCheck
-from toban_domain.schedule import DEFAULT_CATCH_UP_MAX, RULE_KEYS, CatchUpSpec, RuleSpec, ScheduleSpec
+from toban_domain.schedule import (
+    CATCH_UP_POLICIES,
+    DEFAULT_CATCH_UP_MAX,
+    RULE_KEYS,
+    CatchUpSpec,
+    RuleSpec,
+    ScheduleSpec,
+)
 
 _DAY = 86_400
 _PATH_OF = {"gap": "dst.gap", "fold": "dst.fold"}
@@ -85,7 +92,7 @@ def _text(spec: Fields, key: str) -> str | None:
 
 
 def _catch_up(spec: Fields) -> CatchUpSpec:
-    choices = ("all", "one", "skip")
+    choices = CATCH_UP_POLICIES
     if not isinstance(spec.raw("catch_up"), Mapping):
         return CatchUpSpec(policy=spec.text("catch_up", "all", choices=choices))
     fields = spec.below("catch_up")

@@ -58,6 +58,8 @@ class RegisterRequest(_message.Message):
     VERSION_FIELD_NUMBER: _builtins.int
     PREVIOUS_INCARNATION_FIELD_NUMBER: _builtins.int
     PREVIOUS_VERIFIED_EMPTY_FIELD_NUMBER: _builtins.int
+    MOST_SLOTS_FIELD_NUMBER: _builtins.int
+    READY_SLOTS_FIELD_NUMBER: _builtins.int
     incarnation: _builtins.str
     """A new UUID each start."""
     instance: _builtins.str
@@ -74,6 +76,9 @@ class RegisterRequest(_message.Message):
     previous_incarnation: _builtins.str
     """Attestation of the incarnation before on this state directory: its guards are reaped and its trees are empty."""
     previous_verified_empty: _builtins.bool
+    most_slots: _builtins.int
+    """How many slots its machine allows when the setting decides (0 = not said), and how many it has made for this incarnation."""
+    ready_slots: _builtins.int
     @_builtins.property
     def labels(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]: ...
     def __init__(
@@ -92,10 +97,12 @@ class RegisterRequest(_message.Message):
         version: _builtins.str = ...,
         previous_incarnation: _builtins.str = ...,
         previous_verified_empty: _builtins.bool = ...,
+        most_slots: _builtins.int = ...,
+        ready_slots: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["boot_id", b"boot_id", "epoch_max", b"epoch_max", "grpc_host", b"grpc_host", "grpc_port", b"grpc_port", "incarnation", b"incarnation", "instance", b"instance", "labels", b"labels", "node_id", b"node_id", "pid", b"pid", "previous_incarnation", b"previous_incarnation", "previous_verified_empty", b"previous_verified_empty", "slots", b"slots", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["boot_id", b"boot_id", "epoch_max", b"epoch_max", "grpc_host", b"grpc_host", "grpc_port", b"grpc_port", "incarnation", b"incarnation", "instance", b"instance", "labels", b"labels", "most_slots", b"most_slots", "node_id", b"node_id", "pid", b"pid", "previous_incarnation", b"previous_incarnation", "previous_verified_empty", b"previous_verified_empty", "ready_slots", b"ready_slots", "slots", b"slots", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -119,7 +126,7 @@ class RegisterResponse(_message.Message):
     heartbeat_interval_seconds: _builtins.float
     epoch: _builtins.int
     max_jobs_per_worker: _builtins.int
-    """0 = the executor's own configuration decides."""
+    """0 = the executor keeps the slots that it has: its own configuration decides, or nobody knows what the setting is."""
     def __init__(
         self,
         *,
@@ -567,22 +574,36 @@ Global___WatchSettingsResponse: _TypeAlias = WatchSettingsResponse  # noqa: Y015
 
 @_typing.final
 class ListSealedRequest(_message.Message):
+    """Which attempts of a day write no line any more."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     LOG_DAY_FIELD_NUMBER: _builtins.int
     PAGE_FIELD_NUMBER: _builtins.int
+    KEYS_FIELD_NUMBER: _builtins.int
+    OFF_SECONDS_FIELD_NUMBER: _builtins.int
     log_day: _builtins.str
+    off_seconds: _builtins.float
+    """An executor counts as gone when it has been off for this long."""
     @_builtins.property
-    def page(self) -> _common_pb2.Page: ...
+    def page(self) -> _common_pb2.Page:
+        """Reserved for listings; an answer to `keys` is whole."""
+
+    @_builtins.property
+    def keys(self) -> _containers.RepeatedCompositeFieldContainer[_common_pb2.AttemptKey]:
+        """The attempts that are asked about, at most 1000."""
+
     def __init__(
         self,
         *,
         log_day: _builtins.str = ...,
         page: _common_pb2.Page | None = ...,
+        keys: _abc.Iterable[_common_pb2.AttemptKey] | None = ...,
+        off_seconds: _builtins.float = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["page", b"page"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["log_day", b"log_day", "page", b"page"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["keys", b"keys", "log_day", b"log_day", "off_seconds", b"off_seconds", "page", b"page"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -620,6 +641,7 @@ class SealedAttempt(_message.Message):
     COMPLETE_FIELD_NUMBER: _builtins.int
     last_seq: _builtins.int
     complete: _builtins.bool
+    """last_seq is what the executor told; else it is gone and nobody knows."""
     @_builtins.property
     def key(self) -> _common_pb2.AttemptKey: ...
     def __init__(

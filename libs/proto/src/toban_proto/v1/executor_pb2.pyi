@@ -251,6 +251,7 @@ class StartOrder(_message.Message):
     TRACEPARENT_FIELD_NUMBER: _builtins.int
     WORKING_DIR_FIELD_NUMBER: _builtins.int
     ALLOW_SHELL_FIELD_NUMBER: _builtins.int
+    LOGS_FIELD_NUMBER: _builtins.int
     attempt: _builtins.int
     job_name: _builtins.str
     definition_version: _builtins.int
@@ -278,6 +279,10 @@ class StartOrder(_message.Message):
     def slot(self) -> _timestamp_pb2.Timestamp: ...
     @_builtins.property
     def log_ticket(self) -> _common_pb2.LogTicket: ...
+    @_builtins.property
+    def logs(self) -> Global___LogRules:
+        """Unset = no limits and nothing redacted."""
+
     def __init__(
         self,
         *,
@@ -296,14 +301,47 @@ class StartOrder(_message.Message):
         traceparent: _builtins.str = ...,
         working_dir: _builtins.str = ...,
         allow_shell: _builtins.bool = ...,
+        logs: Global___LogRules | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "log_ticket", b"log_ticket", "slot", b"slot"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "log_ticket", b"log_ticket", "logs", b"logs", "slot", b"slot"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["allow_shell", b"allow_shell", "attempt", b"attempt", "definition_version", b"definition_version", "env", b"env", "grace_seconds", b"grace_seconds", "job_name", b"job_name", "key", b"key", "log_ticket", b"log_ticket", "on_lease_loss", b"on_lease_loss", "payload_json", b"payload_json", "slot", b"slot", "steps", b"steps", "timeout_seconds", b"timeout_seconds", "traceparent", b"traceparent", "working_dir", b"working_dir"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["allow_shell", b"allow_shell", "attempt", b"attempt", "definition_version", b"definition_version", "env", b"env", "grace_seconds", b"grace_seconds", "job_name", b"job_name", "key", b"key", "log_ticket", b"log_ticket", "logs", b"logs", "on_lease_loss", b"on_lease_loss", "payload_json", b"payload_json", "slot", b"slot", "steps", b"steps", "timeout_seconds", b"timeout_seconds", "traceparent", b"traceparent", "working_dir", b"working_dir"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___StartOrder: _TypeAlias = StartOrder  # noqa: Y015
+
+@_typing.final
+class LogRules(_message.Message):
+    """What is kept of an attempt's output."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    MAX_BYTES_FIELD_NUMBER: _builtins.int
+    MAX_LINES_PER_SECOND_FIELD_NUMBER: _builtins.int
+    REDACT_FIELD_NUMBER: _builtins.int
+    max_bytes: _builtins.int
+    """Bytes; 0 = no limit."""
+    max_lines_per_second: _builtins.int
+    """0 = no limit."""
+    @_builtins.property
+    def redact(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Environment variables and top-level payload keys whose values are replaced by ***."""
+
+    def __init__(
+        self,
+        *,
+        max_bytes: _builtins.int = ...,
+        max_lines_per_second: _builtins.int = ...,
+        redact: _abc.Iterable[_builtins.str] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["max_bytes", b"max_bytes", "max_lines_per_second", b"max_lines_per_second", "redact", b"redact"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___LogRules: _TypeAlias = LogRules  # noqa: Y015
 
 @_typing.final
 class StartJobRequest(_message.Message):

@@ -26,41 +26,59 @@ from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__
 from toban_proto.v1 import common_pb2 as toban__proto_dot_v1_dot_common__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x19toban_proto/v1/logs.proto\x12\x0etoban_proto.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1btoban_proto/v1/common.proto\"\x86\x02\n\x08LogChunk\x12\x0e\n\x06run_id\x18\x01 \x01(\x03\x12\r\n\x05token\x18\x02 \x01(\x03\x12)\n\x06stream\x18\x03 \x01(\x0e\x32\x19.toban_proto.v1.LogStream\x12\x10\n\x08seq_from\x18\x04 \x01(\x03\x12\x0e\n\x06seq_to\x18\x05 \x01(\x03\x12\x0c\n\x04\x64\x61ta\x18\x06 \x01(\x0c\x12\x12\n\nline_count\x18\x07 \x01(\x05\x12\x11\n\traw_bytes\x18\x08 \x01(\x03\x12,\n\x08\x66irst_at\x18\t \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12+\n\x07last_at\x18\n \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"2\n\x08LogLines\x12&\n\x05lines\x18\x01 \x03(\x0b\x32\x17.toban_proto.v1.LogLine\"w\n\x07LogLine\x12\x0b\n\x03seq\x18\x01 \x01(\x03\x12\x15\n\rat_unix_nanos\x18\x02 \x01(\x03\x12)\n\x06stream\x18\x03 \x01(\x0e\x32\x19.toban_proto.v1.LogStream\x12\x0c\n\x04text\x18\x04 \x01(\x0c\x12\x0f\n\x07partial\x18\x05 \x01(\x08\"\x9e\x01\n\rAppendRequest\x12\x12\n\nrequest_id\x18\x01 \x01(\x03\x12*\n\x07tickets\x18\x02 \x03(\x0b\x32\x19.toban_proto.v1.LogTicket\x12(\n\x06\x63hunks\x18\x03 \x03(\x0b\x32\x18.toban_proto.v1.LogChunk\x12#\n\x05seals\x18\x04 \x03(\x0b\x32\x14.toban_proto.v1.Seal\"7\n\x04Seal\x12\x0e\n\x06run_id\x18\x01 \x01(\x03\x12\r\n\x05token\x18\x02 \x01(\x03\x12\x10\n\x08last_seq\x18\x03 \x01(\x03\"T\n\x0e\x41ppendResponse\x12\x12\n\nrequest_id\x18\x01 \x01(\x03\x12.\n\x08refusals\x18\x02 \x03(\x0b\x32\x1c.toban_proto.v1.ChunkRefusal\"h\n\x0c\x43hunkRefusal\x12\'\n\x03key\x18\x01 \x01(\x0b\x32\x1a.toban_proto.v1.AttemptKey\x12\x10\n\x08seq_from\x18\x02 \x01(\x03\x12\x0c\n\x04\x63ode\x18\x03 \x01(\t\x12\x0f\n\x07message\x18\x04 \x01(\t\"\x8b\x01\n\x0eReadLogRequest\x12\x0e\n\x06run_id\x18\x01 \x01(\x03\x12\r\n\x05token\x18\x02 \x01(\x03\x12\x10\n\x08\x66rom_seq\x18\x03 \x01(\x03\x12\x0e\n\x06\x66ollow\x18\x04 \x01(\x08\x12\x0c\n\x04tail\x18\x05 \x01(\x05\x12*\n\x07streams\x18\x06 \x03(\x0e\x32\x19.toban_proto.v1.LogStream\"X\n\x0fReadLogResponse\x12\r\n\x05token\x18\x01 \x01(\x03\x12&\n\x05lines\x18\x02 \x03(\x0b\x32\x17.toban_proto.v1.LogLine\x12\x0e\n\x06\x61t_end\x18\x03 \x01(\x08\"$\n\x12\x44\x65scribeLogRequest\x12\x0e\n\x06run_id\x18\x01 \x01(\x03\"C\n\x13\x44\x65scribeLogResponse\x12,\n\x08\x61ttempts\x18\x01 \x03(\x0b\x32\x1a.toban_proto.v1.AttemptLog\"n\n\nAttemptLog\x12\r\n\x05token\x18\x01 \x01(\x03\x12\r\n\x05lines\x18\x02 \x01(\x03\x12\x11\n\traw_bytes\x18\x03 \x01(\x03\x12\x10\n\x08last_seq\x18\x04 \x01(\x03\x12\x0e\n\x06sealed\x18\x05 \x01(\x08\x12\r\n\x05place\x18\x06 \x01(\t*l\n\tLogStream\x12\x1a\n\x16LOG_STREAM_UNSPECIFIED\x10\x00\x12\x15\n\x11LOG_STREAM_STDOUT\x10\x01\x12\x15\n\x11LOG_STREAM_STDERR\x10\x02\x12\x15\n\x11LOG_STREAM_SYSTEM\x10\x03\x32X\n\tLogIngest\x12K\n\x06\x41ppend\x12\x1d.toban_proto.v1.AppendRequest\x1a\x1e.toban_proto.v1.AppendResponse(\x01\x30\x01\x32\xab\x01\n\tLogReader\x12I\n\x04Read\x12\x1e.toban_proto.v1.ReadLogRequest\x1a\x1f.toban_proto.v1.ReadLogResponse0\x01\x12S\n\x08\x44\x65scribe\x12\".toban_proto.v1.DescribeLogRequest\x1a#.toban_proto.v1.DescribeLogResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x19toban_proto/v1/logs.proto\x12\x0etoban_proto.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1btoban_proto/v1/common.proto\"\x86\x02\n\x08LogChunk\x12\x0e\n\x06run_id\x18\x01 \x01(\x03\x12\r\n\x05token\x18\x02 \x01(\x03\x12)\n\x06stream\x18\x03 \x01(\x0e\x32\x19.toban_proto.v1.LogStream\x12\x10\n\x08seq_from\x18\x04 \x01(\x03\x12\x0e\n\x06seq_to\x18\x05 \x01(\x03\x12\x0c\n\x04\x64\x61ta\x18\x06 \x01(\x0c\x12\x12\n\nline_count\x18\x07 \x01(\x05\x12\x11\n\traw_bytes\x18\x08 \x01(\x03\x12,\n\x08\x66irst_at\x18\t \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12+\n\x07last_at\x18\n \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"2\n\x08LogLines\x12&\n\x05lines\x18\x01 \x03(\x0b\x32\x17.toban_proto.v1.LogLine\"\x86\x01\n\x07LogLine\x12\x0b\n\x03seq\x18\x01 \x01(\x03\x12\x15\n\rat_unix_nanos\x18\x02 \x01(\x03\x12)\n\x06stream\x18\x03 \x01(\x0e\x32\x19.toban_proto.v1.LogStream\x12\x0c\n\x04text\x18\x04 \x01(\x0c\x12\x0f\n\x07partial\x18\x05 \x01(\x08\x12\r\n\x05level\x18\x06 \x01(\t\"\x9e\x01\n\rAppendRequest\x12\x12\n\nrequest_id\x18\x01 \x01(\x03\x12*\n\x07tickets\x18\x02 \x03(\x0b\x32\x19.toban_proto.v1.LogTicket\x12(\n\x06\x63hunks\x18\x03 \x03(\x0b\x32\x18.toban_proto.v1.LogChunk\x12#\n\x05seals\x18\x04 \x03(\x0b\x32\x14.toban_proto.v1.Seal\"7\n\x04Seal\x12\x0e\n\x06run_id\x18\x01 \x01(\x03\x12\r\n\x05token\x18\x02 \x01(\x03\x12\x10\n\x08last_seq\x18\x03 \x01(\x03\"T\n\x0e\x41ppendResponse\x12\x12\n\nrequest_id\x18\x01 \x01(\x03\x12.\n\x08refusals\x18\x02 \x03(\x0b\x32\x1c.toban_proto.v1.ChunkRefusal\"h\n\x0c\x43hunkRefusal\x12\'\n\x03key\x18\x01 \x01(\x0b\x32\x1a.toban_proto.v1.AttemptKey\x12\x10\n\x08seq_from\x18\x02 \x01(\x03\x12\x0c\n\x04\x63ode\x18\x03 \x01(\t\x12\x0f\n\x07message\x18\x04 \x01(\t\"\x88\x03\n\x0eReadLogRequest\x12\x0e\n\x06run_id\x18\x01 \x01(\x03\x12\r\n\x05token\x18\x02 \x01(\x03\x12\x10\n\x08\x66rom_seq\x18\x03 \x01(\x03\x12\x0e\n\x06\x66ollow\x18\x04 \x01(\x08\x12\x0c\n\x04tail\x18\x05 \x01(\x05\x12*\n\x07streams\x18\x06 \x03(\x0e\x32\x19.toban_proto.v1.LogStream\x12*\n\x05\x61\x66ter\x18\x07 \x01(\x0b\x32\x1b.toban_proto.v1.LogPosition\x12\x0c\n\x04head\x18\x08 \x01(\x05\x12)\n\x05since\x18\t \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12)\n\x05until\x18\n \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\r\n\x05level\x18\x0b \x01(\t\x12\x0c\n\x04grep\x18\x0c \x01(\t\x12\r\n\x05regex\x18\r \x01(\x08\x12\x0b\n\x03raw\x18\x0e \x01(\x08\x12\x11\n\tbyte_from\x18\x0f \x01(\x03\x12\x0f\n\x07\x62yte_to\x18\x10 \x01(\x03\x12\x0e\n\x06tokens\x18\x11 \x03(\x03\")\n\x0bLogPosition\x12\r\n\x05token\x18\x01 \x01(\x03\x12\x0b\n\x03seq\x18\x02 \x01(\x03\"{\n\x0fReadLogResponse\x12\r\n\x05token\x18\x01 \x01(\x03\x12&\n\x05lines\x18\x02 \x03(\x0b\x32\x17.toban_proto.v1.LogLine\x12\x0e\n\x06\x61t_end\x18\x03 \x01(\x08\x12\x0c\n\x04\x64\x61ta\x18\x04 \x01(\x0c\x12\x13\n\x0b\x62yte_offset\x18\x05 \x01(\x03\"$\n\x12\x44\x65scribeLogRequest\x12\x0e\n\x06run_id\x18\x01 \x01(\x03\"C\n\x13\x44\x65scribeLogResponse\x12,\n\x08\x61ttempts\x18\x01 \x03(\x0b\x32\x1a.toban_proto.v1.AttemptLog\"n\n\nAttemptLog\x12\r\n\x05token\x18\x01 \x01(\x03\x12\r\n\x05lines\x18\x02 \x01(\x03\x12\x11\n\traw_bytes\x18\x03 \x01(\x03\x12\x10\n\x08last_seq\x18\x04 \x01(\x03\x12\x0e\n\x06sealed\x18\x05 \x01(\x08\x12\r\n\x05place\x18\x06 \x01(\t\"\x16\n\x14\x41rchiveStatusRequest\"\x9d\x02\n\x15\x41rchiveStatusResponse\x12(\n\x04\x64\x61ys\x18\x01 \x03(\x0b\x32\x1a.toban_proto.v1.ArchiveDay\x12\x16\n\x0eretention_days\x18\x02 \x01(\x05\x12\x1b\n\x13oldest_not_archived\x18\x03 \x01(\t\x12\x16\n\x0e\x64\x61tabase_bytes\x18\x04 \x01(\x03\x12\x14\n\x0c\x62udget_bytes\x18\x05 \x01(\x03\x12\x30\n\x0clast_pass_at\x18\x06 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x11\n\tlast_pass\x18\x07 \x01(\t\x12\x12\n\nlast_error\x18\x08 \x01(\t\x12\x0e\n\x06holder\x18\t \x01(\t\x12\x0e\n\x06\x62ucket\x18\n \x01(\t\"\xd2\x01\n\nArchiveDay\x12\x0f\n\x07log_day\x18\x01 \x01(\t\x12\x0e\n\x06tokens\x18\x02 \x01(\x03\x12\x0e\n\x06\x63hunks\x18\x03 \x01(\x03\x12\r\n\x05\x62ytes\x18\x04 \x01(\x03\x12\x13\n\x0bopen_chunks\x18\x05 \x01(\x03\x12\x18\n\x10\x61rchived_objects\x18\x06 \x01(\x03\x12\x17\n\x0f\x61rchived_tokens\x18\x07 \x01(\x03\x12\x17\n\x0f\x61rchived_chunks\x18\x08 \x01(\x03\x12\x16\n\x0e\x61rchived_bytes\x18\t \x01(\x03\x12\x0b\n\x03\x64ue\x18\n \x01(\x08\"$\n\x11RunArchiveRequest\x12\x0f\n\x07\x64ry_run\x18\x01 \x01(\x08\"\x91\x01\n\x12RunArchiveResponse\x12\x0e\n\x06\x61\x63tion\x18\x01 \x01(\t\x12\x0f\n\x07log_day\x18\x02 \x01(\t\x12\x0b\n\x03key\x18\x03 \x01(\t\x12\x0e\n\x06tokens\x18\x04 \x01(\x03\x12\x0e\n\x06\x63hunks\x18\x05 \x01(\x03\x12\r\n\x05lines\x18\x06 \x01(\x03\x12\r\n\x05\x62ytes\x18\x07 \x01(\x03\x12\x0f\n\x07message\x18\x08 \x01(\t\"\'\n\x14VerifyArchiveRequest\x12\x0f\n\x07log_day\x18\x01 \x01(\t\"q\n\x15VerifyArchiveResponse\x12\x0f\n\x07log_day\x18\x01 \x01(\t\x12\x0b\n\x03key\x18\x02 \x01(\t\x12\x0e\n\x06\x63hunks\x18\x03 \x01(\x03\x12\r\n\x05\x62ytes\x18\x04 \x01(\x03\x12\n\n\x02ok\x18\x05 \x01(\x08\x12\x0f\n\x07problem\x18\x06 \x01(\t*l\n\tLogStream\x12\x1a\n\x16LOG_STREAM_UNSPECIFIED\x10\x00\x12\x15\n\x11LOG_STREAM_STDOUT\x10\x01\x12\x15\n\x11LOG_STREAM_STDERR\x10\x02\x12\x15\n\x11LOG_STREAM_SYSTEM\x10\x03\x32X\n\tLogIngest\x12K\n\x06\x41ppend\x12\x1d.toban_proto.v1.AppendRequest\x1a\x1e.toban_proto.v1.AppendResponse(\x01\x30\x01\x32\xab\x01\n\tLogReader\x12I\n\x04Read\x12\x1e.toban_proto.v1.ReadLogRequest\x1a\x1f.toban_proto.v1.ReadLogResponse0\x01\x12S\n\x08\x44\x65scribe\x12\".toban_proto.v1.DescribeLogRequest\x1a#.toban_proto.v1.DescribeLogResponse2\x93\x02\n\nLogArchive\x12U\n\x06Status\x12$.toban_proto.v1.ArchiveStatusRequest\x1a%.toban_proto.v1.ArchiveStatusResponse\x12U\n\nRunArchive\x12!.toban_proto.v1.RunArchiveRequest\x1a\".toban_proto.v1.RunArchiveResponse0\x01\x12W\n\x06Verify\x12$.toban_proto.v1.VerifyArchiveRequest\x1a%.toban_proto.v1.VerifyArchiveResponse0\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'toban_proto.v1.logs_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_LOGSTREAM']._serialized_start=1406
-  _globals['_LOGSTREAM']._serialized_end=1514
+  _globals['_LOGSTREAM']._serialized_start=2620
+  _globals['_LOGSTREAM']._serialized_end=2728
   _globals['_LOGCHUNK']._serialized_start=108
   _globals['_LOGCHUNK']._serialized_end=370
   _globals['_LOGLINES']._serialized_start=372
   _globals['_LOGLINES']._serialized_end=422
-  _globals['_LOGLINE']._serialized_start=424
-  _globals['_LOGLINE']._serialized_end=543
-  _globals['_APPENDREQUEST']._serialized_start=546
-  _globals['_APPENDREQUEST']._serialized_end=704
-  _globals['_SEAL']._serialized_start=706
-  _globals['_SEAL']._serialized_end=761
-  _globals['_APPENDRESPONSE']._serialized_start=763
-  _globals['_APPENDRESPONSE']._serialized_end=847
-  _globals['_CHUNKREFUSAL']._serialized_start=849
-  _globals['_CHUNKREFUSAL']._serialized_end=953
-  _globals['_READLOGREQUEST']._serialized_start=956
-  _globals['_READLOGREQUEST']._serialized_end=1095
-  _globals['_READLOGRESPONSE']._serialized_start=1097
-  _globals['_READLOGRESPONSE']._serialized_end=1185
-  _globals['_DESCRIBELOGREQUEST']._serialized_start=1187
-  _globals['_DESCRIBELOGREQUEST']._serialized_end=1223
-  _globals['_DESCRIBELOGRESPONSE']._serialized_start=1225
-  _globals['_DESCRIBELOGRESPONSE']._serialized_end=1292
-  _globals['_ATTEMPTLOG']._serialized_start=1294
-  _globals['_ATTEMPTLOG']._serialized_end=1404
-  _globals['_LOGINGEST']._serialized_start=1516
-  _globals['_LOGINGEST']._serialized_end=1604
-  _globals['_LOGREADER']._serialized_start=1607
-  _globals['_LOGREADER']._serialized_end=1778
+  _globals['_LOGLINE']._serialized_start=425
+  _globals['_LOGLINE']._serialized_end=559
+  _globals['_APPENDREQUEST']._serialized_start=562
+  _globals['_APPENDREQUEST']._serialized_end=720
+  _globals['_SEAL']._serialized_start=722
+  _globals['_SEAL']._serialized_end=777
+  _globals['_APPENDRESPONSE']._serialized_start=779
+  _globals['_APPENDRESPONSE']._serialized_end=863
+  _globals['_CHUNKREFUSAL']._serialized_start=865
+  _globals['_CHUNKREFUSAL']._serialized_end=969
+  _globals['_READLOGREQUEST']._serialized_start=972
+  _globals['_READLOGREQUEST']._serialized_end=1364
+  _globals['_LOGPOSITION']._serialized_start=1366
+  _globals['_LOGPOSITION']._serialized_end=1407
+  _globals['_READLOGRESPONSE']._serialized_start=1409
+  _globals['_READLOGRESPONSE']._serialized_end=1532
+  _globals['_DESCRIBELOGREQUEST']._serialized_start=1534
+  _globals['_DESCRIBELOGREQUEST']._serialized_end=1570
+  _globals['_DESCRIBELOGRESPONSE']._serialized_start=1572
+  _globals['_DESCRIBELOGRESPONSE']._serialized_end=1639
+  _globals['_ATTEMPTLOG']._serialized_start=1641
+  _globals['_ATTEMPTLOG']._serialized_end=1751
+  _globals['_ARCHIVESTATUSREQUEST']._serialized_start=1753
+  _globals['_ARCHIVESTATUSREQUEST']._serialized_end=1775
+  _globals['_ARCHIVESTATUSRESPONSE']._serialized_start=1778
+  _globals['_ARCHIVESTATUSRESPONSE']._serialized_end=2063
+  _globals['_ARCHIVEDAY']._serialized_start=2066
+  _globals['_ARCHIVEDAY']._serialized_end=2276
+  _globals['_RUNARCHIVEREQUEST']._serialized_start=2278
+  _globals['_RUNARCHIVEREQUEST']._serialized_end=2314
+  _globals['_RUNARCHIVERESPONSE']._serialized_start=2317
+  _globals['_RUNARCHIVERESPONSE']._serialized_end=2462
+  _globals['_VERIFYARCHIVEREQUEST']._serialized_start=2464
+  _globals['_VERIFYARCHIVEREQUEST']._serialized_end=2503
+  _globals['_VERIFYARCHIVERESPONSE']._serialized_start=2505
+  _globals['_VERIFYARCHIVERESPONSE']._serialized_end=2618
+  _globals['_LOGINGEST']._serialized_start=2730
+  _globals['_LOGINGEST']._serialized_end=2818
+  _globals['_LOGREADER']._serialized_start=2821
+  _globals['_LOGREADER']._serialized_end=2992
+  _globals['_LOGARCHIVE']._serialized_start=2995
+  _globals['_LOGARCHIVE']._serialized_end=3270
 # @@protoc_insertion_point(module_scope)

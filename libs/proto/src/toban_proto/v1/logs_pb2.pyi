@@ -124,6 +124,7 @@ class LogLine(_message.Message):
     STREAM_FIELD_NUMBER: _builtins.int
     TEXT_FIELD_NUMBER: _builtins.int
     PARTIAL_FIELD_NUMBER: _builtins.int
+    LEVEL_FIELD_NUMBER: _builtins.int
     seq: _builtins.int
     at_unix_nanos: _builtins.int
     stream: Global___LogStream.ValueType
@@ -131,6 +132,8 @@ class LogLine(_message.Message):
     """Without the newline; bytes as the job wrote them."""
     partial: _builtins.bool
     """The line goes on in the next one (longer than the line limit), or ended without a newline."""
+    level: _builtins.str
+    """What a structured line (a JSON object, or logfmt) says of itself: trace | debug | info | warning | error | fatal; empty for other lines."""
     def __init__(
         self,
         *,
@@ -139,10 +142,11 @@ class LogLine(_message.Message):
         stream: Global___LogStream.ValueType = ...,
         text: _builtins.bytes = ...,
         partial: _builtins.bool = ...,
+        level: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["at_unix_nanos", b"at_unix_nanos", "partial", b"partial", "seq", b"seq", "stream", b"stream", "text", b"text"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["at_unix_nanos", b"at_unix_nanos", "level", b"level", "partial", b"partial", "seq", b"seq", "stream", b"stream", "text", b"text"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -273,6 +277,17 @@ class ReadLogRequest(_message.Message):
     FOLLOW_FIELD_NUMBER: _builtins.int
     TAIL_FIELD_NUMBER: _builtins.int
     STREAMS_FIELD_NUMBER: _builtins.int
+    AFTER_FIELD_NUMBER: _builtins.int
+    HEAD_FIELD_NUMBER: _builtins.int
+    SINCE_FIELD_NUMBER: _builtins.int
+    UNTIL_FIELD_NUMBER: _builtins.int
+    LEVEL_FIELD_NUMBER: _builtins.int
+    GREP_FIELD_NUMBER: _builtins.int
+    REGEX_FIELD_NUMBER: _builtins.int
+    RAW_FIELD_NUMBER: _builtins.int
+    BYTE_FROM_FIELD_NUMBER: _builtins.int
+    BYTE_TO_FIELD_NUMBER: _builtins.int
+    TOKENS_FIELD_NUMBER: _builtins.int
     run_id: _builtins.int
     token: _builtins.int
     """0 = every attempt in order."""
@@ -281,9 +296,37 @@ class ReadLogRequest(_message.Message):
     follow: _builtins.bool
     tail: _builtins.int
     """Last N lines only; 0 = all."""
+    head: _builtins.int
+    """First N lines only; 0 = all. Not with tail."""
+    level: _builtins.str
+    """Lines of at least this level (trace < debug < info < warning < error < fatal, or critical for that); a line without a level passes
+    only when this is empty.
+    """
+    grep: _builtins.str
+    """Lines that contain this text, or with `regex` a match of this RE2 expression; case counts unless it begins with (?i)."""
+    regex: _builtins.bool
+    raw: _builtins.bool
+    """The text of stdout and stderr (or of those `streams`) as the job wrote it, in `data`; only with token, streams, follow and bytes."""
+    byte_from: _builtins.int
+    """With raw and a token: the bytes [byte_from, byte_to) of that text; byte_to 0 = to the end."""
+    byte_to: _builtins.int
     @_builtins.property
     def streams(self) -> _containers.RepeatedScalarFieldContainer[Global___LogStream.ValueType]:
         """Empty = all."""
+
+    @_builtins.property
+    def after(self) -> Global___LogPosition:
+        """Only what comes after this line, in its attempt and in those after it: how a reader goes on after a broken stream."""
+
+    @_builtins.property
+    def since(self) -> _timestamp_pb2.Timestamp:
+        """Lines from `since` on and before `until`, by the time at which the executor read them."""
+
+    @_builtins.property
+    def until(self) -> _timestamp_pb2.Timestamp: ...
+    @_builtins.property
+    def tokens(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """Only the attempts with these tokens; empty = as `token` says."""
 
     def __init__(
         self,
@@ -294,14 +337,47 @@ class ReadLogRequest(_message.Message):
         follow: _builtins.bool = ...,
         tail: _builtins.int = ...,
         streams: _abc.Iterable[Global___LogStream.ValueType] | None = ...,
+        after: Global___LogPosition | None = ...,
+        head: _builtins.int = ...,
+        since: _timestamp_pb2.Timestamp | None = ...,
+        until: _timestamp_pb2.Timestamp | None = ...,
+        level: _builtins.str = ...,
+        grep: _builtins.str = ...,
+        regex: _builtins.bool = ...,
+        raw: _builtins.bool = ...,
+        byte_from: _builtins.int = ...,
+        byte_to: _builtins.int = ...,
+        tokens: _abc.Iterable[_builtins.int] | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["after", b"after", "since", b"since", "until", b"until"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["follow", b"follow", "from_seq", b"from_seq", "run_id", b"run_id", "streams", b"streams", "tail", b"tail", "token", b"token"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["after", b"after", "byte_from", b"byte_from", "byte_to", b"byte_to", "follow", b"follow", "from_seq", b"from_seq", "grep", b"grep", "head", b"head", "level", b"level", "raw", b"raw", "regex", b"regex", "run_id", b"run_id", "since", b"since", "streams", b"streams", "tail", b"tail", "token", b"token", "tokens", b"tokens", "until", b"until"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___ReadLogRequest: _TypeAlias = ReadLogRequest  # noqa: Y015
+
+@_typing.final
+class LogPosition(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TOKEN_FIELD_NUMBER: _builtins.int
+    SEQ_FIELD_NUMBER: _builtins.int
+    token: _builtins.int
+    seq: _builtins.int
+    def __init__(
+        self,
+        *,
+        token: _builtins.int = ...,
+        seq: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["seq", b"seq", "token", b"token"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___LogPosition: _TypeAlias = LogPosition  # noqa: Y015
 
 @_typing.final
 class ReadLogResponse(_message.Message):
@@ -310,21 +386,30 @@ class ReadLogResponse(_message.Message):
     TOKEN_FIELD_NUMBER: _builtins.int
     LINES_FIELD_NUMBER: _builtins.int
     AT_END_FIELD_NUMBER: _builtins.int
+    DATA_FIELD_NUMBER: _builtins.int
+    BYTE_OFFSET_FIELD_NUMBER: _builtins.int
     token: _builtins.int
     at_end: _builtins.bool
     """With follow: all attempts known so far are sealed and read to their end. The reader decides whether the run may go on."""
+    data: _builtins.bytes
+    """With raw, instead of lines: text that begins at byte_offset of the attempt's text."""
+    byte_offset: _builtins.int
     @_builtins.property
-    def lines(self) -> _containers.RepeatedCompositeFieldContainer[Global___LogLine]: ...
+    def lines(self) -> _containers.RepeatedCompositeFieldContainer[Global___LogLine]:
+        """Empty when nothing passed the filters for a while: a sign of life in a long search."""
+
     def __init__(
         self,
         *,
         token: _builtins.int = ...,
         lines: _abc.Iterable[Global___LogLine] | None = ...,
         at_end: _builtins.bool = ...,
+        data: _builtins.bytes = ...,
+        byte_offset: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["at_end", b"at_end", "lines", b"lines", "token", b"token"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["at_end", b"at_end", "byte_offset", b"byte_offset", "data", b"data", "lines", b"lines", "token", b"token"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -382,10 +467,11 @@ class AttemptLog(_message.Message):
     token: _builtins.int
     lines: _builtins.int
     raw_bytes: _builtins.int
+    """Of all streams as they were written, newlines included."""
     last_seq: _builtins.int
     sealed: _builtins.bool
     place: _builtins.str
-    """db or an s3 URI."""
+    """Where its lines are: db, an s3 URI, or several of these parted by ", "."""
     def __init__(
         self,
         *,
@@ -403,3 +489,239 @@ class AttemptLog(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___AttemptLog: _TypeAlias = AttemptLog  # noqa: Y015
+
+@_typing.final
+class ArchiveStatusRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ArchiveStatusRequest: _TypeAlias = ArchiveStatusRequest  # noqa: Y015
+
+@_typing.final
+class ArchiveStatusResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    DAYS_FIELD_NUMBER: _builtins.int
+    RETENTION_DAYS_FIELD_NUMBER: _builtins.int
+    OLDEST_NOT_ARCHIVED_FIELD_NUMBER: _builtins.int
+    DATABASE_BYTES_FIELD_NUMBER: _builtins.int
+    BUDGET_BYTES_FIELD_NUMBER: _builtins.int
+    LAST_PASS_AT_FIELD_NUMBER: _builtins.int
+    LAST_PASS_FIELD_NUMBER: _builtins.int
+    LAST_ERROR_FIELD_NUMBER: _builtins.int
+    HOLDER_FIELD_NUMBER: _builtins.int
+    BUCKET_FIELD_NUMBER: _builtins.int
+    retention_days: _builtins.int
+    oldest_not_archived: _builtins.str
+    """The oldest day that should be in the archive and is not; empty = none."""
+    database_bytes: _builtins.int
+    """Size of schema logs, and the size that it should keep to."""
+    budget_bytes: _builtins.int
+    last_pass: _builtins.str
+    """What the last pass did, and how it failed; empty = it went well."""
+    last_error: _builtins.str
+    holder: _builtins.str
+    """The log-archiver that works now; empty = none."""
+    bucket: _builtins.str
+    """Where the archive is, as s3://bucket; empty = nowhere."""
+    @_builtins.property
+    def days(self) -> _containers.RepeatedCompositeFieldContainer[Global___ArchiveDay]:
+        """Days with chunks in the database or in the archive, the oldest first."""
+
+    @_builtins.property
+    def last_pass_at(self) -> _timestamp_pb2.Timestamp: ...
+    def __init__(
+        self,
+        *,
+        days: _abc.Iterable[Global___ArchiveDay] | None = ...,
+        retention_days: _builtins.int = ...,
+        oldest_not_archived: _builtins.str = ...,
+        database_bytes: _builtins.int = ...,
+        budget_bytes: _builtins.int = ...,
+        last_pass_at: _timestamp_pb2.Timestamp | None = ...,
+        last_pass: _builtins.str = ...,
+        last_error: _builtins.str = ...,
+        holder: _builtins.str = ...,
+        bucket: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["last_pass_at", b"last_pass_at"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["bucket", b"bucket", "budget_bytes", b"budget_bytes", "database_bytes", b"database_bytes", "days", b"days", "holder", b"holder", "last_error", b"last_error", "last_pass", b"last_pass", "last_pass_at", b"last_pass_at", "oldest_not_archived", b"oldest_not_archived", "retention_days", b"retention_days"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ArchiveStatusResponse: _TypeAlias = ArchiveStatusResponse  # noqa: Y015
+
+@_typing.final
+class ArchiveDay(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    LOG_DAY_FIELD_NUMBER: _builtins.int
+    TOKENS_FIELD_NUMBER: _builtins.int
+    CHUNKS_FIELD_NUMBER: _builtins.int
+    BYTES_FIELD_NUMBER: _builtins.int
+    OPEN_CHUNKS_FIELD_NUMBER: _builtins.int
+    ARCHIVED_OBJECTS_FIELD_NUMBER: _builtins.int
+    ARCHIVED_TOKENS_FIELD_NUMBER: _builtins.int
+    ARCHIVED_CHUNKS_FIELD_NUMBER: _builtins.int
+    ARCHIVED_BYTES_FIELD_NUMBER: _builtins.int
+    DUE_FIELD_NUMBER: _builtins.int
+    log_day: _builtins.str
+    tokens: _builtins.int
+    """In the database."""
+    chunks: _builtins.int
+    bytes: _builtins.int
+    open_chunks: _builtins.int
+    """Of these chunks, in no verified object."""
+    archived_objects: _builtins.int
+    """In the archive."""
+    archived_tokens: _builtins.int
+    archived_chunks: _builtins.int
+    archived_bytes: _builtins.int
+    due: _builtins.bool
+    """Older than log_retention_days_db."""
+    def __init__(
+        self,
+        *,
+        log_day: _builtins.str = ...,
+        tokens: _builtins.int = ...,
+        chunks: _builtins.int = ...,
+        bytes: _builtins.int = ...,
+        open_chunks: _builtins.int = ...,
+        archived_objects: _builtins.int = ...,
+        archived_tokens: _builtins.int = ...,
+        archived_chunks: _builtins.int = ...,
+        archived_bytes: _builtins.int = ...,
+        due: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["archived_bytes", b"archived_bytes", "archived_chunks", b"archived_chunks", "archived_objects", b"archived_objects", "archived_tokens", b"archived_tokens", "bytes", b"bytes", "chunks", b"chunks", "due", b"due", "log_day", b"log_day", "open_chunks", b"open_chunks", "tokens", b"tokens"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ArchiveDay: _TypeAlias = ArchiveDay  # noqa: Y015
+
+@_typing.final
+class RunArchiveRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    DRY_RUN_FIELD_NUMBER: _builtins.int
+    dry_run: _builtins.bool
+    """Say what would be done, and do nothing."""
+    def __init__(
+        self,
+        *,
+        dry_run: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["dry_run", b"dry_run"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RunArchiveRequest: _TypeAlias = RunArchiveRequest  # noqa: Y015
+
+@_typing.final
+class RunArchiveResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ACTION_FIELD_NUMBER: _builtins.int
+    LOG_DAY_FIELD_NUMBER: _builtins.int
+    KEY_FIELD_NUMBER: _builtins.int
+    TOKENS_FIELD_NUMBER: _builtins.int
+    CHUNKS_FIELD_NUMBER: _builtins.int
+    LINES_FIELD_NUMBER: _builtins.int
+    BYTES_FIELD_NUMBER: _builtins.int
+    MESSAGE_FIELD_NUMBER: _builtins.int
+    action: _builtins.str
+    """sealed | would_archive | archived | dropped | failed"""
+    log_day: _builtins.str
+    key: _builtins.str
+    tokens: _builtins.int
+    chunks: _builtins.int
+    lines: _builtins.int
+    bytes: _builtins.int
+    message: _builtins.str
+    def __init__(
+        self,
+        *,
+        action: _builtins.str = ...,
+        log_day: _builtins.str = ...,
+        key: _builtins.str = ...,
+        tokens: _builtins.int = ...,
+        chunks: _builtins.int = ...,
+        lines: _builtins.int = ...,
+        bytes: _builtins.int = ...,
+        message: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["action", b"action", "bytes", b"bytes", "chunks", b"chunks", "key", b"key", "lines", b"lines", "log_day", b"log_day", "message", b"message", "tokens", b"tokens"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RunArchiveResponse: _TypeAlias = RunArchiveResponse  # noqa: Y015
+
+@_typing.final
+class VerifyArchiveRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    LOG_DAY_FIELD_NUMBER: _builtins.int
+    log_day: _builtins.str
+    """Empty = every day."""
+    def __init__(
+        self,
+        *,
+        log_day: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["log_day", b"log_day"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___VerifyArchiveRequest: _TypeAlias = VerifyArchiveRequest  # noqa: Y015
+
+@_typing.final
+class VerifyArchiveResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    LOG_DAY_FIELD_NUMBER: _builtins.int
+    KEY_FIELD_NUMBER: _builtins.int
+    CHUNKS_FIELD_NUMBER: _builtins.int
+    BYTES_FIELD_NUMBER: _builtins.int
+    OK_FIELD_NUMBER: _builtins.int
+    PROBLEM_FIELD_NUMBER: _builtins.int
+    log_day: _builtins.str
+    key: _builtins.str
+    chunks: _builtins.int
+    bytes: _builtins.int
+    ok: _builtins.bool
+    problem: _builtins.str
+    """What is wrong."""
+    def __init__(
+        self,
+        *,
+        log_day: _builtins.str = ...,
+        key: _builtins.str = ...,
+        chunks: _builtins.int = ...,
+        bytes: _builtins.int = ...,
+        ok: _builtins.bool = ...,
+        problem: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["bytes", b"bytes", "chunks", b"chunks", "key", b"key", "log_day", b"log_day", "ok", b"ok", "problem", b"problem"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___VerifyArchiveResponse: _TypeAlias = VerifyArchiveResponse  # noqa: Y015

@@ -218,3 +218,166 @@ class LogReader:
             timeout,
             metadata,
             _registered_method=True)
+
+
+class LogArchiveStub:
+    """Called by admin-web and admin-cli: the archive in the object store.
+    """
+
+    def __init__(self, channel):
+        """Constructor.
+
+        Args:
+            channel: A grpc.Channel.
+        """
+        self.Status = channel.unary_unary(
+                '/toban_proto.v1.LogArchive/Status',
+                request_serializer=toban__proto_dot_v1_dot_logs__pb2.ArchiveStatusRequest.SerializeToString,
+                response_deserializer=toban__proto_dot_v1_dot_logs__pb2.ArchiveStatusResponse.FromString,
+                _registered_method=True)
+        self.RunArchive = channel.unary_stream(
+                '/toban_proto.v1.LogArchive/RunArchive',
+                request_serializer=toban__proto_dot_v1_dot_logs__pb2.RunArchiveRequest.SerializeToString,
+                response_deserializer=toban__proto_dot_v1_dot_logs__pb2.RunArchiveResponse.FromString,
+                _registered_method=True)
+        self.Verify = channel.unary_stream(
+                '/toban_proto.v1.LogArchive/Verify',
+                request_serializer=toban__proto_dot_v1_dot_logs__pb2.VerifyArchiveRequest.SerializeToString,
+                response_deserializer=toban__proto_dot_v1_dot_logs__pb2.VerifyArchiveResponse.FromString,
+                _registered_method=True)
+
+
+class LogArchiveServicer:
+    """Called by admin-web and admin-cli: the archive in the object store.
+    """
+
+    def Status(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def RunArchive(self, request, context):
+        """One pass of the archiver, a message for each thing that it does. CONFLICT while another log-archiver works.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Verify(self, request, context):
+        """Reads objects again and compares them with their manifests, a message an object.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+
+def add_LogArchiveServicer_to_server(servicer, server):
+    rpc_method_handlers = {
+            'Status': grpc.unary_unary_rpc_method_handler(
+                    servicer.Status,
+                    request_deserializer=toban__proto_dot_v1_dot_logs__pb2.ArchiveStatusRequest.FromString,
+                    response_serializer=toban__proto_dot_v1_dot_logs__pb2.ArchiveStatusResponse.SerializeToString,
+            ),
+            'RunArchive': grpc.unary_stream_rpc_method_handler(
+                    servicer.RunArchive,
+                    request_deserializer=toban__proto_dot_v1_dot_logs__pb2.RunArchiveRequest.FromString,
+                    response_serializer=toban__proto_dot_v1_dot_logs__pb2.RunArchiveResponse.SerializeToString,
+            ),
+            'Verify': grpc.unary_stream_rpc_method_handler(
+                    servicer.Verify,
+                    request_deserializer=toban__proto_dot_v1_dot_logs__pb2.VerifyArchiveRequest.FromString,
+                    response_serializer=toban__proto_dot_v1_dot_logs__pb2.VerifyArchiveResponse.SerializeToString,
+            ),
+    }
+    generic_handler = grpc.method_handlers_generic_handler(
+            'toban_proto.v1.LogArchive', rpc_method_handlers)
+    server.add_generic_rpc_handlers((generic_handler,))
+    server.add_registered_method_handlers('toban_proto.v1.LogArchive', rpc_method_handlers)
+
+
+ # This class is part of an EXPERIMENTAL API.
+class LogArchive:
+    """Called by admin-web and admin-cli: the archive in the object store.
+    """
+
+    @staticmethod
+    def Status(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/toban_proto.v1.LogArchive/Status',
+            toban__proto_dot_v1_dot_logs__pb2.ArchiveStatusRequest.SerializeToString,
+            toban__proto_dot_v1_dot_logs__pb2.ArchiveStatusResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def RunArchive(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_stream(
+            request,
+            target,
+            '/toban_proto.v1.LogArchive/RunArchive',
+            toban__proto_dot_v1_dot_logs__pb2.RunArchiveRequest.SerializeToString,
+            toban__proto_dot_v1_dot_logs__pb2.RunArchiveResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Verify(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_stream(
+            request,
+            target,
+            '/toban_proto.v1.LogArchive/Verify',
+            toban__proto_dot_v1_dot_logs__pb2.VerifyArchiveRequest.SerializeToString,
+            toban__proto_dot_v1_dot_logs__pb2.VerifyArchiveResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)

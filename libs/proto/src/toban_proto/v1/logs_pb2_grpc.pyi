@@ -96,3 +96,55 @@ class LogReaderServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_logs_pb2.DescribeLogResponse, _abc.Awaitable[_logs_pb2.DescribeLogResponse]]: ...
 
 def add_LogReaderServicer_to_server(servicer: LogReaderServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...
+
+class LogArchiveStub:
+    """Called by admin-web and admin-cli: the archive in the object store."""
+
+    @_typing.overload
+    def __new__(cls, channel: _grpc.Channel) -> _Self: ...
+    @_typing.overload
+    def __new__(cls, channel: _aio.Channel) -> LogArchiveAsyncStub: ...
+    Status: _grpc.UnaryUnaryMultiCallable[_logs_pb2.ArchiveStatusRequest, _logs_pb2.ArchiveStatusResponse]
+    RunArchive: _grpc.UnaryStreamMultiCallable[_logs_pb2.RunArchiveRequest, _logs_pb2.RunArchiveResponse]
+    """One pass of the archiver, a message for each thing that it does. CONFLICT while another log-archiver works."""
+    Verify: _grpc.UnaryStreamMultiCallable[_logs_pb2.VerifyArchiveRequest, _logs_pb2.VerifyArchiveResponse]
+    """Reads objects again and compares them with their manifests, a message an object."""
+
+@_typing.type_check_only
+class LogArchiveAsyncStub(LogArchiveStub):
+    """Called by admin-web and admin-cli: the archive in the object store."""
+
+    def __init__(self, channel: _aio.Channel) -> None: ...
+    Status: _aio.UnaryUnaryMultiCallable[_logs_pb2.ArchiveStatusRequest, _logs_pb2.ArchiveStatusResponse]  # type: ignore[assignment]
+    RunArchive: _aio.UnaryStreamMultiCallable[_logs_pb2.RunArchiveRequest, _logs_pb2.RunArchiveResponse]  # type: ignore[assignment]
+    """One pass of the archiver, a message for each thing that it does. CONFLICT while another log-archiver works."""
+    Verify: _aio.UnaryStreamMultiCallable[_logs_pb2.VerifyArchiveRequest, _logs_pb2.VerifyArchiveResponse]  # type: ignore[assignment]
+    """Reads objects again and compares them with their manifests, a message an object."""
+
+class LogArchiveServicer(metaclass=_abc_1.ABCMeta):
+    """Called by admin-web and admin-cli: the archive in the object store."""
+
+    @_abc_1.abstractmethod
+    def Status(
+        self,
+        request: _logs_pb2.ArchiveStatusRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_logs_pb2.ArchiveStatusResponse, _abc.Awaitable[_logs_pb2.ArchiveStatusResponse]]: ...
+
+    @_abc_1.abstractmethod
+    def RunArchive(
+        self,
+        request: _logs_pb2.RunArchiveRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_abc.Iterator[_logs_pb2.RunArchiveResponse], _abc.AsyncIterator[_logs_pb2.RunArchiveResponse]]:
+        """One pass of the archiver, a message for each thing that it does. CONFLICT while another log-archiver works."""
+
+    @_abc_1.abstractmethod
+    def Verify(
+        self,
+        request: _logs_pb2.VerifyArchiveRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_abc.Iterator[_logs_pb2.VerifyArchiveResponse], _abc.AsyncIterator[_logs_pb2.VerifyArchiveResponse]]:
+        """Reads objects again and compares them with their manifests, a message an object."""
+
+def add_LogArchiveServicer_to_server(servicer: LogArchiveServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -8,17 +8,23 @@ from datetime import date, datetime
 from operator import attrgetter
 from typing import Any
 
+from toban_store.errors import Refused
 from toban_store.queries import load
 from toban_store.tx import Tx
 
 _Q = load(__name__)
+# PostgreSQL's code for a row without a partition too, and then it names no constraint.
+_CHECK_VIOLATION = "23514"
 STREAMS = (1, 2, 3)
 """stdout, stderr, and the executor's own markers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewChunk:
-    """A checked chunk: `data` is a zstd frame, times are those of its first and last line, `raw_bytes` the text without newlines."""
+    """A checked chunk: `data` is a zstd frame, times are the earliest and latest of its lines.
+
+    `raw_bytes` is what the job wrote: the text with a newline for each line that is not partial.
+    """
 
     log_day: date
     run_id: int
@@ -62,6 +68,25 @@ class StoredChunk:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ChunkHead:
+    """A chunk without its lines; `raw_bytes` as in NewChunk."""
+
+    stream: int
+    seq_from: int
+    seq_to: int
+    line_count: int
+    raw_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimeSpan:
+    """A time from `since` on and before `until`; None is no bound."""
+
+    since: datetime | None = None
+    until: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TokenPlace:
     """Where the chunks of one token are."""
 
@@ -74,6 +99,9 @@ class TokenPlace:
         return {"log_day": self.log_day, "run_id": self.run_id, "token": self.token}
 
 
+ALWAYS = TimeSpan()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TokenSize:
     """What is stored of one token."""
@@ -81,6 +109,14 @@ class TokenSize:
     lines: int
     raw_bytes: int
     last_seq: int
+
+    def __add__(self, other: TokenSize) -> TokenSize:
+        """Of two parts of one token."""
+        return TokenSize(
+            lines=self.lines + other.lines,
+            raw_bytes=self.raw_bytes + other.raw_bytes,
+            last_seq=max(self.last_seq, other.last_seq),
+        )
 
 
 async def append(t: Tx, chunks: Sequence[NewChunk]) -> Appended:
@@ -100,30 +136,51 @@ async def append(t: Tx, chunks: Sequence[NewChunk]) -> Appended:
     return Appended(new=new, different=different)
 
 
-async def page(t: Tx, place: TokenPlace, *, after: Mapping[int, int], size: int) -> list[StoredChunk]:
-    """At most `size` chunks that begin after `after[stream]`, ordered by first line; a stream that `after` lacks is left out."""
-    # No sequence number is larger: that stream's scan finds nothing.
-    positions = {f"after_{stream}": after.get(stream, (1 << 63) - 1) for stream in STREAMS}
-    rows = await t.fetch_all(_Q.page, {**place.params(), **positions, "size": size})
+async def page(
+    t: Tx, place: TokenPlace, *, after: Mapping[int, int], size: int, span: TimeSpan = ALWAYS
+) -> list[StoredChunk]:
+    """At most `size` chunks that begin after `after[stream]`, ordered by first line; a stream that `after` lacks is left out.
+
+    Chunks that have no line within `span` are left out too; their data is not read.
+    """
+    bounds = {"since": span.since, "until": span.until}
+    rows = await t.fetch_all(_Q.page, {**place.params(), **_positions(after), **bounds, "size": size})
     return [StoredChunk(**row) for row in rows]
 
 
-async def start_positions(t: Tx, place: TokenPlace, *, seq: int) -> dict[int, int]:
-    """For each stream the position (`page`'s `after`) from which no line from `seq` on is missed."""
-    rows = await t.fetch_all(_Q.begins, {**place.params(), "seq": seq})
-    return {row["stream"]: (row["seq_from"] or 1) - 1 for row in rows}
+async def starts(t: Tx, place: TokenPlace, *, seq: int) -> dict[int, int]:
+    """For each stream the largest seq_from that is not above `seq`; nothing for a stream that has none."""
+    rows = await t.fetch_all(_Q.starts, {**place.params(), "seq": seq})
+    return {row["stream"]: row["seq_from"] for row in rows if row["seq_from"] is not None}
 
 
-async def last_heads(t: Tx, place: TokenPlace, *, streams: Sequence[int], size: int) -> list[tuple[int, int]]:
-    """(seq_from, line_count) of the last `size` chunks, latest first."""
-    rows = await t.fetch_all(_Q.last_heads, {**place.params(), "streams": list(streams), "size": size})
-    return [(row["seq_from"], row["line_count"]) for row in rows]
+async def heads(t: Tx, place: TokenPlace, *, streams: Sequence[int], before: int, size: int) -> list[ChunkHead]:
+    """At most `size` chunks that begin before `before`, the last one first."""
+    befores = {f"before_{stream}": before if stream in streams else 0 for stream in STREAMS}
+    rows = await t.fetch_all(_Q.heads, {**place.params(), **befores, "size": size})
+    return [ChunkHead(**row) for row in rows]
 
 
-async def sizes(t: Tx, run_id: int, *, streams: Sequence[int] = STREAMS) -> dict[int, TokenSize]:
+async def heads_after(t: Tx, place: TokenPlace, *, after: Mapping[int, int], size: int) -> list[ChunkHead]:
+    """As `page` without a span, and without the lines."""
+    rows = await t.fetch_all(_Q.heads_after, {**place.params(), **_positions(after), "size": size})
+    return [ChunkHead(**row) for row in rows]
+
+
+async def sizes(t: Tx, run_id: int) -> dict[int, TokenSize]:
     """What is stored of each token of a run."""
-    rows = await t.fetch_all(_Q.sizes, {"run_id": run_id, "streams": list(streams)})
+    rows = await t.fetch_all(_Q.sizes, {"run_id": run_id})
     return {
         row["token"]: TokenSize(lines=row["lines"], raw_bytes=row["raw_bytes"], last_seq=row["last_seq"])
         for row in rows
     }
+
+
+def day_is_gone(error: Refused) -> bool:
+    """True when a chunk was refused since its day has no partition (any more)."""
+    return error.sqlstate == _CHECK_VIOLATION and not error.constraint
+
+
+def _positions(after: Mapping[int, int]) -> dict[str, int]:
+    # No sequence number is larger: the scan of a stream that is left out finds nothing.
+    return {f"after_{stream}": after.get(stream, (1 << 63) - 1) for stream in STREAMS}

@@ -23,34 +23,71 @@ SELECT g.run_id, g.token, g.stream, g.seq_from, c.seq_to
 SELECT stream, seq_from, seq_to, data
   FROM ((SELECT stream, seq_from, seq_to, data FROM logs.chunks
           WHERE log_day = %(log_day)s::date AND run_id = %(run_id)s::bigint AND token = %(token)s::bigint
-            AND stream = 1 AND seq_from > %(after_1)s::bigint ORDER BY seq_from LIMIT %(size)s::integer)
+            AND stream = 1 AND seq_from > %(after_1)s::bigint
+            AND (last_at >= %(since)s::timestamptz OR %(since)s::timestamptz IS NULL)
+            AND (first_at < %(until)s::timestamptz OR %(until)s::timestamptz IS NULL) ORDER BY seq_from LIMIT %(size)s::integer)
         UNION ALL
         (SELECT stream, seq_from, seq_to, data FROM logs.chunks
           WHERE log_day = %(log_day)s::date AND run_id = %(run_id)s::bigint AND token = %(token)s::bigint
-            AND stream = 2 AND seq_from > %(after_2)s::bigint ORDER BY seq_from LIMIT %(size)s::integer)
+            AND stream = 2 AND seq_from > %(after_2)s::bigint
+            AND (last_at >= %(since)s::timestamptz OR %(since)s::timestamptz IS NULL)
+            AND (first_at < %(until)s::timestamptz OR %(until)s::timestamptz IS NULL) ORDER BY seq_from LIMIT %(size)s::integer)
         UNION ALL
         (SELECT stream, seq_from, seq_to, data FROM logs.chunks
+          WHERE log_day = %(log_day)s::date AND run_id = %(run_id)s::bigint AND token = %(token)s::bigint
+            AND stream = 3 AND seq_from > %(after_3)s::bigint
+            AND (last_at >= %(since)s::timestamptz OR %(since)s::timestamptz IS NULL)
+            AND (first_at < %(until)s::timestamptz OR %(until)s::timestamptz IS NULL) ORDER BY seq_from LIMIT %(size)s::integer)) AS c
+ ORDER BY seq_from, stream
+ LIMIT %(size)s::integer;
+
+-- name: heads_after
+-- As page, without the data and for any time.
+SELECT stream, seq_from, seq_to, line_count, raw_bytes
+  FROM ((SELECT stream, seq_from, seq_to, line_count, raw_bytes FROM logs.chunks
+          WHERE log_day = %(log_day)s::date AND run_id = %(run_id)s::bigint AND token = %(token)s::bigint
+            AND stream = 1 AND seq_from > %(after_1)s::bigint ORDER BY seq_from LIMIT %(size)s::integer)
+        UNION ALL
+        (SELECT stream, seq_from, seq_to, line_count, raw_bytes FROM logs.chunks
+          WHERE log_day = %(log_day)s::date AND run_id = %(run_id)s::bigint AND token = %(token)s::bigint
+            AND stream = 2 AND seq_from > %(after_2)s::bigint ORDER BY seq_from LIMIT %(size)s::integer)
+        UNION ALL
+        (SELECT stream, seq_from, seq_to, line_count, raw_bytes FROM logs.chunks
           WHERE log_day = %(log_day)s::date AND run_id = %(run_id)s::bigint AND token = %(token)s::bigint
             AND stream = 3 AND seq_from > %(after_3)s::bigint ORDER BY seq_from LIMIT %(size)s::integer)) AS c
  ORDER BY seq_from, stream
  LIMIT %(size)s::integer;
 
--- name: begins
+-- name: starts
 -- The chunk of each stream that holds a sequence number or is the last one before it.
 SELECT s.stream, (SELECT max(c.seq_from) FROM logs.chunks AS c
                    WHERE c.log_day = %(log_day)s::date AND c.run_id = %(run_id)s::bigint AND c.token = %(token)s::bigint
                      AND c.stream = s.stream AND c.seq_from <= %(seq)s::bigint) AS seq_from
   FROM generate_series(1, 3) AS s (stream);
 
--- name: last_heads
--- The last chunks of one token without their data, latest first.
-SELECT seq_from, line_count FROM logs.chunks
- WHERE log_day = %(log_day)s::date AND run_id = %(run_id)s::bigint AND token = %(token)s::bigint
-   AND stream = ANY (%(streams)s::smallint[])
- ORDER BY seq_to DESC LIMIT %(size)s::integer;
+-- name: heads
+-- The chunks of one token before a position in each stream, without their data, the last one first.
+SELECT stream, seq_from, seq_to, line_count, raw_bytes
+  FROM ((SELECT stream, seq_from, seq_to, line_count, raw_bytes FROM logs.chunks
+          WHERE log_day = %(log_day)s::date AND run_id = %(run_id)s::bigint AND token = %(token)s::bigint
+            AND stream = 1 AND seq_from < %(before_1)s::bigint ORDER BY seq_from DESC LIMIT %(size)s::integer)
+        UNION ALL
+        (SELECT stream, seq_from, seq_to, line_count, raw_bytes FROM logs.chunks
+          WHERE log_day = %(log_day)s::date AND run_id = %(run_id)s::bigint AND token = %(token)s::bigint
+            AND stream = 2 AND seq_from < %(before_2)s::bigint ORDER BY seq_from DESC LIMIT %(size)s::integer)
+        UNION ALL
+        (SELECT stream, seq_from, seq_to, line_count, raw_bytes FROM logs.chunks
+          WHERE log_day = %(log_day)s::date AND run_id = %(run_id)s::bigint AND token = %(token)s::bigint
+            AND stream = 3 AND seq_from < %(before_3)s::bigint ORDER BY seq_from DESC LIMIT %(size)s::integer)) AS c
+ ORDER BY seq_from DESC, stream
+ LIMIT %(size)s::integer;
 
 -- name: sizes
--- Lines, bytes and last sequence number that are stored for each token of a run, in some streams.
-SELECT token, sum(line_count)::bigint AS lines, sum(raw_bytes)::bigint AS raw_bytes, max(seq_to) AS last_seq
-  FROM logs.chunks WHERE run_id = %(run_id)s::bigint AND stream = ANY (%(streams)s::smallint[])
- GROUP BY token;
+-- Lines, bytes and last sequence number that are stored for each token of a run; what the archive has taken over counts there.
+SELECT c.token, sum(c.line_count)::bigint AS lines, sum(c.raw_bytes)::bigint AS raw_bytes, max(c.seq_to) AS last_seq
+  FROM logs.chunks c
+ WHERE c.run_id = %(run_id)s::bigint
+   AND NOT EXISTS (SELECT 1 FROM logs.manifests m
+                    WHERE m.run_id = c.run_id AND m.token = c.token AND m.stream = c.stream AND m.seq_from = c.seq_from
+                      AND m.log_day = c.log_day AND m.seq_to = c.seq_to)
+ GROUP BY c.token;

@@ -1,13 +1,14 @@
 -- One row a token that has sent something, or that ended without a line.
 
 -- name: note
--- Makes the rows of tokens; open -> sealed for those whose last sequence number is known (the first seal stays).
+-- Makes the rows of tokens; open, or sealed as incomplete -> sealed for those whose last sequence number is known (the first such seal stays).
 INSERT INTO logs.tokens AS k (log_day, run_id, token, incarnation, last_seq, sealed_at)
 SELECT g.log_day, g.run_id, g.token, g.incarnation, g.last_seq, CASE WHEN g.last_seq IS NOT NULL THEN now() END
   FROM unnest(%(log_day)s::date[], %(run_id)s::bigint[], %(token)s::bigint[], %(incarnation)s::uuid[], %(last_seq)s::bigint[])
        AS g (log_day, run_id, token, incarnation, last_seq)
-ON CONFLICT (run_id, token, log_day) DO UPDATE SET last_seq = EXCLUDED.last_seq, sealed_at = EXCLUDED.sealed_at
- WHERE k.sealed_at IS NULL AND EXCLUDED.last_seq IS NOT NULL;
+ON CONFLICT (run_id, token, log_day) DO UPDATE
+   SET last_seq = EXCLUDED.last_seq, sealed_at = EXCLUDED.sealed_at, incomplete = false
+ WHERE (k.sealed_at IS NULL OR k.incomplete) AND EXCLUDED.last_seq IS NOT NULL;
 
 -- name: of_run
 -- Every token of a run in order, and how long ago (in PostgreSQL's time) it was sealed.

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from toban_store import queries
@@ -36,6 +36,11 @@ async def note(t: Tx, action: AdminAction) -> None:
         "reason": action.reason,
     }
     await t.execute(_sql.note, params)
+
+
+async def note_all(t: Tx, actions: Sequence[AdminAction]) -> None:
+    """Several at once, in their order."""
+    await t.execute(_sql.note_all, {"actions": json.dumps([asdict(action) for action in actions])})
 
 
 async def page(t: Tx, *, below: int, limit: int) -> list[Row]:

@@ -12,11 +12,14 @@ ON CONFLICT (instance) DO UPDATE SET reason = excluded.reason, actor = excluded.
 RETURNING xmax = 0 AS made
 
 -- name: start_draining
--- on -> draining; rows are locked in id order.
+-- on -> draining; rows are locked in id order. Also rows that are not `on` are waited for and written: somebody who has locked one of them, and did
+-- not see this drain, may be about to put it `on`.
 WITH locked AS (
-    SELECT incarnation FROM scheduler.executors WHERE instance = %(instance)s::text AND state = 'on' ORDER BY incarnation FOR NO KEY UPDATE
+    SELECT incarnation FROM scheduler.executors
+     WHERE instance = %(instance)s::text AND state IN ('on', 'draining', 'detached') ORDER BY incarnation FOR NO KEY UPDATE
 )
-UPDATE scheduler.executors e SET state = 'draining' FROM locked WHERE e.incarnation = locked.incarnation AND e.state = 'on'
+UPDATE scheduler.executors e SET state = CASE e.state WHEN 'on' THEN 'draining' ELSE e.state END
+  FROM locked WHERE e.incarnation = locked.incarnation AND e.state IN ('on', 'draining', 'detached')
 
 -- name: forget_drain
 -- The drain of an instance ends; draining -> on comes with the next heartbeat, which also knows whether the executor is stopping.

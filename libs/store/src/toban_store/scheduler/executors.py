@@ -8,16 +8,20 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from toban_domain.lease import MAX_ECHO_LAG, ExecutorState
 from toban_domain.outcome import AttemptKey
+from toban_domain.settings import SETTINGS
+from toban_observability.logs import get_logger
 from toban_store import queries
+from toban_store.errors import StoreError
 from toban_store.pool import Pool
 from toban_store.tx import FencedTx, autocommit, tx
 
 _Q = queries.load(__name__)
+_log = get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,12 +107,15 @@ class Observed:
 async def register(pool: Pool, new: Registration, *, key_hash: bytes, lease_ms: int) -> Registered | None:
     """Insert the row of a new incarnation, and note which earlier ones of its instance are proven dead; None when it is registered already.
 
-    `lease_ms` counts when the setting executor_lease_seconds is not set.
+    `lease_ms` counts when the setting executor_lease_seconds is not set, or not to a value that is allowed.
     """
+    allowed = SETTINGS["executor_lease_seconds"]
     params = {name: getattr(new, name) for name in new.__slots__} | {
         "labels": json.dumps(dict(new.labels)),
         "key_hash": key_hash,
         "lease_ms": lease_ms,
+        "least": allowed.minimum,
+        "most": allowed.maximum,
     }
     async with tx(pool) as t:
         row = await t.fetch_one(_Q.register, params)
@@ -128,7 +135,10 @@ async def key_hash(pool: Pool, incarnation: str) -> bytes | None:
 
 
 async def grant(pool: Pool, beats: Sequence[Beat]) -> dict[str, Grant]:
-    """Grant all that may be granted, in one committed statement; an incarnation that is off or unknown is not in the answer."""
+    """Grant all that may be granted, in one committed statement; an incarnation that is off or unknown is not in the answer.
+
+    Those whose drain has ended are put `on` in a transaction of their own.
+    """
     params = {
         "incarnations": [beat.incarnation for beat in beats],
         "echoes": [beat.echo for beat in beats],
@@ -143,7 +153,26 @@ async def grant(pool: Pool, beats: Sequence[Beat]) -> dict[str, Grant]:
     }
     async with autocommit(pool) as t:
         rows = await t.fetch_all(_Q.grant_all, params)
-    return {row["incarnation"]: Grant(**{**row, "state": ExecutorState(row["state"])}) for row in rows}
+    undrained = [row["incarnation"] for row in rows if row.pop("may_resume")]
+    grants = {row["incarnation"]: Grant(**{**row, "state": ExecutorState(row["state"])}) for row in rows}
+    for incarnation in await _resume(pool, undrained):
+        grants[incarnation] = replace(grants[incarnation], state=ExecutorState.ON)
+    return grants
+
+
+async def _resume(pool: Pool, incarnations: Sequence[str]) -> list[str]:
+    """draining -> on for those whose drain has ended; which."""
+    if not incarnations:
+        return []
+    params = {"incarnations": list(incarnations)}
+    try:
+        async with tx(pool) as t:
+            await t.execute(_Q.lock, params)
+            return [row["incarnation"] for row in await t.fetch_all(_Q.resume, params)]
+    except StoreError as error:
+        # The grants stand; the next heartbeat resumes.
+        _log.warning("executors stay draining for now", executors=len(incarnations), error=error.message)
+        return []
 
 
 async def smallest_live(pool: Pool, incarnations: Sequence[str]) -> dict[str, int]:
@@ -185,7 +214,9 @@ async def detach(t: FencedTx, incarnations: Sequence[str], *, mode: str, reason:
 
 async def rejoin(t: FencedTx, incarnations: Sequence[str]) -> list[int]:
     """Back to work after a detach that nobody had asked for; the worker ids."""
-    rows = await t.fetch_all(_Q.rejoin, {"incarnations": list(incarnations)})
+    params = {"incarnations": list(incarnations)}
+    await t.execute(_Q.lock, params)
+    rows = await t.fetch_all(_Q.rejoin, params)
     return [row["worker_id"] for row in rows]
 
 

@@ -1,11 +1,14 @@
 -- name: register
 -- A new incarnation of an executor: always a row of its own, never an overwrite. No row when the incarnation is there already.
+-- The lease is the setting's, unless what is stored is not allowed.
 INSERT INTO scheduler.executors (incarnation, worker_id, instance, node_id, boot_id, pid, grpc_host, grpc_port, key_hash, state, lease_ms,
                                  epoch_max, slots, free_slots, labels, version)
 SELECT %(incarnation)s::uuid, nextval('scheduler.worker_id_seq'), %(instance)s::text, %(node_id)s::text, %(boot_id)s::text, %(pid)s::integer,
        %(grpc_host)s::text, %(grpc_port)s::integer, %(key_hash)s::bytea,
        CASE WHEN EXISTS (SELECT 1 FROM scheduler.executor_drains WHERE instance = %(instance)s::text) THEN 'draining' ELSE 'on' END,
-       coalesce((SELECT (value #>> '{}')::double precision * 1000 FROM scheduler.settings WHERE name = 'executor_lease_seconds'),
+       coalesce((SELECT CASE WHEN jsonb_typeof(value) = 'number' AND value::numeric BETWEEN %(least)s::numeric AND %(most)s::numeric
+                             THEN value::numeric * 1000 END
+                   FROM scheduler.settings WHERE name = 'executor_lease_seconds'),
                 %(lease_ms)s::integer)::integer,
        %(epoch_max)s::bigint, %(slots)s::integer, 0, %(labels)s::jsonb, %(version)s::text
 ON CONFLICT (incarnation) DO NOTHING
@@ -27,6 +30,7 @@ SELECT key_hash FROM scheduler.executors WHERE incarnation = %(incarnation)s::uu
 
 -- name: grant_all
 -- One heartbeat of each incarnation: grant_seq -> grant_seq + 1 while the state grants and the echo keeps up; rows are locked in id order.
+-- on -> draining here, never the way back: after a wait for a row this statement still sees the drains as they were before the wait.
 WITH asked AS (
     SELECT * FROM unnest(%(incarnations)s::uuid[], %(echoes)s::bigint[], %(epochs)s::bigint[], %(free)s::integer[],
                          %(loads)s::double precision[], %(draining)s::boolean[], %(skews)s::double precision[], %(disks)s::bigint[],
@@ -46,11 +50,24 @@ UPDATE scheduler.executors e
        certificate_not_after = coalesce(a.certificate, e.certificate_not_after),
        state = CASE WHEN e.state NOT IN ('on', 'draining') THEN e.state
                     WHEN a.draining OR EXISTS (SELECT 1 FROM scheduler.executor_drains d WHERE d.instance = e.instance) THEN 'draining'
-                    ELSE 'on' END
+                    ELSE e.state END
   FROM asked a JOIN locked USING (incarnation)
  WHERE e.incarnation = a.incarnation AND e.state <> 'off'
 RETURNING e.incarnation::text AS incarnation, e.worker_id, e.node_id, e.pid, e.grpc_host, e.grpc_port, e.state, e.detach_mode, e.grant_seq,
-          e.grant_seq > locked.grant_seq AS granted, e.slots;
+          e.grant_seq > locked.grant_seq AS granted, e.slots,
+          e.state = 'draining' AND NOT a.draining
+          AND NOT EXISTS (SELECT 1 FROM scheduler.executor_drains d WHERE d.instance = e.instance) AS may_resume;
+
+-- name: lock
+-- These rows, in id order. What comes after it in the transaction sees the drains as they are while the rows are held.
+SELECT 1 FROM scheduler.executors WHERE incarnation = ANY (%(incarnations)s::uuid[]) ORDER BY incarnation FOR NO KEY UPDATE;
+
+-- name: resume
+-- draining -> on, when no drain is kept (any more). Only after `lock`: a drain locks these rows too, after it was written down.
+UPDATE scheduler.executors e SET state = 'on'
+ WHERE e.incarnation = ANY (%(incarnations)s::uuid[]) AND e.state = 'draining'
+   AND NOT EXISTS (SELECT 1 FROM scheduler.executor_drains d WHERE d.instance = e.instance)
+RETURNING e.incarnation::text AS incarnation;
 
 -- name: smallest_live
 -- The smallest token that each incarnation still holds.
@@ -81,7 +98,7 @@ UPDATE scheduler.executors SET state = 'detached', detach_mode = %(mode)s::text,
 RETURNING incarnation::text AS incarnation, worker_id;
 
 -- name: rejoin
--- detached -> on, or draining when a drain is kept: nobody asked for the detach and its heartbeats are back.
+-- detached -> on, or draining when a drain is kept: nobody asked for the detach and its heartbeats are back. Only after `lock`, as `resume`.
 UPDATE scheduler.executors e
    SET state = CASE WHEN EXISTS (SELECT 1 FROM scheduler.executor_drains d WHERE d.instance = e.instance) THEN 'draining' ELSE 'on' END,
        detached_at = NULL

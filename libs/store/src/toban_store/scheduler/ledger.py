@@ -2,42 +2,74 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 
-from toban_store import queries
+from toban_store import arrays, queries
+from toban_store.scheduler.schedules_edit import AheadOfSlot
 from toban_store.tx import Row, Tx
 
 _sql = queries.load(__name__)
 
 
-async def withdraw(t: Tx, schedule_id: int, run_ids: Sequence[int], message: str) -> int:
-    """fired → withdrawn for the slots of runs that an edit took back; answers how many."""
-    if not run_ids:
+@dataclass(frozen=True, slots=True)
+class Shortened:
+    """A skipped stretch of a schedule, known by its first slot, that ends earlier."""
+
+    schedule_id: int
+    first: datetime
+    last: datetime
+    slots: int
+
+
+async def withdraw(t: Tx, runs: Sequence[AheadOfSlot], messages: Sequence[str]) -> int:
+    """fired → withdrawn for the slots of runs that an edit took back, each with its message; answers how many."""
+    if not runs:
         return 0
-    return await t.execute(_sql.withdraw, {"schedule_id": schedule_id, "run_ids": list(run_ids), "message": message})
+    parameters = {
+        "schedule_ids": arrays.numbers(run.schedule_id for run in runs),
+        "slots": arrays.times(run.slot for run in runs),
+        "run_ids": arrays.numbers(run.id for run in runs),
+        "messages": list(messages),
+    }
+    return await t.execute(_sql.withdraw, parameters)
 
 
-async def ahead(t: Tx, schedule_id: int, now: datetime) -> list[datetime]:
-    """The first slots of skipped stretches that reach beyond `now`."""
-    rows = await t.fetch_all(_sql.ahead, {"schedule_id": schedule_id, "now": now})
-    return [row["first_slot"] for row in rows]
+async def ahead(t: Tx, schedule_ids: Sequence[int], now: datetime) -> list[tuple[int, datetime]]:
+    """The skipped stretches of these schedules that reach beyond `now`: schedule and first slot of each."""
+    rows = await t.fetch_all(_sql.ahead, {"schedule_ids": arrays.numbers(schedule_ids), "now": now})
+    return [(row["schedule_id"], row["first_slot"]) for row in rows]
 
 
-async def shorten(t: Tx, schedule_id: int, first: datetime, *, last: datetime, slots: int) -> None:
-    """Lets the stretch that begins at `first` end at `last`."""
-    await t.execute(_sql.shorten, {"schedule_id": schedule_id, "first": first, "last": last, "slots": slots})
+async def shorten(t: Tx, stretches: Sequence[Shortened]) -> None:
+    """Lets stretches end earlier."""
+    parameters = {
+        "schedule_ids": arrays.numbers(one.schedule_id for one in stretches),
+        "firsts": arrays.times(one.first for one in stretches),
+        "lasts": arrays.times(one.last for one in stretches),
+        "slots": arrays.numbers(one.slots for one in stretches),
+    }
+    await t.execute(_sql.shorten, parameters)
 
 
-async def forget(t: Tx, schedule_id: int, first: datetime) -> None:
-    """Takes the stretch that begins at `first` away: it has not begun."""
-    await t.execute(_sql.forget, {"schedule_id": schedule_id, "first": first})
+async def forget(t: Tx, stretches: Sequence[tuple[int, datetime]]) -> None:
+    """Takes stretches (schedule, first slot) away: they have not begun."""
+    parameters = {
+        "schedule_ids": arrays.numbers(schedule for schedule, _ in stretches),
+        "firsts": arrays.times(first for _, first in stretches),
+    }
+    await t.execute(_sql.forget, parameters)
 
 
-async def last_fired(t: Tx, schedule_id: int, name: str, after: datetime) -> datetime | None:
-    """The latest slot after `after` that has a run, of this schedule or of a deleted one of the same name."""
-    row = await t.fetch_one(_sql.last_fired, {"schedule_id": schedule_id, "name": name, "after": after})
-    return None if row is None else row["slot"]
+async def last_fired(t: Tx, schedules: Mapping[int, str], after: datetime) -> dict[int, datetime]:
+    """The latest slot after `after` that has a run, of each schedule (id, name) or of a deleted one of the same name; those that have one."""
+    parameters = {
+        "ids": arrays.numbers(schedules),
+        "names": arrays.words(schedules.values()),
+        "after": after,
+    }
+    return {row["id"]: row["slot"] for row in await t.fetch_all(_sql.last_fired, parameters)}
 
 
 async def page(t: Tx, name: str, *, below: tuple[datetime, int], limit: int) -> list[Row]:

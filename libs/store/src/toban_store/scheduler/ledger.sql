@@ -1,39 +1,53 @@
 -- name: withdraw
 -- fired → withdrawn: the slots of these runs are free again, for the case that the edited schedule has them too.
-WITH freed AS (
-    DELETE FROM scheduler.run_slots s WHERE s.schedule_id = %(schedule_id)s::bigint AND s.run_id = ANY(%(run_ids)s::bigint[])
-    RETURNING s.slot, s.run_id
+WITH input AS MATERIALIZED (
+    SELECT * FROM unnest(%(schedule_ids)s::bigint[], %(slots)s::timestamptz[], %(run_ids)s::bigint[], %(messages)s::text[])
+                  AS i(schedule_id, slot, run_id, message)
+), freed AS (
+    DELETE FROM scheduler.run_slots s
+     USING input i
+     WHERE s.schedule_id = i.schedule_id AND s.slot = i.slot AND s.run_id = i.run_id
+    RETURNING i.*
 )
 UPDATE scheduler.fire_ledger l
-   SET outcome = 'withdrawn', run_id = NULL, message = 'run ' || f.run_id || ': ' || %(message)s::text
+   SET outcome = 'withdrawn', run_id = NULL, message = 'run ' || f.run_id || ': ' || f.message
   FROM freed f
- WHERE l.schedule_id = %(schedule_id)s::bigint AND l.first_slot = f.slot AND l.outcome = 'fired'
+ WHERE l.schedule_id = f.schedule_id AND l.first_slot = f.slot AND l.outcome = 'fired'
 
 -- name: ahead
 -- Skipped stretches that reach beyond a time: slots that were skipped before they came.
-SELECT l.first_slot FROM scheduler.fire_ledger l
- WHERE l.schedule_id = %(schedule_id)s::bigint AND l.run_id IS NULL AND l.outcome <> 'withdrawn' AND l.last_slot > %(now)s::timestamptz
+SELECT l.schedule_id, l.first_slot
+  FROM unnest(%(schedule_ids)s::bigint[]) AS i(id)
+  JOIN scheduler.fire_ledger l ON l.schedule_id = i.id
+ WHERE l.run_id IS NULL AND l.outcome <> 'withdrawn' AND l.last_slot > %(now)s::timestamptz
 
 -- name: shorten
--- A skipped stretch ends earlier: the slots after it are free again.
-UPDATE scheduler.fire_ledger l SET last_slot = %(last)s::timestamptz, slots = %(slots)s::bigint
- WHERE l.schedule_id = %(schedule_id)s::bigint AND l.first_slot = %(first)s::timestamptz AND l.run_id IS NULL
+-- Skipped stretches end earlier: the slots after them are free again.
+UPDATE scheduler.fire_ledger l
+   SET last_slot = i.last_slot, slots = i.slots
+  FROM unnest(%(schedule_ids)s::bigint[], %(firsts)s::timestamptz[], %(lasts)s::timestamptz[], %(slots)s::bigint[])
+       AS i(schedule_id, first_slot, last_slot, slots)
+ WHERE l.schedule_id = i.schedule_id AND l.first_slot = i.first_slot AND l.run_id IS NULL
 
 -- name: forget
--- A skipped stretch that has not begun is no more: its slots are free again.
+-- Skipped stretches that have not begun are no more: their slots are free again.
 DELETE FROM scheduler.fire_ledger l
- WHERE l.schedule_id = %(schedule_id)s::bigint AND l.first_slot = %(first)s::timestamptz AND l.run_id IS NULL
+ USING unnest(%(schedule_ids)s::bigint[], %(firsts)s::timestamptz[]) AS i(schedule_id, first_slot)
+ WHERE l.schedule_id = i.schedule_id AND l.first_slot = i.first_slot AND l.run_id IS NULL
 
 -- name: last_fired
--- The latest slot after a time that has a run: of a schedule, or of a deleted one of the same name.
-SELECT max(x.slot) AS slot
-  FROM ((SELECT l.first_slot AS slot FROM scheduler.fire_ledger l
-          WHERE l.schedule_id = %(schedule_id)s::bigint AND l.first_slot > %(after)s::timestamptz AND l.outcome = 'fired'
-          ORDER BY l.first_slot DESC
-          LIMIT 1)
-        UNION ALL
-        (SELECT x.settled_until FROM scheduler.schedules_deleted x
-          WHERE x.name = %(name)s::text AND x.settled_until > %(after)s::timestamptz)) x
+-- The latest slots after a time that have runs: of schedules, or of deleted ones of the same names.
+SELECT i.id, max(x.slot) AS slot
+  FROM unnest(%(ids)s::bigint[], %(names)s::text[]) AS i(id, name)
+ CROSS JOIN LATERAL (
+       (SELECT l.first_slot AS slot FROM scheduler.fire_ledger l
+         WHERE l.schedule_id = i.id AND l.first_slot > %(after)s::timestamptz AND l.outcome = 'fired'
+         ORDER BY l.first_slot DESC
+         LIMIT 1)
+       UNION ALL
+       (SELECT x.settled_until FROM scheduler.schedules_deleted x
+         WHERE x.name = i.name AND x.settled_until > %(after)s::timestamptz)) x
+ GROUP BY i.id
 
 -- name: page
 -- The ledger of a name, deleted schedules included, latest slots first, below a cursor. Slots to come are not told yet.

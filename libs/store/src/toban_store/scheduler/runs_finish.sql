@@ -51,7 +51,9 @@ WITH input AS MATERIALIZED (
     RETURNING r.*, r.state::text AS source, i.target, i.new_reason, i.new_error, i.message, i.actor, i.attempt_state, i.outcome, i.new_exit_code, i.new_signal,
               i.last_seq, i.new_last_line,
               -- The executor's clock may be off; a day partition for anything between yesterday and now is there.
-              LEAST(now(), GREATEST(i.new_finished, r.dispatched_at, now() - interval '1 day')) AS ended_at,
+              -- A run that ends without a word of an executor ends now.
+              CASE WHEN i.new_finished IS NULL THEN now()
+                   ELSE LEAST(now(), GREATEST(i.new_finished, r.dispatched_at, now() - interval '1 day')) END AS ended_at,
               CASE WHEN i.new_started IS NULL THEN r.started_at ELSE LEAST(now(), GREATEST(i.new_started, r.dispatched_at)) END AS began_at
 ), history AS (
     INSERT INTO scheduler.runs_history (
@@ -62,7 +64,8 @@ WITH input AS MATERIALIZED (
         continuation_check_started_at, continuation_check_deadline_at, locked_by, locked_until, rerun_of, created_at, created_by, event_id, trigger_name)
     SELECT id, definition_id, definition_version, job_name, schedule_id, schedule_name, origin, slot, scheduled_for, target::scheduler.run_state, phase,
            priority, scope, scope_id, attempt, max_attempts, lost_count, max_lost, timeout_seconds, version + 1, not_before, token, log_day,
-           leader_epoch, assigned_incarnation, assigned_worker_id, assigned_at, dispatched_at, LEAST(began_at, ended_at), ended_at, new_exit_code, new_signal, new_reason,
+           leader_epoch, assigned_incarnation, assigned_worker_id, assigned_at, dispatched_at,
+           CASE WHEN began_at IS NULL THEN NULL ELSE LEAST(began_at, ended_at) END, ended_at, new_exit_code, new_signal, new_reason,
            new_error, new_last_line, log_ref, payload, COALESCE(outcome -> 'progress', progress), result, idempotency_key, cancel_requested_at, cancel_reason, cancel_mode,
            cancel_actor, continuation_state, continuation_check_started_at, continuation_check_deadline_at, NULL, NULL, rerun_of, created_at, created_by,
            event_id, trigger_name

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from toban_domain.firing import DueSchedule, FirePlan
-from toban_domain.schedule import ScheduleSpec
+from toban_domain.schedule import RuleSpec, ScheduleSpec
 from toban_store import arrays, queries
 from toban_store.tx import FencedTx, Row, Tx
 
@@ -19,9 +19,12 @@ _BEFORE_ALL = datetime.min.replace(tzinfo=UTC)
 
 @dataclass(frozen=True, slots=True)
 class Fired:
-    """What a fire wrote: schedules advanced (the others were changed meanwhile) and runs made."""
+    """What a fire wrote: the ids of the schedules that it advanced, and how many runs it made.
 
-    advanced: int
+    The others were changed meanwhile, or an edit holds them at this moment.
+    """
+
+    advanced: frozenset[int]
     made: int
 
 
@@ -47,7 +50,7 @@ async def fire(t: Tx, plans: Sequence[FirePlan]) -> Fired:
     The leader calls it in a fenced transaction; an edit calls it with the schedule locked.
     """
     row = await t.fetch_one(_sql.fire, {**_plan_parameters(plans), **_slot_parameters(plans)})
-    return Fired(row["advanced"], row["made"]) if row else Fired(0, 0)
+    return Fired(frozenset(row["advanced"]), row["made"]) if row else Fired(frozenset(), 0)
 
 
 def _plan_parameters(plans: Sequence[FirePlan]) -> dict[str, str]:
@@ -88,7 +91,7 @@ def _slot_parameters(plans: Sequence[FirePlan]) -> dict[str, Any]:
 
 
 async def fire_failed(t: FencedTx, schedule: DueSchedule, error: str, *, delay_seconds: float, final: bool) -> bool:
-    """Notes a fire that could not be made; `final` gives up. False when the schedule was changed meanwhile."""
+    """Notes a fire that could not be made; `final` gives up. False when the schedule was changed meanwhile, or is being edited."""
     row = await t.fetch_one(
         _sql.fire_failed,
         {
@@ -110,14 +113,28 @@ async def counts(t: Tx) -> dict[str, int]:
 
 
 def due_of(row: Row) -> DueSchedule:
-    """What a fire looks at, from a row of a block that selects it."""
+    """What a fire looks at, from a row of a block that selects it. Never raises for what the row's spec says: see `broken`."""
+    spec, broken = _spec_of(row)
     return DueSchedule(
         id=row["id"],
         version=row["version"],
-        spec=ScheduleSpec.from_json(row["spec"]),
+        spec=spec,
         next_run_at=row["next_run_at"],
         fire_retry_count=row["fire_retry_count"],
         definition_id=row["definition_id"],
         definition_version=row["definition_version"],
         job_enabled=row["job_enabled"],
+        broken=broken,
     )
+
+
+def _spec_of(row: Row) -> tuple[ScheduleSpec, str]:
+    """The stored spec and "", or what is known without it and why it cannot be read: one such row stops nobody else."""
+    try:
+        spec = ScheduleSpec.from_json(row["spec"])
+        if (spec.name, spec.job) != (row["name"], row["job"]):
+            raise ValueError(f"it is about {spec.name!r} and job {spec.job!r}")
+    except (LookupError, TypeError, ValueError, AttributeError) as error:
+        why = f"the stored schedule cannot be read ({type(error).__name__}: {error}); apply it again"
+        return ScheduleSpec(name=row["name"], job=row["job"], rule=RuleSpec()), why
+    return spec, ""

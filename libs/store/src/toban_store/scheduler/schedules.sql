@@ -1,7 +1,7 @@
 -- name: due
 -- Active schedules whose next slot lies before `until` and after the last one of the page before, with the definition that they start now.
-SELECT s.id, s.version, s.spec, s.next_run_at, s.last_run_at, s.fire_retry_count, d.id AS definition_id, d.version AS definition_version,
-       d.enabled AS job_enabled
+SELECT s.id, s.name, d.name AS job, s.version, s.spec, s.next_run_at, s.last_run_at, s.fire_retry_count, d.id AS definition_id,
+       d.version AS definition_version, d.enabled AS job_enabled
   FROM scheduler.schedules s JOIN scheduler.job_definitions d ON d.id = s.definition_id
  WHERE s.enabled AND s.status = 'active' AND s.next_run_at <= %(until)s::timestamptz
    AND (s.fire_retry_at IS NULL OR s.fire_retry_at <= %(now)s::timestamptz)
@@ -18,7 +18,8 @@ SELECT s.next_run_at AS at
  LIMIT 1
 
 -- name: fire
--- Slot advance by compare-and-set on (version, next_run_at); with it the runs (∅ → PENDING), their slots, events and the ledger.
+-- Slot advance by compare-and-set on (version, next_run_at); with it the runs (∅ → PENDING), their slots, events and the ledger. A schedule that
+-- an edit holds is left out: it waits for its own edit, and nobody waits with it.
 WITH plan AS MATERIALIZED (
     SELECT *
       FROM ROWS FROM (
@@ -31,7 +32,7 @@ WITH plan AS MATERIALIZED (
            AS p(id, row_version, expected, next_run_at, last_run_at, name, definition_id, version, job, priority, max_attempts, max_lost, timeout,
                 scope, scope_id, payload)
 ), locked AS MATERIALIZED (
-    SELECT s.id FROM scheduler.schedules s WHERE s.id = ANY(%(ids)s::bigint[]) ORDER BY s.id FOR UPDATE
+    SELECT s.id FROM scheduler.schedules s WHERE s.id = ANY(%(ids)s::bigint[]) ORDER BY s.id FOR UPDATE SKIP LOCKED
 ), won AS (
     UPDATE scheduler.schedules s
        SET next_run_at = p.next_run_at, last_run_at = COALESCE(p.last_run_at, s.last_run_at), fire_retry_count = 0, fire_retry_at = NULL,
@@ -79,17 +80,20 @@ WITH plan AS MATERIALIZED (
       JOIN won w ON w.id = k.schedule_id
      WHERE l.schedule_id = k.schedule_id AND l.first_slot > k.first_slot AND l.first_slot <= k.last_slot AND l.outcome = 'withdrawn'
 )
-SELECT (SELECT count(*) FROM won) AS advanced, (SELECT count(*) FROM made) AS made
+SELECT ARRAY(SELECT id FROM won) AS advanced, (SELECT count(*) FROM made) AS made
 
 -- name: fire_failed
--- A fire that could not be made: the next try, or status failed with the slot in the ledger as submit_failed.
-WITH hit AS (
+-- A fire that could not be made: the next try, or status failed with the slot in the ledger as submit_failed. Nothing while an edit holds it.
+WITH free AS MATERIALIZED (
+    SELECT s.id FROM scheduler.schedules s WHERE s.id = %(id)s::bigint FOR UPDATE SKIP LOCKED
+), hit AS (
     UPDATE scheduler.schedules s
        SET fire_retry_count = s.fire_retry_count + 1, fire_retry_at = now() + make_interval(secs => %(delay)s::double precision),
            last_error = %(error)s::text, status = CASE WHEN %(final)s::boolean THEN 'failed' ELSE s.status END,
            status_reason = CASE WHEN %(final)s::boolean THEN %(error)s::text ELSE s.status_reason END,
            status_actor = CASE WHEN %(final)s::boolean THEN 'leader' ELSE s.status_actor END
-     WHERE s.id = %(id)s::bigint AND s.version = %(row_version)s::bigint AND s.next_run_at = %(expected)s::timestamptz
+      FROM free f
+     WHERE s.id = f.id AND s.version = %(row_version)s::bigint AND s.next_run_at = %(expected)s::timestamptz
     RETURNING s.id, s.next_run_at
 ), ledger AS (
     INSERT INTO scheduler.fire_ledger (schedule_id, first_slot, last_slot, outcome, message)

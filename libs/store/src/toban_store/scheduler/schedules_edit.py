@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
 from toban_domain.firing import DueSchedule
-from toban_domain.payload import canonical_json
 from toban_domain.run import RunState
 from toban_domain.schedule import ScheduleSpec
-from toban_store import queries
+from toban_store import arrays, queries
 from toban_store.scheduler.schedules import due_of
-from toban_store.tx import Tx
+from toban_store.tx import Row, Tx
 
 _sql = queries.load(__name__)
 
@@ -45,17 +45,31 @@ class AheadOfSlot:
     """A run of a future slot that was not sent."""
 
     id: int
+    schedule_id: int
+    slot: datetime
     state: RunState
     token: int | None
     attempt: int
     lost_count: int
 
 
-async def lock_named(t: Tx, names: Sequence[str]) -> dict[str, StoredSchedule]:
-    """Those of `names` that exist, locked."""
-    rows = await t.fetch_all(_sql.lock_named, {"names": list(names)})
-    return {
-        row["name"]: StoredSchedule(
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Written:
+    """A schedule as it is to be. `old` is the locked one that it replaces, None for a new one; `next_run_at` its first slot to settle."""
+
+    old: StoredSchedule | None
+    spec: ScheduleSpec
+    spec_hash: str
+    definition_id: int
+    next_run_at: datetime | None
+
+
+async def lock(t: Tx, names: Sequence[str], *, definition_ids: Sequence[int] = ()) -> list[StoredSchedule]:
+    """Those of `names` that exist, and every schedule of these definitions, locked; in the order of their ids."""
+    found = await t.fetch_all(_sql.lock, {"names": list(names), "definition_ids": list(definition_ids)})
+    rows = await t.fetch_all(_sql.locked, {"ids": arrays.numbers(row["id"] for row in found)}) if found else []
+    return [
+        StoredSchedule(
             due=due_of(row),
             spec_hash=row["spec_hash"],
             enabled=row["enabled"],
@@ -64,7 +78,7 @@ async def lock_named(t: Tx, names: Sequence[str]) -> dict[str, StoredSchedule]:
             status_actor=row["status_actor"],
         )
         for row in rows
-    }
+    ]
 
 
 async def moment(t: Tx) -> datetime:
@@ -75,28 +89,24 @@ async def moment(t: Tx) -> datetime:
     return now
 
 
-async def create(
-    t: Tx, spec: ScheduleSpec, spec_hash: str, *, definition_id: int, next_run_at: datetime | None, actor: str
-) -> int | None:
-    """A new schedule at version 1; None when the name was taken meanwhile."""
-    row = await t.fetch_one(_sql.create, _written(spec, spec_hash, definition_id, next_run_at, actor))
-    return None if row is None else int(row["version"])
+async def create(t: Tx, written: Sequence[Written], *, actor: str) -> dict[str, int]:
+    """New schedules at version 1, by name; one whose name was taken meanwhile is missing."""
+    return _versions(await t.fetch_all(_sql.create, {"rows": _rows(written), "actor": actor}))
 
 
-async def update(
-    t: Tx,
-    old: StoredSchedule,
-    spec: ScheduleSpec,
-    spec_hash: str,
-    *,
-    definition_id: int,
-    next_run_at: datetime | None,
-    actor: str,
-) -> int | None:
-    """The next version of a locked schedule; None when it changed meanwhile. A failed one is active again."""
-    written = _written(spec, spec_hash, definition_id, next_run_at, actor)
-    row = await t.fetch_one(_sql.update, {**written, "id": old.id, "version": old.due.version})
-    return None if row is None else int(row["version"])
+async def update(t: Tx, written: Sequence[Written], *, actor: str) -> dict[str, int]:
+    """The next versions of locked schedules, by name; one that changed meanwhile is missing. A failed one is active again."""
+    return _versions(await t.fetch_all(_sql.update, {"rows": _rows(written), "actor": actor}))
+
+
+async def renew(t: Tx, nexts: Sequence[tuple[StoredSchedule, datetime | None]]) -> dict[str, int]:
+    """The next versions, by name, of locked schedules that only get another next slot; one that changed meanwhile is missing."""
+    parameters = {
+        "ids": arrays.numbers(old.id for old, _ in nexts),
+        "versions": arrays.numbers(old.due.version for old, _ in nexts),
+        "nexts": arrays.times(at for _, at in nexts),
+    }
+    return _versions(await t.fetch_all(_sql.renew, parameters))
 
 
 async def set_status(
@@ -137,9 +147,9 @@ async def settled_until(t: Tx, names: Sequence[str]) -> dict[str, datetime]:
     return {row["name"]: row["settled_until"] for row in rows}
 
 
-async def unstarted_ahead(t: Tx, schedule_id: int, now: datetime) -> list[AheadOfSlot]:
-    """Runs of slots after `now` that were not sent, locked."""
-    rows = await t.fetch_all(_sql.unstarted_ahead, {"id": schedule_id, "now": now})
+async def unstarted_ahead(t: Tx, schedule_ids: Sequence[int], now: datetime) -> list[AheadOfSlot]:
+    """Runs of slots after `now` of these schedules that were not sent, locked in the order of their ids."""
+    rows = await t.fetch_all(_sql.unstarted_ahead, {"ids": arrays.numbers(schedule_ids), "now": now})
     return [AheadOfSlot(**{**row, "state": RunState(row["state"])}) for row in rows]
 
 
@@ -148,18 +158,26 @@ async def names(t: Tx) -> list[str]:
     return [row["name"] for row in await t.fetch_all(_sql.names)]
 
 
-def _written(
-    spec: ScheduleSpec, spec_hash: str, definition_id: int, next_run_at: datetime | None, actor: str
-) -> Mapping[str, Any]:
+def _versions(rows: Sequence[Row]) -> dict[str, int]:
+    return {row["name"]: row["version"] for row in rows}
+
+
+def _rows(written: Sequence[Written]) -> str:
+    return json.dumps([_row(one) for one in written])
+
+
+def _row(one: Written) -> Mapping[str, Any]:
+    spec = one.spec
     return {
+        "id": one.old.id if one.old else None,
+        "version": one.old.due.version if one.old else None,
         "name": spec.name,
-        "definition_id": definition_id,
-        "spec": canonical_json(spec.to_json()),
-        "hash": spec_hash,
+        "definition_id": one.definition_id,
+        "spec": spec.to_json(),
+        "hash": one.spec_hash,
         "timezone": spec.rule.timezone,
         "enabled": spec.enabled,
-        "next": next_run_at,
+        "next_run_at": one.next_run_at.isoformat() if one.next_run_at else None,
         "scope": spec.scope,
         "scope_id": spec.scope_id,
-        "actor": actor,
     }

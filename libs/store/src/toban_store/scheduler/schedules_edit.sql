@@ -1,35 +1,56 @@
--- name: lock_named
--- Schedules by name with their current definitions, locked in the order of their ids.
-SELECT s.id, s.name, s.version, s.spec, s.spec_hash, s.enabled, s.status, s.status_reason, s.status_actor, s.next_run_at, s.last_run_at,
-       s.fire_retry_count, d.id AS definition_id, d.version AS definition_version, d.enabled AS job_enabled
-  FROM scheduler.schedules s JOIN scheduler.job_definitions d ON d.id = s.definition_id
- WHERE s.name = ANY(%(names)s::text[])
+-- name: lock
+-- Schedules by name, and all of some definitions, locked in the order of their ids. Nothing is joined here: after a wait PostgreSQL looks again at
+-- the locked row alone, and one that has got another definition meanwhile would fall out of the join.
+SELECT s.id
+  FROM scheduler.schedules s
+ WHERE s.name = ANY(%(names)s::text[]) OR s.definition_id = ANY(%(definition_ids)s::bigint[])
  ORDER BY s.id
-   FOR UPDATE OF s
+   FOR UPDATE
+
+-- name: locked
+-- Locked schedules with their current definitions, in the order of their ids.
+SELECT s.id, s.name, d.name AS job, s.version, s.spec, s.spec_hash, s.enabled, s.status, s.status_reason, s.status_actor, s.next_run_at,
+       s.last_run_at, s.fire_retry_count, d.id AS definition_id, d.version AS definition_version, d.enabled AS job_enabled
+  FROM scheduler.schedules s JOIN scheduler.job_definitions d ON d.id = s.definition_id
+ WHERE s.id = ANY(%(ids)s::bigint[])
+ ORDER BY s.id
 
 -- name: moment
 -- The time now, not that of the beginning of the transaction: what waited for a lock is an edit of after the wait.
 SELECT clock_timestamp() AS now
 
 -- name: create
--- A new schedule; no row when the name was taken meanwhile.
+-- New schedules; a name that was taken meanwhile has no row.
 INSERT INTO scheduler.schedules (name, definition_id, spec, spec_hash, timezone, enabled, next_run_at, scope, scope_id, updated_by)
-VALUES (%(name)s::text, %(definition_id)s::bigint, %(spec)s::jsonb, %(hash)s::text, %(timezone)s::text, %(enabled)s::boolean,
-        %(next)s::timestamptz, %(scope)s::text, %(scope_id)s::text, %(actor)s::text)
+SELECT i.name, i.definition_id, i.spec, i.hash, i.timezone, i.enabled, i.next_run_at, i.scope, i.scope_id, %(actor)s::text
+  FROM jsonb_to_recordset(%(rows)s::jsonb)
+       AS i(name text, definition_id bigint, spec jsonb, hash text, timezone text, enabled boolean, next_run_at timestamptz, scope text,
+            scope_id text)
     ON CONFLICT (name) DO NOTHING
-RETURNING id, version
+RETURNING name, version
 
 -- name: update
--- version n → n + 1 of a schedule that is locked; failed → active.
+-- version n → n + 1 of schedules that are locked; failed → active.
 UPDATE scheduler.schedules s
-   SET definition_id = %(definition_id)s::bigint, spec = %(spec)s::jsonb, spec_hash = %(hash)s::text, timezone = %(timezone)s::text,
-       enabled = %(enabled)s::boolean, next_run_at = %(next)s::timestamptz, scope = %(scope)s::text, scope_id = %(scope_id)s::text,
+   SET definition_id = i.definition_id, spec = i.spec, spec_hash = i.hash, timezone = i.timezone, enabled = i.enabled,
+       next_run_at = i.next_run_at, scope = i.scope, scope_id = i.scope_id,
        version = s.version + 1, status = CASE WHEN s.status = 'failed' THEN 'active' ELSE s.status END,
        status_reason = CASE WHEN s.status = 'failed' THEN '' ELSE s.status_reason END,
        status_actor = CASE WHEN s.status = 'failed' THEN '' ELSE s.status_actor END, fire_retry_count = 0,
        fire_retry_at = NULL, last_error = '', updated_at = now(), updated_by = %(actor)s::text
- WHERE s.id = %(id)s::bigint AND s.version = %(version)s::bigint
-RETURNING s.version
+  FROM jsonb_to_recordset(%(rows)s::jsonb)
+       AS i(id bigint, version bigint, definition_id bigint, spec jsonb, hash text, timezone text, enabled boolean, next_run_at timestamptz,
+            scope text, scope_id text)
+ WHERE s.id = i.id AND s.version = i.version
+RETURNING s.name, s.version
+
+-- name: renew
+-- version n → n + 1 of schedules that are locked and whose job was enabled or disabled: their next slot counts anew.
+UPDATE scheduler.schedules s
+   SET next_run_at = i.next_run_at, version = s.version + 1
+  FROM unnest(%(ids)s::bigint[], %(versions)s::bigint[], %(nexts)s::timestamptz[]) AS i(id, version, next_run_at)
+ WHERE s.id = i.id AND s.version = i.version
+RETURNING s.name, s.version
 
 -- name: set_status
 -- active | failed → paused, paused | failed → active: version n → n + 1 of a schedule that is locked.
@@ -56,10 +77,10 @@ SELECT x.name, max(x.settled_until) AS settled_until
  GROUP BY x.name
 
 -- name: unstarted_ahead
--- Runs of future slots of a schedule that were not sent, locked by id.
-SELECT r.id, r.state::text AS state, r.token, r.attempt, r.lost_count
+-- Runs of future slots of some schedules that were not sent, locked by id.
+SELECT r.id, r.schedule_id, r.slot, r.state::text AS state, r.token, r.attempt, r.lost_count
   FROM scheduler.runs_live r
- WHERE r.schedule_id = %(id)s::bigint AND r.origin = 'slot' AND r.slot > %(now)s::timestamptz AND r.state IN ('PENDING', 'ASSIGNED')
+ WHERE r.schedule_id = ANY(%(ids)s::bigint[]) AND r.origin = 'slot' AND r.slot > %(now)s::timestamptz AND r.state IN ('PENDING', 'ASSIGNED')
    AND r.dispatched_at IS NULL
  ORDER BY r.id
    FOR UPDATE

@@ -76,6 +76,7 @@ class SettingsCache:
         self._pool = pool
         self._clock = clock
         self._known: Settings | None = None
+        self._answered = False
         self._read_at = 0.0
         self._changed = asyncio.Event()
 
@@ -90,15 +91,22 @@ class SettingsCache:
             await self.refresh()
         return self.known
 
+    async def sure(self, name: str) -> float | None:
+        """The value for what cannot be undone: as PostgreSQL has it now. None when it does not answer, or what it has stored is not allowed."""
+        await self.refresh()
+        known = self._known
+        return known[name] if known is not None and self._answered and name not in known.refused else None
+
     async def refresh(self) -> bool:
         """Read them now; True when they differ from what was known."""
         before = self._known
         try:
             async with autocommit(self._pool) as t:
                 self._known = await read(t)
+            self._answered = True
         except TobanError:
             # The last known ones count; the next turn asks again.
-            pass
+            self._answered = False
         self._read_at = self._clock.monotonic()
         if self._known is None or self._known == before:
             return False

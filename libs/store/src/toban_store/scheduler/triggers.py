@@ -16,12 +16,13 @@ _sql = queries.load(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredTrigger:
-    """A trigger as stored and locked."""
+    """A trigger as stored and locked; `spec` is its JSON as it stands, readable or not."""
 
     id: int
     version: int
     spec_hash: str
     definition_id: int
+    spec: Any
 
 
 async def lock_named(t: Tx, names: Sequence[str]) -> dict[str, StoredTrigger]:

@@ -1,6 +1,6 @@
 -- name: lock_named
 -- Triggers by name, locked in the order of their ids.
-SELECT g.id, g.name, g.version, g.spec_hash, g.definition_id
+SELECT g.id, g.name, g.version, g.spec_hash, g.definition_id, g.spec
   FROM scheduler.event_triggers g
  WHERE g.name = ANY(%(names)s::text[])
  ORDER BY g.id

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 MAX_TOKEN = (1 << 63) - 1
+MAX_CURSOR = 50
 # How long the last lines of a run that is over may take to arrive, seconds; the same when no line is known of.
 SEAL_SECONDS = 10.0
 QUIET_SECONDS = 1.0
@@ -26,9 +27,12 @@ class Cursor:
 def parse_cursor(text: str) -> Cursor:
     """A cursor from a query or a Last-Event-ID; the start for what is none."""
     token, colon, seq = text.strip().partition(":")
-    if not (colon and token.isascii() and token.isdigit() and seq.isascii() and seq.isdigit()):
+    if len(text) > MAX_CURSOR or not (
+        colon and token.isascii() and token.isdigit() and seq.isascii() and seq.isdigit()
+    ):
         return Cursor()
-    if int(token) > MAX_TOKEN or int(seq) > MAX_TOKEN:
+    # There is no line after the greatest number.
+    if int(token) > MAX_TOKEN or int(seq) >= MAX_TOKEN:
         return Cursor()
     return Cursor(int(token), int(seq))
 

@@ -30,9 +30,15 @@ def weekly(spec: Mapping[str, Any]) -> tuple[tuple[str, ...], str] | None:
     text = spec.get("weekly_at")
     if not isinstance(text, str):
         return None
-    days, _, time = text.strip().partition(" ")
-    named = tuple(day.strip().lower()[:3] for day in days.split(","))
-    return (named, time) if all(day in _WEEKDAYS for day in named) else None
+    days, _, time = text.strip().rpartition(" ")
+    named: list[str] = []
+    for part in days.split(","):
+        first, _, last = (day.strip().lower()[:3] for day in part.partition("-"))
+        if first not in _WEEKDAYS or (last or first) not in _WEEKDAYS:
+            return None
+        begin = _WEEKDAYS.index(first)
+        named += [_WEEKDAYS[(begin + step) % 7] for step in range((_WEEKDAYS.index(last or first) - begin) % 7 + 1)]
+    return tuple(sorted(set(named), key=_WEEKDAYS.index)), time
 
 
 def _every(seconds: int) -> Words:

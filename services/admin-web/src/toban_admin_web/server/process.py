@@ -14,12 +14,17 @@ from typing import Any, Protocol, cast
 from flask import Flask
 from gunicorn.app.base import BaseApplication
 from gunicorn.glogging import Logger
+from gunicorn.util import close_graceful
 from gunicorn.workers.gthread import ThreadWorker
+
+from toban_admin_web.server.patience import PatientSocket
 
 # Requests under way get this long to end, seconds; live logs are ended at once.
 GRACE_SECONDS = 5
 KEEPALIVE_SECONDS = 15
 CONNECTIONS_PER_THREAD = 8
+# How long a closed connection is read from, so that its client gets the end of the answer.
+LINGER_SECONDS = 0.5
 
 
 class Running(Protocol):
@@ -46,12 +51,29 @@ class OurLog(Logger):
 
 
 class Worker(ThreadWorker):
-    """Ends live logs when it is asked to stop, so that it need not wait for them."""
+    """Ends live logs when it is asked to stop, so that it need not wait for them; a slow client holds a thread for a bounded time."""
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """SIGTERM: as the base class, after the word to those who wait."""
         cast(SiteProcess, self.app).stopping.set()
         super().handle_exit(sig, frame)
+
+    def enqueue_req(self, conn: Any) -> None:
+        """A connection that has something to say: from here on it bounds how long that may take."""
+        if not isinstance(conn.sock, PatientSocket):
+            conn.sock = PatientSocket.of(conn.sock)
+        super().enqueue_req(conn)
+
+    def handle(self, conn: Any) -> Any:
+        """One request, in a thread. Its connection is closed here too: the main thread, which accepts, must wait for nobody."""
+        conn.sock.begin()
+        try:
+            result = super().handle(conn)
+        finally:
+            conn.sock.end()
+        if result is False:
+            close_graceful(conn.sock, timeout=LINGER_SECONDS)
+        return result
 
 
 class SiteProcess(BaseApplication):

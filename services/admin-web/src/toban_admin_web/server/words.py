@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlencode
+from urllib.parse import quote, urlencode
 
 from flask import Flask, g, request, url_for
 from markupsafe import Markup
@@ -102,7 +102,7 @@ def install(app: Flask, messages: Messages, clock: Clock) -> None:
 
 def _in_language(tag: str) -> str:
     """The address of this page in another language."""
-    return f"{request.path}?{urlencode({**request.args, 'lang': tag})}"
+    return f"{_here()}?{urlencode({**request.args, 'lang': tag})}"
 
 
 def _part_address() -> str:
@@ -110,4 +110,9 @@ def _part_address() -> str:
     query = {**request.args, "part": "1"}
     if g.get("chosen"):
         query["lang"] = g.chosen
-    return f"{request.path}?{urlencode(query)}"
+    return f"{_here()}?{urlencode(query)}"
+
+
+def _here() -> str:
+    """The path of this page for a link: browsers take two slashes at its start, or a backslash, for another host."""
+    return "/" + quote(request.path.lstrip("/\\"))

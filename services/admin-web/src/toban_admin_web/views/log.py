@@ -18,7 +18,7 @@ RETRY_MILLISECONDS = 2000
 views = Blueprint("log", __name__)
 
 
-@views.get("/runs/<int:run_id>/log/stream")
+@views.get("/runs/<id:run_id>/log/stream")
 def stream(run_id: int) -> Response:
     """Events `lines`, `trouble` and `end`; the id of each is the cursor to go on from (Last-Event-ID, or ?after=)."""
     cursor = parse_cursor(request.headers.get("Last-Event-ID", "") or request.args.get("after", ""))
@@ -30,7 +30,7 @@ def stream(run_id: int) -> Response:
     return answer
 
 
-@views.get("/runs/<int:run_id>/log.txt")
+@views.get("/runs/<id:run_id>/log.txt")
 def download(run_id: int) -> Response:
     """Everything that is stored, as text; terminal codes stay as the job wrote them."""
     reader().run(run_id)
@@ -66,9 +66,13 @@ def _encoded(events: Iterator[LogEvent]) -> Iterator[bytes]:
 
 def _text(here: Site, run_id: int) -> Iterator[bytes]:
     token = 0
+    ends_at = here.clock.monotonic() + DOWNLOAD_SECONDS
     try:
         for part in here.logs.whole(run_id, seconds=DOWNLOAD_SECONDS):
             for line in part.lines:
+                if here.clock.monotonic() > ends_at:
+                    yield f"\n[toban] the log ends here: it was taken for more than {DOWNLOAD_SECONDS:g} s\n".encode()
+                    return
                 if token and line.token != token:
                     yield b"\n"
                 token = line.token

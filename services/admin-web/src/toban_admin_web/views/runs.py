@@ -33,7 +33,7 @@ def listed() -> Response:
     )
 
 
-@views.get("/runs/<int:run_id>")
+@views.get("/runs/<id:run_id>")
 def show(run_id: int) -> Response:
     """One run; its output is added to whole pages only."""
     run = reader().run(run_id)

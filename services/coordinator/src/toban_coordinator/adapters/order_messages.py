@@ -51,6 +51,11 @@ def _start(order: StartOrder, incarnation: str, signer: TicketSigner) -> pb.Star
         traceparent=order.traceparent,
         working_dir=order.working_dir,
         allow_shell=order.allow_shell,
+        logs=pb.LogRules(
+            max_bytes=order.logs.max_mb << 20,
+            max_lines_per_second=order.logs.max_lines_per_second,
+            redact=order.logs.redact,
+        ),
     )
 
 

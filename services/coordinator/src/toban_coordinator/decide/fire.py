@@ -8,8 +8,7 @@ from itertools import islice, takewhile
 
 from toban_domain.firing import DueSchedule, FirePlan, RunTemplate, Skip
 from toban_domain.job import JobSpec
-from toban_schedule import Rule
-from toban_schedule import stretch as stretch_of
+from toban_schedule import Rule, ScheduleError
 
 # A slot that is settled later than this counts as missed, and the schedule's catch_up decides about it, seconds.
 MISSED_AFTER_SECONDS = 15.0
@@ -18,7 +17,6 @@ MAX_SLOTS = 1000
 # Runs that one plan makes.
 MAX_FIRES = 200
 FIRE_RETRIES = 5
-TICK = timedelta(microseconds=1)
 
 
 def template(spec: JobSpec, payload: str) -> RunTemplate:
@@ -30,6 +28,18 @@ def template(spec: JobSpec, payload: str) -> RunTemplate:
         max_lost=spec.max_lost,
         timeout_seconds=spec.timeout_seconds,
     )
+
+
+def rule_of(schedule: DueSchedule) -> Rule:
+    """The compiled rule of a stored schedule; raises ScheduleError when this version cannot read it, whatever is in the row."""
+    if schedule.broken:
+        raise ScheduleError("spec", schedule.broken)
+    try:
+        return Rule.of(schedule.spec.rule)
+    except ScheduleError:
+        raise
+    except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
+        raise ScheduleError("rule", f"cannot be read ({type(error).__name__}: {error})", "apply it again") from None
 
 
 def plan(schedule: DueSchedule, rule: Rule, made_from: RunTemplate, *, now: datetime, until: datetime) -> FirePlan:
@@ -56,21 +66,6 @@ def plan(schedule: DueSchedule, rule: Rule, made_from: RunTemplate, *, now: date
         skips=stretch(skipped, "catch_up", f"missed; catch_up {schedule.spec.catch_up.policy}"),
         next_run_at=left[0] if left else None,
     )
-
-
-def pass_by(schedule: DueSchedule, rule: Rule | None, *, until: datetime, outcome: str, message: str) -> FirePlan:
-    """Settles every slot of `schedule` up to `until` as one stretch without runs, however many they are; nothing is due without a stored slot.
-
-    Without a `rule` (one that cannot be read any more) only the stored slot is known, and there is none after it.
-    """
-    first = schedule.next_run_at
-    skips: tuple[Skip, ...] = ()
-    if first is not None and first <= until:
-        found = stretch_of(rule, first - TICK, until) if rule is not None else None
-        last, slots = (found.last, found.slots) if found is not None else (first, 1)
-        skips = (Skip(first=first, last=last, slots=slots, outcome=outcome, message=message),)
-    following = rule.next_slot(until) if rule is not None else None
-    return FirePlan(schedule=schedule, template=RunTemplate(payload="{}"), fires=(), skips=skips, next_run_at=following)
 
 
 def _view(schedule: DueSchedule, rule: Rule, until: datetime) -> tuple[list[datetime], datetime | None]:

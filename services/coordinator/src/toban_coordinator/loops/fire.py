@@ -27,6 +27,8 @@ from toban_store.tx import autocommit, fenced_tx
 # Rows (runs and skips) that one fenced transaction makes: it has to stay far below its bound.
 WRITE_ROWS = 500
 KEPT_RULES = 20_000
+# What could not be settled because an edit holds it, or was quicker, is looked at again after this: edits take milliseconds.
+BEHIND_SECONDS = 0.05
 # Pages of `fire_batch_size` schedules that one turn settles.
 PAGES = 20
 _log = get_logger(__name__)
@@ -42,7 +44,7 @@ class Rules:
         """The rule of a schedule; raises ScheduleError when it cannot be read any more."""
         known = self._rules.get(schedule.id)
         if known is None or known[0] != schedule.version:
-            known = (schedule.version, Rule.of(schedule.spec.rule))
+            known = (schedule.version, decide.rule_of(schedule))
             self._rules[schedule.id] = known
             while len(self._rules) > KEPT_RULES:
                 self._rules.popitem(last=False)
@@ -51,11 +53,16 @@ class Rules:
 
 @dataclass(slots=True)
 class _View:
-    """How far one turn has looked: the last schedule, whether there may be more, and whether one has slots left to settle."""
+    """How far one turn has looked: the last schedule, whether there may be more, and whether one has slots left to settle.
+
+    `settled` counts schedules that it moved on, `behind` those that an edit holds or has changed meanwhile.
+    """
 
     last: DueSchedule | None = None
     more: bool = False
     left: bool = False
+    settled: int = 0
+    behind: int = 0
 
 
 class Fire:
@@ -86,7 +93,7 @@ class Fire:
                 plans = await self._plan_all(view, due, specs, now, until)
                 if writing is not None:
                     made += await writing
-                writing = asyncio.create_task(self._write_all(plans, now), name="fire: write a page")
+                writing = asyncio.create_task(self._write_all(view, plans, now, until), name="fire: write a page")
                 if not view.more:
                     break
             made += await writing if writing is not None else 0
@@ -122,31 +129,36 @@ class Fire:
         plans: list[FirePlan] = []
         breath = Breath(self._deps.clock)
         for schedule in due:
-            plan = await self._plan(schedule, specs, now, until)
+            plan = await self._plan(view, schedule, specs, now, until)
             if plan is not None:
                 plans.append(plan)
-                view.left = view.left or (plan.next_run_at is not None and plan.next_run_at <= until)
             await breath.take()
         return plans
 
     async def _plan(
-        self, schedule: DueSchedule, specs: Mapping[tuple[int, int], JobSpec], now: datetime, until: datetime
+        self,
+        view: _View,
+        schedule: DueSchedule,
+        specs: Mapping[tuple[int, int], JobSpec],
+        now: datetime,
+        until: datetime,
     ) -> FirePlan | None:
         """What becomes of one schedule's slots; None when it cannot fire, which is noted."""
         key = (schedule.definition_id, schedule.definition_version)
         spec = specs.get(key)
         try:
+            rule = self._rules.of(schedule)
             if spec is None:
                 raise TobanError(ErrorCode.INTERNAL, self._definitions.broken(key))
             payload = self._payloads.make(key, spec, schedule.spec.payload)
-            rule = self._rules.of(schedule)
             return decide.plan(schedule, rule, decide.template(spec, payload), now=now, until=until)
-        except (TobanError, ScheduleError) as error:
-            await self._failed(schedule, str(error))
+        except Exception as error:
+            # Whatever it is: it is wrong with this one schedule, and the others go on.
+            await self._failed(view, schedule, error)
             return None
 
-    async def _write_all(self, plans: Sequence[FirePlan], now: datetime) -> int:
-        return sum([await self._write(batch, now) for batch in _batches(plans)])
+    async def _write_all(self, view: _View, plans: Sequence[FirePlan], now: datetime, until: datetime) -> int:
+        return sum([await self._write(view, batch, now, until) for batch in _batches(plans)])
 
     def _refuse_when_off(self) -> None:
         skew = self._deps.server_time.skew_seconds
@@ -157,29 +169,38 @@ class Fire:
                 "synchronise both clocks (chrony, ntpd)",
             )
 
-    async def _write(self, plans: Sequence[FirePlan], now: datetime) -> int:
+    async def _write(self, view: _View, plans: Sequence[FirePlan], now: datetime, until: datetime) -> int:
         """One fenced transaction; when PostgreSQL refuses it, halves of it, until the bad one is alone."""
         try:
             async with fenced_tx(self._deps.pool, self._deps.term) as t:
                 fired = await schedules.fire(t, plans)
-        except (Refused, TooLong) as error:
+        except (Refused, TooLong, TypeError, ValueError) as error:
             if len(plans) == 1:
                 if isinstance(error, TooLong):
                     raise
-                await self._failed(plans[0].schedule, error.message)
+                await self._failed(view, plans[0].schedule, error)
                 return 0
             middle = len(plans) // 2
-            return await self._write(plans[:middle], now) + await self._write(plans[middle:], now)
+            halves = [await self._write(view, half, now, until) for half in (plans[:middle], plans[middle:])]
+            return sum(halves)
+        self._note(view, [plan for plan in plans if plan.schedule.id in fired.advanced], now, until)
+        view.behind += len(plans) - len(fired.advanced)
+        return fired.made
+
+    def _note(self, view: _View, plans: Sequence[FirePlan], now: datetime, until: datetime) -> None:
+        view.settled += len(plans)
         for plan in plans:
+            view.left = view.left or (plan.next_run_at is not None and plan.next_run_at <= until)
             for slot in plan.fires:
                 metrics.slot_lag.observe(max(0.0, (now - slot).total_seconds()))
                 self._deps.on_fired(slot)
-        return fired.made
 
-    async def _failed(self, schedule: DueSchedule, error: str) -> None:
+    async def _failed(self, view: _View, schedule: DueSchedule, cause: Exception) -> None:
         failures = schedule.fire_retry_count + 1
         final = failures > decide.FIRE_RETRIES
         delay = decide.retry_seconds(failures)
+        expected = isinstance(cause, (TobanError, ScheduleError))
+        error = str(cause) if expected else f"cannot be planned ({type(cause).__name__}: {cause}); apply it again"
         metrics.fire_failures.labels("failed" if final else "retry").inc()
         _log.error(
             "schedule cannot fire",
@@ -187,14 +208,18 @@ class Fire:
             attempt=failures,
             error=error,
             next_try_seconds=None if final else delay,
+            exc_info=None if expected else cause,
         )
         async with fenced_tx(self._deps.pool, self._deps.term) as t:
-            await schedules.fire_failed(t, schedule, error[:500], delay_seconds=delay, final=final)
+            noted = await schedules.fire_failed(t, schedule, error[:500], delay_seconds=delay, final=final)
+        view.behind += not noted
 
     async def _next_in(self, view: _View, until: datetime) -> float | None:
-        """At once while something in view is left; else when the next slot comes into view."""
-        if view.more or view.left:
+        """At once while something in view is left and gets further; soon for what an edit holds; else when the next slot comes into view."""
+        if (view.more or view.left) and (view.settled or not view.behind):
             return 0.0
+        if view.behind:
+            return BEHIND_SECONDS
         async with autocommit(self._deps.pool) as t:
             at = await schedules.next_slot(t)
         return None if at is None else max(0.01, (at - until).total_seconds())

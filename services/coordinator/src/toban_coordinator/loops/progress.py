@@ -26,7 +26,7 @@ _written = metrics.counter(
 
 
 class ProgressWriter:
-    """`put` never waits and never fails; `run_once` is the body of a loop. A later word of an attempt replaces an earlier one."""
+    """`put` never waits and never fails; `run_once` is the body of a loop. The word of an attempt that was said last replaces an earlier one."""
 
     def __init__(self, *, pool: Pool) -> None:
         self._pool = pool
@@ -35,10 +35,11 @@ class ProgressWriter:
     def put(self, incarnation: str, words: Mapping[AttemptKey, Progress]) -> None:
         """Take what one heartbeat brought."""
         for key, progress in words.items():
-            if key in self._waiting or len(self._waiting) < MAX_WAITING:
-                self._waiting[key] = ProgressNote(key, incarnation, progress)
-            else:
+            held = self._waiting.get(key)
+            if held is None and len(self._waiting) >= MAX_WAITING:
                 _written.labels("dropped").inc()
+            elif held is None or held.progress.at <= progress.at:
+                self._waiting[key] = ProgressNote(key, incarnation, progress)
 
     async def run_once(self) -> int:
         """Write what waits; how many runs changed. Raises StoreError: what was not written waits for the next turn."""

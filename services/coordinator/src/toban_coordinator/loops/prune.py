@@ -18,6 +18,7 @@ BUSY_SECONDS = 60.0
 ROWS = 500
 TURN_BATCHES = 20
 TURN_PARTITIONS = 8
+HISTORY = "history_retention_days"
 _log = get_logger(__name__)
 
 made_partitions = metrics.counter("toban_partitions_made_total", "Day partitions that were made ahead of their day.")
@@ -46,15 +47,30 @@ class Prune:
         if made:
             made_partitions.inc(made)
             _log.info("day partitions made", partitions=made)
-        settings = await self._deps.settings.get()
-        dropped, next_in = await self._drop(settings.whole("history_retention_days"))
+        days = await self._days()
+        dropped, next_in = await self._drop(days[HISTORY]) if HISTORY in days else (0, None)
         moved = made + dropped
         for table, setting in retention.ROW_TABLES.items():
-            forgotten, more = await self._forget(table, settings.whole(setting))
+            forgotten, more = await self._forget(table, days[setting]) if setting in days else (0, False)
             moved += forgotten
             if more:
                 next_in = min(next_in or AGAIN_SECONDS, AGAIN_SECONDS)
         return Done(moved, next_in)
+
+    async def _days(self) -> dict[str, int]:
+        """The retentions that are known for sure: what goes is gone, so a default never stands in for a value that cannot be read."""
+        days = {}
+        for setting in sorted({HISTORY, *retention.ROW_TABLES.values()}):
+            value = await self._deps.settings.sure(setting)
+            if value is not None:
+                days[setting] = int(value)
+            else:
+                _log.error(
+                    "nothing is forgotten by a setting that cannot be read; see `toban settings get` and set it again",
+                    setting=setting,
+                    next_try_seconds=TICK_SECONDS,
+                )
+        return days
 
     async def _drop(self, days: int) -> tuple[int, float | None]:
         """How many partitions went, and when to look again."""

@@ -36,6 +36,7 @@ def start_order(
         log_day=log_day,
         working_dir=spec.working_dir,
         allow_shell=spec.allow_shell,
+        logs=spec.logs,
     )
 
 

@@ -46,6 +46,8 @@ class Health:
         checks = {
             "postgresql": Check("ok" if fresh else "error", round(age, 3) if age is not None else None),
             "redis": Check("ok" if self._redis.up else "warning", self._redis.up),
+            # Documents travel: this one says whose it is.
+            "coordinator": Check("ok", self._leadership.me.address),
             "role": Check("ok", view.role),
             "epoch": Check("ok", str(view.epoch)),
             "settled": Check("ok" if view.settled else "warning", view.settled),

@@ -60,7 +60,7 @@ def build(
         control=JobControl(pool=connections.pool, desk=parts.desk),  # type: ignore[abstract]
         reader=JobReader(pool=connections.pool, clock=clock, health=health.document),  # type: ignore[abstract]
         operations=Operations(deps=operations),  # type: ignore[abstract]
-        archive=ArchiveGateway(settings=parts.settings_streams),  # type: ignore[abstract]
+        archive=ArchiveGateway(pool=connections.pool, settings=parts.settings_streams),
     )
     server = build_server(tls=connections.tls, trust_domain=config.trust_domain, clock=clock)
     registry.add_all(server, servicers)

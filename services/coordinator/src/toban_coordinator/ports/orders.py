@@ -12,6 +12,7 @@ from datetime import datetime
 from typing import Protocol
 
 from toban_domain.epoch import Term
+from toban_domain.job import LogSpec
 from toban_domain.outcome import AttemptKey
 
 # Refusals of an order as a whole: the executor did not look at the attempts, so these say nothing about them (not "gone").
@@ -63,6 +64,7 @@ class StartOrder:
     traceparent: str = ""
     working_dir: str = ""
     allow_shell: bool = False
+    logs: LogSpec = field(default_factory=LogSpec)
 
 
 @dataclass(frozen=True, slots=True)

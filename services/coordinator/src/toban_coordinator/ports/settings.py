@@ -19,6 +19,10 @@ class SettingsSource(Protocol):
         """At most a second old while PostgreSQL answers."""
         ...
 
+    async def sure(self, name: str) -> float | None:
+        """The value for what cannot be undone, as it is now; None when nobody knows it: no answer, or a stored value that is not allowed."""
+        ...
+
     async def wait_other_than(self, seen: Settings | None) -> Settings:
         """As soon as they are not `seen` any more; None: as soon as they have been read."""
         ...

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 
 from toban_coordinator.loops.metrics import count_finished
-from toban_coordinator.loops.payloads import compile_schema
-from toban_coordinator.server.apply_schedule import ScheduleWriter
+from toban_coordinator.loops.payloads import Payloads, compile_schema
+from toban_coordinator.server.apply_schedule import ScheduleWriter, WantedSchedule
 from toban_coordinator.server.apply_trigger import TriggerWriter
-from toban_coordinator.server.edit_schedule import ScheduleEdit
+from toban_coordinator.server.batches import Batches
+from toban_coordinator.server.passed_slots import Counts, with_counts
 from toban_domain.errors import ErrorCode, TobanError
 from toban_domain.event import TriggerSpec
 from toban_domain.job import JobSpec
@@ -20,9 +24,13 @@ from toban_domain.manifest.problems import nearest
 from toban_domain.payload import canonical_json
 from toban_domain.schedule import ScheduleSpec
 from toban_proto.v1 import coordinator_pb2 as pb
+from toban_runtime.breath import Breath
+from toban_runtime.clock import SystemClock
+from toban_schedule import Rule
 from toban_schedule import problems as rule_problems
 from toban_store.pool import Pool
-from toban_store.scheduler import jobs, schedules_edit
+from toban_store.scheduler import audit, jobs
+from toban_store.scheduler.audit import AdminAction
 from toban_store.scheduler.jobs import Definition, Head
 from toban_store.scheduler.runs_finish import Finished
 from toban_store.tx import Tx, tx
@@ -30,6 +38,8 @@ from toban_store.tx import Tx, tx
 MAX_MANIFESTS = 2000
 # The next slots of more schedules than this are not told: nobody would read them.
 MAX_TOLD_SCHEDULES = 20
+# Jobs that are missing for which the nearest name is looked for.
+MAX_HINTS = 10
 _WORDS = {"Job": "job", "Schedule": "schedule", "EventTrigger": "trigger"}
 
 
@@ -43,12 +53,17 @@ class _Work:
 
     t: Tx
     actor: str
+    counts: Counts
     # What each (kind, name) has to have now, when the caller says so: a version, or 0 for nothing.
     expected: Mapping[tuple[str, str], int]
     definitions: dict[str, Definition] = field(default_factory=dict)
     heads: dict[str, Head] = field(default_factory=dict)
     specs: dict[str, JobSpec] = field(default_factory=dict)
     finished: list[Finished] = field(default_factory=list)
+    noted: Batches[AdminAction] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.noted = Batches(partial(audit.note_all, self.t))
 
     def expect(self, kind: str, name: str, version: int) -> None:
         """Raises ALREADY_EXISTS or CONFLICT when the caller expects another version than the stored one (0 = there is none)."""
@@ -69,6 +84,14 @@ class _Work:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class _Read:
+    """The manifests of a request, read and checked, and what its schedules will be."""
+
+    manifests: Sequence[Manifest]
+    schedules: Sequence[WantedSchedule]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Apply:
     """Reads, checks, writes."""
@@ -77,40 +100,49 @@ class Apply:
 
     async def apply(self, request: pb.ApplyRequest, actor: str) -> pb.ApplyResponse:
         """Raises MANIFEST_INVALID or SCHEDULE_INVALID naming each document that is wrong, CONFLICT when somebody applied the same at once."""
-        manifests = _read(request)
+        # Thousands of manifests take a while: not in the way of everything else.
+        read = await asyncio.to_thread(_read, request)
         expected = {
-            (read.kind, read.name): given.expect_version
-            for read, given in zip(manifests, request.manifests, strict=True)
+            (one.kind, one.name): given.expect_version
+            for one, given in zip(read.manifests, request.manifests, strict=True)
             if given.HasField("expect_version")
         }
         applied: list[pb.Applied] = []
-        try:
+
+        async def once(counts: Counts) -> list[Finished]:
             async with tx(self.pool) as t:
-                work = _Work(t, actor, expected=expected)
-                applied = await self._write(work, manifests)
+                work = _Work(t, actor, counts, expected=expected)
+                applied[:] = await self._write(work, read)
                 if request.dry_run:
                     raise _DryRun
                 await t.notify("fire")
                 await t.notify("assign")
-        except _DryRun:
-            return pb.ApplyResponse(applied=applied)
-        count_finished(work.finished)
+            return work.finished
+
+        with suppress(_DryRun):
+            count_finished(await with_counts(once))
         return pb.ApplyResponse(applied=applied)
 
-    async def _write(self, work: _Work, manifests: Sequence[Manifest]) -> list[pb.Applied]:
-        job_specs = {m.name: m.spec for m in manifests if isinstance(m.spec, JobSpec)}
-        schedule_specs = [(m, m.spec) for m in manifests if isinstance(m.spec, ScheduleSpec)]
-        trigger_specs = [(m, m.spec) for m in manifests if isinstance(m.spec, TriggerSpec)]
-        users: list[tuple[Manifest, ScheduleSpec | TriggerSpec]] = [*schedule_specs, *trigger_specs]
-        names = sorted({*job_specs, *(spec.job for _, spec in users)})
-        work.definitions = await jobs.lock_current(work.t, names)
+    async def _write(self, work: _Work, read: _Read) -> list[pb.Applied]:
+        job_specs = {m.name: m.spec for m in read.manifests if isinstance(m.spec, JobSpec)}
+        trigger_specs = [(m, m.spec) for m in read.manifests if isinstance(m.spec, TriggerSpec)]
+        users = [(m.source, m.spec.job) for m in read.manifests if not isinstance(m.spec, JobSpec)]
+        work.definitions = await jobs.lock_current(work.t, sorted({*job_specs, *(job for _, job in users)}))
         await _check_jobs_exist(work, job_specs, users)
+        for name in job_specs:
+            work.expect("Job", name, work.definitions[name].version if name in work.definitions else 0)
+        writer = await _begin_schedules(work, read.schedules, job_specs)
         done: dict[tuple[str, str], pb.Applied] = {}
         for spec in job_specs.values():
             done["Job", spec.name] = await _apply_job(work, spec)
-        await _apply_schedules(work, schedule_specs, done)
+        await work.noted.close()
+        if writer is not None:
+            heads = {one.spec.job: _job_of(work, one.spec.job)[0] for one in read.schedules}
+            written = await writer.write(read.schedules, heads)
+            done |= {("Schedule", name): applied for name, applied in written.items()}
+            work.finished.extend(writer.finished())
         await _apply_triggers(work, trigger_specs, done)
-        return [done[m.kind, m.name] for m in manifests]
+        return [done[m.kind, m.name] for m in read.manifests]
 
 
 def spec_hash(spec: JobSpec | ScheduleSpec | TriggerSpec) -> str:
@@ -118,7 +150,7 @@ def spec_hash(spec: JobSpec | ScheduleSpec | TriggerSpec) -> str:
     return hashlib.sha256(canonical_json(spec.to_json()).encode()).hexdigest()
 
 
-def _read(request: pb.ApplyRequest) -> list[Manifest]:
+def _read(request: pb.ApplyRequest) -> _Read:
     if len(request.manifests) > MAX_MANIFESTS:
         raise TobanError(
             ErrorCode.INVALID_ARGUMENT, f"{len(request.manifests)} manifests in one call, the limit is {MAX_MANIFESTS}"
@@ -126,7 +158,12 @@ def _read(request: pb.ApplyRequest) -> list[Manifest]:
     documents = [Document(m.source or f"document {i}", _json(m)) for i, m in enumerate(request.manifests, start=1)]
     manifests = read_manifests(documents, check_rule=rule_problems)
     raise_for([problem for m in manifests for problem in _schema_problems(m)])
-    return manifests
+    wanted = [
+        WantedSchedule(source=m.source, spec=m.spec, digest=spec_hash(m.spec), rule=Rule.of(m.spec.rule))
+        for m in manifests
+        if isinstance(m.spec, ScheduleSpec)
+    ]
+    return _Read(manifests, wanted)
 
 
 def _json(manifest: pb.Manifest) -> object:
@@ -148,28 +185,24 @@ def _schema_problems(manifest: Manifest) -> list[ManifestProblem]:
     return []
 
 
-async def _check_jobs_exist(
-    work: _Work, job_specs: dict[str, JobSpec], users: Sequence[tuple[Manifest, ScheduleSpec | TriggerSpec]]
-) -> None:
+async def _check_jobs_exist(work: _Work, job_specs: Mapping[str, JobSpec], users: Sequence[tuple[str, str]]) -> None:
+    """`users`: sources of schedules and triggers, and the jobs that they name."""
     known = {*job_specs, *work.definitions}
-    missing = [(manifest, spec.job) for manifest, spec in users if spec.job not in known]
+    missing = [(source, job) for source, job in users if job not in known]
     if not missing:
         return
     names = [*await jobs.names(work.t), *job_specs]
+    near = {job: nearest(job, names) for job in sorted({job for _, job in missing})[:MAX_HINTS]}
     problems = []
-    for manifest, job in missing:
-        near = nearest(job, names)
-        hint = f"did you mean {near!r}?" if near else "apply the job first, or in the same call"
-        problems.append(
-            ManifestProblem(manifest.source, "spec.job", f"there is no job {job!r}", hint, ErrorCode.JOB_NOT_FOUND)
-        )
+    for source, job in missing:
+        hint = f"did you mean {near[job]!r}?" if near.get(job) else "apply the job first, or in the same call"
+        problems.append(ManifestProblem(source, "spec.job", f"there is no job {job!r}", hint, ErrorCode.JOB_NOT_FOUND))
     raise_for(problems)
 
 
 async def _apply_job(work: _Work, spec: JobSpec) -> pb.Applied:
     old, digest = work.definitions.get(spec.name), spec_hash(spec)
     work.specs[spec.name] = spec
-    work.expect("Job", spec.name, old.version if old else 0)
     if old is not None and old.spec_hash == digest:
         work.heads[spec.name] = Head(old.id, old.version, old.enabled)
         return pb.Applied(kind="Job", name=spec.name, action="unchanged", version=old.version)
@@ -182,39 +215,64 @@ async def _apply_job(work: _Work, spec: JobSpec) -> pb.Applied:
             ErrorCode.CONFLICT, f"job {spec.name!r} was changed by somebody else at the same time; apply again"
         )
     work.heads[spec.name] = head
+    await work.noted.add(_job_action(work.actor, old, spec, head.version))
     return pb.Applied(kind="Job", name=spec.name, action="updated" if old else "created", version=head.version)
 
 
-async def _apply_schedules(
-    work: _Work, wanted: Sequence[tuple[Manifest, ScheduleSpec]], done: dict[tuple[str, str], pb.Applied]
-) -> None:
-    if not wanted:
-        return
-    names = [spec.name for _, spec in wanted]
-    stored = await schedules_edit.lock_named(work.t, names)
-    edit = ScheduleEdit(t=work.t, now=await schedules_edit.moment(work.t), actor=work.actor, why="edited")
-    ended = await schedules_edit.settled_until(work.t, [name for name in names if name not in stored])
-    writer = ScheduleWriter(
-        t=work.t, edit=edit, actor=work.actor, ended=ended, tell_next=len(wanted) <= MAX_TOLD_SCHEDULES
+def _job_action(actor: str, old: Definition | None, spec: JobSpec, version: int) -> AdminAction:
+    return AdminAction(
+        actor=actor,
+        action="job.update" if old else "job.create",
+        target=f"job {spec.name}",
+        before={"version": old.version, "spec": old.spec.to_json()} if old else None,
+        after={"version": version, "spec": spec.to_json()},
     )
-    for manifest, spec in wanted:
-        head, job = _job_of(work, spec.job)
-        old = stored.get(spec.name)
-        work.expect("Schedule", spec.name, old.due.version if old else 0)
-        done["Schedule", spec.name] = await writer.apply(manifest.source, spec, old, head, job, spec_hash(spec))
-    work.finished.extend(edit.finished)
+
+
+async def _begin_schedules(
+    work: _Work, wanted: Sequence[WantedSchedule], job_specs: Mapping[str, JobSpec]
+) -> ScheduleWriter | None:
+    """Before the jobs change: what is due is settled by the jobs as they were. None when no schedule is concerned."""
+    switched = {
+        old.id: "enabled" if job_specs[name].enabled else "disabled"
+        for name, old in work.definitions.items()
+        if name in job_specs and job_specs[name].enabled != old.enabled
+    }
+    if not wanted and not switched:
+        return None
+    await _check_payloads(work, wanted, job_specs)
+    writer = ScheduleWriter(t=work.t, actor=work.actor, counts=work.counts, tell_next=len(wanted) <= MAX_TOLD_SCHEDULES)
+    known = {name: definition.id for name, definition in work.definitions.items()}
+    await writer.begin(wanted, known, switched, lambda name, version: work.expect("Schedule", name, version))
+    return writer
+
+
+async def _check_payloads(work: _Work, wanted: Sequence[WantedSchedule], job_specs: Mapping[str, JobSpec]) -> None:
+    specs = {name: definition.spec for name, definition in work.definitions.items()} | dict(job_specs)
+    keys = {name: (number, 0) for number, name in enumerate(specs)}
+    payloads, breath = Payloads(), Breath(SystemClock())
+    for one in wanted:
+        job = one.spec.job
+        try:
+            payloads.make(keys[job], specs[job], one.spec.payload)
+        except TobanError as error:
+            raise TobanError(
+                error.code, f"{one.source}: spec.payload: {error.message} {job!r}", detail=error.detail
+            ) from None
+        await breath.take()
 
 
 async def _apply_triggers(
     work: _Work, wanted: Sequence[tuple[Manifest, TriggerSpec]], done: dict[tuple[str, str], pb.Applied]
 ) -> None:
-    writer = TriggerWriter(t=work.t, actor=work.actor)
+    writer = TriggerWriter(t=work.t, actor=work.actor, noted=work.noted)
     stored = await writer.lock(wanted)
     for manifest, spec in wanted:
         head, job = _job_of(work, spec.job)
         old = stored.get(spec.name)
         work.expect("EventTrigger", spec.name, old.version if old else 0)
         done["EventTrigger", spec.name] = await writer.apply(manifest.source, spec, old, head, job, spec_hash(spec))
+    await work.noted.close()
 
 
 def _job_of(work: _Work, name: str) -> tuple[Head, JobSpec]:

@@ -1,78 +1,193 @@
-"""Applies schedules, inside the transaction of one Apply."""
+"""Applies schedules, inside the transaction of one Apply: all of them together, a few statements for hundreds."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from toban_coordinator.loops.payloads import Payloads
-from toban_coordinator.server.edit_schedule import ScheduleEdit, changed, state_of
+from toban_coordinator.server.batches import Batches
+from toban_coordinator.server.due_slots import rule_or_none
+from toban_coordinator.server.edit_schedule import ScheduleEdit, Settled, state_of
 from toban_coordinator.server.next_slots import NEXT_SHOWN, note_of, slots_to_pb
-from toban_domain.errors import TobanError
-from toban_domain.job import JobSpec
+from toban_coordinator.server.passed_slots import Counts, changed
 from toban_domain.schedule import ScheduleSpec
 from toban_proto.v1 import coordinator_pb2 as pb
 from toban_schedule import Rule, noted_slots
 from toban_store.scheduler import audit, schedules_edit
 from toban_store.scheduler.audit import AdminAction
 from toban_store.scheduler.jobs import Head
-from toban_store.scheduler.schedules_edit import StoredSchedule
+from toban_store.scheduler.runs_finish import Finished
+from toban_store.scheduler.schedules_edit import StoredSchedule, Written
 from toban_store.tx import Tx
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class WantedSchedule:
+    """A schedule as a manifest wants it."""
+
+    source: str
+    spec: ScheduleSpec
+    digest: str
+    rule: Rule
+
+
+@dataclass(frozen=True, slots=True)
+class _Ready:
+    """A schedule that is about to be written."""
+
+    wanted: WantedSchedule
+    written: Written
+    after: datetime
+
+
+@dataclass(kw_only=True)
 class ScheduleWriter:
-    """The schedules of one Apply. `ended`: up to where deleted schedules of these names were settled; `tell_next`: answer the next slots."""
+    """The schedules of one Apply: `begin` before its jobs are written, `write` after that. `tell_next`: answer the next slots."""
 
     t: Tx
-    edit: ScheduleEdit
     actor: str
-    ended: Mapping[str, datetime]
+    counts: Counts
     tell_next: bool
+    _stored: Mapping[str, StoredSchedule] = field(default_factory=dict)
+    _settled: Mapping[int, Settled] = field(default_factory=dict)
+    _ended: Mapping[str, datetime] = field(default_factory=dict)
+    _switched: Sequence[StoredSchedule] = ()
+    _edit: ScheduleEdit | None = None
+    _done: dict[str, pb.Applied] = field(default_factory=dict)
 
-    async def apply(
-        self, source: str, spec: ScheduleSpec, old: StoredSchedule | None, head: Head, job: JobSpec, digest: str
-    ) -> pb.Applied:
-        """created, updated or unchanged; `head` and `job` are the definition that it will start."""
-        _check_payload(source, spec, job)
-        if old is not None and old.spec_hash == digest and old.due.definition_id == head.id:
-            return pb.Applied(kind="Schedule", name=spec.name, action="unchanged", version=old.due.version)
-        rule = Rule.of(spec.rule)
-        if old is None:
-            after = max(self.edit.now, self.ended.get(spec.name, self.edit.now))
-            version = await schedules_edit.create(
-                self.t, spec, digest, definition_id=head.id, next_run_at=_next(spec, rule, after), actor=self.actor
+    async def begin(
+        self,
+        wanted: Sequence[WantedSchedule],
+        jobs: Mapping[str, int],
+        switched: Mapping[int, str],
+        expect: Callable[[str, int], None],
+    ) -> None:
+        """Locks, and settles what is due by the schedules and jobs as they are.
+
+        `jobs`: ids of the jobs that exist, by name; `switched`: ids of those that will be enabled or disabled, with that word.
+        `expect` hears of each wanted schedule and its version, 0 for none.
+        """
+        names = [one.spec.name for one in wanted]
+        locked = await schedules_edit.lock(self.t, names, definition_ids=list(switched))
+        by_name = {one.spec.name: one for one in wanted}
+        self._stored = {old.name: old for old in locked if old.name in by_name}
+        for name in names:
+            expect(name, self._stored[name].due.version if name in self._stored else 0)
+        self._switched = [old for old in locked if _follows(old, switched, by_name.get(old.name), jobs)]
+        changing = [old for name, old in self._stored.items() if not _same(by_name[name], old, jobs)]
+        why_of = {old.id: f"{switched[old.due.definition_id]} with its job" for old in self._switched}
+        now = await schedules_edit.moment(self.t)
+        self._edit = ScheduleEdit(t=self.t, now=now, actor=self.actor, why="edited", counts=self.counts, why_of=why_of)
+        self._settled = await self._edit.settle(sorted([*self._switched, *changing], key=lambda old: old.id))
+        self._ended = await schedules_edit.settled_until(self.t, [name for name in names if name not in self._stored])
+
+    async def write(self, wanted: Sequence[WantedSchedule], heads: Mapping[str, Head]) -> dict[str, pb.Applied]:
+        """created, updated or unchanged, by name; `heads` are the definitions that they will start."""
+        assert self._edit is not None
+        await self._renew_switched()
+        new = Batches(self._writer(schedules_edit.create, heads))
+        changing = Batches(self._writer(schedules_edit.update, heads))
+        for one in wanted:
+            old_one, head = self._stored.get(one.spec.name), heads[one.spec.job]
+            if old_one is not None and _same(one, old_one, {one.spec.job: head.id}):
+                self._unchanged(old_one)
+                continue
+            await (changing if old_one else new).add(self._ready(one, old_one, head))
+        await changing.close()
+        await new.close()
+        return self._done
+
+    def finished(self) -> list[Finished]:
+        """The runs that were taken back."""
+        return self._edit.finished if self._edit is not None else []
+
+    def _ready(self, one: WantedSchedule, old: StoredSchedule | None, head: Head) -> _Ready:
+        assert self._edit is not None
+        now = self._edit.now
+        after = self._settled[old.id].after if old else max(now, self._ended.get(one.spec.name, now))
+        following = one.rule.next_slot(after) if one.spec.enabled else None
+        written = Written(old=old, spec=one.spec, spec_hash=one.digest, definition_id=head.id, next_run_at=following)
+        return _Ready(one, written, after)
+
+    def _writer(
+        self, write: Callable[..., Awaitable[dict[str, int]]], heads: Mapping[str, Head]
+    ) -> Callable[[list[_Ready]], Awaitable[None]]:
+        async def written(batch: list[_Ready]) -> None:
+            versions = await write(self.t, [ready.written for ready in batch], actor=self.actor)
+            for ready in batch:
+                name = ready.wanted.spec.name
+                if name not in versions:
+                    raise changed(name)
+                self._done[name] = self._applied(ready, versions[name], heads[ready.wanted.spec.job])
+            await audit.note_all(self.t, [self._action(ready, versions[ready.wanted.spec.name]) for ready in batch])
+
+        return written
+
+    async def _renew_switched(self) -> None:
+        renewing = Batches(self._renew)
+        for old in self._switched:
+            rule = rule_or_none(old)
+            # One that cannot be read stays due: the fire loop says why it fails.
+            following = self._settled[old.id].next_slot(rule) if rule is not None else old.due.next_run_at
+            await renewing.add((old, following))
+        await renewing.close()
+
+    async def _renew(self, batch: list[tuple[StoredSchedule, datetime | None]]) -> None:
+        versions = await schedules_edit.renew(self.t, batch)
+        for old, _ in batch:
+            if old.name not in versions:
+                raise changed(old.name)
+            self._unchanged(old, versions[old.name])
+        await audit.note_all(self.t, [self._renewed(old, versions[old.name]) for old, _ in batch])
+
+    def _unchanged(self, old: StoredSchedule, version: int = 0) -> None:
+        if old.name not in self._done:
+            self._done[old.name] = pb.Applied(
+                kind="Schedule", name=old.name, action="unchanged", version=version or old.due.version
             )
-        else:
-            settled = await self.edit.settle(old)
-            after = settled.after
-            version = await schedules_edit.update(
-                self.t, old, spec, digest, definition_id=head.id, next_run_at=_next(spec, rule, after), actor=self.actor
-            )
-        if version is None:
-            raise changed(spec.name)
-        await self._note(spec, old, version, after)
+
+    def _applied(self, ready: _Ready, version: int, head: Head) -> pb.Applied:
+        spec, old = ready.wanted.spec, ready.written.old
         applied = pb.Applied(kind="Schedule", name=spec.name, action="updated" if old else "created", version=version)
         if self.tell_next:
-            slots = noted_slots(rule, after, NEXT_SHOWN)
+            slots = noted_slots(ready.wanted.rule, ready.after, NEXT_SHOWN)
             applied.next_slots.extend(slots_to_pb(slots))
             applied.note = _note_of(spec, old, head, ended=not slots)
         return applied
 
-    async def _note(self, spec: ScheduleSpec, old: StoredSchedule | None, version: int, after: datetime) -> None:
-        before: dict[str, Any] | None = None
-        if old is not None:
-            before = {**state_of(old), "until": self.edit.now.isoformat()}
-        action = AdminAction(
-            actor=self.actor,
-            action="schedule.update" if old else "schedule.create",
-            target=f"schedule {spec.name}",
-            before=before,
-            after={"version": version, "spec": spec.to_json(), "after": after.isoformat()},
-        )
-        await audit.note(self.t, action)
+    def _action(self, ready: _Ready, version: int) -> AdminAction:
+        old, spec = ready.written.old, ready.wanted.spec
+        after = {"version": version, "spec": spec.to_json(), "after": ready.after.isoformat()}
+        return self._noted("schedule.update" if old else "schedule.create", spec.name, old, after)
+
+    def _renewed(self, old: StoredSchedule, version: int) -> AdminAction:
+        assert self._edit is not None
+        word = self._edit.why_of[old.id]
+        after = {"version": version, "job": word.split()[0], "after": self._settled[old.id].after.isoformat()}
+        return self._noted("schedule.renew", old.name, old, after)
+
+    def _noted(self, action: str, name: str, old: StoredSchedule | None, after: Mapping[str, Any]) -> AdminAction:
+        assert self._edit is not None
+        before = {**state_of(old), "until": self._edit.now.isoformat()} if old else None
+        return AdminAction(actor=self.actor, action=action, target=f"schedule {name}", before=before, after=after)
+
+
+def _same(one: WantedSchedule, old: StoredSchedule, jobs: Mapping[str, int]) -> bool:
+    """Whether the stored schedule is as it is wanted; one whose row has gone wrong since its Apply is not."""
+    if old.spec_hash != one.digest or old.due.broken or jobs.get(one.spec.job) != old.due.definition_id:
+        return False
+    return old.due.spec.to_json() == one.spec.to_json()
+
+
+def _follows(
+    old: StoredSchedule, switched: Mapping[int, str], wanted: WantedSchedule | None, jobs: Mapping[str, int]
+) -> bool:
+    """Whether a schedule is settled because its job is enabled or disabled: it makes slots, and the Apply does not change it anyway."""
+    if old.due.definition_id not in switched or not old.enabled or old.status != "active":
+        return False
+    return wanted is None or _same(wanted, old, jobs)
 
 
 def _note_of(spec: ScheduleSpec, old: StoredSchedule | None, head: Head, *, ended: bool) -> str:
@@ -86,16 +201,3 @@ def _note_of(spec: ScheduleSpec, old: StoredSchedule | None, head: Head, *, ende
         job_enabled=head.enabled,
         ended=ended,
     )
-
-
-def _next(spec: ScheduleSpec, rule: Rule, after: datetime) -> datetime | None:
-    return rule.next_slot(after) if spec.enabled else None
-
-
-def _check_payload(source: str, spec: ScheduleSpec, job: JobSpec) -> None:
-    try:
-        Payloads().make((0, 0), job, spec.payload)
-    except TobanError as error:
-        raise TobanError(
-            error.code, f"{source}: spec.payload: {error.message} {spec.job!r}", detail=error.detail
-        ) from None

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from toban_coordinator.loops.payloads import Payloads
+from toban_coordinator.server.batches import Batches
 from toban_domain.errors import ErrorCode, TobanError
 from toban_domain.event import TriggerSpec
 from toban_domain.event_mapping import texts_of
@@ -13,6 +14,7 @@ from toban_domain.job import JobSpec
 from toban_domain.manifest import Manifest, ManifestProblem, raise_for
 from toban_proto.v1 import coordinator_pb2 as pb
 from toban_store.scheduler import triggers
+from toban_store.scheduler.audit import AdminAction
 from toban_store.scheduler.jobs import Head
 from toban_store.scheduler.triggers import StoredTrigger
 from toban_store.tx import Tx
@@ -23,10 +25,11 @@ MAX_TRIGGERS_OF_TYPE = 100
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TriggerWriter:
-    """The triggers of one Apply."""
+    """The triggers of one Apply; what it does is added to `noted`."""
 
     t: Tx
     actor: str
+    noted: Batches[AdminAction]
 
     async def lock(self, wanted: Sequence[tuple[Manifest, TriggerSpec]]) -> Mapping[str, StoredTrigger]:
         """Those that exist, locked. Raises MANIFEST_INVALID when a type of event would have too many triggers."""
@@ -54,7 +57,18 @@ class TriggerWriter:
             raise TobanError(
                 ErrorCode.CONFLICT, f"trigger {spec.name!r} was changed by somebody else at the same time; apply again"
             )
+        await self.noted.add(_action(self.actor, old, spec, version))
         return pb.Applied(kind="EventTrigger", name=spec.name, action="updated" if old else "created", version=version)
+
+
+def _action(actor: str, old: StoredTrigger | None, spec: TriggerSpec, version: int) -> AdminAction:
+    return AdminAction(
+        actor=actor,
+        action="trigger.update" if old else "trigger.create",
+        target=f"trigger {spec.name}",
+        before={"version": old.version, "spec": old.spec} if old else None,
+        after={"version": version, "spec": spec.to_json()},
+    )
 
 
 def _too_many(wanted: Sequence[tuple[Manifest, TriggerSpec]], counts: dict[str, int]) -> list[ManifestProblem]:

@@ -34,6 +34,7 @@ from toban_transport.convert import key_from_pb, key_to_pb, progress_from_text, 
 from toban_transport.server import metadata
 
 DEFAULT_LEASE_MS = int(1000 * SETTINGS["executor_lease_seconds"].default)
+MAX_JOBS = "max_jobs_per_worker"
 KEY_BYTES = 32
 MAX_SLOTS = 10_000
 MAX_LABELS = 64
@@ -93,8 +94,8 @@ class Gateway(ExecutorGatewayServicer):
     async def Register(self, request: pb.RegisterRequest, _context: Context) -> pb.RegisterResponse:
         """Insert a new incarnation and give it its key."""
         settings = await self._deps.settings.get()
-        max_jobs = 0 if request.slots else settings.whole("max_jobs_per_worker")
-        new = _registration(request, self._epoch(request.epoch_max), slots=request.slots or max_jobs)
+        max_jobs, slots = await self._slots(request)
+        new = _registration(request, self._epoch(request.epoch_max), slots=slots)
         key = self._ids.token_hex(KEY_BYTES)
         made = await executors.register(self._deps.pool, new, key_hash=hash_key(key), lease_ms=DEFAULT_LEASE_MS)
         if made is None:
@@ -111,6 +112,20 @@ class Gateway(ExecutorGatewayServicer):
             epoch=self._deps.leader.view().epoch,
             max_jobs_per_worker=max_jobs,
         )
+
+    async def _slots(self, request: pb.RegisterRequest) -> tuple[int, int]:
+        """What the answer says of max_jobs_per_worker (0 = keep those that you have), and the slots of the new row."""
+        if request.slots:
+            return 0, request.slots
+        wanted = await self._deps.settings.sure(MAX_JOBS)
+        if wanted is None:
+            # The default stands in for a value that nobody knows, and must not take slots from anybody.
+            _log.error("an executor keeps its slots: the setting cannot be read", setting=MAX_JOBS)
+            return 0, request.ready_slots or int(SETTINGS[MAX_JOBS].default)
+        given = min(int(wanted), request.most_slots or MAX_SLOTS)
+        if given < wanted:
+            _log.warning("an executor cannot have that many slots", setting=MAX_JOBS, wanted=wanted, slots=given)
+        return given, given
 
     async def Heartbeat(self, request: pb.HeartbeatRequest, context: Context) -> pb.HeartbeatResponse:
         """Grant, and tell what the executor has to know."""

@@ -11,6 +11,7 @@ from toban_store.tx import Row
 DEFAULT_LIMIT = 50
 MAX_LIMIT = 500
 MAX_ID = (1 << 63) - 1
+MAX_DIGITS = 19
 
 
 def limit_of(page: common_pb2.Page) -> int:
@@ -24,8 +25,8 @@ def below(cursor: str) -> int:
     """The id that a page of newest ones stays below. Raises INVALID_ARGUMENT."""
     if not cursor:
         return MAX_ID
-    if not cursor.isascii() or not cursor.isdigit() or int(cursor) > MAX_ID:
-        raise TobanError(ErrorCode.INVALID_ARGUMENT, f"page.cursor {cursor!r} is not from an earlier page")
+    if len(cursor) > MAX_DIGITS or not cursor.isascii() or not cursor.isdigit() or int(cursor) > MAX_ID:
+        raise TobanError(ErrorCode.INVALID_ARGUMENT, f"page.cursor {cursor[:MAX_DIGITS]!r} is not from an earlier page")
     return int(cursor)
 
 

@@ -111,7 +111,7 @@ def schedule_to_pb(row: Row) -> pb.Schedule:
         status=row["status"],
         spec_json=row["spec"],
         timezone=row["timezone"],
-        rule=describe(RuleSpec.from_json(json.loads(row["spec"]))),
+        rule=_rule_of(row["spec"]),
         next_run_at=at(row["next_run_at"]),
         last_run_at=at(row["last_run_at"]),
         last_error=row["last_error"],
@@ -122,6 +122,14 @@ def schedule_to_pb(row: Row) -> pb.Schedule:
         updated_at=at(row["updated_at"]),
         updated_by=row["updated_by"],
     )
+
+
+def _rule_of(spec: str) -> str:
+    """The rule in words, also where one row holds what this version cannot read: the others of its page are shown."""
+    try:
+        return describe(RuleSpec.from_json(json.loads(spec)))
+    except (LookupError, TypeError, ValueError, AttributeError):
+        return "cannot be read"
 
 
 def executor_to_pb(row: Row) -> pb.Executor:

@@ -5,21 +5,22 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
 from toban_coordinator.server import rows
-from toban_coordinator.server.edit_schedule import ScheduleEdit, Settled, changed, state_of
+from toban_coordinator.server.due_slots import rule_or_none
+from toban_coordinator.server.edit_schedule import ScheduleEdit, Settled, state_of
 from toban_coordinator.server.next_slots import count_of, note_of, slots_to_pb
 from toban_coordinator.server.paging import limit_of
+from toban_coordinator.server.passed_slots import Counts, changed, with_counts
 from toban_domain.errors import ErrorCode, TobanError
 from toban_domain.manifest import Document, read_manifests
 from toban_domain.manifest.problems import nearest
 from toban_domain.schedule import ScheduleSpec
 from toban_proto.v1 import coordinator_pb2 as pb
-from toban_schedule import Rule, ScheduleError, describe, noted_slots
+from toban_schedule import Rule, describe, noted_slots
 from toban_schedule import problems as rule_problems
 from toban_store.pool import Pool
 from toban_store.scheduler import audit, ledger, reads, schedules_edit
@@ -49,12 +50,12 @@ class Schedules:
         if request.HasField("manifest") == bool(request.name):
             raise TobanError(ErrorCode.INVALID_ARGUMENT, "give the name of a schedule or a manifest: one of them")
         row = await self._row(request.name) if request.name else None
-        spec = ScheduleSpec.from_json(json.loads(row["spec"])) if row is not None else _read(request.manifest)
+        spec = _stored(row) if row is not None else _read(request.manifest)
         async with autocommit(self.pool) as t:
             after = timestamp_from_pb(request.after) or await schedules_edit.moment(t)
         try:
             rule = Rule.of(spec.rule)
-        except ScheduleError as error:
+        except (LookupError, TypeError, ValueError, AttributeError) as error:
             raise TobanError(ErrorCode.SCHEDULE_INVALID, f"schedule {spec.name!r}: {error}") from None
         slots = await asyncio.to_thread(noted_slots, rule, after, count)
         note = note_of(
@@ -96,7 +97,7 @@ class Schedules:
                     ErrorCode.RESOURCE_INVALID_STATE,
                     f"schedule {old.name!r} is paused already{by}{why}; resume it first",
                 )
-            return await _set_status(t, old, await edit.settle(old), "paused", reason, actor)
+            return await _set_status(t, old, (await edit.settle([old]))[old.id], "paused", reason, actor)
 
         await self._edit(request.name, "schedule.pause", "paused", write, actor=actor, reason=reason)
         return await self.get(request.name)
@@ -110,7 +111,7 @@ class Schedules:
                 raise TobanError(
                     ErrorCode.RESOURCE_INVALID_STATE, f"schedule {old.name!r} is neither paused nor failed{hint}"
                 )
-            return await _set_status(t, old, await edit.settle(old), "active", "", actor)
+            return await _set_status(t, old, (await edit.settle([old]))[old.id], "active", "", actor)
 
         await self._edit(request.name, "schedule.resume", "resumed", write, actor=actor, reason="")
         return await self.get(request.name)
@@ -121,7 +122,7 @@ class Schedules:
 
         async def write(t: Tx, old: StoredSchedule, edit: ScheduleEdit) -> dict[str, Any]:
             nonlocal withdrawn
-            settled = await edit.settle(old)
+            settled = (await edit.settle([old]))[old.id]
             withdrawn = settled.withdrawn
             if not await schedules_edit.delete(t, old, settled_until=settled.after, reason=reason, actor=actor):
                 raise changed(old.name)
@@ -141,22 +142,24 @@ class Schedules:
         reason: str,
     ) -> None:
         """One edit in one transaction: lock, `write`, note; then the leader's loops look again."""
-        async with tx(self.pool) as t:
-            old = (await schedules_edit.lock_named(t, [name])).get(name)
-            if old is None:
-                raise await schedule_not_found(t, name)
-            edit = ScheduleEdit(t=t, now=await schedules_edit.moment(t), actor=actor, why=why)
-            after = await write(t, old, edit)
-            before = {**state_of(old), "until": edit.now.isoformat()}
-            await audit.note(
-                t,
-                AdminAction(
-                    actor=actor, action=action, target=f"schedule {name}", before=before, after=after, reason=reason
-                ),
-            )
-            await t.notify("fire")
-            await t.notify("assign")
-        edit.count()
+
+        async def once(counts: Counts) -> ScheduleEdit:
+            async with tx(self.pool) as t:
+                locked = await schedules_edit.lock(t, [name])
+                if not locked:
+                    raise await schedule_not_found(t, name)
+                old = locked[0]
+                edit = ScheduleEdit(t=t, now=await schedules_edit.moment(t), actor=actor, why=why, counts=counts)
+                after = await write(t, old, edit)
+                before = {**state_of(old), "until": edit.now.isoformat()}
+                target = f"schedule {name}"
+                done = AdminAction(actor=actor, action=action, target=target, before=before, after=after, reason=reason)
+                await audit.note(t, done)
+                await t.notify("fire")
+                await t.notify("assign")
+            return edit
+
+        (await with_counts(once)).count()
 
     async def _row(self, name: str) -> Row:
         async with autocommit(self.pool) as t:
@@ -179,14 +182,23 @@ async def schedule_not_found(t: Tx, name: str) -> TobanError:
 async def _set_status(
     t: Tx, old: StoredSchedule, settled: Settled, status: str, reason: str, actor: str
 ) -> dict[str, Any]:
-    following = None
     # A rule that cannot be read any more has no next slot.
-    with suppress(ScheduleError):
-        following = settled.next_slot(Rule.of(old.due.spec.rule)) if old.enabled else None
+    rule = rule_or_none(old)
+    following = settled.next_slot(rule) if old.enabled and rule is not None else None
     version = await schedules_edit.set_status(t, old, status, reason=reason, next_run_at=following, actor=actor)
     if version is None:
         raise changed(old.name)
     return {"version": version, "status": status, "after": settled.after.isoformat()}
+
+
+def _stored(row: Row) -> ScheduleSpec:
+    try:
+        return ScheduleSpec.from_json(json.loads(row["spec"]))
+    except (LookupError, TypeError, ValueError, AttributeError) as error:
+        raise TobanError(
+            ErrorCode.SCHEDULE_INVALID,
+            f"schedule {row['name']!r}: it cannot be read as stored ({type(error).__name__}: {error}); apply it again",
+        ) from None
 
 
 def _read(manifest: pb.Manifest) -> ScheduleSpec:

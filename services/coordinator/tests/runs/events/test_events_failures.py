@@ -89,7 +89,9 @@ async def test_a_removed_trigger_lets_its_events_go(world: Any, make: Any, inbox
     await inbox.retry_now()
     await world.turn("events")
     assert [outcome for outcome, _ in (await inbox.outcomes()).values()] == ["no_trigger"]
-    [row] = await world.sql("SELECT actor, action, target, before FROM scheduler.admin_action_log")
+    [row] = await world.sql(
+        "SELECT actor, action, target, before FROM scheduler.admin_action_log ORDER BY id DESC LIMIT 1"
+    )
     assert (row["actor"], row["action"], row["target"]) == ("admin-cli", "trigger.delete", "trigger on-paid")
     assert row["before"]["event_type"] == "order.paid"
     with pytest.raises(TobanError) as caught:

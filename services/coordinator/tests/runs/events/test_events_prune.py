@@ -39,6 +39,26 @@ async def test_old_partitions_go_and_young_ones_stay(world: Any) -> None:
     assert (await world.turn("prune")).moved == 0
 
 
+@pytest.mark.parametrize("unsure", ["history_retention_days", "dedupe_days"])
+async def test_nothing_goes_by_a_setting_that_nobody_knows(world: Any, unsure: str) -> None:
+    """PostgreSQL was not asked yet, or what is stored is of another release: the default would take what an operator keeps for years."""
+    await make_days(world, 93, 92)
+    await world.sql(
+        "INSERT INTO scheduler.event_keys (event_type, dedupe_key, event_id, seen_at) VALUES ('t', 'k', 1, now() - interval '99 days')"
+    )
+    old = await partitions(world, older_than=90)
+    world.settings.unsure = {unsure}
+    for _ in range(3):
+        await world.turn("prune")
+    keys = len(await world.sql("SELECT 1 FROM scheduler.event_keys"))
+    kept = await partitions(world, older_than=90)
+    assert (kept, keys) == ((old, 0) if unsure == "history_retention_days" else ([], 1))
+    world.settings.unsure = set()
+    for _ in range(3):
+        await world.turn("prune")
+    assert await partitions(world, older_than=90) == [] == await world.sql("SELECT 1 FROM scheduler.event_keys")
+
+
 async def test_a_live_run_keeps_its_attempts_and_events(world: Any, make: Any) -> None:
     await world.executor()
     await world.apply(make.job())

@@ -56,7 +56,8 @@ class Desk:
 
     async def actions(self) -> list[dict[str, Any]]:
         return await self.world.sql(
-            "SELECT actor, action, target, before, after, reason FROM scheduler.admin_action_log ORDER BY id"
+            "SELECT actor, action, target, before, after, reason FROM scheduler.admin_action_log WHERE target LIKE 'schedule %%'"
+            " ORDER BY id"
         )
 
 

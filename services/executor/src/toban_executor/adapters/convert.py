@@ -7,7 +7,7 @@ from typing import Any
 from toban_domain.outcome import AttemptKey
 from toban_domain.settings import Settings
 from toban_executor.adapters.python_steps import command
-from toban_executor.decide.messages import CancelOrder, Header, Report, StartAnswer, StartOrder, StepOrder
+from toban_executor.decide.messages import CancelOrder, Header, LogRules, Report, StartAnswer, StartOrder, StepOrder
 from toban_executor.decide.outcome import at
 from toban_executor.ports import Beat, BeatAnswer, Relayed
 from toban_proto.v1 import common_pb2, coordinator_pb2, executor_pb2
@@ -38,7 +38,9 @@ def start_from_pb(message: executor_pb2.StartOrder) -> StartOrder:
         steps=tuple(
             StepOrder(
                 type=step.type or "command",
-                argv=command(step.callable, step.python_path) if step.type == "python" else tuple(step.argv),
+                argv=command(step.callable, step.python_path, allow_shell=message.allow_shell)
+                if step.type == "python"
+                else tuple(step.argv),
                 timeout_seconds=step.timeout_seconds,
                 callable=step.callable,
             )
@@ -53,6 +55,11 @@ def start_from_pb(message: executor_pb2.StartOrder) -> StartOrder:
         working_dir=message.working_dir,
         allow_shell=message.allow_shell,
         ticket=message.log_ticket.SerializeToString() if message.HasField("log_ticket") else b"",
+        logs=LogRules(
+            max_bytes=message.logs.max_bytes,
+            lines_per_second=message.logs.max_lines_per_second,
+            redact=tuple(message.logs.redact),
+        ),
     )
 
 

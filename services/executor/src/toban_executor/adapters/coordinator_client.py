@@ -1,6 +1,6 @@
-"""Calls to any coordinator: the leader first, the next one at once when one does not answer."""
+"""Calls to any coordinator: the leader first, the next one at once when one does not answer; one that stayed silent last for a while."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeVar
 
@@ -9,14 +9,15 @@ from toban_domain.outcome import AttemptKey
 from toban_domain.settings import Settings
 from toban_executor.adapters.convert import beat_answer_from_pb, beat_to_pb, report_to_pb, settings_from_pb
 from toban_executor.decide.messages import Report
+from toban_executor.decide.pace import AVOID_SECONDS, MOST_CALL_SECONDS, call_seconds
 from toban_executor.ports import Beat, BeatAnswer, Registered
 from toban_proto.v1 import coordinator_pb2
 from toban_proto.v1.coordinator_pb2_grpc import ExecutorGatewayStub
+from toban_runtime.clock import Clock
 from toban_transport.call import stream, unary
 from toban_transport.channel import ChannelPool
 from toban_transport.convert import key_from_pb
 
-HEARTBEAT_SECONDS = 1.0
 REPORT_SECONDS = 5.0
 REGISTER_SECONDS = 5.0
 STREAM_SECONDS = 3600.0
@@ -51,6 +52,8 @@ class Identity:
     grpc_host: str
     grpc_port: int
     slots: int
+    most_slots: int
+    ready_slots: int
     version: str
     labels: dict[str, str] = field(default_factory=dict)
     previous_incarnation: str = ""
@@ -60,13 +63,17 @@ class Identity:
 class CoordinatorClient:
     """The gateway of one incarnation. `addresses` are the configured coordinators (host:port)."""
 
-    def __init__(self, *, channels: ChannelPool, addresses: Sequence[str], incarnation: str) -> None:
+    def __init__(self, *, channels: ChannelPool, addresses: Sequence[str], incarnation: str, clock: Clock) -> None:
         self._channels = channels
+        self._clock = clock
         self._configured = tuple(addresses)
         self._told: tuple[str, ...] = ()
         self._leader = ""
         # The one that answered last goes right behind the leader.
         self._good = ""
+        # Until when each that was silent is asked last.
+        self._silent: dict[str, float] = {}
+        self._beat_seconds = MOST_CALL_SECONDS
         self._incarnation = incarnation
         self._metadata: tuple[tuple[str, str], ...] = ()
         # Streams of settings that were opened so far.
@@ -88,12 +95,15 @@ class CoordinatorClient:
             version=identity.version,
             previous_incarnation=identity.previous_incarnation,
             previous_verified_empty=identity.previous_verified_empty,
+            most_slots=identity.most_slots,
+            ready_slots=identity.ready_slots,
         )
         answer = await self._any(lambda stub: unary(stub.Register, request, timeout=REGISTER_SECONDS))
         self._metadata = (
             ("toban-incarnation", self._incarnation),
             ("toban-incarnation-key", answer.incarnation_key),
         )
+        self._beat_seconds = call_seconds(lease_ms=answer.lease_ms, margin_ms=answer.lease_margin_ms)
         return Registered(
             worker_id=answer.worker_id,
             incarnation_key=answer.incarnation_key,
@@ -108,7 +118,7 @@ class CoordinatorClient:
         """Ask for a grant."""
         request = beat_to_pb(beat, self._incarnation)
         answer = await self._any(
-            lambda stub: unary(stub.Heartbeat, request, timeout=HEARTBEAT_SECONDS, metadata=self._metadata)
+            lambda stub: unary(stub.Heartbeat, request, timeout=self._beat_seconds, metadata=self._metadata)
         )
         self._leader = answer.leader_address or self._leader
         self._told = tuple(answer.coordinators) or self._told
@@ -116,7 +126,7 @@ class CoordinatorClient:
 
     async def watch_settings(self, known_version: int) -> AsyncIterator[Settings]:
         """The settings now and on each change, from one coordinator; the next call asks the next one. Raises TobanError."""
-        addresses = list(self._in_order())
+        addresses = self._in_order()
         if not addresses:
             raise TobanError(ErrorCode.UNAVAILABLE, "no coordinator is known; set SCHEDULER_COORDINATORS")
         address = addresses[self._streams % len(addresses)]
@@ -145,15 +155,18 @@ class CoordinatorClient:
             except TobanError as error:
                 if error.code not in _TRY_ANOTHER:
                     raise
+                if error.code is ErrorCode.DEADLINE_EXCEEDED:
+                    self._silent[address] = self._clock.monotonic() + AVOID_SECONDS
                 failure = error
             else:
                 self._good = address
+                self._silent.pop(address, None)
                 return answer
         raise failure
 
-    def _in_order(self) -> Iterator[str]:
-        seen = set()
-        for address in (self._leader, self._good, *self._told, *self._configured):
-            if address and address not in seen:
-                seen.add(address)
-                yield address
+    def _in_order(self) -> list[str]:
+        now = self._clock.monotonic()
+        self._silent = {address: until for address, until in self._silent.items() if until > now}
+        known = dict.fromkeys((self._leader, self._good, *self._told, *self._configured))
+        # The one that has been silent for longest comes first of the silent ones.
+        return sorted(filter(None, known), key=lambda address: self._silent.get(address, 0.0))

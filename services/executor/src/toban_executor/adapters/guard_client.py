@@ -6,14 +6,16 @@ import os
 import signal
 import socket
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from typing import Any
 
 from toban_domain.outcome import AttemptKey
+from toban_executor.decide.blocks import LogBlock
 from toban_executor.decide.lease import Instant
 from toban_executor.decide.messages import AttemptEnd, StartOrder
 from toban_executor.guard.launch import GuardSet
 from toban_executor.guard.tree import children, descendants
-from toban_executor.guard.wire import MAX_MESSAGE, LogBlock, decode, encode
+from toban_executor.guard.wire import MAX_MESSAGE, decode, encode
 from toban_executor.ports import Block, GuardListener
 from toban_observability import metrics
 from toban_observability.logs import get_logger
@@ -134,7 +136,7 @@ class GuardClient:
         ]
         message = {"t": "spawn", "run": order.key.run_id, "token": order.key.token, "steps": steps, "env": dict(env)}
         message |= {"cwd": order.working_dir, "payload": order.payload_json, "timeout": order.timeout_seconds}
-        message |= {"grace": order.grace_seconds, "lease_grace": lease_grace}
+        message |= {"grace": order.grace_seconds, "lease_grace": lease_grace, "logs": asdict(order.logs)}
         return self._named(message | {"boot": deadline.boot, "wall": deadline.wall})
 
     def _named(self, message: dict[str, Any]) -> dict[str, Any]:
@@ -226,4 +228,6 @@ def _end(order: StartOrder, message: dict[str, Any]) -> AttemptEnd:
         finished_ns=message["finished_ns"],
         last_seq=message["last_seq"],
         last_line=message["last_line"],
+        redacted=message["logs"]["redacted"],
+        left_out={reason: (lines, size) for reason, (lines, size) in message["logs"]["left"].items()},
     )

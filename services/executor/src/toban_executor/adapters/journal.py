@@ -32,6 +32,13 @@ CREATE TABLE IF NOT EXISTS chunks (id INTEGER PRIMARY KEY AUTOINCREMENT, token I
     seq_from INTEGER, seq_to INTEGER, lines INTEGER, raw_bytes INTEGER, first_ns INTEGER, last_ns INTEGER, data BLOB);
 CREATE TABLE IF NOT EXISTS seals (token INTEGER, run_id INTEGER, last_seq INTEGER, PRIMARY KEY (token, run_id)) WITHOUT ROWID;
 """
+# The size of all chunks, kept by the transactions that change them: summing up thousands of rows for each question would be slow.
+_SIZE = """
+CREATE TEMP TABLE log_size (bytes INTEGER);
+INSERT INTO log_size SELECT coalesce(sum(length(data)), 0) FROM main.chunks;
+CREATE TEMP TRIGGER chunk_in AFTER INSERT ON main.chunks BEGIN UPDATE log_size SET bytes = bytes + length(NEW.data); END;
+CREATE TEMP TRIGGER chunk_out AFTER DELETE ON main.chunks BEGIN UPDATE log_size SET bytes = bytes - length(OLD.data); END;
+"""
 _RETRY_SECONDS = 0.5
 _BUSY_MS = 5000
 _GATHER_SECONDS = 0.01
@@ -62,7 +69,8 @@ class Journal:
         self._connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=_BUSY_MS / 1000)
         self._connection.execute("PRAGMA journal_mode=WAL")
         self._connection.execute("PRAGMA synchronous=FULL")
-        self._connection.executescript(_SCHEMA)
+        self._connection.execute("PRAGMA temp_store=MEMORY")
+        self._connection.executescript(_SCHEMA + _SIZE)
         self._queue: queue.SimpleQueue[_Work | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._write_all, name="journal", daemon=True)
         # True until a write fails, and again after the next that does not.
@@ -157,7 +165,7 @@ class Journal:
 
     async def log_bytes(self) -> int:
         """Compressed bytes of log chunks that wait on disk."""
-        sql = "SELECT coalesce(sum(length(data)), 0) FROM chunks"
+        sql = "SELECT bytes FROM log_size"
         waiting: int = await self._ask(_Work(question=lambda db: db.execute(sql).fetchone()[0]))
         return waiting
 

@@ -1,7 +1,7 @@
 """Log chunks over LogIngest.Append: packing, streams, tickets, acknowledgements."""
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING
 
@@ -10,6 +10,8 @@ import zstandard
 from toban_domain.errors import ErrorCode, TobanError
 from toban_domain.outcome import AttemptKey
 from toban_executor.adapters.convert import ticket_from_bytes
+from toban_executor.decide.blocks import STDERR, STDOUT, SYSTEM
+from toban_executor.decide.levels import level_of, may_have_levels
 from toban_executor.decide.outcome import at
 from toban_executor.ports import Block, Chunk, ChunkBatch, Shipped
 from toban_proto.v1 import logs_pb2
@@ -21,6 +23,11 @@ from toban_transport.convert import key_from_pb, timestamp_to_pb
 if TYPE_CHECKING:
     from toban_proto.v1.logs_pb2_grpc import LogIngestAsyncStub
 
+_STREAMS: "Mapping[int, logs_pb2.LogStream.ValueType]" = {
+    STDOUT: logs_pb2.LOG_STREAM_STDOUT,
+    STDERR: logs_pb2.LOG_STREAM_STDERR,
+    SYSTEM: logs_pb2.LOG_STREAM_SYSTEM,
+}
 STREAM_SECONDS = 300.0
 """How long one stream may last; a longer backlog goes on over the next one."""
 
@@ -36,12 +43,31 @@ class Packer:
     def __call__(self, blocks: Sequence[Block]) -> bytes:
         """The data of one chunk."""
         lines = logs_pb2.LogLines()
-        add = lines.lines.add
         for block in blocks:
-            texts = [block.text] if block.partial else block.text[:-1].split(b"\n")
-            for seq, text in enumerate(texts, start=block.seq_from):
-                add(seq=seq, at_unix_nanos=block.at_ns, stream=_stream(block.stream), text=text, partial=block.partial)
+            if block.partial:
+                _add_partial(lines, block)
+            elif may_have_levels(block.text):
+                _add_with_levels(lines, block)
+            else:
+                _add_plain(lines, block)
         return self._zstd.compress(lines.SerializeToString())
+
+
+def _add_plain(lines: logs_pb2.LogLines, block: Block) -> None:
+    add, at_ns, stream = lines.lines.add, block.at_ns, _stream(block.stream)
+    for seq, text in enumerate(block.text[:-1].split(b"\n"), start=block.seq_from):
+        add(seq=seq, at_unix_nanos=at_ns, stream=stream, text=text)
+
+
+def _add_with_levels(lines: logs_pb2.LogLines, block: Block) -> None:
+    add, at_ns, stream = lines.lines.add, block.at_ns, _stream(block.stream)
+    for seq, text in enumerate(block.text[:-1].split(b"\n"), start=block.seq_from):
+        add(seq=seq, at_unix_nanos=at_ns, stream=stream, text=text, level=level_of(text))
+
+
+def _add_partial(lines: logs_pb2.LogLines, block: Block) -> None:
+    stream = _stream(block.stream)
+    lines.lines.add(seq=block.seq_from, at_unix_nanos=block.at_ns, stream=stream, text=block.text, partial=True)
 
 
 class ArchiverClient:
@@ -113,7 +139,7 @@ class AppendStream:
         return logs_pb2.AppendRequest(
             request_id=number,
             tickets=[ticket_from_bytes(ticket) for ticket in new.values()],
-            chunks=[_chunk(chunk) for chunk in batch.chunks],
+            chunks=[chunk_to_pb(chunk) for chunk in batch.chunks],
             seals=[
                 logs_pb2.Seal(run_id=seal.key.run_id, token=seal.key.token, last_seq=seal.last_seq)
                 for seal in batch.seals
@@ -139,7 +165,8 @@ class AppendStream:
                 future.set_exception(failure)
 
 
-def _chunk(chunk: Chunk) -> logs_pb2.LogChunk:
+def chunk_to_pb(chunk: Chunk) -> logs_pb2.LogChunk:
+    """A chunk of the journal as it travels."""
     return logs_pb2.LogChunk(
         run_id=chunk.key.run_id,
         token=chunk.key.token,
@@ -155,4 +182,4 @@ def _chunk(chunk: Chunk) -> logs_pb2.LogChunk:
 
 
 def _stream(number: int) -> "logs_pb2.LogStream.ValueType":
-    return logs_pb2.LOG_STREAM_STDOUT if number == 1 else logs_pb2.LOG_STREAM_STDERR
+    return _STREAMS[number]

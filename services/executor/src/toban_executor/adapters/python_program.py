@@ -3,7 +3,9 @@
 Run as a file by the executor's interpreter, isolated and without site-packages (``-I -S``), so that it starts fast and a job sees nothing
 of the executor's own packages. Standard library only, and as little of it as possible.
 
-Usage: python -I -S python_program.py MODULE:FUNCTION [FOLDER ...]    (folders go before sys.path; the payload is in TOBAN_PAYLOAD_FILE)
+Usage: python -I -S python_program.py own|any MODULE:FUNCTION [FOLDER ...]    (folders go before sys.path; the payload is in TOBAN_PAYLOAD_FILE)
+
+With `own` the callable must not be one of the standard library that the module only shows (`from os import system`).
 
 The keys of the payload are the keyword arguments. Exit code 0 when it returns, 1 when it raises (its traceback, without the frames of this
 file, is on stderr) or cannot be called (one line that says why); sys.exit in the job counts as usual.
@@ -20,11 +22,15 @@ if TYPE_CHECKING:  # The module `typing` costs milliseconds.
     from typing import Any
 
 
+OWN, ANY = "own", "any"
+_MOST_LAYERS = 100
+
+
 class NotCallableError(Exception):
     """There is nothing to call; the text says what and where."""
 
 
-def load(target: str, folders: list[str]) -> Callable[..., object]:
+def load(target: str, folders: list[str], *, own: bool) -> Callable[..., object]:
     """The callable that `target` (module:name or module:name.name) means. Raises NotCallableError, or what the module raises."""
     module_name, _, path = target.partition(":")
     try:
@@ -45,8 +51,36 @@ def load(target: str, folders: list[str]) -> Callable[..., object]:
         found = getattr(owner, name)
     if not callable(found):
         raise NotCallableError(f"{path!r} in {_file(module_name)} is {type(found).__name__!r}, which cannot be called")
+    if own and (origin := foreign(module_name, found)):
+        raise NotCallableError(
+            f"{path!r} in {_file(module_name)} is of module {origin!r}; call it in a function of your own, or set `allow_shell: true`"
+        )
     function: Callable[..., object] = found
     return function
+
+
+def foreign(module_name: str, found: object) -> str:
+    """The module of the standard library that `found` comes from, when it is another one than that of `module_name`; else empty."""
+    named = module_name.partition(".")[0].strip("_")
+    for one in _layers(found):
+        origin = getattr(one, "__module__", None) or type(getattr(one, "__self__", one)).__module__
+        root = str(origin).partition(".")[0]
+        if root in sys.stdlib_module_names and root.strip("_") != named:
+            return str(origin)
+    return ""
+
+
+def _layers(found: object) -> list[object]:
+    """A callable and what decorators and functools.partial have wrapped in it."""
+    layers: list[object] = []
+    for _ in range(_MOST_LAYERS):
+        if found is None:
+            break
+        partial = type(found).__module__ == "functools" and type(found).__name__ == "partial"
+        if not partial:
+            layers.append(found)
+        found = getattr(found, "func" if partial else "__wrapped__", None)
+    return layers
 
 
 def read_payload() -> dict[str, Any]:
@@ -61,14 +95,14 @@ def read_payload() -> dict[str, Any]:
     return payload
 
 
-def main(target: str, folders: list[str]) -> int:
+def main(whose: str, target: str, folders: list[str]) -> int:
     """Exit code of the step."""
     sys.argv = [target]
     sys.path[:0] = folders
     # A pipe is block buffered: lines and progress markers would come late.
     sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
     try:
-        function = load(target, folders)
+        function = load(target, folders, own=whose != ANY)
         payload = read_payload()
         result: Any = _call(function, payload)
         if hasattr(result, "cr_await"):
@@ -130,4 +164,4 @@ def _say(line: str) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1], sys.argv[2:]))
+    sys.exit(main(sys.argv[1], sys.argv[2], sys.argv[3:]))

@@ -9,6 +9,7 @@ _FLAGS = ("-I", "-S")
 """No PYTHON* variables, no site-packages: the job sees the standard library and its python_path, and starts in less time."""
 
 
-def command(callable_name: str, folders: Sequence[str]) -> tuple[str, ...]:
-    """The argv that calls `callable_name` ("package.module:function") with the payload."""
-    return (sys.executable, *_FLAGS, python_program.__file__, callable_name, *folders)
+def command(callable_name: str, folders: Sequence[str], *, allow_shell: bool) -> tuple[str, ...]:
+    """The argv that calls `callable_name` ("package.module:function") with the payload: without `allow_shell` only one that is the module's own."""
+    whose = python_program.ANY if allow_shell else python_program.OWN
+    return (sys.executable, *_FLAGS, python_program.__file__, whose, callable_name, *folders)

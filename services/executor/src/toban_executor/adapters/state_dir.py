@@ -1,5 +1,6 @@
 """The executor's own directory and its exclusive lock."""
 
+import contextlib
 import fcntl
 import os
 from pathlib import Path
@@ -43,6 +44,12 @@ def keep_slots(path: Path, slots: int) -> None:
     new = path / f"{_SLOTS}.new"
     new.write_text(f"{slots}\n", encoding="ascii")
     new.replace(path / _SLOTS)
+
+
+def forget_slots(path: Path) -> None:
+    """The next start begins with the default number."""
+    with contextlib.suppress(OSError):
+        (path / _SLOTS).unlink(missing_ok=True)
 
 
 def _invalid(message: str) -> TobanError:

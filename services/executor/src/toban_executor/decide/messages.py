@@ -26,6 +26,15 @@ class StepOrder:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LogRules:
+    """What is kept of an attempt's output; 0 = no limit. Values of the variables and payload keys in `redact` are masked."""
+
+    max_bytes: int = 0
+    lines_per_second: int = 0
+    redact: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StartOrder:
     """An attempt to start. Times in seconds; `slot` is the schedule's time as ISO text, empty on demand; `ticket` is opaque."""
 
@@ -42,6 +51,7 @@ class StartOrder:
     working_dir: str = ""
     allow_shell: bool = False
     ticket: bytes = b""
+    logs: LogRules = LogRules()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,7 +85,10 @@ class Record:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttemptEnd:
-    """What a guard says at the end of an attempt. Times are Unix nanoseconds; an empty `cause` means that it ended by itself."""
+    """What a guard says at the end of an attempt. Times are Unix nanoseconds; an empty `cause` means that it ended by itself.
+
+    `redacted` values were masked in its output; `left_out` is what the limits cost: rate or budget → (lines, bytes).
+    """
 
     key: AttemptKey
     cause: str = ""
@@ -88,6 +101,8 @@ class AttemptEnd:
     finished_ns: int = 0
     last_seq: int = 0
     last_line: str = ""
+    redacted: int = 0
+    left_out: Mapping[str, tuple[int, int]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""Entry of the guard: ``python -m toban_executor.guard INCARNATION STATE_DIR CONTROL_FD SLOT_FD,…``."""
+"""Entry of the guard: ``python -m toban_executor.guard INCARNATION STATE_DIR JOB_FILES CONTROL_FD,SLOT_FD,…``."""
 
 import os
 import socket
@@ -10,15 +10,17 @@ from toban_executor.guard.master import Master
 
 def main() -> None:
     """Run the master with the descriptors that `launch` has passed."""
-    incarnation, state_dir, control, slots = sys.argv[1:5]
-    for fd in (control, *slots.split(",")):
+    incarnation, state_dir, job_files, fds = sys.argv[1:5]
+    control, *slots = map(int, fds.split(","))
+    for fd in (control, *slots):
         # They came through an exec; no job may have them.
-        os.set_inheritable(int(fd), False)
+        os.set_inheritable(fd, False)
     Master(
         incarnation=incarnation,
         state_dir=Path(state_dir),
-        control=int(control),
-        slots=[socket.socket(fileno=int(fd)) for fd in slots.split(",")],
+        control=control,
+        slots=[socket.socket(fileno=fd) for fd in slots],
+        job_files=int(job_files),
     ).run()
 
 

@@ -3,8 +3,8 @@
 from dataclasses import dataclass, field
 from typing import Any
 
-from toban_executor.guard.clock import boottime, wall
-from toban_executor.guard.lines import LineCutter, Numbering
+from toban_executor.guard.clock import boottime, wall, wall_ns
+from toban_executor.guard.intake import Intake, Stream
 
 KILL_ALLOWANCE = 0.05
 """Seconds before the lease's deadline at which SIGKILL goes out, so that nothing lives at the deadline."""
@@ -28,10 +28,12 @@ class Job:
 
     order: dict[str, Any]
     lease: Lease
-    numbering: Numbering = field(default_factory=Numbering)
+    intake: Intake = field(init=False)
     step: int = 0
     main_pid: int = 0
     started_ns: int = 0
+    # CLOCK_BOOTTIME of the start.
+    begun: float = 0.0
     told_started: bool = False
     tell_at: float = 0.0
     # Wait status of the main process of the step, once it is there.
@@ -44,7 +46,12 @@ class Job:
     kill_at: float = float("inf")
     attempt_end: float = float("inf")
     step_end: float = float("inf")
-    pipes: dict[int, LineCutter] = field(default_factory=dict)
+    pipes: dict[int, Stream] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        env, payload = self.order.get("env", {}), self.order.get("payload", "")
+        rules = self.order.get("logs", {})
+        self.intake = Intake(rules, env=env, payload_json=payload, now=boottime, now_ns=wall_ns)
 
     @property
     def token(self) -> int:

@@ -12,15 +12,16 @@ import select
 import signal
 from typing import Any
 
+from toban_executor.decide.blocks import STDERR, STDOUT, LogBlock
 from toban_executor.guard.cgroup import SlotCgroup
 from toban_executor.guard.channel import Channel
 from toban_executor.guard.clock import boottime, wall_ns
 from toban_executor.guard.job import KILL_ALLOWANCE, Job, Lease
-from toban_executor.guard.lines import LineCutter
+from toban_executor.guard.pipes import open_pipe, readable, signal_pipe
 from toban_executor.guard.scratch import Scratch
 from toban_executor.guard.spawn import LEASE_FD, SpawnError, enter, find_program, spawn
 from toban_executor.guard.tree import signal_tree
-from toban_executor.guard.wire import LogBlock, decode, encode, encode_block
+from toban_executor.guard.wire import decode, encode, encode_block
 
 _TELL_STARTED_AFTER = 0.01
 """Seconds: a job that ends sooner is told by its end alone, which implies the start and halves the messages of short jobs."""
@@ -32,7 +33,8 @@ _KILL_AGAIN = 0.02
 """Seconds between rounds of SIGKILL: processes that were being forked during a walk are met by the next one."""
 
 _READ = 64 * 1024
-_STDOUT, _STDERR = 1, 2
+_WAIT_TOLD_AFTER = 1.0
+"""Seconds of waiting for the executor after which the log of a job says that it has waited."""
 
 
 class Keeper:
@@ -50,11 +52,12 @@ class Keeper:
         self._muted_until = losses
         # True while the executor takes no more output: only the jobs' pipes are left alone, everything else goes on.
         self._held = False
+        self._held_since = 0.0
         self._job: Job | None = None
         self._poll = select.poll()
         self._null = os.open("/dev/null", os.O_RDONLY | os.O_CLOEXEC)
         self._lease_pipe = os.pipe()
-        self._signals = _signal_pipe()
+        self._signals = signal_pipe()
         self._poll.register(self._signals, select.POLLIN)
 
     def run(self) -> None:
@@ -128,7 +131,7 @@ class Keeper:
             if kind == "reset" and message["losses"] == self._muted_until:
                 self._muted_until = 0
         elif kind == "hold":
-            self._held = bool(message["on"])
+            self._hold(bool(message["on"]))
         elif kind == "spawn":
             self._start(message)
         elif self._job is None or message.get("token") != self._job.token:
@@ -137,6 +140,16 @@ class Keeper:
             self._job.lease = Lease(boot=float(message["boot"]), wall=float(message["wall"]))
         elif kind == "kill":
             self._end(self._job, str(message["cause"]), str(message["reason"]), float(message["grace"]))
+
+    def _hold(self, on: bool) -> None:
+        if on and not self._held:
+            self._held_since = boottime()
+        elif self._held and not on and self._job is not None:
+            waited = boottime() - max(self._held_since, self._job.begun)
+            if waited >= _WAIT_TOLD_AFTER and readable(self._job.pipes):
+                words = f"the job waited up to {waited:.0f} s in its writes: the executor's journal of logs was full; nothing was left out"
+                self._send_blocks(self._job.intake.say(words))
+        self._held = on
 
     def _executor_gone(self) -> None:
         if self._job is not None:
@@ -152,7 +165,9 @@ class Keeper:
             self._refuse(order, "lease", "the lease's deadline has passed")
         else:
             now = boottime()
-            self._job = Job(order=order, lease=lease, started_ns=wall_ns(), tell_at=now + _TELL_STARTED_AFTER)
+            self._job = Job(
+                order=order, lease=lease, started_ns=wall_ns(), begun=now, tell_at=now + _TELL_STARTED_AFTER
+            )
             if order["timeout"]:
                 self._job.attempt_end = now + float(order["timeout"])
             self._start_step(self._job)
@@ -167,6 +182,7 @@ class Keeper:
         try:
             if job.step == 0:
                 self._scratch.prepare(job.order["payload"])
+                self._send_blocks(job.intake.opening())
             job.main_pid = self._spawn(job)
         except SpawnError as error:
             job.cause, job.reason = "spawn_failed", str(error)
@@ -179,7 +195,7 @@ class Keeper:
         env["TOBAN_LEASE_FD"] = str(LEASE_FD)
         enter(order["cwd"] or self._scratch.directory)
         program = step.get("program") or find_program(step["argv"][0], env.get("PATH", ""))
-        out, err = _open_pipe(), _open_pipe()
+        out, err = open_pipe(), open_pipe()
         try:
             pid = spawn(
                 program=program,
@@ -197,14 +213,16 @@ class Keeper:
         finally:
             os.close(out[1])
             os.close(err[1])
-        for (fd, _), stream in ((out, _STDOUT), (err, _STDERR)):
-            job.pipes[fd] = LineCutter(stream=stream, numbering=job.numbering, now_ns=wall_ns)
+        for (fd, _), stream in ((out, STDOUT), (err, STDERR)):
+            job.pipes[fd] = job.intake.stream(stream)
         return pid
 
     # ---- while it runs
 
     def _look_at(self, job: Job, child_ended: bool) -> None:
         now = boottime()
+        if blocks := job.intake.tick():
+            self._send_blocks(blocks)
         if not job.told_started and now >= job.tell_at:
             job.told_started = True
             self._channel.send(encode(_started_message(job)))
@@ -234,11 +252,11 @@ class Keeper:
         if not data:
             self._close_pipe(job, fd)
             return False
-        self._send_blocks(list(job.pipes[fd].feed(data)))
+        self._send_blocks(job.pipes[fd].feed(data))
         return True
 
     def _close_pipe(self, job: Job, fd: int) -> None:
-        self._send_blocks(list(job.pipes.pop(fd).finish()))
+        self._send_blocks(job.pipes.pop(fd).finish())
         self._unregister(fd)
         os.close(fd)
 
@@ -307,23 +325,9 @@ class Keeper:
     def _finish(self, job: Job) -> None:
         enter("/")
         self._scratch.clear()
+        self._send_blocks(job.intake.finish())
         self._job = None
         self._channel.send(encode(_end_message(job)))
-
-
-def _signal_pipe() -> int:
-    """A descriptor that becomes readable when a child ends."""
-    read, write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
-    signal.set_wakeup_fd(write, warn_on_full_buffer=False)
-    signal.signal(signal.SIGCHLD, lambda _number, _frame: None)
-    return read
-
-
-def _open_pipe() -> tuple[int, int]:
-    """A pipe whose reading end does not block; the writing end does, because the job gets it."""
-    read, write = os.pipe()
-    os.set_blocking(read, False)
-    return read, write
 
 
 def _timeout_text(job: Job, attempt_seconds: float | None) -> str:
@@ -351,14 +355,15 @@ def _end_message(job: Job) -> dict[str, Any]:
         "token": job.token,
         "pid": job.main_pid,
         "cause": job.cause,
-        "reason": job.reason,
+        "reason": job.intake.clean(job.reason),
         "exit": os.WEXITSTATUS(status) if status is not None and os.WIFEXITED(status) else None,
         "signal": os.WTERMSIG(status) if status is not None and os.WIFSIGNALED(status) else None,
         "step": job.step,
         "started_ns": job.started_ns,
         "finished_ns": job.finished_ns or wall_ns(),
-        "last_seq": job.numbering.last_seq,
-        "last_line": job.numbering.last_line,
+        "last_seq": job.intake.numbering.last_seq,
+        "last_line": job.intake.numbering.last_line,
+        "logs": job.intake.counts,
     }
 
 

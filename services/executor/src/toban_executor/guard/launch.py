@@ -1,12 +1,16 @@
 """Starts the guards from the executor. Must run before gRPC is imported anywhere in the process."""
 
+import contextlib
 import socket
 import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+from toban_executor.guard.limits import open_files
 from toban_executor.guard.wire import socket_pair
+
+START_SECONDS = 20.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,27 +28,41 @@ class GuardSet:
             sock.close()
 
 
-def start_guards(*, incarnation: str, state_dir: Path, slots: int) -> GuardSet:
-    """Start the master with one keeper a slot and wait until they are there.
+def start_guards(*, incarnation: str, state_dir: Path, slots: int, job_files: int = 0) -> GuardSet:
+    """Start the master with one keeper a slot and wait until they are there. Jobs may have `job_files` files open (0 = as many as this process).
 
-    Raises RuntimeError when the guard does not come up (its own words are on stderr).
+    Raises RuntimeError when the guard does not come up (its own words are on stderr), OSError when this machine has not enough for it. Nothing
+    of it is left then.
     """
-    control, control_far = socket.socketpair()
-    pairs = [socket_pair() for _ in range(slots)]
-    fds = [far.fileno() for _, far in pairs]
-    arguments = [incarnation, str(state_dir), str(control_far.fileno()), ",".join(map(str, fds))]
-    master = subprocess.Popen(
-        [sys.executable, "-m", "toban_executor.guard", *arguments],
-        pass_fds=[control_far.fileno(), *fds],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        start_new_session=True,
-    )
-    control_far.close()
-    for _, far in pairs:
-        far.close()
-    control.settimeout(20)
-    if control.recv(1) != b"r":
-        raise RuntimeError("the guard process ended while it started")
-    control.setblocking(False)
-    return GuardSet(incarnation=incarnation, master=master, control=control, slots=[near for near, _ in pairs])
+    with contextlib.ExitStack() as undo:
+        control, control_far = (undo.enter_context(end) for end in socket.socketpair())
+        near, far = [], []
+        for _ in range(slots):
+            ends = socket_pair()
+            near.append(undo.enter_context(ends[0]))
+            far.append(undo.enter_context(ends[1]))
+        fds = [end.fileno() for end in (control_far, *far)]
+        files = str(job_files or open_files())
+        arguments = [incarnation, str(state_dir), files, ",".join(map(str, fds))]
+        master = subprocess.Popen(
+            [sys.executable, "-m", "toban_executor.guard", *arguments],
+            pass_fds=fds,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+        undo.callback(_end, master)
+        for end in (control_far, *far):
+            end.close()
+        control.settimeout(START_SECONDS)
+        if control.recv(1) != b"r":
+            raise RuntimeError("the guard process ended while it started")
+        control.setblocking(False)
+        undo.pop_all()
+    return GuardSet(incarnation=incarnation, master=master, control=control, slots=near)
+
+
+def _end(master: subprocess.Popen[bytes]) -> None:
+    # Its keepers end by themselves when the sockets are closed; no job was started.
+    master.kill()
+    master.wait()

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator
 
-from toban_executor.guard.wire import LogBlock
+from toban_executor.decide.blocks import LogBlock
 
 LINE_LIMIT = 16 * 1024
 """Bytes of one line; a longer one goes on in the next, and all its pieces but the last are `partial`."""
@@ -64,33 +64,31 @@ class LineCutter:
             yield self._block(rest, 1, self._now_ns(), partial=True)
 
     def _whole(self, body: bytes, at_ns: int) -> Iterator[LogBlock]:
+        """Whole lines: those before the next one that is too long together, then the pieces of that one."""
         self._remember_last(body)
-        if len(body) <= LINE_LIMIT:
-            yield self._block(body, body.count(b"\n"), at_ns)
-            return
-        short: list[bytes] = []
-        for line in _split(body):
-            if len(line) <= LINE_LIMIT + 1:
-                short.append(line)
-                continue
-            yield from self._flush(short, at_ns)
-            short = []
-            while len(line) > LINE_LIMIT + 1:
-                yield self._block(line[:LINE_LIMIT], 1, at_ns, partial=True)
-                line = line[LINE_LIMIT:]
-            short.append(line)
-        yield from self._flush(short, at_ns)
-
-    def _flush(self, lines: list[bytes], at_ns: int) -> Iterator[LogBlock]:
-        if lines:
-            yield self._block(b"".join(lines), len(lines), at_ns)
+        start = 0
+        while start < len(body):
+            short = _short_until(body, start)
+            if short > start:
+                yield self._block(body[start:short], body.count(b"\n", start, short), at_ns)
+            start = short
+            if start < len(body):
+                end = body.index(b"\n", start)
+                while end - start > LINE_LIMIT:
+                    yield self._block(body[start : start + LINE_LIMIT], 1, at_ns, partial=True)
+                    start += LINE_LIMIT
 
     def _remember_last(self, body: bytes) -> None:
         """The last line with text in it: nearly always the last one."""
-        for line in reversed(body[-4 * LINE_LIMIT :].split(b"\n")):
+        end = len(body) - 1
+        floor = max(0, len(body) - 4 * LINE_LIMIT)
+        while end > floor:
+            start = body.rfind(b"\n", floor, end) + 1 or floor
+            line = body[start:end]
             if line.strip():
                 self._numbering.remember(line)
                 return
+            end = start - 1
 
     def _block(self, text: bytes, count: int, at_ns: int, *, partial: bool = False) -> LogBlock:
         return LogBlock(
@@ -103,6 +101,11 @@ class LineCutter:
         )
 
 
-def _split(body: bytes) -> list[bytes]:
-    """Lines by newline alone, newline kept; `body` ends with one."""
-    return [line + b"\n" for line in body[:-1].split(b"\n")]
+def _short_until(body: bytes, start: int) -> int:
+    """The end of the lines from `start` on that are within the limit; `body` ends with a newline."""
+    while len(body) - start > LINE_LIMIT + 1:
+        end = body.rfind(b"\n", start, start + LINE_LIMIT + 1) + 1
+        if not end:
+            return start
+        start = end
+    return len(body)

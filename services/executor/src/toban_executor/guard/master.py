@@ -20,6 +20,7 @@ from toban_executor.guard.cgroup import SlotCgroup
 from toban_executor.guard.channel import Channel
 from toban_executor.guard.clock import pause
 from toban_executor.guard.keeper import serve
+from toban_executor.guard.limits import set_open_files
 from toban_executor.guard.scratch import Scratch, make_payload_home, payload_home
 from toban_executor.guard.tree import become_subreaper, children, signal_tree, start_time
 from toban_executor.guard.wire import encode
@@ -31,8 +32,11 @@ _IGNORED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGPIPE)
 class Master:
     """Owns the keepers of one incarnation."""
 
-    def __init__(self, *, incarnation: str, state_dir: Path, control: int, slots: list[socket.socket]) -> None:
+    def __init__(
+        self, *, incarnation: str, state_dir: Path, control: int, slots: list[socket.socket], job_files: int
+    ) -> None:
         self._incarnation = incarnation
+        self._job_files = job_files
         self._state_dir = state_dir
         self._work = state_dir / "work"
         self._payloads = self._work
@@ -87,6 +91,8 @@ class Master:
         for other, sock in enumerate(self._slots):
             if other != slot:
                 sock.close()
+        # The executor and the master need many; a job gets what the executor was started with.
+        set_open_files(self._job_files)
         become_subreaper()
         serve(
             channel=Channel(self._slots[slot]),

@@ -7,26 +7,15 @@ first byte names the kind: ``J`` a JSON object, ``L`` a block of output lines.
 import json
 import socket
 import struct
-from dataclasses import dataclass
 from typing import Any
+
+from toban_executor.decide.blocks import LogBlock
 
 MAX_MESSAGE = 192 * 1024
 """Bytes. An order whose message is larger is refused; far above the 32 KiB of a payload."""
 
 _BUFFER = 1 << 20
 _BLOCK = struct.Struct("<cB?qqI")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LogBlock:
-    """Consecutive lines of one stream. `text` ends each line with a newline, except one `partial` line alone."""
-
-    stream: int
-    partial: bool
-    at_ns: int
-    seq_from: int
-    count: int
-    text: bytes
 
 
 def socket_pair() -> tuple[socket.socket, socket.socket]:

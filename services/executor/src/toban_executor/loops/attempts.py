@@ -15,7 +15,7 @@ from toban_executor.decide.messages import AttemptEnd, CancelOrder, Header, Reco
 from toban_executor.decide.orders import OrderBook
 from toban_executor.decide.outcome import outcome_of
 from toban_executor.decide.progress import ProgressBook
-from toban_executor.loops.collect import Collector
+from toban_executor.loops.collect import Collector, count_end
 from toban_executor.loops.report import Reporter
 from toban_executor.ports import Block, Guards, Journal
 from toban_observability import metrics
@@ -232,6 +232,7 @@ class Attempts:
         """The attempt is over: its slot is free, its outcome goes to the journal and to a coordinator at once."""
         outcome = replace(outcome_of(end), progress=self.progress.closed(end.key))
         self._collector.closed(end.key, end.last_seq)
+        count_end(end)
         self.book.finished(end.key)
         self._note_live()
         report = Report(key=end.key, seq=2, outcome=outcome)

@@ -8,20 +8,43 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from toban_domain.outcome import AttemptKey
+from toban_executor.decide.blocks import STDERR, STDOUT, SYSTEM
+from toban_executor.decide.messages import AttemptEnd
 from toban_executor.ports import Block, Chunk, Journal, Seal
 from toban_observability import metrics
+from toban_observability.logs import get_logger
 from toban_runtime.clock import Clock
 
 CHUNK_BYTES = 256 * 1024
 GATHER_SECONDS = 0.05
 MEMORY_BYTES = 8 << 20
 
+_log = get_logger(__name__)
+
 _waiting = metrics.gauge(
     "toban_executor_log_bytes", "Compressed log bytes in the journal that no archiver has committed."
 )
 _lines = metrics.counter("toban_executor_log_lines_total", "Lines of output taken from jobs.")
+_bytes = metrics.counter("toban_executor_log_text_bytes_total", "Bytes of output taken from jobs.")
+_left_lines = metrics.counter(
+    "toban_executor_log_left_out_lines_total", "Lines of ended attempts that a limit left out.", ("reason",)
+)
+_left_bytes = metrics.counter(
+    "toban_executor_log_left_out_bytes_total", "Bytes of ended attempts that a limit left out.", ("reason",)
+)
+_redacted = metrics.counter("toban_executor_log_redactions_total", "Values masked in the output of ended attempts.")
+_budget = metrics.gauge("toban_executor_log_budget_bytes", "Compressed log bytes in the journal above which jobs wait.")
+_full = metrics.gauge("toban_executor_log_full", "1 while jobs wait in their writes because the journal is full.")
 
 Pack = Callable[[Sequence[Block]], bytes]
+
+
+def count_end(end: AttemptEnd) -> None:
+    """Into the metrics what the limits left out of an attempt, and what was masked."""
+    _redacted.inc(end.redacted)
+    for reason, (lines, size) in end.left_out.items():
+        _left_lines.labels(reason).inc(lines)
+        _left_bytes.labels(reason).inc(size)
 
 
 @dataclass(slots=True)
@@ -30,6 +53,7 @@ class _Gathering:
 
     blocks: list[Block] = field(default_factory=list)
     size: int = 0
+    lines: int = 0
 
 
 class Collector:
@@ -45,6 +69,8 @@ class Collector:
         self._hold = hold
         self._clock = clock
         self._max_journal_bytes = max_journal_bytes
+        self._is_full = False
+        _budget.set(max_journal_bytes)
         self._gathering: dict[tuple[AttemptKey, int], _Gathering] = {}
         self._size = 0
         self._tickets: dict[AttemptKey, bytes] = {}
@@ -62,8 +88,10 @@ class Collector:
         gathering = self._gathering.setdefault((key, block.stream), _Gathering())
         gathering.blocks.append(block)
         gathering.size += len(block.text)
+        gathering.lines += block.lines
         self._size += len(block.text)
         _lines.inc(block.lines)
+        _bytes.inc(len(block.text))
         if gathering.size >= CHUNK_BYTES:
             self._cut((key, block.stream))
         if self._size > MEMORY_BYTES:
@@ -73,7 +101,7 @@ class Collector:
     def closed(self, key: AttemptKey, last_seq: int) -> None:
         """The attempt ended; one that wrote nothing leaves nothing."""
         if last_seq:
-            for stream in (1, 2):
+            for stream in (STDOUT, STDERR, SYSTEM):
                 self._cut((key, stream))
             self._seals.append(Seal(key, last_seq))
             self.on_new()
@@ -110,7 +138,20 @@ class Collector:
     async def _relieve(self) -> None:
         stored = await self._journal.log_bytes()
         _waiting.set(stored)
-        self._hold(stored > self._max_journal_bytes or self._size > MEMORY_BYTES)
+        self._note_full(stored > self._max_journal_bytes, stored)
+        self._hold(self._is_full or self._size > MEMORY_BYTES)
+
+    def _note_full(self, full: bool, stored: int) -> None:
+        _full.set(full)
+        if full and not self._is_full:
+            _log.warning(
+                "journal of logs is full: jobs wait in their writes until a log-archiver takes lines",
+                bytes=stored,
+                budget_bytes=self._max_journal_bytes,
+            )
+        elif self._is_full and not full:
+            _log.info("journal of logs has room again", bytes=stored)
+        self._is_full = full
 
     def _cut(self, place: tuple[AttemptKey, int]) -> None:
         """Make a chunk of what was gathered."""
@@ -128,7 +169,7 @@ class Collector:
                 stream=stream,
                 seq_from=first.seq_from,
                 seq_to=last.seq_from + last.lines - 1,
-                lines=sum(block.lines for block in gathering.blocks),
+                lines=gathering.lines,
                 raw_bytes=gathering.size,
                 first_ns=first.at_ns,
                 last_ns=last.at_ns,

@@ -37,17 +37,18 @@ class Claim:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Columns:
-    """The lines of a chunk, column by column."""
+    """The lines of a chunk, column by column; `newlines` is the number of lines that end with one."""
 
     seqs: Sequence[int]
     nanos: Sequence[int]
     streams: Collection[int]
     sizes: Sequence[int]
+    newlines: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measured:
-    """What was found in a good chunk: bytes of text, and the earliest and latest time of a line."""
+    """What was found in a good chunk: bytes that the job wrote (newlines included), and the earliest and latest time of a line."""
 
     raw_bytes: int
     first_at: datetime
@@ -82,7 +83,7 @@ def check_lines(claim: Claim, lines: Columns) -> Measured:
     first, last = min(lines.nanos), max(lines.nanos)
     if first < 0 or last > _MAX_NANOS:
         raise ChunkInvalid("the time of a line is not between 1970 and 2200")
-    return Measured(raw_bytes=sum(lines.sizes), first_at=_time(first), last_at=_time(last))
+    return Measured(raw_bytes=sum(lines.sizes) + lines.newlines, first_at=_time(first), last_at=_time(last))
 
 
 def _time(nanos: int) -> datetime:

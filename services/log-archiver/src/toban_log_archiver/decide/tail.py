@@ -1,38 +1,71 @@
-"""Where to begin reading so that the last N lines are certainly among what is read."""
+"""The last N lines: from where to read, what to keep, and when an attempt is read to its end."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import deque
+from collections.abc import Iterable
+from typing import Generic, Protocol, TypeVar
 
 MAX_TAIL_LINES = 10_000
 """More than this is a read from the start; a tail is held in memory until its end is known."""
 MAX_TAIL_BYTES = 8 * 1024 * 1024
 
 
-def first_token(lines: Mapping[int, int], count: int) -> tuple[int, int]:
-    """The token where the last `count` lines over several attempts begin, and how many of them are in it; (0, 0) without lines.
+class HasText(Protocol):
+    """A line."""
 
-    `lines` has the number of lines by token.
-    """
-    left = count
-    found = (0, 0)
-    for token in sorted(lines, reverse=True):
-        if left <= 0:
-            break
-        found = (token, min(left, lines[token]))
-        left -= lines[token]
-    return found
+    @property
+    def text(self) -> bytes:
+        """Without the newline."""
 
 
-def start_seq(heads: Sequence[tuple[int, int]], count: int) -> int:
-    """A sequence number with at least `count` lines at or after it (1 when there are fewer); `heads` are (seq_from, lines), latest first."""
-    start, left = 1, count
-    for seq_from, lines in heads:
-        start = seq_from if left == count else min(start, seq_from)
-        left -= lines
-        if left <= 0:
-            return start
-    return 1
+L = TypeVar("L", bound=HasText)
+
+
+class Last(Generic[L]):
+    """The last lines of those that were added, within a number of lines and of bytes."""
+
+    def __init__(self, *, lines: int, size: int = MAX_TAIL_BYTES) -> None:
+        self._lines = lines
+        self._size = size
+        self._kept: deque[L] = deque()
+        self._bytes = 0
+        self._dropped = False
+
+    def add(self, lines: Iterable[L]) -> None:
+        """Lines that come after those before."""
+        for line in lines:
+            self._kept.append(line)
+            self._bytes += len(line.text)
+            while len(self._kept) > self._lines or self._bytes > self._size:
+                self._bytes -= len(self._kept.popleft().text)
+                self._dropped = True
+
+    def add_before(self, earlier: Last[L]) -> None:
+        """Lines that come before all that was added so far, as many as there is room for."""
+        while earlier._kept and not self.full:
+            line = earlier._kept.pop()
+            if self._bytes + len(line.text) > self._size:
+                self._dropped = True
+                return
+            self._kept.appendleft(line)
+            self._bytes += len(line.text)
+        self._dropped = self._dropped or earlier._dropped
+
+    @property
+    def full(self) -> bool:
+        """True when no earlier line belongs to the tail."""
+        return self._dropped or len(self._kept) >= self._lines
+
+    @property
+    def missing(self) -> int:
+        """How many lines there is room for."""
+        return self._lines - len(self._kept)
+
+    @property
+    def lines(self) -> list[L]:
+        """In the order of the log."""
+        return list(self._kept)
 
 
 def is_end(*, last_seq: int | None, sealed_seconds: float | None, read_to: int, grace_seconds: float) -> bool:

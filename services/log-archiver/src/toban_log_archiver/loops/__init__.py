@@ -1,1 +1,1 @@
-"""Work that comes back by the clock: partitions ahead, health."""
+"""Work that comes back by the clock: partitions ahead, health, the archive."""

@@ -24,9 +24,16 @@ class Probe:
     """`run_once` for a Loop; `document` is the last result. Without PostgreSQL the service is not ready; without S3 it has a warning."""
 
     def __init__(
-        self, *, pool: Pool, bucket: ObjectStore | None, clock: Clock, certificate: Callable[[], Check]
+        self,
+        *,
+        pool: Pool,
+        bucket: ObjectStore | None,
+        clock: Clock,
+        certificate: Callable[[], Check],
+        archive: Callable[[], Check],
     ) -> None:
         self._certificate = certificate
+        self._archive = archive
         self._pool = pool
         self._bucket = bucket
         self._clock = clock
@@ -38,7 +45,7 @@ class Probe:
 
     def document(self) -> dict[str, Any]:
         """What /healthz shows."""
-        return report({**self._checks, "certificate": self._certificate()})
+        return report({**self._checks, "archive": self._archive(), "certificate": self._certificate()})
 
     async def run_once(self) -> None:
         """Looks once; an outage is a result, not an error."""
@@ -66,6 +73,9 @@ class Probe:
 
     async def _object_store(self) -> Check:
         if self._bucket is None:
-            return Check("warning", "not configured: set SCHEDULER_S3_ENDPOINT_URL and SCHEDULER_S3_BUCKET")
+            return Check(
+                "warning",
+                "not configured, so nothing is archived: set SCHEDULER_S3_BUCKET (and SCHEDULER_S3_ENDPOINT_URL, unless it is AWS)",
+            )
         problem = await self._bucket.problem()
         return Check("warning", problem) if problem else Check("ok", "reachable")

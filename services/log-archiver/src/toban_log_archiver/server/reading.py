@@ -2,53 +2,201 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Collection
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from functools import partial
 
+from toban_domain.log_marks import left_out_lines
+from toban_log_archiver.decide.chunk import STREAMS
+from toban_log_archiver.decide.holes import Holes
 from toban_log_archiver.decide.merge import END, Merge
-from toban_log_archiver.server.frames import lines_of
-from toban_proto.v1.logs_pb2 import LogLine
-from toban_store.logs import chunks
-from toban_store.logs.chunks import TokenPlace
-from toban_store.pool import Pool
-from toban_store.tx import autocommit
+from toban_log_archiver.decide.select import Selection
+from toban_log_archiver.ports.chunk_source import ChunkSource
+from toban_log_archiver.server.frames import lines_of, selected
+from toban_observability import metrics
+from toban_proto.v1.logs_pb2 import LOG_STREAM_SYSTEM, LogLine
+from toban_runtime.clock import Clock
+from toban_store.logs.chunks import ALWAYS, StoredChunk, TimeSpan, TokenPlace
 
 PAGE_CHUNKS = 8
 """Compressed chunks that a reader holds; of each stream one is open besides."""
+BATCH_LINES = 1000
+BATCH_BYTES = 256 * 1024
+# A search gives a sign of life after this time without a line, and can be ended there, seconds.
+QUIET_SECONDS = 1.0
+# Pages below this are opened in place, the others in a thread: other readers and senders do not wait.
+INLINE_BYTES = 16 * 1024
+
+_holes = metrics.counter("toban_log_holes_passed_total", "Holes in an attempt's lines that a follower passed over.")
 
 
-class AttemptReader:
-    """A position in one attempt's lines that moves on. No database connection is held while lines are given out."""
+class _Pages:
+    """A position in one attempt's chunks that moves on."""
 
-    def __init__(self, *, pool: Pool, place: TokenPlace, from_seq: int, streams: Collection[int]) -> None:
-        self._pool = pool
+    def __init__(self, *, source: ChunkSource, place: TokenPlace, streams: Sequence[int], span: TimeSpan) -> None:
+        self._source = source
         self._place = place
-        self._from_seq = max(1, from_seq)
         self._streams = streams
+        self._span = span
         self._after: dict[int, int] | None = None
-        self._merge: Merge[LogLine] = Merge(decode=lines_of, from_seq=self._from_seq)
 
-    @property
-    def read_to(self) -> int:
-        """The largest sequence number that was given out."""
-        return self._merge.last_seq
-
-    async def lines(self) -> AsyncIterator[LogLine]:
-        """What is stored now and was not given out yet, in order. Call again for what came later. Raises StoreError."""
-        more = True
-        while more:
-            page = await self._page()
-            more = len(page) == PAGE_CHUNKS
-            for chunk in page:
-                self._merge.add(chunk.stream, chunk.data)
-            for line in self._merge.ready(page[-1].seq_from if more else END):
-                yield line
-
-    async def _page(self) -> list[chunks.StoredChunk]:
-        async with autocommit(self._pool) as t:
-            if self._after is None:
-                found = await chunks.start_positions(t, self._place, seq=self._from_seq)
-                self._after = {stream: found[stream] for stream in self._streams}
-            page = await chunks.page(t, self._place, after=self._after, size=PAGE_CHUNKS)
+    async def next(self, from_seq: int) -> Sequence[StoredChunk]:
+        """The next chunks; the first ones hold `from_seq`, or what comes after it."""
+        if self._after is None:
+            starts: Mapping[int, int] = {}
+            if from_seq > 1:
+                starts = await self._source.starts(self._place, seq=from_seq)
+            self._after = {stream: starts.get(stream, 1) - 1 for stream in self._streams}
+        page = await self._source.page(self._place, after=self._after, size=PAGE_CHUNKS, span=self._span)
         for chunk in page:
             self._after[chunk.stream] = chunk.seq_from
         return page
+
+    def rewind(self) -> None:
+        """Begins anew at the next call."""
+        self._after = None
+
+
+async def _batches(
+    pages: _Pages, merge: Merge[LogLine], from_seq: int, take: Callable[[Iterator[LogLine]], _Taken]
+) -> AsyncIterator[_Taken]:
+    """What `take` makes of the lines that are stored now, until it says that it is over."""
+    more = True
+    while more:
+        page = await pages.next(from_seq)
+        more = len(page) == PAGE_CHUNKS
+        for chunk in page:
+            merge.add(chunk.stream, chunk.data)
+        ready = merge.ready(page[-1].seq_from if more else END)
+        inline = sum(len(chunk.data) for chunk in page) < INLINE_BYTES
+        while True:
+            taken = take(ready) if inline else await asyncio.to_thread(take, ready)
+            yield taken
+            if taken.over:
+                return
+            if taken.used_up:
+                break
+
+
+class _Taken:
+    """Lines for one answer. `used_up`: the page has no more; `over`: this reading has no more."""
+
+    __slots__ = ("lines", "over", "size", "used_up")
+
+    def __init__(self) -> None:
+        self.lines: list[LogLine] = []
+        self.size = 0
+        self.used_up = False
+        self.over = False
+
+    def add(self, line: LogLine) -> bool:
+        """True when the answer is full."""
+        self.lines.append(line)
+        self.size += len(line.text)
+        return len(self.lines) >= BATCH_LINES or self.size >= BATCH_BYTES
+
+
+class StoredLines:
+    """The wanted lines [from_seq, to_seq) of an attempt as they are stored now, once. Chunks without such lines are not even opened."""
+
+    def __init__(
+        self,
+        *,
+        source: ChunkSource,
+        place: TokenPlace,
+        selection: Selection,
+        clock: Clock,
+        from_seq: int = 1,
+        to_seq: int = END,
+    ) -> None:
+        streams = sorted(selection.streams)
+        self._pages = _Pages(source=source, place=place, streams=streams, span=span_of(selection))
+        self._clock = clock
+        self._from_seq = max(1, from_seq)
+        self._to_seq = to_seq
+        self._merge: Merge[LogLine] = Merge(decode=partial(selected, selection=selection), from_seq=self._from_seq)
+
+    async def batches(self, *, patient: bool = False) -> AsyncIterator[list[LogLine]]:
+        """In order; an empty one is a sign of life. Raises TobanError when a source cannot be asked. Nothing is waited for."""
+        del patient
+        async for taken in _batches(self._pages, self._merge, self._from_seq, self._take):
+            yield taken.lines
+
+    def _take(self, ready: Iterator[LogLine]) -> _Taken:
+        taken = _Taken()
+        quiet_until = self._clock.monotonic() + QUIET_SECONDS
+        for line in ready:
+            if line.seq >= self._to_seq:
+                taken.over = True
+                return taken
+            if taken.add(line) or self._clock.monotonic() > quiet_until:
+                return taken
+        taken.used_up = True
+        return taken
+
+
+class LiveLines:
+    """The wanted lines of an attempt from `from_seq` on, each once and in order, while chunks arrive in any order.
+
+    All streams are read, since only together they have no gaps. No database connection is held while lines are given out.
+    """
+
+    def __init__(
+        self, *, source: ChunkSource, place: TokenPlace, selection: Selection, clock: Clock, from_seq: int = 1
+    ) -> None:
+        self._pages = _Pages(source=source, place=place, streams=sorted(STREAMS), span=ALWAYS)
+        self._selection = selection
+        self._clock = clock
+        self._holes = Holes(next_seq=max(1, from_seq))
+        self._merge = self._new_merge()
+
+    @property
+    def read_to(self) -> int:
+        """Every line up to this one was looked at, or passed over."""
+        return self._holes.next_seq - 1
+
+    async def batches(self, *, patient: bool) -> AsyncIterator[list[LogLine]]:
+        """What is stored now and was not given out yet. Call again for what came later. Raises TobanError as StoredLines does.
+
+        With patience it stops at a hole, which is waited for.
+        """
+        take = partial(self._take, patient=patient)
+        async for taken in _batches(self._pages, self._merge, self._holes.next_seq, take):
+            if taken.over:
+                self._pages.rewind()
+                self._merge = self._new_merge()
+            yield taken.lines
+
+    def _take(self, ready: Iterator[LogLine], *, patient: bool) -> _Taken:
+        taken = _Taken()
+        now = self._clock.monotonic()
+        for line in ready:
+            left_out = left_out_lines(line.text) if line.stream == LOG_STREAM_SYSTEM else 0
+            hole = self._holes.is_hole(line.seq, left_out=left_out)
+            if not self._holes.passes(line.seq, left_out=left_out, patient=patient, now=now):
+                taken.over = True
+                return taken
+            if hole:
+                _holes.inc()
+            if self._selection.keeps(line) and taken.add(line):
+                return taken
+            if self._clock.monotonic() > now + QUIET_SECONDS:
+                return taken
+        taken.used_up = True
+        return taken
+
+    def _new_merge(self) -> Merge[LogLine]:
+        return Merge(decode=lines_of, from_seq=self._holes.next_seq)
+
+
+def span_of(selection: Selection) -> TimeSpan:
+    """The times that a chunk must touch."""
+    return TimeSpan(since=_time(selection.since_nanos), until=_time(selection.until_nanos, up=True))
+
+
+def _time(nanos: int | None, *, up: bool = False) -> datetime | None:
+    """Chunks have their times in microseconds, cut off."""
+    if nanos is None:
+        return None
+    return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=nanos // 1000 + up)

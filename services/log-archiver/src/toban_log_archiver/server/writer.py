@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from toban_domain.errors import ErrorCode
 from toban_log_archiver.server.followers import CHANNEL, wake_payload
 from toban_observability import metrics
 from toban_observability.logs import get_logger
 from toban_runtime.backoff import Backoff
 from toban_runtime.clock import Clock
-from toban_store.errors import Refused, StoreError
+from toban_store.errors import DidNotHappen, Refused, StoreError
 from toban_store.logs import chunks, tokens
 from toban_store.logs.chunks import NewChunk
 from toban_store.logs.tokens import TokenNote
@@ -64,7 +65,8 @@ class GroupWriter:
     Work is committed in the order of submission, so a seal never comes before its lines.
     """
 
-    def __init__(self, *, pool: Pool, clock: Clock) -> None:
+    def __init__(self, *, pool: Pool, clock: Clock, on_day_gone: Callable[[], None]) -> None:
+        self._on_day_gone = on_day_gone
         self._pool = pool
         self._clock = clock
         self._backoff = Backoff(base=0.05, cap=1.0)
@@ -116,6 +118,14 @@ class GroupWriter:
             if len(group) > 1:
                 for one in group:
                     await self._commit([one])
+                return
+            if chunks.day_is_gone(error):
+                # Its table was archived and dropped meanwhile: when the chunks come again, it is made anew.
+                self._on_day_gone()
+                _fail(
+                    group[0],
+                    DidNotHappen(ErrorCode.UNAVAILABLE, f"the day of a chunk left the database: {error.message}"),
+                )
                 return
             _log.warning("chunks refused by the database", error=error.message, requests=1)
             refused = {chunk.place: f"cannot be stored: {error.message}" for chunk in group[0].work.chunks}

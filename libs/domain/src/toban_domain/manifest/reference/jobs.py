@@ -163,6 +163,35 @@ spec:
             ),
         ),
         field(
+            "logs",
+            "mapping",
+            "what is kept of the output ([logs.md](logs.md))",
+            fields=(
+                field(
+                    "max_mb",
+                    "whole number",
+                    "MiB of one attempt; what comes after is left out but for the last lines; 0 = no limit",
+                    default="1024",
+                    example="100",
+                ),
+                field(
+                    "max_lines_per_second",
+                    "whole number",
+                    "lines over this rate (kept up for ten seconds) are left out, and counted in the log; 0 = no limit",
+                    default="10000",
+                    example="500",
+                ),
+                field(
+                    "redact",
+                    "list of names",
+                    "variables of `env` and top-level keys of the payload whose values are replaced by `***` in the output, also as base64 "
+                    "or URL-encoded",
+                    default="[]",
+                    example="[API_KEY]",
+                ),
+            ),
+        ),
+        field(
             "on_lease_loss",
             "kill",
             "what happens to a live run whose executor loses its lease ([fencing.md](fencing.md) 3.7)",

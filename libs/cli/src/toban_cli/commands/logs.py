@@ -1,0 +1,179 @@
+"""`toban run logs`."""
+
+from __future__ import annotations
+
+import sys
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from toban_cli import report
+from toban_cli.options import RunId
+
+if TYPE_CHECKING:
+    from toban_cli.client import Client
+
+
+class LogFormat(StrEnum):
+    """How lines are shown."""
+
+    TEXT = "text"
+    JSON = "json"
+
+
+class Level(StrEnum):
+    """Levels of structured lines, the least grave first."""
+
+    TRACE = "trace"
+    DEBUG = "debug"
+    INFO = "info"
+    WARNING = "warning"
+    ERROR = "error"
+    FATAL = "fatal"
+    CRITICAL = "critical"
+
+
+Follow = Annotated[bool, typer.Option("--follow", "-f", help="Go on until the run ends.")]
+Attempt = Annotated[int, typer.Option("--attempt", min=0, metavar="N", help="Only this attempt; 0 = all.")]
+Tail = Annotated[int, typer.Option("--tail", min=0, max=10_000, metavar="N", help="Only the last N lines; 0 = all.")]
+Head = Annotated[int, typer.Option("--head", min=0, metavar="N", help="Only the first N lines; 0 = all.")]
+Since = Annotated[
+    str, typer.Option("--since", metavar="TIME", help='Lines from then on: 10m (ago), "2026-12-01 09:00", a date.')
+]
+Until = Annotated[str, typer.Option("--until", metavar="TIME", help="Lines before then, written as for --since.")]
+Stdout = Annotated[bool, typer.Option("--stdout", help="Only what went to stdout (with --stderr: both).")]
+Stderr = Annotated[bool, typer.Option("--stderr", help="Only what went to stderr.")]
+Grep = Annotated[str, typer.Option("--grep", metavar="TEXT", help="Only lines that contain this text.")]
+Regex = Annotated[bool, typer.Option("--regex", help="--grep is an RE2 expression; (?i) before it ignores case.")]
+AtLeast = Annotated[Level | None, typer.Option("--level", help="Only structured lines of this level or a graver one.")]
+Raw = Annotated[bool, typer.Option("--raw", help="The bytes as the job wrote them, also on a terminal; no markers.")]
+Timestamps = Annotated[bool, typer.Option("--timestamps", help="Each line after the time at which it was read.")]
+Verbose = Annotated[bool, typer.Option("--verbose", help="Say on stderr from where is read, also into a pipe.")]
+Output = Annotated[LogFormat, typer.Option("--output", "-o", help="text, or json with one object a line.")]
+
+
+def logs(
+    run: RunId,
+    follow: Follow = False,
+    attempt: Attempt = 0,
+    tail: Tail = 0,
+    head: Head = 0,
+    since: Since = "",
+    until: Until = "",
+    stdout: Stdout = False,
+    stderr: Stderr = False,
+    grep: Grep = "",
+    regex: Regex = False,
+    level: AtLeast = None,
+    raw: Raw = False,
+    timestamps: Timestamps = False,
+    verbose: Verbose = False,
+    output: Output = LogFormat.TEXT,
+) -> int:
+    """The output of a run: its stdout on stdout, its stderr on stderr.
+
+    Examples:
+    toban run logs 12 --tail 20
+    toban run logs 12 --follow --stderr
+    toban run logs 12 --since 10m --grep "timed out"
+    toban run logs 12 --level warning -o json
+    """
+    from toban_cli.client import connect
+    from toban_cli.lines import LinePrinter, Style
+    from toban_proto.v1.coordinator_pb2 import GetRunRequest
+
+    _check_together(follow=follow, tail=tail, head=head, grep=grep, regex=regex)
+    if raw and (timestamps or output is LogFormat.JSON):
+        raise typer.BadParameter("is the output alone: leave --timestamps and -o json out", param_hint="--raw")
+    request = _request(run, tail=tail, head=head, grep=grep, regex=regex, level=level)
+    _set_times(request, since, until)
+    request.streams.extend(_streams(stdout=stdout, stderr=stderr, raw=raw))
+    with connect() as client:
+        found = client.read("GetRun", GetRunRequest(id=run))
+        request.tokens.extend(_tokens(found, attempt))
+        style = Style(
+            raw=raw,
+            timestamps=timestamps,
+            as_json=output is LogFormat.JSON,
+            attempts={item.token: item.attempt for item in found.attempts},
+        )
+        _show(client, request, LinePrinter(style), follow=follow, told=verbose or sys.stderr.isatty())
+    return 0
+
+
+def _show(client: Client, request: Any, printer: Any, *, follow: bool, told: bool) -> None:
+    from toban_cli.log_source import check, place_words, read_all
+    from toban_proto.v1.logs_pb2 import DescribeLogRequest
+
+    # A follower would only warn, and try again.
+    if follow and request.regex:
+        check(client, request)
+    if told:
+        stored = client.describe_log(DescribeLogRequest(run_id=request.run_id)).attempts
+        wanted = [item for item in stored if not request.tokens or item.token in request.tokens]
+        if place := place_words(wanted):
+            report.note(f"run {request.run_id}, {place}")
+    if follow and not request.tokens:
+        from toban_cli.commands.runs import attend_run
+
+        attend_run(client, request.run_id, query=request, printer=printer)
+        return
+    request.follow = follow
+    narrowed = any((request.grep, request.level, request.streams, request.HasField("since"), request.HasField("until")))
+    if not read_all(client, request, printer):
+        report.note(f"run {request.run_id} has written nothing{' of this kind' if narrowed else ''}")
+
+
+def _check_together(*, follow: bool, tail: int, head: int, grep: str, regex: bool) -> None:
+    if head and tail:
+        raise typer.BadParameter("and --tail exclude each other", param_hint="--head")
+    if head and follow:
+        raise typer.BadParameter("ends, and --follow goes on: give one of them", param_hint="--head")
+    if regex and not grep:
+        raise typer.BadParameter("is for --grep, which is not given", param_hint="--regex")
+
+
+def _request(run: int, *, tail: int, head: int, grep: str, regex: bool, level: Level | None) -> Any:
+    from toban_proto.v1.logs_pb2 import ReadLogRequest
+
+    return ReadLogRequest(run_id=run, tail=tail, head=head, grep=grep, regex=regex, level=level or "")
+
+
+def _set_times(request: Any, since: str, until: str) -> None:
+    from toban_cli.since import read_since
+    from toban_domain.errors import ErrorCode, TobanError
+    from toban_runtime.clock import SystemClock
+
+    now = SystemClock().wall()
+    if since:
+        request.since.FromDatetime(read_since("--since", since, now))
+    if until:
+        request.until.FromDatetime(read_since("--until", until, now))
+    if since and until and request.until.ToNanoseconds() <= request.since.ToNanoseconds():
+        raise TobanError(
+            ErrorCode.INVALID_ARGUMENT, f"--until {until!r} is not after --since {since!r}: no line is between them"
+        )
+
+
+def _streams(*, stdout: bool, stderr: bool, raw: bool) -> list[int]:
+    """Empty = all; the markers of the executor are of no stream of the job."""
+    from toban_proto.v1.logs_pb2 import LOG_STREAM_STDERR, LOG_STREAM_STDOUT
+
+    if raw and not (stdout or stderr):
+        stdout = stderr = True
+    return [*([LOG_STREAM_STDOUT] if stdout else []), *([LOG_STREAM_STDERR] if stderr else [])]
+
+
+def _tokens(run: Any, attempt: int) -> list[int]:
+    """An attempt that was lost and dispatched again has several."""
+    from toban_domain.errors import ErrorCode, TobanError
+
+    if not attempt:
+        return []
+    tokens = [item.token for item in run.attempts if item.attempt == attempt]
+    if not tokens:
+        known = sorted({item.attempt for item in run.attempts})
+        has = f"it has {', '.join(map(str, known))}" if known else "it has not begun"
+        raise TobanError(ErrorCode.NOT_FOUND, f"--attempt: run {run.id} has no attempt {attempt}; {has}")
+    return tokens

@@ -1,0 +1,107 @@
+"""Applies what was imported, over nothing that is not from this crontab."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from toban_cli import report
+from toban_cli.crontab.manifest import FROM_CRONTAB, ORIGIN_LABEL, SOURCE_LABEL
+from toban_domain.errors import ErrorCode, TobanError
+
+if TYPE_CHECKING:
+    from toban_cli.client import Client
+    from toban_cli.crontab.convert import Imported
+
+APPLY_SECONDS = 60.0
+# Of the server, for one call.
+_AT_ONCE = 2000
+_NAMED = 20
+
+
+def apply_imported(client: Client, done: Imported, *, source: str, replace: bool) -> None:
+    """All documents in calls of bounded size; each job goes with its schedule. Applying again changes nothing.
+
+    Asks first what each document would do. Raises ALREADY_EXISTS, before anything is written, naming each job and schedule that would be
+    changed although another hand or another crontab made it; with `replace` these are changed. What changes between the question and the
+    writing is refused by the server (ALREADY_EXISTS or CONFLICT).
+    """
+    batches = list(_batches(_manifests(done, source)))
+    answers = [_apply(client, batch, dry_run=True) for batch in batches]
+    foreign: list[str] = []
+    for batch, answer in zip(batches, answers, strict=True):
+        for manifest, planned in zip(batch, answer.applied, strict=True):
+            manifest.expect_version = _expected(client, manifest, planned, foreign, replace=replace)
+    if foreign:
+        raise _refused(foreign)
+    for batch in batches:
+        for item in _apply(client, batch, dry_run=False).applied:
+            report.say(f"{item.kind.lower()} {item.name} {item.action}")
+
+
+def _manifests(done: Imported, source: str) -> list[Any]:
+    from toban_proto.v1.coordinator_pb2 import Manifest
+
+    return [
+        Manifest(json=json.dumps(document), source=f"{source}, line {entry.line.number}")
+        for entry in done.entries
+        for document in entry.documents
+    ]
+
+
+def _batches(manifests: list[Any]) -> Iterator[list[Any]]:
+    while manifests:
+        batch, manifests = manifests[:_AT_ONCE], manifests[_AT_ONCE:]
+        # A schedule may not be parted from its job: jobs come first within each pair.
+        if manifests and json.loads(manifests[0].json)["kind"] == "Schedule":
+            batch, manifests = [*batch[:-1]], [batch[-1], *manifests]
+        yield batch
+
+
+def _apply(client: Client, batch: list[Any], *, dry_run: bool) -> Any:
+    from toban_proto.v1.coordinator_pb2 import ApplyRequest
+
+    return client.control("Apply", ApplyRequest(manifests=batch, dry_run=dry_run), timeout=APPLY_SECONDS)
+
+
+def _expected(client: Client, manifest: Any, planned: Any, foreign: list[str], *, replace: bool) -> int:
+    """The version that must be there when it is written; 0 = none. Adds to `foreign` what is not ours to change."""
+    if planned.action == "created":
+        return 0
+    if planned.action == "unchanged":
+        return int(planned.version)
+    stored = _stored(client, planned.kind, planned.name)
+    theirs = json.loads(stored.spec_json or "{}").get("labels") or {}
+    ours = json.loads(manifest.json)["metadata"]["labels"]
+    if not replace and not _same_origin(theirs, ours):
+        foreign.append(f"{planned.kind.lower()} {planned.name} ({_origin(theirs)})")
+    return int(stored.version)
+
+
+def _stored(client: Client, kind: str, name: str) -> Any:
+    from toban_proto.v1.coordinator_pb2 import GetJobRequest, GetScheduleRequest
+
+    if kind == "Job":
+        return client.read("GetJob", GetJobRequest(name=name))
+    return client.read("GetSchedule", GetScheduleRequest(name=name))
+
+
+def _same_origin(theirs: Mapping[str, str], ours: Mapping[str, str]) -> bool:
+    return theirs.get(ORIGIN_LABEL) == FROM_CRONTAB and theirs.get(SOURCE_LABEL) == ours[SOURCE_LABEL]
+
+
+def _origin(labels: Mapping[str, str]) -> str:
+    if labels.get(ORIGIN_LABEL) != FROM_CRONTAB:
+        return "not from a crontab"
+    return f"from crontab {labels[SOURCE_LABEL]}" if SOURCE_LABEL in labels else "from an unknown crontab"
+
+
+def _refused(foreign: list[str]) -> TobanError:
+    more = f" and {len(foreign) - _NAMED} more" if len(foreign) > _NAMED else ""
+    return TobanError(
+        ErrorCode.ALREADY_EXISTS,
+        f"nothing was applied, since this would change what is not from this crontab: {', '.join(foreign[:_NAMED])}{more}; "
+        "choose other names with --name-prefix, or change these too with --replace",
+        detail={"foreign": foreign},
+    )

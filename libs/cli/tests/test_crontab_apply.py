@@ -1,0 +1,166 @@
+"""`import crontab --apply` changes nothing of others, and `--out` writes a new file for its owner alone."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import stat
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from toban_domain.errors import ErrorCode, TobanError
+from toban_proto.v1 import coordinator_pb2 as pb
+
+Toban = Callable[..., tuple[int, str, str]]
+LINE = "0 3 * * * /usr/bin/hello\n"
+
+
+@pytest.fixture
+def crontab(tmp_path: Path) -> Path:
+    file = tmp_path / "crontab"
+    file.write_text(LINE)
+    return file
+
+
+class Stored:
+    """Documents by kind and name, versions from 1; applied as the server does it."""
+
+    def __init__(self, cluster: Any) -> None:
+        self.specs: dict[tuple[str, str], dict[str, Any]] = {}
+        self.versions: dict[tuple[str, str], int] = {}
+        self.wrote: list[pb.ApplyRequest] = []
+        cluster.control.answers["Apply"] = self.apply
+        cluster.reader.answers["GetJob"] = lambda asked: pb.Job(**self.read("Job", asked.name))
+        cluster.reader.answers["GetSchedule"] = lambda asked: pb.Schedule(**self.read("Schedule", asked.name))
+
+    def read(self, kind: str, name: str) -> dict[str, Any]:
+        spec = self.specs[kind, name]
+        return {"name": name, "version": self.versions[kind, name], "spec_json": json.dumps(spec)}
+
+    def put(self, kind: str, name: str, labels: dict[str, str]) -> None:
+        self.specs[kind, name] = {"labels": labels}
+        self.versions[kind, name] = self.versions.get((kind, name), 0) + 1
+
+    def apply(self, request: pb.ApplyRequest) -> pb.ApplyResponse:
+        applied = []
+        for manifest in request.manifests:
+            document = json.loads(manifest.json)
+            key = document["kind"], document["metadata"]["name"]
+            spec = {"labels": document["metadata"]["labels"], **document["spec"]}
+            action = "created" if key not in self.specs else "unchanged" if self.specs[key] == spec else "updated"
+            if not request.dry_run:
+                assert manifest.HasField("expect_version")
+                if manifest.expect_version != self.versions.get(key, 0):
+                    raise TobanError(ErrorCode.CONFLICT, "somebody else changed it meanwhile")
+                if action != "unchanged":
+                    self.specs[key], self.versions[key] = spec, self.versions.get(key, 0) + 1
+            version = self.versions.get(key, 0)
+            applied.append(pb.Applied(kind=key[0], name=key[1], action=action, version=version))
+        if not request.dry_run:
+            self.wrote.append(request)
+        return pb.ApplyResponse(applied=applied)
+
+
+@pytest.fixture
+def stored(cluster: Any) -> Stored:
+    return Stored(cluster)
+
+
+def test_the_same_crontab_may_be_changed_and_imported_again(stored: Stored, toban: Toban, crontab: Path) -> None:
+    assert toban("import", "crontab", str(crontab), "--apply")[:2] == (0, "job hello created\nschedule hello created\n")
+    assert toban("import", "crontab", str(crontab), "--apply")[1] == "job hello unchanged\nschedule hello unchanged\n"
+    crontab.write_text("0 4 * * * /usr/bin/hello\n")
+    code, out, _ = toban("import", "crontab", str(crontab), "--apply")
+    assert (code, out) == (0, "job hello unchanged\nschedule hello updated\n")
+
+
+@pytest.mark.parametrize(
+    ("labels", "told"),
+    [
+        ({}, "job hello (not from a crontab)"),
+        ({"origin": "hand"}, "job hello (not from a crontab)"),
+        ({"origin": "crontab"}, "job hello (from an unknown crontab)"),
+        ({"origin": "crontab", "crontab": "web2:/etc/crontab"}, "job hello (from crontab web2:/etc/crontab)"),
+    ],
+)
+def test_what_is_not_from_this_crontab_is_left_alone(
+    stored: Stored, toban: Toban, crontab: Path, labels: dict[str, str], told: str
+) -> None:
+    stored.put("Job", "hello", labels)
+    code, out, err = toban("import", "crontab", str(crontab), "--apply")
+    assert (code, out) == (73, "")
+    assert told in err.splitlines()[-1]
+    assert "schedule hello" not in err.splitlines()[-1]
+    assert stored.wrote == []
+    assert toban("import", "crontab", str(crontab), "--apply", "--replace")[0] == 0
+    assert [manifest.expect_version for manifest in stored.wrote[0].manifests] == [1, 0]
+
+
+def test_a_schedule_of_others_is_left_alone_too(stored: Stored, toban: Toban, crontab: Path) -> None:
+    stored.put("Schedule", "hello", {})
+    code, _, err = toban("import", "crontab", str(crontab), "--apply")
+    assert code == 73
+    assert "schedule hello (not from a crontab)" in err
+    assert stored.wrote == []
+
+
+def test_what_appears_meanwhile_is_left_alone(stored: Stored, toban: Toban, crontab: Path, cluster: Any) -> None:
+    def apply(request: pb.ApplyRequest) -> pb.ApplyResponse:
+        if not request.dry_run:
+            stored.put("Job", "hello", {})
+        return stored.apply(request)
+
+    cluster.control.answers["Apply"] = apply
+    assert toban("import", "crontab", str(crontab), "--apply")[0] != 0
+    assert stored.wrote == []
+
+
+def test_pairs_stay_together_in_large_crontabs(
+    stored: Stored, toban: Toban, crontab: Path, monkeypatch: pytest.MonkeyPatch, cluster: Any
+) -> None:
+    monkeypatch.setattr("toban_cli.crontab.applying._AT_ONCE", 3)
+    crontab.write_text("".join(f"0 {hour} * * * /usr/bin/job{hour}\n" for hour in range(5)))
+    assert toban("import", "crontab", str(crontab), "--apply")[0] == 0
+    assert [len(request.manifests) for request in stored.wrote] == [2, 2, 2, 2, 2]
+
+
+def test_out_makes_a_new_file_for_its_owner(toban: Toban, crontab: Path, tmp_path: Path) -> None:
+    out = tmp_path / "jobs.yaml"
+    assert toban("import", "crontab", str(crontab), "--out", str(out))[0] == 0
+    assert stat.S_IMODE(out.stat().st_mode) == 0o600
+    out.write_text("mine")
+    out.chmod(0o644)
+    code, _, err = toban("import", "crontab", str(crontab), "--out", str(out))
+    assert (code, out.read_text()) == (73, "mine")
+    assert "--force" in err
+    assert toban("import", "crontab", str(crontab), "--out", str(out), "--force")[0] == 0
+    assert "kind: Job" in out.read_text()
+    assert "mine" not in out.read_text()
+    assert stat.S_IMODE(out.stat().st_mode) == 0o600
+
+
+@pytest.mark.parametrize("force", [(), ("--force",)])
+def test_out_follows_no_link_and_writes_no_pipe(
+    toban: Toban, crontab: Path, tmp_path: Path, force: tuple[str, ...]
+) -> None:
+    target, link, pipe = tmp_path / "target", tmp_path / "link", tmp_path / "pipe"
+    target.write_text("mine")
+    link.symlink_to(target)
+    os.mkfifo(pipe)
+    for place in (link, pipe):
+        code, _, err = toban("import", "crontab", str(crontab), "--out", str(place), *force)
+        assert code == (65 if force else 73)
+        assert str(place) in err.splitlines()[-1]
+    assert target.read_text() == "mine"
+
+
+def test_nothing_is_said_to_be_nothing(toban: Toban, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"\n \n")))
+    out = tmp_path / "out.yaml"
+    assert toban("import", "crontab", "-", "--out", str(out)) == (0, "", "stdin is empty: there is nothing to import\n")
+    assert not out.exists()

@@ -1,0 +1,21 @@
+"""The line by which an executor counts what a limit left out of an attempt's output: written by it, understood by readers.
+
+It has the number of the last line that was left out, on the stream `system`, where no job writes.
+"""
+
+from __future__ import annotations
+
+import re
+
+_LEFT_OUT = re.compile(rb"\xe2\x80\xa6 ([0-9][0-9,]{0,25}) lines?, ")
+
+
+def left_out_words(lines: int, *, size: str, limit: str) -> str:
+    """The text of the line; `size` and `limit` are for people."""
+    return f"… {lines:,} {'line' if lines == 1 else 'lines'}, {size} left out: more than {limit}"
+
+
+def left_out_lines(text: bytes) -> int:
+    """How many lines a line of the stream `system` stands for; 0 for any other line."""
+    found = _LEFT_OUT.match(text)
+    return int(found[1].replace(b",", b"")) if found else 0

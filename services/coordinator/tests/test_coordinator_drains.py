@@ -1,0 +1,100 @@
+"""A drain beside whoever may put its executor back to work: the drain has the last word (docs/fencing.md 3.8)."""
+
+import asyncio
+
+import psycopg
+import pytest
+
+from toban_runtime.ids import IdSource
+from toban_store.pool import open_pool
+from toban_store.scheduler import drains, executors, leader
+from toban_store.tx import fenced_tx, tx
+
+IDS = IdSource()
+
+
+@pytest.fixture
+async def pool(pg_url):
+    opened = await open_pool(pg_url, application_name="test", min_size=1, max_size=6)
+    yield opened
+    await opened.close()
+
+
+@pytest.fixture
+async def sql(pg_url):
+    async with await psycopg.AsyncConnection.connect(pg_url, autocommit=True) as connection:
+
+        async def run(text, *params):
+            cursor = await connection.execute(text, params)
+            return await cursor.fetchall() if cursor.description else cursor.rowcount
+
+        yield run
+
+
+@pytest.fixture
+async def incarnation(pool):
+    """A registered executor of instance x1."""
+    new = executors.Registration(
+        incarnation=IDS.uuid(), instance="x1", node_id="n", boot_id="b", pid=1, grpc_host="h", grpc_port=1, slots=4
+    )
+    assert await executors.register(pool, new, key_hash=b"h", lease_ms=10_000)
+    return new.incarnation
+
+
+async def state_of(sql, incarnation):
+    return (await sql("SELECT state FROM scheduler.executors WHERE incarnation = %s", incarnation))[0][0]
+
+
+async def until_somebody_waits_for_a_row(sql):
+    async with asyncio.timeout(5):
+        while not await sql(  # noqa: ASYNC110 (another connection's state)
+            "SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
+        ):
+            await asyncio.sleep(0.002)
+
+
+@pytest.mark.parametrize("before", ["on", "draining"])
+async def test_a_grant_that_waited_for_a_drain_leaves_it_draining(pool, sql, incarnation, before):
+    """`draining` without a drain: it was undrained and no heartbeat has come since."""
+    await sql("UPDATE scheduler.executors SET state = %s", before)
+    async with tx(pool) as t:
+        await drains.drain(t, "x1", reason="", actor="test")
+        granting = asyncio.create_task(executors.grant(pool, [executors.Beat(incarnation=incarnation, echo=0)]))
+        await until_somebody_waits_for_a_row(sql)
+    grant = (await granting)[incarnation]
+    assert (grant.granted, grant.state) == (True, "draining")
+    assert await state_of(sql, incarnation) == "draining"
+
+
+async def test_a_drain_that_waited_for_whoever_resumes_has_the_last_word(pool, sql, incarnation):
+    await sql("UPDATE scheduler.executors SET state = 'draining'")
+
+    async def drain():
+        async with tx(pool) as t:
+            await drains.drain(t, "x1", reason="", actor="test")
+
+    async with tx(pool) as t:
+        # As `resume` does between two heartbeats: it holds the row and has seen no drain.
+        await t.execute("UPDATE scheduler.executors SET state = 'on'")
+        draining = asyncio.create_task(drain())
+        await until_somebody_waits_for_a_row(sql)
+    await draining
+    assert await state_of(sql, incarnation) == "draining"
+
+
+async def test_a_rejoin_that_waited_for_a_drain_comes_back_draining(pool, sql, incarnation):
+    await sql("UPDATE scheduler.executors SET state = 'detached', detached_at = now()")
+
+    me = leader.Contender(incarnation=IDS.uuid(), worker_id=99, address="a:1", node_id="n1")
+    term = (await leader.take_over(pool, me, observed=0, beat=0)).term
+
+    async def rejoin():
+        async with fenced_tx(pool, term) as t:
+            return await executors.rejoin(t, [incarnation])
+
+    async with tx(pool) as t:
+        await drains.drain(t, "x1", reason="", actor="test")
+        joining = asyncio.create_task(rejoin())
+        await until_somebody_waits_for_a_row(sql)
+    assert len(await joining) == 1
+    assert await state_of(sql, incarnation) == "draining"

@@ -1,0 +1,56 @@
+"""How many slots an incarnation starts with. They are made before a coordinator can be asked, so they can be too many for this machine."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+from toban_domain.errors import ErrorCode, TobanError
+from toban_domain.settings import SETTINGS
+from toban_executor.adapters.state_dir import forget_slots, kept_slots
+from toban_executor.guard.launch import GuardSet
+from toban_executor.guard.limits import most_slots, open_files
+from toban_observability.logs import get_logger
+
+DEFAULT = int(SETTINGS["max_jobs_per_worker"].default)
+_log = get_logger(__name__)
+Start = Callable[[int], GuardSet]
+
+
+def start_slots(*, own: int | None, state_dir: Path, start: Start) -> tuple[GuardSet, int]:
+    """The guards, and the most slots that the setting may give to this incarnation.
+
+    `own` (SCHEDULER_SLOTS) counts as it is. Else as many as the setting gave last; when these cannot be started they are forgotten, and it is the
+    default number, with which it can register and be told another one. Raises TobanError when there are no guards.
+    """
+    most = most_slots()
+    if own:
+        if own > most:
+            raise TobanError(
+                ErrorCode.CONFIG_INVALID,
+                f"SCHEDULER_SLOTS is {own}; {open_files()} open files allow {most}: lower it, or raise the limit (LimitNOFILE, ulimit -Hn)",
+            )
+        return _started(own, start), own
+    first = min(kept_slots(state_dir) or DEFAULT, most)
+    try:
+        return _started(first, start), most
+    except TobanError as error:
+        forget_slots(state_dir)
+        fewer = min(DEFAULT, most)
+        if first <= fewer:
+            raise
+        _log.error(
+            "max_jobs_per_worker is more than this machine can start; lower it, or raise the limits of open files and processes",
+            slots=first,
+            goes_on_with=fewer,
+            error=error.message,
+        )
+    return _started(fewer, start), fewer
+
+
+def _started(slots: int, start: Start) -> GuardSet:
+    try:
+        return start(slots)
+    except (OSError, RuntimeError) as error:
+        raise TobanError(
+            ErrorCode.RESOURCE_EXHAUSTED,
+            f"the guards of {slots} slots do not start ({error}); look at the limits of open files, processes and memory",
+        ) from error

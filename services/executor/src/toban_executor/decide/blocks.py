@@ -1,0 +1,18 @@
+"""Lines of output as they go from a guard to its executor."""
+
+from dataclasses import dataclass
+
+STDOUT, STDERR, SYSTEM = 1, 2, 3
+"""Streams. The lines of SYSTEM are ours: they say what was left out, and why."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogBlock:
+    """Consecutive lines of one stream. `text` ends each line with a newline, except one `partial` line alone."""
+
+    stream: int
+    partial: bool
+    at_ns: int
+    seq_from: int
+    count: int
+    text: bytes

@@ -1,0 +1,49 @@
+"""Bytes in are bytes out: whatever a job writes, in whatever reads it comes."""
+
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from toban_executor.decide.blocks import LogBlock
+from toban_executor.guard.lines import LINE_LIMIT, LineCutter, Numbering
+
+pieces = st.one_of(
+    st.binary(max_size=40),
+    st.sampled_from([b"\n", b"\n\n", b"\r\n", b"\0", b"\x1b[31mred\x1b[0m\r", b"\xff\xfe"]),
+    st.integers(LINE_LIMIT - 2, LINE_LIMIT + 2).map(lambda size: b"l" * size),
+    st.integers(2 * LINE_LIMIT - 1, 2 * LINE_LIMIT + 1).map(lambda size: b"m" * size + b"\n"),
+    st.just(b"short\n" * 5000),
+)
+
+
+def cut(reads: list[bytes]) -> tuple[list[LogBlock], Numbering]:
+    numbering = Numbering()
+    cutter = LineCutter(stream=1, numbering=numbering, now_ns=lambda: 1)
+    blocks = [block for data in reads for block in cutter.feed(data)]
+    return blocks + list(cutter.finish()), numbering
+
+
+@given(st.lists(pieces, max_size=8))
+@example([b"l" * LINE_LIMIT + b"\n"])
+@example([b"l" * LINE_LIMIT, b"\n"])
+@example([b"l" * (LINE_LIMIT + 1), b"\n"])
+@example([b"a\n" + b"l" * (3 * LINE_LIMIT) + b"\nb\n"])
+def test_nothing_is_added_lost_or_moved(reads: list[bytes]) -> None:
+    blocks, numbering = cut(reads)
+    assert b"".join(block.text for block in blocks) == b"".join(reads)
+    following = 1
+    for block in blocks:
+        assert block.seq_from == following
+        following += block.count
+        if block.partial:
+            assert (block.count, b"\n" in block.text) == (1, False)
+        else:
+            assert (block.text.count(b"\n"), block.text[-1:]) == (block.count, b"\n")
+        assert max(map(len, block.text.split(b"\n"))) <= LINE_LIMIT
+    assert numbering.last_seq == following - 1
+
+
+def test_the_last_line_is_the_last_one_with_text() -> None:
+    assert cut([b"one\ntwo\n\n  \n"])[1].last_line == "two"
+    assert cut([b"one\n", b"\n" * 70_000])[1].last_line == "one"
+    assert cut([b"one\nrest"])[1].last_line == "rest"
+    assert cut([b"x" * 70_000 + b"\n"])[1].last_line == "x" * 200

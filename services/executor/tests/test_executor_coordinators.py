@@ -1,0 +1,116 @@
+"""Which coordinator is asked, and for how long: one that is frozen costs no lease."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from toban_domain.settings import SETTINGS
+from toban_executor.adapters.coordinator_client import CoordinatorClient, Identity
+from toban_executor.decide.pace import AVOID_SECONDS, call_seconds
+from toban_executor.guard.clock import boottime
+from toban_executor.ports import Beat
+from toban_proto.v1.coordinator_pb2_grpc import add_ExecutorGatewayServicer_to_server
+from toban_runtime.clock import SystemClock
+from toban_testing.clock import FakeClock
+from toban_testing.fake_coordinator import MARGIN_MS, FakeCoordinator
+from toban_transport.channel import ChannelPool
+from toban_transport.server import build_server
+from toban_transport.tls import TlsFiles
+
+LEASE_MS = int(1000 * SETTINGS["executor_lease_seconds"].minimum)
+IDENTITY = Identity(
+    incarnation="i",
+    instance="x",
+    node_id="n",
+    boot_id="b",
+    pid=1,
+    grpc_host="127.0.0.1",
+    grpc_port=1,
+    slots=1,
+    most_slots=1,
+    ready_slots=1,
+    version="0",
+)
+BEAT = Beat(echo=0, epoch_max=0, free_slots=1, held=[], progress={}, outcomes=[], draining=False, settings_version=0)
+
+
+class Freezing(FakeCoordinator):
+    """A leader that takes calls and answers none of them while it is `frozen`."""
+
+    def __init__(self) -> None:
+        super().__init__(lease_ms=LEASE_MS)
+        self.frozen = False
+        self.asked = 0
+
+    async def Heartbeat(self, request: Any, context: Any) -> Any:
+        """As always, or never."""
+        self.asked += 1
+        if self.frozen:
+            await asyncio.Event().wait()
+        return await super().Heartbeat(request, context)
+
+
+@dataclass
+class Cluster:
+    """A client, its clock, and two coordinators of which the first leads."""
+
+    client: CoordinatorClient
+    clock: FakeClock
+    leader: Freezing
+    other: Freezing
+
+    async def beat(self) -> float:
+        """Seconds until the answer."""
+        begun = boottime()
+        await self.client.heartbeat(BEAT)
+        return boottime() - begun
+
+
+@pytest.fixture
+async def cluster(tls: Path) -> AsyncIterator[Cluster]:
+    members, servers = (Freezing(), Freezing()), []
+    for member in members:
+        server = build_server(tls=TlsFiles(tls / "coordinator"), trust_domain="toban.internal", clock=SystemClock())
+        server.add(add_ExecutorGatewayServicer_to_server, member)
+        member.address = f"127.0.0.1:{await server.start('127.0.0.1', 0)}"
+        servers.append(server)
+    leader, other = members
+    channels = ChannelPool(tls=TlsFiles(tls / "executor"), trust_domain="toban.internal")
+    clock = FakeClock()
+    client = CoordinatorClient(
+        channels=channels, addresses=[leader.address, other.address], incarnation="i", clock=clock
+    )
+    await client.register(IDENTITY, 0)
+    other.registered, other.address = leader.registered, leader.address
+    yield Cluster(client, clock, leader, other)
+    await channels.close()
+    for server in servers:
+        await server.stop(0)
+
+
+async def test_a_frozen_leader_costs_a_part_of_the_lease_and_only_once(cluster: Cluster) -> None:
+    leader, other, call = cluster.leader, cluster.other, call_seconds(lease_ms=LEASE_MS, margin_ms=MARGIN_MS)
+    await cluster.beat()
+    assert (leader.asked, other.asked) == (1, 0)
+    leader.frozen = True
+    assert call - 0.1 <= await cluster.beat() < (LEASE_MS - MARGIN_MS) / 2000
+    assert await cluster.beat() < call - 0.1, "the other one first, for a while"
+    assert (leader.asked, other.asked) == (2, 2)
+    leader.frozen = False
+    await cluster.clock.advance(AVOID_SECONDS + 0.1)
+    await cluster.beat()
+    assert (leader.asked, other.asked) == (3, 2)
+
+
+async def test_when_all_were_silent_all_are_asked_again(cluster: Cluster) -> None:
+    leader, other = cluster.leader, cluster.other
+    await cluster.beat()
+    leader.frozen = True
+    await cluster.beat()
+    leader.frozen, other.frozen = False, True
+    await cluster.beat()
+    assert (leader.asked, other.asked) == (3, 2), "the one that was silent longer ago comes first of the two"

@@ -1,0 +1,298 @@
+"""Loop `archive`: one pass moves what is older than its retention into the object store, as the one archiver that holds the lease."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from datetime import date
+
+from toban_domain.errors import ErrorCode, FencedOut, TobanError
+from toban_domain.outcome import AttemptKey
+from toban_log_archiver.decide.pack import TARGET_BYTES, Packer
+from toban_log_archiver.loops.archive_steps import Archived, ManifestDiffers, ObjectDiffers, StepDeps, Steps
+from toban_log_archiver.loops.settings import SettingsWatch
+from toban_log_archiver.ports.archive_gateway import ArchiveGateway
+from toban_observability import metrics
+from toban_observability.logs import get_logger
+from toban_store.errors import StoreError, TooLong
+from toban_store.logs import archive, archive_lease, archive_reads
+from toban_store.logs.archive import EndedToken
+from toban_store.logs.archive_lease import archive_tx
+from toban_store.logs.archive_reads import ChunkFacts, TokenFacts
+from toban_store.tx import autocommit
+
+TICK_SECONDS = 60.0
+# A holder that is silent this long is taken over; it says that it lives this often, seconds.
+LEASE_SECONDS = 30.0
+RENEW_SECONDS = 5.0
+TOKENS_PAGE = 500
+UNFINISHED_PAGE = 100
+
+_log = get_logger(__name__)
+_failures = metrics.counter(
+    "toban_archive_failures_total",
+    "Failures of the archive by kind: unavailable, differs, database, coordinator.",
+    ("kind",),
+)
+_dropped = metrics.counter(
+    "toban_archive_days_dropped_total", "Days whose chunks are all archived and left the database."
+)
+_working = metrics.gauge("toban_archive_working", "1 while this process archives.")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Did:
+    """One thing that a pass did: sealed, would_archive, archived, dropped or failed."""
+
+    action: str
+    log_day: date | None = None
+    key: str = ""
+    tokens: int = 0
+    chunks: int = 0
+    lines: int = 0
+    bytes: int = 0
+    message: str = ""
+
+
+Report = Callable[[Did], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArchiverDeps:
+    """What the archiver works with; `holder` is its name in the lease."""
+
+    steps: StepDeps
+    gateway: ArchiveGateway
+    settings: SettingsWatch
+    holder: str
+    lease_seconds: float = LEASE_SECONDS
+    target_bytes: int = TARGET_BYTES
+
+
+@dataclass(slots=True)
+class _Tally:
+    """What a pass did so far, and what it could not do."""
+
+    report: Report
+    objects: int = 0
+    chunks: int = 0
+    bytes: int = 0
+    days: int = 0
+    errors: list[str] = field(default_factory=list)
+
+    def archived(self, done: Archived) -> None:
+        self.objects += 1
+        self.chunks += done.chunks
+        self.bytes += done.bytes
+        names = ("log_day", "key", "tokens", "chunks", "lines", "bytes")
+        self.report(Did(action="archived", **{name: getattr(done, name) for name in names}))
+        _log.info("archived", key=done.key, tokens=done.tokens, chunks=done.chunks, bytes=done.bytes)
+
+    def failed(self, kind: str, error: TobanError, log_day: date | None = None) -> None:
+        _failures.labels(kind).inc()
+        self.errors.append(error.message)
+        self.report(Did(action="failed", log_day=log_day, message=error.message))
+        _log.warning("archive failed", kind=kind, error=error.message, next_try_seconds=TICK_SECONDS)
+
+    @property
+    def summary(self) -> str:
+        return f"{self.objects} objects, {self.chunks} chunks, {self.bytes} bytes, {self.days} days dropped"
+
+
+class Archiver:
+    """`run_once` for a Loop. `problem` says how the last pass of this process failed; empty when it went well, or there was none."""
+
+    def __init__(self, *, deps: ArchiverDeps) -> None:
+        self._deps = deps
+        self._pool = deps.steps.pool
+        self.problem = ""
+        self._unheard = 0
+
+    async def run_once(self) -> None:
+        """One pass, unless another archiver works. An outage ends the pass and is raised: the loop's backoff says when the next one comes."""
+        if not self._deps.settings.heard:
+            self._unheard += 1
+            if self._unheard > 1:
+                self.problem = (
+                    "the settings are not known yet, so nothing is archived: see that SCHEDULER_COORDINATORS is right"
+                )
+            return
+        with suppress(Busy):
+            await self.work(lambda _: None)
+
+    async def work(self, report: Report) -> None:
+        """One pass; `report` hears what it does. Raises Busy while another archiver works, TobanError when it had to be broken off."""
+        epoch = await archive_lease.take(self._pool, holder=self._deps.holder, lease_seconds=self._deps.lease_seconds)
+        if epoch is None:
+            async with autocommit(self._pool) as t:
+                raise Busy((await archive_lease.look(t)).holder)
+        tally = _Tally(report)
+        self._deps.steps.passing("taken")
+        try:
+            async with self._renewed(epoch):
+                await self._pass(Steps(self._deps.steps, epoch), epoch, tally)
+        except FencedOut as error:
+            tally.failed("database", error)
+            raise
+        except TobanError as error:
+            tally.failed("database" if isinstance(error, StoreError) else "unavailable", error)
+            with suppress(TobanError):
+                await archive_lease.release(self._pool, epoch, summary=tally.summary, error=error.message)
+            raise
+        else:
+            await archive_lease.release(self._pool, epoch, summary=tally.summary, error="; ".join(tally.errors[:3]))
+        finally:
+            self.problem = "; ".join(tally.errors[:3])
+
+    async def plan(self) -> AsyncIterator[Did]:
+        """What a pass would archive, day by day, without doing it."""
+        for day in await self._due_days():
+            found = [token async for token in self._tokens(day)]
+            ready = [token for token in found if token.ready and token.chunks]
+            waiting = [token for token in found if not token.ready]
+            yield Did(
+                action="would_archive",
+                log_day=day,
+                tokens=len(ready),
+                chunks=sum(token.chunks for token in ready),
+                bytes=sum(token.bytes for token in ready),
+                message=f"{len(waiting)} attempts have not ended" if waiting else "",
+            )
+
+    async def _pass(self, steps: Steps, epoch: int, tally: _Tally) -> None:
+        await self._resume(steps, tally)
+        for day in await self._due_days():
+            await self._seal(day, epoch, tally)
+            async for pack in self._packs(day):
+                try:
+                    done = await steps.archive(day, pack)
+                except (ObjectDiffers, ManifestDiffers) as error:
+                    # This pack alone is in trouble: the others go on.
+                    tally.failed("differs", error, day)
+                    continue
+                if done:
+                    tally.archived(done)
+            await self._drop(day, epoch, tally)
+
+    async def _resume(self, steps: Steps, tally: _Tally) -> None:
+        """What an archiver that died, or was fenced, had begun."""
+        async with autocommit(self._pool) as t:
+            rows = await archive_reads.unfinished(t, size=UNFINISHED_PAGE)
+        for row in rows:
+            try:
+                done = await steps.resume(row)
+            except ObjectDiffers as error:
+                tally.failed("differs", error, row.log_day)
+                continue
+            if done:
+                tally.archived(done)
+
+    async def _due_days(self) -> list[date]:
+        retention = self._deps.settings.known.whole("log_retention_days_db")
+        async with autocommit(self._pool) as t:
+            return [day for day, due in await archive_reads.days(t, retention_days=retention) if due]
+
+    async def _seal(self, day: date, epoch: int, tally: _Tally) -> None:
+        """Attempts that will never seal themselves are sealed with what the coordinators know of them."""
+        off_seconds = self._deps.settings.known["seal_after_seconds"]
+        after = (0, 0)
+        while True:
+            async with autocommit(self._pool) as t:
+                page = await archive_reads.open_tokens(t, day, after=after, size=TOKENS_PAGE)
+            if not page:
+                return
+            after = page[-1]
+            try:
+                keys = [AttemptKey(run_id, token) for run_id, token in page]
+                ended = await self._deps.gateway.ended(day, keys, off_seconds=off_seconds)
+            except TobanError as error:
+                tally.failed("coordinator", error, day)
+                return
+            self._deps.steps.passing("seal")
+            async with archive_tx(self._pool, epoch) as a:
+                sealed = await archive.seal(
+                    a, day, [EndedToken(run_id=e.key.run_id, token=e.key.token, last_seq=e.last_seq) for e in ended]
+                )
+            if sealed:
+                tally.report(Did(action="sealed", log_day=day, tokens=sealed))
+                _log.info("attempts sealed for their executors", log_day=str(day), tokens=sealed)
+
+    async def _packs(self, day: date) -> AsyncIterator[Sequence[ChunkFacts]]:
+        packer: Packer[ChunkFacts] = Packer(self._deps.target_bytes)
+        async for token in self._tokens(day):
+            if not (token.ready and token.chunks):
+                continue
+            async with archive_reads.patient(self._pool) as t:
+                chunks = await archive_reads.chunks(t, day, run_id=token.run_id, token=token.token)
+            for full in packer.add(chunks):
+                yield full
+        for rest in packer:
+            yield rest
+
+    async def _tokens(self, day: date) -> AsyncIterator[TokenFacts]:
+        wait = self._deps.settings.known["seal_after_seconds"]
+        after = (0, 0)
+        while True:
+            async with archive_reads.patient(self._pool) as t:
+                page = await archive_reads.tokens(t, day, after=after, size=TOKENS_PAGE, wait_seconds=wait)
+            for token in page:
+                yield token
+            if len(page) < TOKENS_PAGE:
+                return
+            after = (page[-1].run_id, page[-1].token)
+
+    async def _drop(self, day: date, epoch: int, tally: _Tally) -> None:
+        async with archive_reads.patient(self._pool) as t:
+            stored = await archive_reads.stored_day(t, day)
+        if stored.open_chunks:
+            return
+        self._deps.steps.passing("drop")
+        try:
+            async with archive_tx(self._pool, epoch) as a:
+                gone = await archive.drop_day(a, day)
+                self._deps.steps.passing("drop_commit")
+        except TooLong as error:
+            _log.info("a day's table is in use", log_day=str(day), error=error.message, next_try_seconds=TICK_SECONDS)
+            return
+        self._deps.steps.passing("dropped")
+        if gone:
+            _dropped.inc()
+            tally.days += 1
+            tally.report(
+                Did(action="dropped", log_day=day, tokens=stored.tokens, chunks=stored.chunks, bytes=stored.bytes)
+            )
+            _log.info("a day left the database", log_day=str(day), chunks=stored.chunks)
+
+    @asynccontextmanager
+    async def _renewed(self, epoch: int) -> AsyncIterator[None]:
+        renewing = asyncio.ensure_future(self._renew(epoch))
+        _working.set(1)
+        try:
+            yield
+        finally:
+            _working.set(0)
+            renewing.cancel()
+            await asyncio.gather(renewing, return_exceptions=True)
+
+    async def _renew(self, epoch: int) -> None:
+        """Until the lease is lost: then the next write of the pass finds out by itself."""
+        while True:
+            await self._deps.steps.clock.sleep(min(RENEW_SECONDS, self._deps.lease_seconds / 4))
+            try:
+                await archive_lease.renew(self._pool, epoch)
+            except FencedOut:
+                return
+            except StoreError as error:
+                _log.warning("the archive lease was not renewed", error=error.message, next_try_seconds=RENEW_SECONDS)
+
+
+class Busy(TobanError):
+    """Another archiver works."""
+
+    def __init__(self, holder: str) -> None:
+        super().__init__(
+            ErrorCode.CONFLICT,
+            f"log-archiver {holder} archives at this moment: look with `toban archive status`, then try again",
+        )

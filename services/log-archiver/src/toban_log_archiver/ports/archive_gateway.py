@@ -1,0 +1,31 @@
+"""What the archiver asks coordinators."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
+from datetime import date
+from typing import Protocol
+
+from toban_domain.outcome import AttemptKey
+from toban_domain.settings import Settings
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """An attempt that writes no line any more; `last_seq` is None when its executor is gone and never told."""
+
+    key: AttemptKey
+    last_seq: int | None
+
+
+class ArchiveGateway(Protocol):
+    """Any coordinator answers. Every method raises TobanError UNAVAILABLE when none does."""
+
+    async def ended(self, log_day: date, keys: Sequence[AttemptKey], *, off_seconds: float) -> Sequence[Ended]:
+        """Those of `keys` that have ended; an executor counts as gone when it has been off for `off_seconds`."""
+        ...
+
+    def watch_settings(self, known_version: int) -> AsyncIterator[Settings]:
+        """The settings now and on each change, from one coordinator; the next call asks the next one."""
+        ...

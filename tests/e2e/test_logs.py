@@ -1,0 +1,93 @@
+"""`toban run logs` on a stack as `make up` starts it: while a job writes, and when it has ended."""
+
+import json
+import os
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from toban_stack.stack import Stack
+from toban_testing.stacks import running_stack
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(180)]
+
+SCRIPT = r"""
+import json, sys, time
+print("begins")
+print("warned", file=sys.stderr)
+time.sleep(1)
+print(json.dumps({"level": "error", "msg": "disk full"}))
+sys.stdout.flush()
+for number in range(3000):
+    print("line", number)
+sys.stdout.flush()
+time.sleep(1.5)
+print("\x1b[31mends", end="")
+"""
+
+
+def job(script: Path) -> dict[str, Any]:
+    """A job that writes faster than it may."""
+    step = {"name": "talk", "type": "command", "argv": [sys.executable, "-u", str(script)]}
+    spec = {"steps": [step], "logs": {"max_lines_per_second": 100}}
+    return {"apiVersion": "toban/v1", "kind": "Job", "metadata": {"name": "talk"}, "spec": spec}
+
+
+@pytest.fixture(scope="module")
+def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
+    with running_stack(tmp_path_factory.mktemp("logs")) as one:
+        yield one
+
+
+def toban(stack: Stack, *arguments: str, code: int = 0) -> tuple[str, str]:
+    environment = {**os.environ, "TOBAN_HOME": str(stack.home.root)}
+    done = subprocess.run(
+        [sys.executable, "-m", "toban_cli", *arguments], capture_output=True, text=True, env=environment, check=False
+    )
+    assert done.returncode == code, done.stderr
+    return done.stdout, done.stderr
+
+
+def holes_passed(stack: Stack) -> list[float]:
+    """Holes in the numbers that followers gave up on, of each log-archiver."""
+    ports = [record.admin for record in stack.processes().values() if record.role == "log-archiver"]
+    found = []
+    for port in ports:
+        with urllib.request.urlopen(f"http://{port}/metrics", timeout=10) as answer:
+            lines = answer.read().decode().splitlines()
+        found += [float(line.split()[1]) for line in lines if line.startswith("toban_log_holes_passed_total ")]
+    return found
+
+
+def test_the_output_of_a_run_while_it_is_written_and_afterwards(stack: Stack, tmp_path: Path) -> None:
+    (tmp_path / "talk.py").write_text(SCRIPT)
+    (tmp_path / "job.yaml").write_text(json.dumps(job(tmp_path / "talk.py")))
+    toban(stack, "apply", "-f", str(tmp_path / "job.yaml"))
+    started: dict[str, Any] = json.loads(toban(stack, "run", "start", "talk", "-o", "json")[0])
+    run = str(started["run_id"])
+
+    live, said = toban(stack, "run", "logs", run, "--follow")
+    assert live.startswith("begins\n")
+    assert live.endswith("\x1b[31mends")
+    assert "warned\n" in said
+    assert "left out: more than 100 lines a second" in said
+    # What the limit left out was not waited for.
+    assert holes_passed(stack) == [0.0]
+    # Followed and read afterwards are the same lines.
+    whole, _ = toban(stack, "run", "logs", run)
+    assert whole == live
+
+    assert toban(stack, "run", "logs", run, "--stderr", "--verbose") == ("", f"run {run}, from the database\nwarned\n")
+    assert toban(stack, "run", "logs", run, "--head", "1") == ("begins\n", "")
+    assert toban(stack, "run", "logs", run, "--tail", "2", "--stdout")[0] == "line 2999\n\x1b[31mends"
+    assert toban(stack, "run", "logs", run, "--grep", "disk full")[0] == '{"level": "error", "msg": "disk full"}\n'
+    assert toban(stack, "run", "logs", run, "--grep", "^line (1|2)$", "--regex")[0] == "line 1\nline 2\n"
+    (line,) = toban(stack, "run", "logs", run, "--level", "warning", "-o", "json")[0].splitlines()
+    assert (json.loads(line)["level"], json.loads(line)["attempt"]) == ("error", 1)
+    assert toban(stack, "run", "logs", run, "--since", "1h", "--until", "59m")[1].endswith("nothing of this kind\n")
+    assert "missing )" in toban(stack, "run", "logs", run, "--grep", "(", "--regex", code=65)[1]

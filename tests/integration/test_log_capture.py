@@ -1,0 +1,115 @@
+"""Bytes in are bytes out, all the way: guard, executor, journal, the log-archiver's checks, its reader's merge."""
+
+import asyncio
+import tempfile
+from collections.abc import Sequence
+from datetime import date
+from pathlib import Path
+
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+
+from toban_domain.outcome import AttemptKey
+from toban_executor.adapters.journal import Journal
+from toban_executor.adapters.log_client import Packer, chunk_to_pb
+from toban_executor.decide.blocks import LogBlock
+from toban_executor.guard.intake import Intake
+from toban_executor.guard.wire import decode, encode_block
+from toban_executor.loops.collect import Collector
+from toban_executor.ports import Block
+from toban_log_archiver.decide.merge import END, Merge
+from toban_log_archiver.server.frames import checked, lines_of
+from toban_proto.v1.logs_pb2 import LogLine
+from toban_testing.clock import FakeClock
+
+KEY = AttemptKey(1, 101)
+DAY = date(2026, 11, 21)
+NANOS = 1_800_000_000_000_000_000
+
+Reads = Sequence[tuple[int, bytes]]
+"""(stream, bytes) of each read, in order."""
+
+
+class InstantClock(FakeClock):
+    """Sleeps for nothing."""
+
+    async def sleep(self, seconds: float) -> None:
+        """Return at once."""
+
+
+def captured(reads: Reads) -> list[LogBlock]:
+    """What the executor hears from the guard."""
+    it = Intake({}, env={}, payload_json="", now=lambda: 0.0, now_ns=lambda: NANOS)
+    pipes = {number: it.stream(number) for number in (1, 2)}
+    blocks = [block for stream, data in reads for block in pipes[stream].feed(data)]
+    blocks += [block for pipe in pipes.values() for block in pipe.finish()] + it.finish()
+    heard = [decode(encode_block(block)) for block in blocks]
+    return [block for block in heard if isinstance(block, LogBlock)]
+
+
+async def archived(folder: str, blocks: Sequence[LogBlock]) -> list[LogLine]:
+    """What a reader gets of them; every chunk is one that the archiver takes."""
+    journal = Journal(Path(folder) / "journal.sqlite3")
+    journal.start()
+    try:
+        it = Collector(
+            journal=journal, pack=Packer(), hold=lambda _on: None, clock=InstantClock(), max_journal_bytes=1 << 30
+        )
+        it.opened(KEY, b"ticket")
+        for block in blocks:
+            fields = (block.stream, block.partial, block.at_ns, block.seq_from, block.count, block.text)
+            it.add(KEY, Block(*fields))
+            if block.seq_from % 3 == 0:
+                await it.run_once()
+        it.closed(KEY, blocks[-1].seq_from + blocks[-1].count - 1 if blocks else 0)
+        await it.run_once()
+        batch = await journal.chunks_after(0, 10_000, 1 << 30)
+        merge: Merge[LogLine] = Merge(decode=lines_of)
+        for chunk in sorted(batch.chunks, key=lambda one: one.seq_from):
+            merge.add(chunk.stream, checked(chunk_to_pb(chunk), DAY).data)
+        return list(merge.ready(END))
+    finally:
+        journal.close()
+
+
+def read_back(reads: Reads) -> list[LogLine]:
+    with tempfile.TemporaryDirectory() as folder:
+        return asyncio.run(archived(folder, captured(reads)))
+
+
+def text(lines: Sequence[LogLine], stream: int) -> bytes:
+    return b"".join(line.text if line.partial else line.text + b"\n" for line in lines if line.stream == stream)
+
+
+pieces = st.one_of(
+    st.binary(max_size=60),
+    st.sampled_from(
+        [b"\n", b"\r\n", b"40%\r50%\r", b"\0\0", b"\x1b[31mred\x1b[0m", b"\xff\xfe\n", b'{"level":"info"}\n']
+    ),
+    st.integers(16_380, 16_390).map(lambda size: b"l" * size),
+)
+
+
+@given(st.lists(st.tuples(st.sampled_from([1, 2]), pieces), max_size=12))
+@example([(1, b"no newline at the end")])
+@example([(1, b"a\nb"), (2, b"c\n"), (1, b"\n")])
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+def test_bytes_in_are_bytes_out(reads: Reads) -> None:
+    lines = read_back(reads)
+    for stream in (1, 2):
+        assert text(lines, stream) == b"".join(data for number, data in reads if number == stream)
+    assert [line.seq for line in lines] == list(range(1, len(lines) + 1))
+
+
+def test_a_flood_of_empty_lines_makes_chunks_that_an_archiver_takes() -> None:
+    lines = read_back([(1, b"\n" * 65_536)] * 8)
+    assert len(lines) == 8 * 65_536
+
+
+def test_levels_are_told_and_bytes_stay() -> None:
+    lines = read_back([(1, b'{"level":"error","x":1}\nplain\nlevel=warn msg=x\r\n')])
+    assert [(line.text, line.level) for line in lines] == [
+        (b'{"level":"error","x":1}', "error"),
+        (b"plain", ""),
+        (b"level=warn msg=x\r", "warning"),
+    ]
