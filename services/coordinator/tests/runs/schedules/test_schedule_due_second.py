@@ -39,6 +39,8 @@ MEETINGS = {
     ErrorCode.RESOURCE_INVALID_STATE,
     ErrorCode.SCHEDULE_NOT_FOUND,
     ErrorCode.ALREADY_EXISTS,
+    # Its lock was not to be had in time: nothing of it happened.
+    ErrorCode.DEADLINE_EXCEEDED,
 }
 
 
