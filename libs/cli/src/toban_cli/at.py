@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from datetime import UTC, datetime, timedelta, tzinfo
 
+from toban_cli.spans import span_seconds
 from toban_domain.errors import ErrorCode, TobanError
 
-_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
-_PART = re.compile(r"(\d+)([smhdw])")
-_AHEAD = re.compile(r"\+((?:\d+[smhdw])+)")
 FORMS = 'write "2026-12-01 09:00", 2026-12-01T09:00:00+01:00, or +10m'
 
 
@@ -19,10 +16,11 @@ def read_at(text: str, now: datetime, zone: str = "") -> datetime:
     A date and time, with an offset or as the clocks show it in `zone` (this machine's when empty), or `+1h30m` from now (units s m h d w).
     Raises INVALID_ARGUMENT for anything else, for a local time that does not exist or comes twice, and for the past.
     """
-    ahead = _AHEAD.fullmatch(text.strip())
+    given_span = text.strip()
+    ahead = span_seconds(given_span[1:]) if given_span.startswith("+") else None
     if ahead is not None:
         try:
-            return now + timedelta(seconds=sum(int(count) * _UNITS[unit] for count, unit in _PART.findall(ahead[1])))
+            return now + timedelta(seconds=ahead)
         except OverflowError:
             raise _wrong(f"{text!r} is too far ahead; {FORMS}") from None
     try:

@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from toban_cli.spans import UNITS, span_seconds
 from toban_domain.errors import ErrorCode, TobanError
 from toban_domain.schedule import RULE_KEYS
 
-_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
-_SPAN = re.compile(r"(?:\d+[smhd])+")
-_PART = re.compile(r"(\d+)([smhd])")
 _MAX_DAYS = 366
-# Characters; more are out of range in any case, or written to be a burden.
-_LONGEST_SPAN = 100
 _COUNTED = ("interval_seconds", "every_n_minutes")
 _ABOUT = ("name", "description", "labels")
 
@@ -74,11 +69,12 @@ def changed(stored: Mapping[str, Any], options: Options) -> dict[str, Any]:
 
 def read_every(text: str) -> dict[str, Any]:
     """ "30s", "5m", "1h30m" as a rule. Raises INVALID_ARGUMENT."""
-    if not _SPAN.fullmatch(text.strip()):
+    span = span_seconds(text.strip())
+    if span is None:
         raise _wrong(f"--every {text!r} is not a span of time; write 30s, 5m, 1h30m or 2d")
-    seconds = 0 if len(text) > _LONGEST_SPAN else sum(int(count) * _UNITS[unit] for count, unit in _PART.findall(text))
-    if not 1 <= seconds <= _MAX_DAYS * _UNITS["d"]:
+    if not 1 <= span <= _MAX_DAYS * UNITS["d"]:
         raise _wrong(f"--every {text!r} is out of range; use 1s … {_MAX_DAYS}d")
+    seconds = int(span)
     if seconds % 60 == 0:
         return {"every_n_minutes": seconds // 60}
     return {"interval_seconds": seconds}

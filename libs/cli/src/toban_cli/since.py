@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from datetime import UTC, datetime, timedelta
 
+from toban_cli.spans import span_seconds
 from toban_domain.errors import ErrorCode, TobanError
 
-_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
-_PART = re.compile(r"(\d+)([smhdw])")
-_AGO = re.compile(r"(?:\d+[smhdw])+")
 FORMS = 'write 10m (ago), 1h30m, 2026-12-01, "2026-12-01 09:00" or 2026-12-01T09:00:00+01:00'
 
 
@@ -20,8 +17,9 @@ def read_since(option: str, text: str, now: datetime) -> datetime:
     """
     given = text.strip()
     try:
-        if _AGO.fullmatch(given):
-            return now - timedelta(seconds=sum(int(count) * _UNITS[unit] for count, unit in _PART.findall(given)))
+        ago = span_seconds(given)
+        if ago is not None:
+            return now - timedelta(seconds=ago)
         return datetime.fromisoformat(given).astimezone(UTC)
     except OverflowError:
         raise TobanError(ErrorCode.INVALID_ARGUMENT, f"{option}: {text!r} is too long ago; {FORMS}") from None

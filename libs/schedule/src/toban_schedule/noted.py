@@ -6,7 +6,7 @@ from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, tzinfo
+from datetime import UTC, datetime
 from itertools import islice
 
 from toban_schedule.localtime import Images
@@ -84,8 +84,3 @@ def _gap(walls: Sequence[datetime], local: datetime) -> str:
 def _clock(time: datetime, *, dated: bool = False) -> str:
     clock = f"{time:%H:%M:%S}" if time.second else f"{time:%H:%M}"
     return f"{time:%Y-%m-%d} {clock}" if dated else clock
-
-
-def zone_of(rule: Rule) -> tzinfo:
-    """The zone in which the slots of a rule are told."""
-    return rule.source.clock.zone if isinstance(rule.source, At) else UTC

@@ -1,6 +1,5 @@
 """A headless Chromium over its debugging pipe: opens pages, runs scripts in them, takes pictures, and hears what pages complain about."""
 
-import base64
 import itertools
 import json
 import os
@@ -68,16 +67,6 @@ class Page:
                 return value
             pause.wait(POLL_SECONDS)
         raise TimeoutError(f"not within {seconds:g} s: {script}")
-
-    def picture(self, path: Path, *, whole: bool = True) -> Path:
-        """A PNG of the page."""
-        data = self._do("Page.captureScreenshot", captureBeyondViewport=whole, **(self._extent() if whole else {}))
-        path.write_bytes(base64.b64decode(data["data"]))
-        return path
-
-    def _extent(self) -> dict[str, Any]:
-        size = self._do("Page.getLayoutMetrics")["cssContentSize"]
-        return {"clip": {"x": 0, "y": 0, "width": size["width"], "height": size["height"], "scale": 1}}
 
     def _do(self, method: str, **params: Any) -> dict[str, Any]:
         return self._pipe.do(method, params, session=self._session)

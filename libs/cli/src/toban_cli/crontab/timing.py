@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from toban_cli.crontab.fields import FieldError, Pick, write_fields
+from toban_cli.spans import UNITS
 
 _MACROS = {
     "hourly": "@hourly",
@@ -23,7 +24,6 @@ _MACROS = {
     "bi-annually": "0 0 1 1,7 *",
     "biannually": "0 0 1 1,7 *",
 }
-_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 _LONGEST = 366 * 86_400
 _FIELD_LIKE = re.compile(r"[\d*][\d*,/~-]*|(?=.*[-,])(?:(?:mon|tue|wed|thu|fri|sat|sun|\d)(?:[-,]|$))+", re.IGNORECASE)
 _ANACRON = re.compile(r"(?:\d+|@[a-z]+)[ \t]+\d+[ \t]+[A-Za-z][\w.-]*\.[\w.-]+[ \t]+\S")
@@ -138,7 +138,7 @@ def _every(text: str, duration: str) -> Timing:
     parts = re.findall(r"(\d+(?:\.\d+)?)([smhdw])", duration)
     if not parts or "".join(number + unit for number, unit in parts) != duration:
         raise TimingError(f"{text} has no duration such as 90s, 5m or 1h30m")
-    seconds = sum(float(number) * _UNITS[unit] for number, unit in parts)
+    seconds = sum(float(number) * UNITS[unit] for number, unit in parts)
     if seconds != int(seconds):
         raise TimingError(f"{text} is not a whole number of seconds; write interval_seconds by hand")
     note = "@every counts from the start of its program; here the seconds count from the Unix epoch"

@@ -23,7 +23,6 @@ from toban_store.pool import Pool
 from toban_store.scheduler import executors, fence
 from toban_store.tx import fenced_tx
 
-OBSERVE_SECONDS = 0.25
 LEASE_TICK_SECONDS = 0.25
 DETACH_MODES = frozenset({"stop", "let_finish"})
 
