@@ -3,6 +3,7 @@
 MAKEFLAGS += --no-print-directory
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
 PYTEST_ARGS ?=
+TEST_PROCESSES ?= 2
 
 .PHONY: help bootstrap up down status certs test lint format types contracts deps proto proto-check size bench lock docs docs-check check all
 
@@ -24,8 +25,8 @@ status: bootstrap ## each process with its address, role and health
 certs: bootstrap ## new certificates for the running stack, without a restart
 	@python -m toban_stack certs renew
 
-test: bootstrap ## run every test (PYTEST_ARGS='-k name' for some)
-	@python -m pytest $(PYTEST_ARGS)
+test: bootstrap ## run every test in two processes (PYTEST_ARGS='-k name' for some, TEST_PROCESSES=0 for none beside this one)
+	@python -m pytest -n $(TEST_PROCESSES) --dist loadgroup $(PYTEST_ARGS)
 
 lint: bootstrap ## ruff, shellcheck, yamllint
 	@scripts/lint

@@ -11,6 +11,7 @@ from toban_stack import processes
 from toban_stack.home import Home
 from toban_stack.records import Records
 from toban_stack.servers import Endpoints, Servers
+from toban_testing.fresh import TABLES
 from toban_testing.servers import PREFIX, SessionServers, sweep
 
 
@@ -33,6 +34,66 @@ def test_a_migrated_database_is_fresh_for_each_test(servers: SessionServers, pg_
     assert row is not None
     assert row[0] is None
     assert row[1] is not None
+
+
+def contents(url: str) -> dict[str, list[object]]:
+    """Every row of every table, and where each sequence stands."""
+    with psycopg.connect(url) as connection:
+        found: dict[str, list[object]] = {
+            "sequences": connection.execute("SELECT sequencename, last_value FROM pg_sequences ORDER BY 1").fetchall()
+        }
+        for (name,) in connection.execute(TABLES).fetchall():
+            found[name] = connection.execute(f"SELECT t::text FROM {name} t ORDER BY 1").fetchall()
+    return found
+
+
+def test_a_database_is_used_again_as_if_it_were_new(servers: SessionServers, pg_major: int) -> None:
+    server = servers.postgres(pg_major)
+    url = server.migrated()
+    fresh = contents(url)
+    with psycopg.connect(url) as connection:
+        connection.execute("UPDATE scheduler.leader SET epoch = 77")
+        connection.execute("DELETE FROM scheduler.run_transitions")
+        connection.execute("INSERT INTO scheduler.settings (name, value) VALUES ('leader_tick_seconds', '2')")
+        connection.execute("SELECT nextval(seqrelid::regclass) FROM pg_sequence")
+    assert contents(url) != fresh
+    server.take_back(url)
+    again = server.migrated()
+    assert again == url
+    assert contents(again) == fresh
+    server.drop(again)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "CREATE TABLE scheduler.mine (a int)",
+        "ALTER TABLE scheduler.leader ADD CHECK (epoch >= 0)",
+        "CREATE OR REPLACE FUNCTION scheduler.mine() RETURNS int LANGUAGE sql AS 'SELECT 1'",
+        "GRANT SELECT ON scheduler.leader TO PUBLIC",
+        "ALTER TABLE scheduler.leader ALTER COLUMN epoch SET DEFAULT 5",
+        "CREATE TABLE big AS SELECT repeat('x', 1000) FROM generate_series(1, 2000)",
+    ],
+)
+def test_a_database_with_another_shape_is_dropped(servers: SessionServers, pg_major: int, change: str) -> None:
+    server = servers.postgres(pg_major)
+    url = server.migrated()
+    with psycopg.connect(url) as connection:
+        connection.execute(change.encode())
+    server.take_back(url)
+    with pytest.raises(psycopg.OperationalError, match="does not exist"):
+        psycopg.connect(url)
+
+
+def test_whoever_is_still_connected_is_sent_away(servers: SessionServers, pg_major: int) -> None:
+    server = servers.postgres(pg_major)
+    url = server.migrated()
+    with psycopg.connect(url) as connection:
+        connection.execute("LOCK TABLE scheduler.leader")
+        server.take_back(url)
+        with pytest.raises(psycopg.OperationalError):
+            connection.execute("SELECT 1")
+    server.drop(url)
 
 
 def test_redis_is_empty_and_asks_for_its_password(redis_url: str) -> None:

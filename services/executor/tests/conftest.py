@@ -268,12 +268,18 @@ def world_maker(tls: Path, tmp_path: Path) -> Callable[..., World]:
     return make
 
 
+# Its own on this machine: guards end what is left of the incarnation that they are named after.
+INCARNATION = f"test-incarnation-{os.getpid()}"
+
+
 class GuardHarness:
     """Guards as real processes, spoken to directly."""
 
+    incarnation = INCARNATION
+
     def __init__(self, state: Path, slots: int = 1) -> None:
         self.state = state
-        self.guards: GuardSet = start_guards(incarnation="test-incarnation", state_dir=state, slots=slots)
+        self.guards: GuardSet = start_guards(incarnation=INCARNATION, state_dir=state, slots=slots)
         self.blocks: list[LogBlock] = []
         self.tokens = count(1)
 
@@ -282,7 +288,7 @@ class GuardHarness:
         token = next(self.tokens)
         message = {
             "t": "spawn",
-            "inc": "test-incarnation",
+            "inc": INCARNATION,
             "run": 7,
             "token": token,
             "steps": [{"argv": list(argv), "program": "", "timeout": 0}],
@@ -300,7 +306,7 @@ class GuardHarness:
 
     def say(self, slot: int = 0, **message: Any) -> None:
         """Any message."""
-        self.guards.slots[slot].send(encode({"inc": "test-incarnation"} | message))
+        self.guards.slots[slot].send(encode({"inc": INCARNATION} | message))
 
     def hear(self, kind: str, slot: int = 0, seconds: float = 10.0) -> dict[str, Any]:
         """The next message of this kind; output on the way is kept in `blocks`."""

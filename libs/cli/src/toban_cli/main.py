@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from toban_cli import report
+from toban_cli import hints, report
 from toban_cli.commands import (
     apply,
     archive,
@@ -133,7 +133,7 @@ def run(argv: Sequence[str]) -> int:
         report.error(error, as_json=as_json)
         return error.exit_code
     except typer.TyperException as error:
-        _usage(error, as_json=as_json)
+        _usage(error, argv, as_json=as_json)
         return EXIT_USAGE
     except (typer.Abort, KeyboardInterrupt):
         return EXIT_INTERRUPTED
@@ -165,10 +165,13 @@ def _root(
         raise typer.Exit
 
 
-def _usage(error: typer.TyperException, *, as_json: bool) -> None:
+def _usage(error: typer.TyperException, argv: Sequence[str], *, as_json: bool) -> None:
     context = getattr(error, "ctx", None)
     near = sorted(getattr(error, "possibilities", None) or ())
     message = f"{error.message}. Did you mean {' or '.join(near)}?" if near else error.format_message()
+    verbs = {"": [*_ALONE], **{noun: [*of] for noun, (_, of) in _NOUNS.items()}}
+    if not message.endswith("?") and (meant := hints.hint(message, argv, verbs)):
+        message = f"{message.rstrip('.')}. Did you mean `{meant}`?"
     if _NEGATIVE.search(message):
         message += ". A value that begins with - stands behind `--`, such as `-- -5`"
     report.usage(message, as_json=as_json, command=context.command_path if context else "toban")

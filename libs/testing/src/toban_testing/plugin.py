@@ -32,6 +32,14 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         metafunc.parametrize("pg_major", majors, indirect=True, ids=[f"pg{major}" for major in majors])
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Groups for several processes (`make test`): a file stays in one; whole stacks never run beside each other, so they are one group."""
+    for item in items:
+        group = "stacks" if item.get_closest_marker("e2e") else str(item.path)
+        item.add_marker(pytest.mark.xdist_group(group))
+
+
 @pytest.fixture(scope="session")
 def servers() -> Iterator[SessionServers]:
     """The session's servers; none runs before a test asks for it."""
@@ -55,11 +63,11 @@ def pg_major(request: pytest.FixtureRequest, default_pg_major: int) -> int:
 
 @pytest.fixture
 def pg_url(servers: SessionServers, pg_major: int) -> Iterator[str]:
-    """The URL of a fresh database with every migration applied; dropped afterwards."""
+    """The URL of a database with every migration applied and nothing in it; taken back afterwards."""
     server = servers.postgres(pg_major)
     url = server.migrated()
     yield url
-    server.drop(url)
+    server.take_back(url)
 
 
 @pytest.fixture

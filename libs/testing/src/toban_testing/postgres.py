@@ -1,4 +1,4 @@
-"""Databases for tests: each is a clone of a template that was migrated once a session."""
+"""Databases for tests: clones of a template that was migrated once a session, emptied and used again while that is the same thing."""
 
 from itertools import count
 
@@ -7,35 +7,45 @@ from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict
 
 from toban_store import migrate
+from toban_testing.fresh import Fresh
 
 TEMPLATE = "toban_template"
 
 
 class PostgresTestServer:
-    """Makes and drops databases on one running server."""
+    """Makes, takes back and drops databases on one running server."""
 
     def __init__(self, *, url: str) -> None:
         self._url = url
         self._numbers = count(1)
-        self._migrated = False
+        self._fresh: Fresh | None = None
+        self._idle: list[str] = []
 
     def empty(self) -> str:
         """A new database without our schemas; returns its URL."""
         return self._create("template1")
 
     def migrated(self) -> str:
-        """A new database with every migration applied; returns its URL."""
-        if not self._migrated:
-            self.drop(self._of(TEMPLATE))  # one whose migration failed
+        """A database as the migrations leave it; returns its URL."""
+        if self._fresh is None:
+            template = self._of(TEMPLATE)
+            self.drop(template)  # one whose migration failed
             self._execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(TEMPLATE)))
-            migrate.up(self._of(TEMPLATE))
-            self._migrated = True
-        return self._create(TEMPLATE)
+            migrate.up(template)
+            self._fresh = Fresh.of(template)
+        return self._idle.pop() if self._idle else self._create(TEMPLATE)
+
+    def take_back(self, url: str) -> None:
+        """A migrated database whose test has ended: emptied for the next, or dropped when the test changed more than rows."""
+        self._execute(_END_OTHERS.format(sql.Literal(_name(url))))
+        if self._fresh is not None and self._fresh.restore(url):
+            self._idle.append(url)
+        else:
+            self.drop(url)
 
     def drop(self, url: str) -> None:
         """Drops a database that this object made, whoever is connected."""
-        name = str(conninfo_to_dict(url)["dbname"])
-        self._execute(sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)").format(sql.Identifier(name)))
+        self._execute(sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)").format(sql.Identifier(_name(url))))
 
     def _create(self, template: str) -> str:
         name = f"test_{next(self._numbers)}"
@@ -49,3 +59,10 @@ class PostgresTestServer:
     def _execute(self, statement: sql.Composed) -> None:
         with psycopg.connect(self._url, autocommit=True) as connection:
             connection.execute(statement)
+
+
+_END_OTHERS = sql.SQL("SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE datname = {}")
+
+
+def _name(url: str) -> str:
+    return str(conninfo_to_dict(url)["dbname"])

@@ -146,7 +146,7 @@ class TestTrees:
         guard.guards.master.wait(timeout=5)
         assert boottime() - begun < 1
         assert [one.empty for one in record.read_all(tmp_path / "guards")] == [True]
-        assert settle(tmp_path) == {"test-incarnation": True}
+        assert settle(tmp_path) == {guard.incarnation: True}
 
     def test_a_keeper_that_dies_takes_its_job_along_and_is_replaced(self, guard: Any, tmp_path: Path) -> None:
         file = tmp_path / "pid"
@@ -181,7 +181,7 @@ class TestTrees:
 
     def test_leftovers_of_killed_guards_are_ended(self, guard: Any, tmp_path: Path) -> None:
         file = tmp_path / "pid"
-        env = {"PATH": "/usr/bin:/bin", "TOBAN_INCARNATION": "test-incarnation"}
+        env = {"PATH": "/usr/bin:/bin", "TOBAN_INCARNATION": guard.incarnation}
         guard.spawn("sh", "-c", f"echo $$ > {file}; sleep 1000", env=env)
         pid = read_pid(file)
         with_cgroup = bool(record.read_all(tmp_path / "guards")[0].cgroup)
@@ -191,7 +191,7 @@ class TestTrees:
             os.kill(keeper, signal.SIGKILL)
         master.kill()
         master.wait()
-        assert settle(tmp_path) == {"test-incarnation": with_cgroup}
+        assert settle(tmp_path) == {guard.incarnation: with_cgroup}
         assert not alive(pid)
 
 
