@@ -5,7 +5,7 @@ export PATH := $(CURDIR)/.venv/bin:$(PATH)
 PYTEST_ARGS ?=
 TEST_PROCESSES ?= 2
 
-.PHONY: help bootstrap up down status certs test lint format types contracts deps proto proto-check size bench lock docs docs-check check all
+.PHONY: help bootstrap up down status certs test lint format types contracts deps proto proto-check size bench lock docs docs-check check all chart-test compose-test image-sizes fault-test operations-test sbom alerts-test
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -28,7 +28,7 @@ certs: bootstrap ## new certificates for the running stack, without a restart
 test: bootstrap ## run every test in two processes (PYTEST_ARGS='-k name' for some, TEST_PROCESSES=0 for none beside this one)
 	@python -m pytest -n $(TEST_PROCESSES) --dist loadgroup $(PYTEST_ARGS)
 
-lint: bootstrap ## ruff, shellcheck, yamllint
+lint: bootstrap ## ruff, shellcheck, yamllint, hadolint
 	@scripts/lint
 
 format: bootstrap ## let ruff format the code and sort its imports
@@ -36,6 +36,27 @@ format: bootstrap ## let ruff format the code and sort its imports
 
 types: bootstrap ## mypy --strict over every package
 	@scripts/types
+
+alerts-test: bootstrap ## alerts, routes and the dashboard in Prometheus' own tools; without them it is skipped
+	@python -m pytest -p no:cacheprovider -rs tests/deploy/test_alerts.py tests/deploy/test_alerts_end_to_end.py $(PYTEST_ARGS)
+
+chart-test: bootstrap ## the Helm chart without a cluster: schema, rendered objects, network policies
+	@scripts/chart-test $(PYTEST_ARGS)
+
+compose-test: bootstrap ## docker-compose.yml with a real Docker engine; without one it is skipped
+	@timeout -s INT -k 180 1500 python -m pytest -p no:cacheprovider -rs tests/deploy/test_compose.py $(PYTEST_ARGS)
+
+fault-test: bootstrap ## kills, restarts and stops under load; not part of `make test`
+	@python -m pytest tests/faults $(PYTEST_ARGS)
+
+operations-test: bootstrap ## backup and restore, traces, upgrades; not part of `make test`
+	@python -m pytest tests/operations $(PYTEST_ARGS)
+
+sbom: bootstrap ## build/sbom: a CycloneDX list of what each image holds, its licences checked
+	@scripts/sbom
+
+image-sizes: ## how large each image is, and how much of it is not the base
+	@scripts/image-sizes
 
 contracts: bootstrap ## who may import what
 	@lint-imports --no-logo
@@ -52,8 +73,8 @@ proto-check: bootstrap ## generated code is current, proto lint, nothing broke
 size: bootstrap ## no module over 400 lines, no function over 60
 	@scripts/check-size
 
-docs: bootstrap ## generate docs/cli.md, docs/run-states.md, docs/settings.md and the tables of docs/manifests.md
-	@scripts/gen-docs && scripts/gen-run-states && scripts/gen-settings
+docs: bootstrap ## generate docs/cli.md, metrics.md, run-states.md, settings.md, tables of manifests.md, the dashboard
+	@scripts/gen-docs && scripts/gen-run-states && scripts/gen-settings && scripts/gen-metrics && scripts/gen-dashboard
 
 docs-check: bootstrap ## documents name only files that exist; generated ones are current
 	@python -m pytest -q tests/architecture

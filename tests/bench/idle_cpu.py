@@ -4,12 +4,11 @@ Usage: idle_cpu.py [SCHEDULES] [SECONDS]; prints one JSON line, in percent of on
 """
 
 import json
-import os
 import sys
 import time
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 
+from bench_cpu import used
 from bench_stack import job, schedules, whole_stack
 
 from toban_testing.stacks import leader_name
@@ -37,28 +36,6 @@ def main() -> None:
         percent = {name: round((used(pid) - before[name]) / passed * 100, 2) for name, pid in names.items()}
         line = {"bench": "idle_cpu", "schedules": SCHEDULES, "seconds": SECONDS, "leader_percent": percent.pop(leader)}
         print(json.dumps({**line, **{name.replace("-", "_") + "_percent": share for name, share in percent.items()}}))
-
-
-def used(pid: int) -> float:
-    """CPU seconds of a process and of all its children, those that run and those that have ended."""
-    total = 0.0
-    for member in family(pid):
-        try:
-            fields = Path(f"/proc/{member}/stat").read_text().rpartition(")")[2].split()
-        except OSError:
-            continue
-        total += sum(int(fields[index]) for index in (11, 12, 13, 14)) / os.sysconf("SC_CLK_TCK")
-    return total
-
-
-def family(pid: int) -> list[int]:
-    """The process and its live descendants."""
-    members, at = [pid], 0
-    while at < len(members):
-        for task in Path(f"/proc/{members[at]}/task").glob("*/children"):
-            members += [int(child) for child in task.read_text().split()]
-        at += 1
-    return members
 
 
 if __name__ == "__main__":

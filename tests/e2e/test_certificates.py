@@ -23,10 +23,13 @@ from cryptography import x509
 from toban_domain.errors import TobanError
 from toban_proto.v1 import coordinator_pb2 as pb
 from toban_proto.v1 import coordinator_pb2_grpc as rpc
+from toban_proto.v1 import logs_pb2, logs_pb2_grpc
 from toban_stack import certs, rollover
 from toban_stack.stack import Stack
 from toban_testing.admin import AdminClient
 from toban_testing.stacks import admin_of, running_stack
+from toban_transport.call import stream_sync
+from toban_transport.channel import open_sync_channel
 from toban_transport.fleet import Fleet
 from toban_transport.tls import TlsFiles
 
@@ -94,6 +97,41 @@ def load(stack: Stack) -> Iterator[Load]:
         fleet.close()
     assert load.errors == []
     assert load.commands > 0 and load.runs
+
+
+@contextmanager
+def followed(stack: Stack, admin: AdminClient, stop: Path) -> Iterator[None]:
+    """One stream of a run's lines, opened before the block and open until its end: no change of certificates may cut it."""
+    counts = f"i=0; while [ ! -e {stop} ]; do i=$((i+1)); echo $i; sleep 0.1; done"
+    spec = {"steps": [{"argv": ["sh", "-c", counts]}], "allow_shell": True}
+    admin.apply({"apiVersion": "toban/v1", "kind": "Job", "metadata": {"name": "counts"}, "spec": spec})
+    [run_id] = admin.start("counts")
+    lines: list[int] = []
+    errors: list[str] = []
+    channel = open_sync_channel(
+        stack.log_archivers[0], "log-archiver", TlsFiles(stack.home.tls / "admin-cli"), certs.TRUST_DOMAIN
+    )
+
+    def read() -> None:
+        request = logs_pb2.ReadLogRequest(run_id=run_id, follow=True)
+        try:
+            for page in stream_sync(logs_pb2_grpc.LogReaderStub(channel).Read, request, timeout=200):
+                lines.extend(int(line.text) for line in page.lines)
+        except TobanError as error:
+            errors.append(error.message)
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    try:
+        admin.until(lambda: bool(lines), seconds=20, of="lines are followed")
+        yield
+    finally:
+        stop.touch()
+        reader.join()
+        channel.close()
+    assert errors == []
+    assert lines == list(range(1, len(lines) + 1)), "every line once, by one stream"
+    assert admin.until_ended(run_id).state == "SUCCEEDED"
 
 
 def ports(stack: Stack) -> dict[str, tuple[str, int]]:
@@ -186,7 +224,7 @@ def test_renewal_and_another_authority_under_load(tmp_path: Path) -> None:
         tls = stack.home.tls
         former = shutil.copytree(tls / "admin-cli", tmp_path / "former")
         pids = {name: record.pid for name, record in stack.processes().items()}
-        with load(stack) as running:
+        with load(stack) as running, followed(stack, admin, tmp_path / "stop"):
             # Leaves that live for seconds only, replaced while they are in use.
             with all_take(stack, admin):
                 rollover.renew(tls, validity=timedelta(seconds=15))

@@ -91,3 +91,10 @@ def test_the_output_of_a_run_while_it_is_written_and_afterwards(stack: Stack, tm
     assert (json.loads(line)["level"], json.loads(line)["attempt"]) == ("error", 1)
     assert toban(stack, "run", "logs", run, "--since", "1h", "--until", "59m")[1].endswith("nothing of this kind\n")
     assert "missing )" in toban(stack, "run", "logs", run, "--grep", "(", "--regex", code=65)[1]
+
+    # The same over every run of the job, and where it all is.
+    (hit,) = toban(stack, "job", "logs", "talk", "--since", "1h", "--grep", "disk full", "-o", "json")[0].splitlines()
+    assert (str(json.loads(hit)["run"]), json.loads(hit)["level"]) == (run, "error")
+    assert toban(stack, "job", "logs", "talk", "--until", "1h")[1].startswith("nothing found in 0 runs")
+    log = json.loads(toban(stack, "run", "get", run, "-o", "json")[0])["log"]
+    assert (log["lines"] > 100, log["complete"], log["places"]) == (True, True, ["db"])

@@ -12,6 +12,7 @@ import pytest
 
 from toban_cli.main import run
 from toban_domain.errors import ErrorCode, TobanError
+from toban_domain.version import VERSION
 from toban_proto.v1 import coordinator_pb2 as pb
 from toban_proto.v1 import coordinator_pb2_grpc, logs_pb2, logs_pb2_grpc
 from toban_runtime.clock import SystemClock
@@ -165,6 +166,8 @@ class Logs(logs_pb2_grpc.LogReaderServicer):
         self.requests: list[Any] = []
         self.at_end = False
         self.stored = True
+        self.expired_lines = 0
+        self.found: list[list[Any]] = []
         self.place = "db"
         self.failures: list[TobanError] = []
         self.reader: Reader | None = None
@@ -176,6 +179,8 @@ class Logs(logs_pb2_grpc.LogReaderServicer):
             if not request.HasField("after"):
                 yield logs_pb2.ReadLogResponse(token=self.token, lines=self.first[:1])
             raise self.failures.pop(0)
+        if self.expired_lines:
+            yield logs_pb2.ReadLogResponse(token=self.token, expired_lines=self.expired_lines)
         lines = [line for line in self.first + ([] if request.follow else self.late) if line.seq >= request.from_seq]
         yield logs_pb2.ReadLogResponse(token=self.token, lines=lines[-request.tail :] if request.tail else lines)
         if request.follow and self.at_end:
@@ -185,6 +190,14 @@ class Logs(logs_pb2_grpc.LogReaderServicer):
                 self.reader.logged.set()
             if not self.at_end:
                 await asyncio.Event().wait()
+
+    async def Search(self, request: Any, context: Any) -> AsyncIterator[Any]:
+        """Each of `found` (a list of answers) is one call; an error in it breaks the stream."""
+        self.requests.append(request)
+        for answer in self.found.pop(0):
+            if isinstance(answer, TobanError):
+                raise answer
+            yield answer
 
     async def Describe(self, request: Any, context: Any) -> Any:
         if not self.stored:
@@ -210,6 +223,10 @@ class Archive(logs_pb2_grpc.LogArchiveServicer):
         self.did: list[Any] = []
         self.verified: list[Any] = []
         self.requests: list[Any] = []
+        self.diagnosis = logs_pb2.DiagnoseLogsResponse(version=VERSION)
+
+    async def Diagnose(self, request: Any, context: Any) -> Any:
+        return self.diagnosis
 
     async def Status(self, request: Any, context: Any) -> Any:
         return self.status

@@ -42,6 +42,26 @@ def test_status_for_people_and_programs(cluster: Any, toban: Any) -> None:
     assert json.loads(out)["days"][0]["open_chunks"] == 2
 
 
+def test_what_expires(cluster: Any, toban: Any) -> None:
+    cluster.archive.status = pb.ArchiveStatusResponse(retention_days=7, archive_retention_days=1, expired_waiting=2)
+    assert "Kept in the archive:  7 days; 2 expired objects still to be deleted" in toban("archive", "status")[1]
+    cluster.archive.status.archive_retention_days = 0
+    assert "for ever" in toban("archive", "status")[1]
+    actions = ("would_expire", "expired", "forgotten")
+    cluster.archive.did = [
+        pb.RunArchiveResponse(action=action, log_day=DAY, key="k", tokens=2, chunks=3, bytes=1024) for action in actions
+    ]
+    code, out, _ = toban("archive", "run")
+    assert (code, out.splitlines()) == (
+        0,
+        [
+            f"{DAY}  would expire: 2 attempts, 3 chunks, 1.0 KiB",
+            f"{DAY}  expired, deleted k (1.0 KiB)",
+            f"{DAY}  is forgotten: nothing of it is left",
+        ],
+    )
+
+
 def test_a_dry_run_asks_for_one(cluster: Any, toban: Any) -> None:
     cluster.archive.did = [pb.RunArchiveResponse(action="would_archive", log_day=DAY, tokens=2, chunks=3, bytes=1024)]
     code, out, _ = toban("archive", "run", "--dry-run")

@@ -103,6 +103,44 @@ def test_a_run_without_output_is_said_so(cluster: Any, toban: Any) -> None:
     assert toban("run", "logs", "12", "--grep", "x") == (0, "", "run 12 has written nothing of this kind\n")
 
 
+@pytest.mark.parametrize(
+    ("run", "words"),
+    [
+        (pb.Run(id=12, state="SKIPPED", reason="overlap"), "never started, so it has no output: SKIPPED, overlap"),
+        (
+            pb.Run(id=12, state="CANCELED", cancel_reason="typo", reason="canceled"),
+            "never started, so it has no output: CANCELED, typo",
+        ),
+        (pb.Run(id=12, state="PENDING"), "has not started, so it has no output yet: PENDING, it waits for an executor"),
+        (pb.Run(id=12, state="PENDING", scheduled_for={"seconds": 4_000_000_000}), "PENDING, due 2096-10-02 07:06:40"),
+        (pb.Run(id=12, state="RUNNING", token=7), "has written nothing yet"),
+    ],
+)
+def test_a_run_that_did_not_start_says_why(cluster: Any, toban: Any, run: pb.Run, words: str) -> None:
+    cluster.reader.runs = [run]
+    code, out, err = toban("run", "logs", "12")
+    assert (code, out) == (0, "")
+    assert words in err
+    assert err.count("\n") == 1
+
+
+def test_lines_that_have_expired_are_said_so(cluster: Any, toban: Any) -> None:
+    cluster.logs.expired_lines = 3
+    said = "3 lines of attempt 2 expired: older than log_retention_days_archive\n"
+    assert toban("run", "logs", "12") == (0, "", said)
+    cluster.logs.first = [line(1, b"one")]
+    assert toban("run", "logs", "12") == (0, "one\n", said)
+
+
+def test_a_run_says_where_its_output_is(cluster: Any, toban: Any) -> None:
+    cluster.logs.first = [line(1, b"one")]
+    cluster.logs.place = "db, s3://b/k"
+    cluster.reader.runs[0].log_ref = "toban-log:12"
+    log = json.loads(toban("run", "get", "12", "-o", "json")[1])
+    assert (log["log_ref"], log["log"]["lines"], log["log"]["places"]) == ("toban-log:12", 1, ["db", "s3://b/k"])
+    assert "toban-log:12: 1 line, 0 B, in the database, in s3://b/k" in toban("run", "get", "12")[1]
+
+
 def test_a_broken_stream_is_gone_on_with(cluster: Any, toban: Any) -> None:
     cluster.logs.first = [line(1, b"one"), line(2, b"two")]
     cluster.logs.failures = [TobanError(ErrorCode.UNAVAILABLE, "this log-archiver stops")]
@@ -113,7 +151,7 @@ def test_a_broken_stream_is_gone_on_with(cluster: Any, toban: Any) -> None:
 
 def test_a_stream_that_breaks_without_a_line_is_an_error(cluster: Any, toban: Any) -> None:
     cluster.logs.first = [line(1, b"one")]
-    cluster.logs.failures = [TobanError(ErrorCode.UNAVAILABLE, "away")] * 2
+    cluster.logs.failures = [TobanError(ErrorCode.UNAVAILABLE, "away")] * 3
     code, out, err = toban("run", "logs", "12")
     assert (code, out) == (69, "one\n")
     assert "away" in err

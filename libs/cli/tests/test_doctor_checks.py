@@ -120,9 +120,9 @@ def test_others_add_what_they_alone_find_wrong() -> None:
     well = Finding(name="redis", subject="Redis", value="7")
     bad = replace(well, status="warning", message="m", mend="x")
     assert merged([]) == []
-    assert merged([("a:1", [well]), ("b:2", [well])]) == [well]
-    assert merged([("a:1", [bad]), ("b:2", [bad])]) == [bad]
-    both = merged([("a:1", [well]), ("b:2", [bad])])
+    assert merged([("coordinator a:1", [well]), ("coordinator b:2", [well])]) == [well]
+    assert merged([("coordinator a:1", [bad]), ("coordinator b:2", [bad])]) == [bad]
+    both = merged([("coordinator a:1", [well]), ("coordinator b:2", [bad])])
     assert (both[0], both[1].status, "b:2" in both[1].subject) == (well, "warning", True)
 
 

@@ -49,6 +49,18 @@ def test_every_format(told: Any, toban: Toban) -> None:
     assert any(line.split()[:2] == ["ok", "server"] for line in wide)
 
 
+def test_what_a_log_archiver_says_of_the_logs(told: Any, toban: Toban) -> None:
+    told.archive.diagnosis.checks.add(name="log-migrations", subject="schema logs", value="3 applied", status="ok")
+    told.archive.diagnosis.checks.add(
+        name="log-budget", subject="schema logs", value="101 %", status="error", message="it is full", mend="more disk"
+    )
+    code, out, _ = toban("doctor")
+    assert code == 1
+    assert "error: log-budget: schema logs (101 %)\n  it is full\n  to mend it: more disk\n" in out
+    checks = json.loads(toban("doctor", "-o", "json")[1])["checks"]
+    assert [one["status"] for one in checks if one["name"].startswith("log-")] == ["ok", "error"]
+
+
 def test_a_clock_that_is_off(told: Any, toban: Toban) -> None:
     told.reader.answers["GetCluster"].server_time.FromDatetime(SystemClock().wall() + timedelta(seconds=5))
     code, out, _ = toban("doctor")

@@ -50,9 +50,15 @@ def test_parts_that_do_not_fit_are_refused(parts: tuple[int, int, int]) -> None:
         Epoch(*parts).pack()
 
 
-@given(low, st.integers(1, 100), st.one_of(st.just(0), values.filter(lambda v: v >> 51 < MAX_GENERATION - 1)))
-def test_the_next_epoch_is_above_everything_known(observed: int, timeline: int, seen: int) -> None:
-    epoch = next_epoch(observed=observed, timeline=timeline, seen_max=seen)
+@given(
+    low,
+    st.integers(1, 100),
+    st.one_of(st.just(0), values.filter(lambda v: v >> 51 < MAX_GENERATION - 1)),
+    st.booleans(),
+)
+def test_the_next_epoch_is_above_everything_known(observed: int, timeline: int, seen: int, settled: bool) -> None:
+    epoch = next_epoch(observed=observed, timeline=timeline, seen_max=seen, settled=settled)
+    assert settled or Epoch.unpack(epoch).generation > Epoch.unpack(observed).generation
     assert epoch > max(observed, seen)
     assert term_of(epoch) == epoch
     assert Epoch.unpack(epoch).generation >= min(timeline, MAX_GENERATION)
@@ -72,6 +78,24 @@ def test_the_next_epoch_is_above_everything_known(observed: int, timeline: int, 
 )
 def test_the_next_epoch_by_case(observed: Epoch, timeline: int, seen: Epoch, expected: Epoch) -> None:
     assert Epoch.unpack(next_epoch(observed=observed.pack(), timeline=timeline, seen_max=seen.pack())) == expected
+
+
+@pytest.mark.parametrize(
+    ("observed", "timeline", "seen", "expected"),
+    [
+        # Restored into a new server: the epochs (1, 4), (1, 5) … may have been used by leaders that nobody remembers.
+        (Epoch(1, 3), 1, Epoch(1, 3), Epoch(2, 1)),
+        (Epoch(1, 3), 1, Epoch(1, 9, 5), Epoch(2, 1)),
+        # Failed over: the new timeline says it.
+        (Epoch(1, 3), 2, Epoch(1, 3), Epoch(2, 1)),
+        (Epoch(4, 3), 2, Epoch(1, 3), Epoch(5, 1)),
+    ],
+)
+def test_a_cluster_that_is_not_settled_has_a_generation_of_its_own(
+    observed: Epoch, timeline: int, seen: Epoch, expected: Epoch
+) -> None:
+    epoch = next_epoch(observed=observed.pack(), timeline=timeline, seen_max=seen.pack(), settled=False)
+    assert Epoch.unpack(epoch) == expected
 
 
 def test_there_is_an_end() -> None:

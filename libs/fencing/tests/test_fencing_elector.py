@@ -297,7 +297,9 @@ def test_a_take_over_that_is_won_after_the_leave_is_resigned(box):
 
 def test_the_next_tick_is_never_late_for_a_deadline(box):
     box.lead()
-    assert next_due(box.state, box.now) <= box.now + 0.15
+    # Its calls give no answer: a second after the last commit it has to stop.
+    assert next_due(box.state, box.now) <= box.now + 0.3
+    assert next_due(box.state, box.now + 0.9) <= box.now + 1.0
     assert next_due(replace(box.state, role=e.Role.LEFT, term=None), box.now) <= box.now + 0.15
 
 

@@ -45,7 +45,7 @@ async def test_one_candidate_gets_the_lock(locks, link):
 
 
 async def test_a_renewal_sets_a_missing_lock_again(locks, link):
-    assert await locks[0].renew(EPOCH, overwrite=False) is HELD
+    assert (await locks[0].renew(EPOCH, overwrite=False)).outcome is HELD
     assert await owner(link) == f"{EPOCH}:1"
     assert 0 < await link.call(lambda client: client.pttl(LOCK_KEY)) <= 2000
 
@@ -64,12 +64,12 @@ async def test_a_renewal_sets_a_missing_lock_again(locks, link):
 )
 async def test_whose_lock_is_overwritten(locks, link, there, overwrite, outcome):
     await link.call(lambda client: client.set(LOCK_KEY, f"{there}:2"))
-    assert await locks[0].renew(EPOCH, overwrite=overwrite) is outcome
+    assert (await locks[0].renew(EPOCH, overwrite=overwrite)).outcome is outcome
 
 
 async def test_the_epoch_is_only_ever_raised(locks, link):
     for epoch, expected in ((EPOCH, EPOCH), (EPOCH + 1, EPOCH + 1), (EPOCH, EPOCH + 1), (999, EPOCH + 1)):
-        await locks[0].publish(epoch, None)
+        await locks[0].renew(epoch, overwrite=True)
         assert await link.call(lambda client: client.get(EPOCH_KEY)) == str(expected)
 
 

@@ -49,6 +49,25 @@ async def test_it_turns_at_once_and_then_at_each_tick() -> None:
     await bench.close()
 
 
+async def test_loops_of_one_clock_tick_at_common_instants() -> None:
+    clock, stop = FakeClock(), asyncio.Event()
+    ticks: dict[str, list[float]] = {"slow": [], "quick": []}
+
+    async def loop(name: str, tick: float) -> None:
+        async def note() -> None:
+            ticks[name].append(round(clock.monotonic(), 3))
+
+        await Loop(name, note, tick, clock).run(stop)
+
+    tasks = [asyncio.ensure_future(loop("slow", 1.0))]
+    await clock.advance(0.3)
+    tasks.append(asyncio.ensure_future(loop("quick", 0.5)))
+    await clock.advance(1.4)
+    assert ticks == {"slow": [0.0, 1.0], "quick": [0.3, 0.5, 1.0, 1.5]}
+    stop.set()
+    await asyncio.gather(*tasks)
+
+
 async def test_a_tick_that_changes_counts_from_the_next_wake_on() -> None:
     tick = 60.0
     bench = Bench(tick=lambda: tick)

@@ -2,6 +2,7 @@
 
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from queue import Queue
 
 import psycopg
 import pytest
@@ -104,6 +105,32 @@ def test_the_command_without_an_address(
         "SCHEDULER_DATABASE_URL",
         "cannot connect to PostgreSQL",
     ]
+
+
+def test_it_waits_until_somebody_has_migrated(pg_major: int, pg_empty_url: str, folder: Path) -> None:
+    said: Queue[str] = Queue()
+    with ThreadPoolExecutor() as pool:
+        waiting = pool.submit(migrate.wait, pg_empty_url, say=said.put, folder=folder)
+        assert said.get(timeout=10) == "waiting: 1 migrations are pending, the first is demo/0001_first"
+        assert not waiting.done()
+        migrate.up(pg_empty_url, folder=folder)
+        waiting.result(timeout=10)
+    assert said.empty()
+    (folder / "demo" / "0001_first.sql").write_text(FIRST.replace("int", "bigint"))
+    with pytest.raises(MigrationError, match="demo/0001_first is changed"):
+        migrate.wait(pg_empty_url, say=said.put, folder=folder)
+
+
+def test_it_waits_for_a_server_that_is_away(pg_major: int, free_port: int, folder: Path) -> None:
+    class Enough(Exception):
+        """The test has heard it."""
+
+    def say(line: str) -> None:
+        assert line.startswith("waiting: cannot connect to PostgreSQL")
+        raise Enough
+
+    with pytest.raises(Enough):
+        migrate.wait(f"postgresql://toban:x@127.0.0.1:{free_port}/toban", say=say, folder=folder)
 
 
 def test_an_old_server_is_refused_with_one_line() -> None:

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from toban_domain.errors import ErrorCode, TobanError
-from toban_transport.authz import METHOD_RULES, SERVICES, authorise, check_rules, service_of
+from toban_transport.authz import METHOD_RULES, SERVICES, SHARED_BY, authorise, check_rules, services_of
 from toban_transport.deadline import (
     MAX_SECONDS,
     MAX_STREAM_SECONDS,
@@ -82,7 +82,7 @@ def test_a_method_that_nobody_knows_is_denied() -> None:
 )
 def test_ids_that_name_nobody(ids: list[str]) -> None:
     with pytest.raises(TobanError) as caught:
-        service_of(ids, DOMAIN)
+        services_of(ids, DOMAIN)
     assert caught.value.code is ErrorCode.PERMISSION_DENIED
 
 
@@ -90,10 +90,54 @@ def test_ids_that_name_nobody(ids: list[str]) -> None:
 def test_only_our_six_ids_name_a_service(text: str) -> None:
     spiffe_id = f"spiffe://{DOMAIN}/{text}"
     if text in SERVICES:
-        assert service_of([spiffe_id], DOMAIN) == text
+        assert services_of([spiffe_id], DOMAIN) == {text}
     else:
         with pytest.raises(TobanError):
-            service_of([spiffe_id], DOMAIN)
+            services_of([spiffe_id], DOMAIN)
+
+
+SHARED = [f"spiffe://{DOMAIN}/shared/one-for-all.2"]
+
+
+@pytest.mark.parametrize("method", sorted(KNOWN_METHODS))
+def test_a_shared_certificate_is_refused_unless_it_is_wanted(method: str) -> None:
+    with pytest.raises(TobanError, match="SCHEDULER_TLS_SHARED_IDENTITY=1") as caught:
+        authorise(method, SHARED, DOMAIN)
+    assert caught.value.code is ErrorCode.PERMISSION_DENIED
+
+
+@pytest.mark.parametrize("method", sorted(KNOWN_METHODS))
+def test_a_shared_certificate_may_do_what_services_may_and_nothing_of_people(method: str) -> None:
+    service = method.split("/")[1].rpartition(".")[2]
+    if CALLERS[service] & {"coordinator", "executor", "log-archiver", "admin-web"}:
+        assert authorise(method, SHARED, DOMAIN, shared=True) == "shared/one-for-all.2"
+    else:
+        with pytest.raises(TobanError, match="may not call"):
+            authorise(method, SHARED, DOMAIN, shared=True)
+
+
+def test_nobody_shares_what_people_and_external_workers_have() -> None:
+    assert {"coordinator", "executor", "log-archiver", "admin-web"} == SHARED_BY
+
+
+@pytest.mark.parametrize(
+    "ids",
+    [
+        [f"spiffe://{DOMAIN}/shared"],
+        [f"spiffe://{DOMAIN}/shared/"],
+        [f"spiffe://{DOMAIN}/shared/a/b"],
+        [f"spiffe://{DOMAIN}/shared/a b"],
+        [f"spiffe://{DOMAIN}/shared/a\n"],
+        [f"spiffe://{DOMAIN}/Shared/a"],
+        [f"spiffe://{DOMAIN}/shared/../coordinator"],
+        ["spiffe://other.example/shared/a"],
+        SHARED * 2,
+        [*SHARED, f"spiffe://{DOMAIN}/coordinator"],
+    ],
+)
+def test_what_is_no_shared_certificate_either(ids: list[str]) -> None:
+    with pytest.raises(TobanError):
+        services_of(ids, DOMAIN, shared=True)
 
 
 def test_deadlines_are_required_and_bounded() -> None:

@@ -59,6 +59,25 @@ async def test_the_next_one_answers_when_one_is_away(site: Any, free_port: int) 
     many.close()
 
 
+async def test_one_that_came_back_is_found_at_once(site: Any) -> None:
+    """A connection that failed waits up to two seconds before it tries again; a call does not wait for that."""
+    many = Fleet(
+        service="executor",
+        addresses=[site.address],
+        tls=TlsFiles(site.tls / "coordinator"),
+        trust_domain="toban.internal",
+    )
+    assert (await asyncio.to_thread(many.call, ping, PING, timeout=10)).incarnation == "i1"
+    host, _, port = site.address.rpartition(":")
+    await site.server.stop(0)
+    for _ in range(3):
+        with pytest.raises(TobanError):
+            await asyncio.to_thread(many.call, ping, PING, timeout=10)
+    await site.server.start(host, int(port))
+    assert (await asyncio.to_thread(many.call, ping, PING, timeout=10)).incarnation == "i1"
+    many.close()
+
+
 async def test_one_that_is_silent_is_left_only_when_the_call_changes_nothing(site: Any, deaf: str) -> None:
     many = fleet(site, deaf)
     with pytest.raises(TobanError) as caught:

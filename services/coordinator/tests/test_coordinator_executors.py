@@ -209,8 +209,8 @@ async def test_the_answer_names_what_is_not_held(pool, sql):
     foreign = AttemptKey(await hold(sql, other, "RUNNING", 73), 73)
     older = AttemptKey(mine.run_id, 70)
     answer = await Granter(pool=pool).heartbeat(beat(incarnation, 0), [mine, sent, foreign, older])
-    assert set(answer.not_held) == {foreign, older}
-    assert answer.smallest_live_token == 71
+    assert set(answer.news.not_held) == {foreign, older}
+    assert answer.news.smallest_live_token == 71
 
 
 async def test_open_orders_go_out_until_they_are_answered(pool, term):
@@ -220,10 +220,10 @@ async def test_open_orders_go_out_until_they_are_answered(pool, term):
         async with fenced_tx(pool, term) as t:
             await orders.queue(t, incarnation=incarnation, kind="cancel", serial=3, orders=[(key, {"mode": "kill"})])
     answer = await Granter(pool=pool).heartbeat(beat(incarnation, 0), [])
-    (order,) = answer.orders
+    (order,) = answer.news.orders
     assert (order.kind, order.run_id, order.token, order.epoch, order.serial) == ("cancel", 5, 6, term.epoch, 3)
     await orders.finish(pool, incarnation=incarnation, results={order.id: "cancelling"})
-    assert (await Granter(pool=pool).heartbeat(beat(incarnation, 1), [])).orders == ()
+    assert (await Granter(pool=pool).heartbeat(beat(incarnation, 1), [])).news.orders == ()
 
 
 # ---------------------------------------------------------------- fence
@@ -374,6 +374,8 @@ async def test_an_attested_death_is_fenced_in_the_next_turn(pool, sql, keeper):
     assert await run_state(sql, run) == "ORPHANED"
     ((reason,),) = await sql("SELECT off_reason FROM scheduler.executors WHERE incarnation = %s", old)
     assert reason.startswith("attested")
+    await executors.attest_stopped(pool, young)
+    assert await keeper.run_once() == 1 and await state_of(sql, young) == "off"
 
 
 async def test_a_detach_key_in_redis_detaches_and_is_audited(pool, sql, keeper, redis_url):

@@ -180,7 +180,7 @@ async def test_how_long_a_leader_may_go_without_a_tick(link: RedisLink) -> None:
     await checker.run_once()
     assert await members.degrade_flag(3) == 7
 
-    server = PeerServer(incarnation="i", leader=seen, now=Time(), clock=SystemClock(), settings=settings)
+    server = PeerServer(incarnation="i", leader=seen, now=Time(), settings=settings)
     seen.shown = replace(seen.shown, role="leader", leading=True)
     assert not (await server.GetStatus(pb.PeerStatusRequest(), None)).ticking
     settings.set(leader_stale_seconds=11)

@@ -74,15 +74,20 @@ class FakeArchiver(LogIngestServicer):
     def _store(self, chunk: Any) -> None:
         stored = self.lines.setdefault((chunk.run_id, chunk.token), {})
         data = logs_pb2.LogLines.FromString(zstandard.ZstdDecompressor().decompress(chunk.data))
-        assert len(data.lines) == chunk.line_count
-        assert (data.lines[0].seq, data.lines[-1].seq) == (chunk.seq_from, chunk.seq_to)
-        for line in data.lines:
-            assert line.stream == chunk.stream
-            stored[line.seq] = (line.stream, line.text, line.partial)
+        found = [(seq, text, one.partial) for one in data.blocks for seq, text in enumerate(_texts(one), start=one.seq)]
+        assert {one.stream for one in data.blocks} == {chunk.stream}
+        assert (len(found), found[0][0], found[-1][0]) == (chunk.line_count, chunk.seq_from, chunk.seq_to)
+        for seq, text, partial in found:
+            stored[seq] = (chunk.stream, text, partial)
 
     def text(self, key: tuple[int, int]) -> list[bytes]:
         """The lines of an attempt in order."""
         return [line for _, (_, line, _) in sorted(self.lines.get(key, {}).items())]
+
+
+def _texts(block: Any) -> list[bytes]:
+    """The lines of a block without their newlines."""
+    return [block.text] if block.partial else block.text[:-1].split(b"\n")
 
 
 class ExecutorProcess:

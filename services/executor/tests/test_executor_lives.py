@@ -1,5 +1,6 @@
 """The lives of an executor process: lease loss, being put off, restarts, crashes, shutdown."""
 
+import asyncio
 import json
 import os
 import signal
@@ -199,8 +200,11 @@ async def test_sigterm_drains_then_ends_what_is_left(world_maker: Any) -> None:
 async def test_an_idle_executor_stops_at_once(world: Any) -> None:
     begun = boottime()
     world.executor.process.terminate()
-    assert world.executor.process.wait(timeout=10) == 0
+    # In a thread: the coordinator has to go on answering.
+    assert await asyncio.to_thread(world.executor.process.wait, timeout=10) == 0
     assert boottime() - begun < 3
+    assert [beat.stopped for beat in world.coordinator.beats[-2:]] == [False, True], "its last word"
+    assert world.coordinator.beats[-2].draining
 
 
 async def test_two_executors_cannot_share_a_state_directory(world: Any, tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """From blocks of output to committed lines: chunks, back-pressure, re-sending."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -44,9 +45,9 @@ def collector(journal: Journal, held: list[bool], limit: int = 1 << 30) -> Colle
     return Collector(journal=journal, pack=Packer(), hold=held.append, clock=InstantClock(), max_journal_bytes=limit)
 
 
-def lines(data: bytes) -> list[tuple[int, bytes, bool]]:
+def blocks(data: bytes) -> list[tuple[int, bytes, bool]]:
     parsed = logs_pb2.LogLines.FromString(zstandard.ZstdDecompressor().decompress(data))
-    return [(line.seq, line.text, line.partial) for line in parsed.lines]
+    return [(one.seq, one.text, one.partial) for one in parsed.blocks]
 
 
 async def test_blocks_become_one_chunk_a_stream(journal: Journal) -> None:
@@ -58,10 +59,10 @@ async def test_blocks_become_one_chunk_a_stream(journal: Journal) -> None:
     it.closed(KEY, 4)
     assert await it.run_once() == 2
     batch = await journal.chunks_after(0, 10, 1 << 20)
-    found = {one.stream: (one.seq_from, one.seq_to, one.lines, lines(one.data)) for one in batch.chunks}
+    found = {one.stream: (one.seq_from, one.seq_to, one.lines, blocks(one.data)) for one in batch.chunks}
     assert found == {
-        1: (1, 4, 3, [(1, b"a", False), (2, b"b", False), (4, b"rest", True)]),
-        2: (3, 3, 1, [(3, b"err", False)]),
+        1: (1, 4, 3, [(1, b"a\nb\n", False), (4, b"rest", True)]),
+        2: (3, 3, 1, [(3, b"err\n", False)]),
     }
     assert (batch.tickets, [seal.last_seq for seal in batch.seals]) == ({KEY: b"ticket"}, [4])
     assert not it.pending
@@ -126,6 +127,39 @@ async def test_ships_until_nothing_is_left_and_forgets_what_was_committed(journa
     assert [seal.last_seq for batch in archive.got for seal in batch.seals] == [300]
     assert archive.got[-1].seals
     assert (await stored(journal), await shipper.run_once(), archive.opened) == (0, 0, 1)
+
+
+class SlowArchive(Archive):
+    """Commits nothing before it is told to."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.may_commit = asyncio.Event()
+        self.full = asyncio.Event()
+
+    async def append(self, batch: ChunkBatch) -> Shipped:
+        self.got.append(batch)
+        if len(self.got) == 4:
+            self.full.set()
+        await self.may_commit.wait()
+        return Shipped()
+
+
+async def test_batches_follow_each_other_while_the_first_is_not_committed(journal: Journal) -> None:
+    it, archive = collector(journal, []), SlowArchive()
+    it.opened(KEY, b"t")
+    for number in range(1, 64 * 6 + 1):
+        it.add(KEY, block(number, b"line\n"))
+        it._cut((KEY, 1))
+    await it.run_once()
+    shipping = asyncio.create_task(Shipper(journal=journal, archivers=archive).run_once())
+    await archive.full.wait()
+    await journal.flush()
+    assert (len(archive.got), await stored(journal)) == (4, 64 * 6)
+    archive.may_commit.set()
+    assert await shipping == 64 * 6
+    assert [one.seq_from for batch in archive.got for one in batch.chunks] == list(range(1, 64 * 6 + 1))
+    assert await stored(journal) == 0
 
 
 async def test_everything_uncommitted_goes_again(journal: Journal) -> None:

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from toban_executor.adapters.convert import beat_to_pb
-from toban_executor.adapters.machine import vitals
+from toban_executor.adapters.machine import fingerprint, vitals
 from toban_executor.ports import Beat
 from toban_transport.convert import timestamp_from_pb
 from toban_transport.tls import TlsFiles
@@ -29,3 +29,14 @@ def test_a_heartbeat_goes_without_them(tls: Path, tmp_path: Path) -> None:
     message = beat_to_pb(Beat(echo=1, epoch_max=0, free_slots=1, held=()), "i")
     assert not message.HasField("wall_clock")
     assert not message.HasField("certificate_not_after")
+
+
+def test_a_machine_is_known_by_its_id_or_by_the_name_that_it_was_given(tmp_path: Path) -> None:
+    ids = [tmp_path / name for name in ("one", "other")]
+    for file in ids:
+        file.write_text(file.name)
+    own = [fingerprint(machine_id=file) for file in ids]
+    assert own[0] != own[1]
+    # A container's host name and machine id do not last; what it was named does.
+    assert fingerprint("a/1", machine_id=ids[0]) == fingerprint("a/1", machine_id=ids[1])
+    assert len({*own, fingerprint("a/1"), fingerprint("a/2")}) == 4

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toban_log_archiver.decide.pattern import MAX_PATTERN_CHARS, Pattern, PatternInvalid
+from toban_log_archiver.decide.pattern import MAX_MATCH_BYTES, MAX_PATTERN_CHARS, Pattern, PatternInvalid
 
 WORDS = st.text(alphabet="ab.*[\\é", min_size=1, max_size=5)
 
@@ -43,7 +43,7 @@ def test_expressions_that_ruin_others_are_harmless(evil: str) -> None:
     """Backtracking engines need longer than the universe for these."""
     pattern = Pattern(evil, regex=True)
     answers = []
-    thread = threading.Thread(target=lambda: answers.append(pattern.matches(b"a" * 100_000 + b"!")))
+    thread = threading.Thread(target=lambda: answers.append(pattern.matches(b"a" * (MAX_MATCH_BYTES - 1) + b"!")))
     thread.start()
     thread.join(20)
     assert answers == [False]
@@ -52,3 +52,9 @@ def test_expressions_that_ruin_others_are_harmless(evil: str) -> None:
 def test_bytes_that_are_no_text() -> None:
     assert Pattern("disk", regex=True).matches(b"\xff\xfedisk\xff")
     assert Pattern("é", regex=False).matches("caf\u00e9".encode())
+
+
+def test_an_expression_takes_the_beginning_of_a_very_long_line_for_the_line() -> None:
+    line = b"begin" + b"x" * MAX_MATCH_BYTES + b"end"
+    assert [Pattern(text, regex=True).matches(line) for text in ("^begin", "end$", "x$")] == [True, False, True]
+    assert Pattern("end", regex=False).matches(line)

@@ -16,6 +16,8 @@ CALL_SECONDS = 10.0
 # Servers end streams after an hour; callers open them again.
 STREAM_SECONDS = 3600.0
 ARCHIVE_SECONDS = 60.0
+# Log-archivers cut a search long before.
+SEARCH_SECONDS = 60.0
 HINT = "See what runs with `make status`, start it with `make up`"
 
 
@@ -71,10 +73,16 @@ class Client:
             lambda channel: _log_stubs().LogReaderStub(channel).Read, request, timeout=STREAM_SECONDS
         )
 
-    def describe_log(self, request: Any) -> Any:
+    def search_log(self, request: Any) -> Iterator[Any]:
+        """Lines of many runs, until the search is at its end or cut."""
+        return self.archivers.stream(
+            lambda channel: _log_stubs().LogReaderStub(channel).Search, request, timeout=SEARCH_SECONDS
+        )
+
+    def describe_log(self, request: Any, *, timeout: float = CALL_SECONDS) -> Any:
         """What is stored of a run's output."""
         return self.archivers.call(
-            lambda channel: _log_stubs().LogReaderStub(channel).Describe, request, timeout=CALL_SECONDS
+            lambda channel: _log_stubs().LogReaderStub(channel).Describe, request, timeout=timeout
         )
 
     def archive(self, method: str, request: Any) -> Any:

@@ -10,11 +10,13 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from toban_cli import report
 from toban_cli.harmless import harmless
 from toban_cli.printable import escaped
+from toban_cli.words import count
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_NAMES = {1: "stdout", 2: "stderr", 3: "system"}
+STREAM_NAMES = {1: "stdout", 2: "stderr", 3: "system"}
 _STDOUT = 1
 _SYSTEM = 3
 
@@ -37,6 +39,12 @@ class LinePrinter:
         self._printed: dict[int, int] = {}
         # Streams whose last piece had no newline: the next piece goes on in its line.
         self._open: set[int] = set()
+        self._expired: set[int] = set()
+
+    @property
+    def has_expired(self) -> bool:
+        """Whether some of the lines are gone by now."""
+        return bool(self._expired)
 
     @property
     def printed(self) -> Mapping[int, int]:
@@ -45,16 +53,19 @@ class LinePrinter:
 
     def show(self, answer: Any) -> None:
         """Prints the new lines of one ReadLogResponse."""
+        if answer.expired_lines and answer.token not in self._expired:
+            self._expired.add(answer.token)
+            report.note(expired_words(answer.expired_lines, self._style.attempts.get(answer.token)))
         known = self._printed.get(answer.token, 0)
         for line in answer.lines:
             if line.seq <= known:
                 continue
             known = line.seq
             if self._style.as_json:
-                _write(sys.stdout, self._json(answer.token, line))
+                write(sys.stdout, self._json(answer.token, line))
             else:
                 out = sys.stdout if line.stream == _STDOUT else sys.stderr
-                _write(out, self._text(line, terminal=out.isatty()))
+                write(out, self._text(line, terminal=out.isatty()))
         if answer.lines:
             self._printed[answer.token] = known
 
@@ -63,7 +74,7 @@ class LinePrinter:
         if line.stream not in self._open:
             prefix = b"[toban] " if line.stream == _SYSTEM else b""
             if self._style.timestamps:
-                prefix = _time(line).astimezone().isoformat(timespec="milliseconds").encode() + b" " + prefix
+                prefix = line_time(line).astimezone().isoformat(timespec="milliseconds").encode() + b" " + prefix
             text = prefix + text
         if line.partial:
             self._open.add(line.stream)
@@ -72,22 +83,39 @@ class LinePrinter:
         return bytes(text + b"\n")
 
     def _json(self, token: int, line: Any) -> bytes:
-        told: dict[str, Any] = {
-            "token": str(token),
-            "attempt": self._style.attempts.get(token),
-            "seq": line.seq,
-            "at": _time(line).isoformat(timespec="microseconds").replace("+00:00", "Z"),
-            "stream": _NAMES.get(line.stream, "system"),
-            "level": line.level or None,
-            "text": line.text.decode("utf-8", "replace"),
-            "partial": line.partial,
-        }
-        if not _is_utf8(line.text):
-            told["base64"] = base64.b64encode(line.text).decode()
-        return escaped(json.dumps(told, ensure_ascii=False)).encode() + b"\n"
+        return json_line(line_facts(token, self._style.attempts.get(token), line))
 
 
-def _time(line: Any) -> datetime:
+def expired_words(lines: int, attempt: int | None) -> str:
+    """That lines are gone by now."""
+    of = f" of attempt {attempt}" if attempt else ""
+    return f"{count(lines, 'line')}{of} expired: older than log_retention_days_archive"
+
+
+def line_facts(token: int, attempt: int | None, line: Any) -> dict[str, Any]:
+    """A LogLine for programs."""
+    told: dict[str, Any] = {
+        "token": str(token),
+        "attempt": attempt,
+        "seq": line.seq,
+        "at": line_time(line).isoformat(timespec="microseconds").replace("+00:00", "Z"),
+        "stream": STREAM_NAMES.get(line.stream, "system"),
+        "level": line.level or None,
+        "text": line.text.decode("utf-8", "replace"),
+        "partial": line.partial,
+    }
+    if not _is_utf8(line.text):
+        told["base64"] = base64.b64encode(line.text).decode()
+    return told
+
+
+def json_line(told: Mapping[str, Any]) -> bytes:
+    """One object on one line."""
+    return escaped(json.dumps(told, ensure_ascii=False)).encode() + b"\n"
+
+
+def line_time(line: Any) -> datetime:
+    """When it was read."""
     return _EPOCH + timedelta(microseconds=line.at_unix_nanos // 1000)
 
 
@@ -99,7 +127,7 @@ def _is_utf8(text: bytes) -> bool:
     return True
 
 
-def _write(out: Any, text: bytes) -> None:
+def write(out: Any, text: bytes) -> None:
     """The bytes as they are; a stand-in without bytes (a test's capture) gets them decoded."""
     out.flush()
     raw = getattr(out, "buffer", None)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from toban_domain.errors import ErrorCode, TobanError
@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from toban_cli.lines import LinePrinter
 
 DATABASE = "db"
+# What is said beside a run may take this long, seconds.
+PLACE_SECONDS = 2.0
 # No attempt has it.
 _NO_TOKEN = (1 << 63) - 1
 
@@ -54,6 +56,41 @@ def _go_on_after(request: Any, answer: Any) -> None:
         # At its end the stream ends too; 0 would mean all.
         request.head = max(1, request.head - len(answer.lines))
     request.after.token, request.after.seq = answer.token, answer.lines[-1].seq
+
+
+def stored_log(client: Client, run: Any) -> dict[str, Any] | None:
+    """Where the output of a run is and how much; None when no log-archiver says so quickly, as for a run that never started."""
+    from toban_proto.v1.logs_pb2 import DescribeLogRequest
+
+    if not run.token:
+        return None
+    try:
+        attempts = client.describe_log(DescribeLogRequest(run_id=run.id), timeout=PLACE_SECONDS).attempts
+    except TobanError:
+        return None
+    return {
+        "lines": sum(item.lines for item in attempts),
+        "bytes": sum(item.raw_bytes for item in attempts),
+        "expired_lines": sum(item.expired_lines for item in attempts),
+        "complete": all(item.sealed for item in attempts),
+        "places": sorted({place for item in attempts for place in item.place.split(", ") if place}),
+    }
+
+
+def stored_words(log_ref: str, stored: Mapping[str, Any] | None) -> str:
+    """The same for people, behind the reference of the run's row."""
+    from toban_cli.human import size
+    from toban_cli.words import count
+
+    if stored is None:
+        return log_ref
+    archived = [place for place in stored["places"] if place != DATABASE]
+    parts = [f"{count(stored['lines'], 'line')}, {size(stored['bytes'])}"]
+    if DATABASE in stored["places"]:
+        parts.append("in the database")
+    parts += [f"in {archived[0]}" if len(archived) == 1 else f"in {len(archived)} archived objects"] if archived else []
+    parts += [f"{count(stored['expired_lines'], 'line')} expired"] if stored["expired_lines"] else []
+    return f"{log_ref}: {', '.join(parts)}"
 
 
 def place_words(attempts: Sequence[Any]) -> str:

@@ -20,6 +20,7 @@ from toban_cli.commands import (
     events,
     explain,
     imports,
+    job_logs,
     jobs,
     logs,
     operations,
@@ -36,6 +37,8 @@ _NEGATIVE = re.compile(r"^No such option: -[\d.]")
 Verbs = Mapping[str, Callable[..., Any]]
 
 EXIT_USAGE = 64
+# As toban_observability.tracing.ENDPOINTS, which is not loaded for every command.
+_TRACING = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
 EXIT_INTERRUPTED = 130
 
 _HELP = """Schedules jobs on a fleet of executors.
@@ -56,7 +59,7 @@ _ALONE: Verbs = {
     "completion": completion.completion,
 }
 _NOUNS: Mapping[str, tuple[str, Verbs]] = {
-    "job": ("Job definitions.", {"list": jobs.list_jobs, "get": jobs.get_job}),
+    "job": ("Job definitions.", {"list": jobs.list_jobs, "get": jobs.get_job, "logs": job_logs.job_logs}),
     "schedule": (
         "Schedules: when jobs are started.",
         {
@@ -152,7 +155,29 @@ def main() -> None:
         # A terminal that cannot show a character gets "?" for it, not the end of the command.
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")
-    raise SystemExit(run(sys.argv[1:]))
+    raise SystemExit(_traced(sys.argv[1:]))
+
+
+def _traced(argv: Sequence[str]) -> int:
+    """The command below whatever trace it was started in (TRACEPARENT), with a span of its own where the OTEL_* variables ask for it."""
+    if not any(name in os.environ for name in ("TRACEPARENT", *_TRACING)):
+        return run(argv)
+    from toban_observability import tracing
+
+    tracing.adopt(os.environ.get("TRACEPARENT", ""))
+    tracing.setup("cli", VERSION)
+    try:
+        with tracing.span(" ".join(["toban", *_words(argv)])):
+            return run(argv)
+    finally:
+        tracing.shutdown()
+
+
+def _words(argv: Sequence[str]) -> list[str]:
+    """The noun and the verb: what else was typed may be secret."""
+    noun = next((word for word in argv if not word.startswith("-")), "")
+    verbs = _NOUNS[noun][1] if noun in _NOUNS else {}
+    return [word for word in argv if (word == noun and (noun in _NOUNS or noun in _ALONE)) or word in verbs][:2]
 
 
 def _root(

@@ -15,8 +15,8 @@ from toban_cli.words import given_key
 _BAR = 20
 
 
-def show_run(run: Any, now: datetime, *, wide: bool = False) -> None:
-    """Prints a run with its attempts and events; `wide` with more of each."""
+def show_run(run: Any, now: datetime, *, wide: bool = False, log: str = "") -> None:
+    """Prints a run with its attempts and events; `wide` with more of each, `log` says where its output is."""
     tries = f"{run.attempt} of {run.max_attempts}" + (f", executor lost {run.lost_count}×" if run.lost_count else "")
     cancel = local(run.cancel_requested_at, now) if to_time(run.cancel_requested_at) else ""
     facts(
@@ -40,6 +40,7 @@ def show_run(run: Any, now: datetime, *, wide: bool = False) -> None:
             ("Key", given_key(run.idempotency_key)),
             ("By", run.created_by),
             ("Last line", run.last_line),
+            ("Log", log),
             *(_more_facts(run, now) if wide else []),
         ]
     )
@@ -79,7 +80,6 @@ def _more_facts(run: Any, now: datetime) -> list[tuple[str, str]]:
         ("Dispatched", local(run.dispatched_at, now)),
         ("Worker", str(run.worker_id or "")),
         ("Epoch", str(run.leader_epoch or "")),
-        ("Log", run.log_ref),
         ("Row version", str(run.version)),
     ]
 

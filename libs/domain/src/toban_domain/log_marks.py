@@ -1,11 +1,14 @@
-"""The line by which an executor counts what a limit left out of an attempt's output: written by it, understood by readers.
+"""What executors write into logs and readers understand: levels as numbers, and the line that counts what a limit left out.
 
-It has the number of the last line that was left out, on the stream `system`, where no job writes.
+That line has the number of the last line that was left out, on the stream `system`, where no job writes.
 """
 
 from __future__ import annotations
 
 import re
+
+LEVEL_WORDS = ("", "trace", "debug", "info", "warning", "error", "fatal")
+"""The levels of lines by the number that stands for each in a block of lines; 0 is none."""
 
 _LEFT_OUT = re.compile(rb"\xe2\x80\xa6 ([0-9][0-9,]{0,25}) lines?, ")
 

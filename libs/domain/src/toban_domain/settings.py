@@ -173,6 +173,15 @@ _ALL = (
         "days",
         "how long the output of runs stays in PostgreSQL, counted from the day of the dispatch; older output goes to the archive",
     ),
+    _count(
+        "log_retention_days_archive",
+        0,
+        0,
+        36_500,
+        "days",
+        "how long the archive keeps the output of runs, counted from the day of the dispatch, but never shorter than log_retention_days_db; "
+        "older output is deleted. 0 = for ever, or as long as a rule of the bucket lets it",
+    ),
     _seconds(
         "seal_after_seconds",
         3600.0,
@@ -186,7 +195,8 @@ _ALL = (
         1,
         1_000_000,
         "GB",
-        "size that the output of runs may have in PostgreSQL: from 80 % of it on log-archivers warn; nothing is refused",
+        "size that the output of runs may have in PostgreSQL: from 80 % of it on log-archivers warn and archive the oldest day early; at 100 % new "
+        "output is left out, and a line counts it",
     ),
 )
 SETTINGS: Mapping[str, SettingSpec] = {spec.name: spec for spec in _ALL}

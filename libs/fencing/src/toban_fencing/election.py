@@ -14,6 +14,8 @@ class Timings:
     beat: float = 0.3
     beat_retry: float = 0.1
     renew: float = 0.4
+    # A tick that comes for another reason may beat and renew so much earlier; a tick that is due for them comes at the times above.
+    early: float = 0.06
     poll: float = 0.15
     lock_ttl: float = 2.0
     # How long the beat must stand still before a take-over: with the lock; without Redis; with death evidence.

@@ -76,9 +76,9 @@ def decide(state: ElectorState, event: Event, now: float) -> Step:
 
 
 def next_due(state: ElectorState, now: float) -> float:
-    """When the next Tick is needed, seconds of the same clock; never more than a poll away."""
+    """When the next Tick is needed, seconds of the same clock; never more than a poll away, or while leading a beat."""
     timings = state.timings
-    due = [now + timings.poll]
+    due = [now + (timings.poll if state.term is None else timings.beat)]
     if state.term is not None:
         term = state.term
         due += [term.committed_at + timings.commit_stale, _renewal_deadline(state, term)]
@@ -213,10 +213,10 @@ def _lead(state: ElectorState, term: Leading, now: float) -> Step:
     if now > _renewal_deadline(state, term):
         return _stop(state, term, "the lock was not renewed", now)
     effects: list[Effect] = []
-    if not term.beating and now >= term.beat_at:
+    if not term.beating and now >= term.beat_at - timings.early:
         term = replace(term, beating=True, beat_at=now + timings.beat)
         effects.append(Beat(term.epoch))
-    if not term.renewing and now >= term.renew_at:
+    if not term.renewing and now >= term.renew_at - timings.early:
         effects.append(Renew(epoch=term.epoch, overwrite=term.by_beat))
         term = replace(term, renewing=True, renew_at=now + timings.renew)
     return replace(state, term=term), tuple(effects)

@@ -20,6 +20,11 @@ def worker_key(worker_id: int) -> str:
     return f"scheduler:worker:{worker_id}"
 
 
+def flag_of(text: str | None) -> int | None:
+    """What a degrade flag says; None when it is unset or not a number."""
+    return int(text) if text and text.isdecimal() else None
+
+
 class Members:
     """Worker hashes, index and flags. Every method raises RedisGone when Redis does not answer."""
 
@@ -58,8 +63,7 @@ class Members:
 
     async def degrade_flag(self, worker_id: int) -> int | None:
         """The epoch in `degrade_leader` of a coordinator's hash (1 = the current one); None when unset or not a number."""
-        text = await self._link.call(lambda client: client.hget(worker_key(worker_id), DEGRADE_FIELD))
-        return int(text) if text and text.isdecimal() else None
+        return flag_of(await self._link.call(lambda client: client.hget(worker_key(worker_id), DEGRADE_FIELD)))
 
     async def set_degrade(self, worker_id: int, epoch: int) -> None:
         """Ask the leader with this worker id to step down from this epoch."""

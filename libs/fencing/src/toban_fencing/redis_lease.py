@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 
 from toban_fencing.election import LockOutcome
-from toban_fencing.redis_link import RedisGone, RedisLink
+from toban_fencing.members import DEGRADE_FIELD, flag_of, worker_key
+from toban_fencing.redis_link import RedisGone, RedisLink, script
 
 LOCK_KEY = "scheduler:leader:lock"
 EPOCH_KEY = "scheduler:leader:epoch"
@@ -14,12 +17,21 @@ LOCK_TTL_MS = 2000
 SUBLEADER_TTL_MS = 3000
 
 
+@dataclass(frozen=True, slots=True)
+class Renewal:
+    """What a renewal says: the lock, and the degrade flag in this coordinator's hash (an epoch, 1 for the current one, None when unset)."""
+
+    outcome: LockOutcome
+    degrade: int | None = None
+
+
 class LeaderLock:
     """The lock `<epoch>:<worker id>`; a candidate's epoch is 0. No method raises: Redis being gone is an outcome."""
 
     def __init__(self, *, link: RedisLink, worker_id: int) -> None:
         self._link = link
         self._worker_id = worker_id
+        self._scripts = {name: script(name) for name in ("renew", "raise")}
 
     def _owner(self, epoch: int) -> str:
         return f"{epoch}:{self._worker_id}"
@@ -28,9 +40,31 @@ class LeaderLock:
         """Take the lock as a candidate if nobody else has it."""
         return await self._ask("claim", self._owner(0), LOCK_TTL_MS)
 
-    async def renew(self, epoch: int, *, overwrite: bool) -> LockOutcome:
-        """Renew a term's lock, or set it again when it is missing or an older term's; `overwrite` takes it from a candidate too."""
-        return await self._ask("renew", self._owner(epoch), LOCK_TTL_MS, "1" if overwrite else "0")
+    async def renew(self, epoch: int, *, overwrite: bool, last_tick: datetime | None = None) -> Renewal:
+        """Renew a term's lock, or set it again when it is missing or an older term's; `overwrite` takes it from a candidate too.
+
+        The same round trip mirrors the epoch (only ever raised) and the time of the last finished tick (UTC seconds), and asks for the flag.
+        """
+        owner = self._owner(epoch)
+
+        async def send(client: Any) -> Any:
+            pipe = client.pipeline(transaction=False)
+            pipe.eval(self._scripts["renew"], 1, LOCK_KEY, owner, LOCK_TTL_MS, "1" if overwrite else "0")
+            pipe.hget(worker_key(self._worker_id), DEGRADE_FIELD)
+            pipe.eval(self._scripts["raise"], 1, EPOCH_KEY, str(epoch))
+            if last_tick is not None:
+                pipe.set(LAST_SEEN_KEY, f"{last_tick.timestamp():.3f}")
+            mine, flag, *_ = await pipe.execute(raise_on_error=False)
+            if isinstance(mine, Exception):
+                raise mine
+            # What stands in the other keys, whoever wrote it, is no word about the lock.
+            return int(mine), flag if isinstance(flag, str) else None
+
+        try:
+            mine, flag = await self._link.call(send)
+        except RedisGone:
+            return Renewal(LockOutcome.UNREACHABLE)
+        return Renewal(LockOutcome.HELD if mine == 1 else LockOutcome.FOREIGN, flag_of(flag))
 
     async def give_back(self, epoch: int) -> None:
         """Delete the lock if it is ours; otherwise it ends by its TTL."""
@@ -42,12 +76,6 @@ class LeaderLock:
         except RedisGone:
             return LockOutcome.UNREACHABLE
         return LockOutcome.HELD if int(mine) == 1 else LockOutcome.FOREIGN
-
-    async def publish(self, epoch: int, last_tick: datetime | None) -> None:
-        """Mirror the epoch (only ever raised) and the time of the last finished tick (UTC seconds). Raises RedisGone."""
-        await self._link.run("raise", EPOCH_KEY, str(epoch))
-        if last_tick is not None:
-            await self._link.call(lambda client: client.set(LAST_SEEN_KEY, f"{last_tick.timestamp():.3f}"))
 
 
 class SubleaderLock:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from importlib import resources
 from typing import Any
 from urllib.parse import SplitResult, parse_qs, unquote, urlsplit
@@ -25,6 +25,8 @@ CALL_SECONDS = 0.3
 LOG_EVERY_SECONDS = 5.0
 _PORT = 6379
 _SENTINEL_PORT = 26379
+_LOGIN = ("username", "password")
+_CA = "ssl_ca_certs"
 _log = get_logger(__name__)
 
 
@@ -38,6 +40,8 @@ class RedisGone(TobanError):
 def open_client(url: str) -> Any:
     """A client of redis://, rediss://, redis+sentinel://host,host/service[/db] or redis+cluster://host,host. Connects lazily.
 
+    `USER:PASSWORD@` before the hosts is for Redis; sentinels that ask for one too get `?sentinel_username=…&sentinel_password=…`. With rediss
+    every connection is TLS, to the sentinels as well; `?ssl_ca_certs=PATH` names an authority of your own.
     Raises TobanError CONFIG_INVALID when the URL has another form.
     """
     parts = urlsplit(url)
@@ -49,8 +53,8 @@ def open_client(url: str) -> Any:
     if kind == "sentinel":
         return _sentinel(parts, base == "rediss")
     nodes = [ClusterNode(host, port) for host, port in _hosts(parts, _PORT)]
-    options = {**_login(parts), **_options()}
-    return RedisCluster(startup_nodes=nodes, ssl=base == "rediss", **options)
+    query = _query(parts, _LOGIN)
+    return RedisCluster(startup_nodes=nodes, **_tls(base == "rediss", query), **_login(parts, query), **_options())
 
 
 def script(name: str) -> str:
@@ -138,13 +142,31 @@ def _options() -> dict[str, Any]:
     }
 
 
+class _BehindSentinels(Redis):
+    """The master, with the connections that ask who it is."""
+
+    async def aclose(self, close_connection_pool: bool | None = None) -> None:
+        """Close those as well: the driver leaves them open."""
+        await super().aclose(close_connection_pool)
+        pool: Any = self.connection_pool
+        for sentinel in pool.sentinel_manager.sentinels:
+            await sentinel.aclose()
+
+
 def _sentinel(parts: SplitResult, tls: bool) -> Any:
     service, _, db = parts.path.strip("/").partition("/")
-    if not service:
-        raise _bad_url("redis+sentinel:// needs the service: redis+sentinel://host:26379/mymaster")
-    timeouts: dict[str, Any] = {"socket_timeout": CALL_SECONDS, "socket_connect_timeout": CALL_SECONDS}
-    sentinel: Any = Sentinel(_hosts(parts, _SENTINEL_PORT), sentinel_kwargs=timeouts)  # type: ignore[no-untyped-call]
-    return sentinel.master_for(service, db=int(db or 0), ssl=tls, **_login(parts), **_options())
+    if not service or (db and not db.isdecimal()):
+        raise _bad_url(
+            "redis+sentinel:// needs the service, and may have a database: redis+sentinel://host:26379/mymaster/0"
+        )
+    query = _query(parts, (*_LOGIN, *(f"sentinel_{name}" for name in _LOGIN)))
+    secure = _tls(tls, query)
+    of_sentinels: dict[str, Any] = {"socket_timeout": CALL_SECONDS, "socket_connect_timeout": CALL_SECONDS, **secure}
+    of_sentinels |= {name: query[f"sentinel_{name}"] for name in _LOGIN if f"sentinel_{name}" in query}
+    sentinel: Any = Sentinel(_hosts(parts, _SENTINEL_PORT), sentinel_kwargs=of_sentinels)  # type: ignore[no-untyped-call]
+    return sentinel.master_for(
+        service, redis_class=_BehindSentinels, db=int(db or 0), **secure, **_login(parts, query), **_options()
+    )
 
 
 def _hosts(parts: SplitResult, default: int) -> list[tuple[str, int]]:
@@ -157,11 +179,24 @@ def _hosts(parts: SplitResult, default: int) -> list[tuple[str, int]]:
     return found
 
 
-def _login(parts: SplitResult) -> dict[str, Any]:
+def _login(parts: SplitResult, query: Mapping[str, str]) -> dict[str, Any]:
     user, _, password = parts.netloc.rpartition("@")[0].partition(":")
     found = {"username": unquote(user), "password": unquote(password)}
-    found |= {name: values[-1] for name, values in parse_qs(parts.query).items() if name in found}
+    found |= {name: query[name] for name in _LOGIN if name in query}
     return {name: value for name, value in found.items() if value}
+
+
+def _query(parts: SplitResult, names: Iterable[str]) -> dict[str, str]:
+    """The parameters after `?`; one that means nothing here is a typing error."""
+    found = {name: values[-1] for name, values in parse_qs(parts.query).items()}
+    strange = sorted(found.keys() - {*names, _CA})
+    if strange:
+        raise _bad_url(f"unknown parameter {strange[0]!r}; one of {', '.join(sorted((*names, _CA)))}")
+    return found
+
+
+def _tls(wanted: bool, query: Mapping[str, str]) -> dict[str, Any]:
+    return {"ssl": wanted, **({_CA: query[_CA]} if _CA in query else {})}
 
 
 def _bad_url(why: str) -> TobanError:

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from toban_observability import metrics
+from toban_observability.health import tell
 from toban_observability.logs import get_logger
 
 MAX_HEADER_BYTES = 8192
@@ -96,6 +97,7 @@ class AdminPort:
         if path == "/livez":
             return 200, _TEXT, b"ok\n"
         if path == "/metrics":
+            tell(self._document())
             return 200, metrics.CONTENT_TYPE, metrics.exposition()
         if path not in ("/readyz", "/healthz"):
             return 404, _TEXT, b"one of /livez /readyz /healthz /metrics\n"

@@ -12,7 +12,17 @@ WINDOW_SECONDS = 300.0
 WARN_SHARE = 0.05
 WARN_ERRORS = 5
 
+SAMPLE_SECONDS = 5.0
+
 IsError = Callable[[Mapping[str, str]], bool]
+
+# Not the mistakes of callers.
+_OWN_FAULTS = frozenset({"INTERNAL", "UNAVAILABLE", "DEADLINE_EXCEEDED", "RESOURCE_EXHAUSTED"})
+OWN_ERRORS: Mapping[str, IsError] = {
+    "toban_rpc_total": lambda labels: labels["code"] in _OWN_FAULTS,
+    "toban_loop_turns_total": lambda labels: labels["result"] == "error",
+}
+"""What counts as an error of a process with gRPC and loops in its own health."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,12 +33,12 @@ class _Sample:
 
 
 class ErrorRate:
-    """`sample` now and then (a loop does), `check` at any time. Times are one monotonic clock's, seconds.
+    """`sample` each SAMPLE_SECONDS or so, `check` at any time. Times are one monotonic clock's, seconds.
 
     `counters` names each counter (`toban_..._total`) and says which of its labels are errors.
     """
 
-    def __init__(self, counters: Mapping[str, IsError], *, window_seconds: float = WINDOW_SECONDS) -> None:
+    def __init__(self, counters: Mapping[str, IsError] = OWN_ERRORS, *, window_seconds: float = WINDOW_SECONDS) -> None:
         self._counters = counters
         self._window = window_seconds
         self._samples: deque[_Sample] = deque()

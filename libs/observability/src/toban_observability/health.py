@@ -4,8 +4,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from toban_observability import metrics
+
 Status = Literal["ok", "warning", "error"]
 _ORDER: tuple[Status, ...] = ("ok", "warning", "error")
+
+
+_state = metrics.gauge("toban_health_state", "What /healthz says: 0 ok, 1 degraded (warning), 2 critical (error).")
+_checks = metrics.gauge(
+    "toban_health_check_state", "Each check of /healthz: 0 ok, 1 degraded (warning), 2 critical (error).", ("check",)
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,3 +31,10 @@ def report(checks: Mapping[str, Check]) -> dict[str, Any]:
         "status": worst,
         "checks": {name: {"status": check.status, "value": check.value} for name, check in checks.items()},
     }
+
+
+def tell(document: Mapping[str, Any]) -> None:
+    """Show a document of `report` in the metrics."""
+    _state.set(_ORDER.index(document["status"]))
+    for name, check in document["checks"].items():
+        _checks.labels(name).set(_ORDER.index(check["status"]))

@@ -8,6 +8,7 @@ import structlog
 from structlog.typing import FilteringBoundLogger, Processor
 
 from toban_observability.masking import escape_event, mask_event
+from toban_observability.place import add_trace
 
 LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
 QUIET = ("grpc", "asyncio", "botocore", "urllib3", "psycopg.pool")
@@ -66,6 +67,7 @@ def _shared(service: str) -> list[Processor]:
         structlog.stdlib.PositionalArgumentsFormatter(),
         structlog.processors.TimeStamper(fmt="iso", utc=True),
         add_service,
+        add_trace,
         # The traceback becomes a text before masking: messages of database errors quote the URL.
         structlog.processors.format_exc_info,
         mask_event,

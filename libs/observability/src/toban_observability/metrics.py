@@ -1,9 +1,11 @@
 """Prometheus metrics of this process: one registry, names `toban_*`, each declared once beside the code that counts."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
+from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
+from prometheus_client.registry import Collector
 
 REGISTRY = CollectorRegistry(auto_describe=True)
 """Everything that /metrics shows. The library's default registry is not used: others' code may fill it."""
@@ -13,6 +15,9 @@ SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.
 """Buckets in seconds for calls, turns and transactions."""
 
 CONTENT_TYPE = CONTENT_TYPE_LATEST
+
+_fillers: list[Callable[[], None]] = []
+_leader_gauges: "list[LeaderGauge]" = []
 
 
 def counter(name: str, meaning: str, labels: Sequence[str] = ()) -> Counter:
@@ -32,14 +37,68 @@ def histogram(name: str, meaning: str, labels: Sequence[str] = (), buckets: Sequ
     return Histogram(_checked(name), meaning, labels, registry=REGISTRY, buckets=buckets)
 
 
+class LeaderGauge(Collector):
+    """A gauge of the whole cluster, told by the leader alone: while this process does not lead it is not shown, not even as 0."""
+
+    def __init__(self, name: str, meaning: str, labels: Sequence[str]) -> None:
+        self._name = name
+        self._meaning = meaning
+        self._labels = tuple(labels)
+        self._values: dict[tuple[str, ...], float] = {}
+
+    def set(self, value: float, *labels: str) -> None:
+        """The value of one series."""
+        self._values[labels] = value
+
+    def tell(self, values: Mapping[tuple[str, ...], float]) -> None:
+        """All series at once; others go."""
+        self._values = dict(values)
+
+    def clear(self) -> None:
+        """Show nothing."""
+        self._values = {}
+
+    def describe(self) -> Iterator[GaugeMetricFamily]:
+        """The name, for the registry."""
+        yield GaugeMetricFamily(self._name, self._meaning, labels=self._labels)
+
+    def collect(self) -> Iterator[GaugeMetricFamily]:
+        """What is shown now."""
+        family = GaugeMetricFamily(self._name, self._meaning, labels=self._labels)
+        for labels, value in self._values.items():
+            family.add_metric(labels, value)
+        yield family
+
+
+def leader_gauge(name: str, meaning: str, labels: Sequence[str] = ()) -> LeaderGauge:
+    """A gauge that only the leader tells."""
+    made = LeaderGauge(_checked(name), meaning, labels)
+    REGISTRY.register(made)
+    _leader_gauges.append(made)
+    return made
+
+
+def leads_no_more() -> None:
+    """Whoever leads next tells the leader's gauges."""
+    for told in _leader_gauges:
+        told.clear()
+
+
 def samples(name: str) -> list[tuple[Mapping[str, str], float]]:
     """Labels and value of each series of one counter or gauge, for what a process says about itself; empty while nobody has declared it."""
     found = REGISTRY.restricted_registry([name]).collect()
     return [(sample.labels, sample.value) for metric in found for sample in metric.samples if sample.name == name]
 
 
+def on_scrape(fill: Callable[[], None]) -> None:
+    """`fill` is called before each exposition: for gauges whose value somebody else keeps. It must not wait."""
+    _fillers.append(fill)
+
+
 def exposition() -> bytes:
     """All metrics in Prometheus' text format."""
+    for fill in _fillers:
+        fill()
     return generate_latest(REGISTRY)
 
 

@@ -45,6 +45,9 @@ class ServiceConfig(BaseSettings):
     redis_url: str = Field("", repr=False, description="Redis URL, also redis+sentinel:// and redis+cluster://")
     tls_dir: Path = Field(Path("/etc/scheduler/tls"), description="folder of tls.crt, tls.key and ca.crt")
     trust_domain: str = Field("toban.internal", description="trust domain of the SPIFFE ids")
+    tls_shared_identity: bool = Field(
+        False, description="takes certificates that several services have in common (docs/kubernetes.md)"
+    )
     node_id: str = Field(default_factory=socket.gethostname, description="name of this machine")
     grpc_host: str = Field("127.0.0.1", description="address that the gRPC server binds")
     grpc_port: Port = Field(0, description="0 = any free port")

@@ -1,9 +1,10 @@
 """A loop: the same idempotent work again and again, woken by a signal and by a tick."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from toban_observability import metrics
 from toban_observability.logs import get_logger
@@ -17,6 +18,27 @@ FIRST_RETRY_SECONDS = 0.05
 _log = get_logger(__name__)
 _turns = metrics.counter("toban_loop_turns_total", "Turns of a loop by result (ok, error).", ("loop", "result"))
 _seconds = metrics.histogram("toban_loop_turn_seconds", "Time of one turn of a loop.", ("loop",))
+_failed = metrics.gauge(
+    "toban_loop_failures_in_row", "Turns of a loop that failed since the last one that did not.", ("loop",)
+)
+_under_way = metrics.gauge(
+    "toban_loop_turn_age_seconds", "Age of the turn that is under way; 0 between turns.", ("loop",)
+)
+_running: "set[Loop]" = set()
+# When the first loop of each clock first rested.
+_origins: WeakKeyDictionary[Clock, float] = WeakKeyDictionary()
+
+
+def _tell() -> None:
+    """Both gauges, of the loops that run now: a turn that hangs never gets into a histogram."""
+    _failed.clear()
+    _under_way.clear()
+    for loop in tuple(_running):
+        _failed.labels(loop.name).set(loop.failures)
+        _under_way.labels(loop.name).set(loop.turn_age_seconds)
+
+
+metrics.on_scrape(_tell)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,11 +78,29 @@ class Loop:
         self._failures = 0
         self._suppressed = 0
         self._logged_at: float | None = None
+        self._began: float | None = None
+
+    @property
+    def failures(self) -> int:
+        """Turns that failed since the last one that did not."""
+        return self._failures
+
+    @property
+    def turn_age_seconds(self) -> float:
+        """For how long the present turn lasts; 0 between turns."""
+        return 0.0 if self._began is None else max(0.0, self._clock.monotonic() - self._began)
 
     @property
     def tick_seconds(self) -> float:
         """The longest time between two turns."""
         return self._tick() if callable(self._tick) else self._tick
+
+    def rest_seconds(self) -> float:
+        """How long the loop rests when nothing wakes it: up to the next multiple of its tick. Loops of one clock tick at common instants, so
+        that a process with many of them is woken seldom."""
+        now = self._clock.monotonic()
+        tick = self.tick_seconds
+        return tick - (now - _origins.setdefault(self._clock, now)) % tick
 
     def wake(self) -> None:
         """Ask for a turn as soon as the current one ends; many calls make one turn."""
@@ -69,22 +109,27 @@ class Loop:
     async def run(self, stop: asyncio.Event) -> None:
         """Turn until `stop` is set; a turn under way is finished first. Cancellation ends it at once."""
         stopped = asyncio.ensure_future(stop.wait())
+        stopped.add_done_callback(self._rouse)
+        _running.add(self)
         try:
             while not stop.is_set():
                 self._woken.clear()
                 await self._turn()
                 await self._pause(stopped)
         finally:
+            _running.discard(self)
             stopped.cancel()
 
     async def _turn(self) -> None:
-        started = self._clock.monotonic()
+        self._began = started = self._clock.monotonic()
         error: Exception | None = None
         result: Any = None
         try:
             result = await self._run_once()
         except Exception as caught:
             error = caught
+        finally:
+            self._began = None
         _seconds.labels(self.name).observe(max(0.0, self._clock.monotonic() - started))
         _turns.labels(self.name, "error" if error else "ok").inc()
         self.turns += 1
@@ -120,18 +165,23 @@ class Loop:
         """Until the next turn is due: a wake-up or the tick; after a failure the backoff alone."""
         if self._failures:
             # Wake-ups do not shorten this: a storm of signals over a broken database must not spin.
-            await self._first_of(self._clock.sleep(self._backoff().delay(self._failures)), stopped=stopped)
+            nap = asyncio.ensure_future(self._clock.sleep(self._backoff().delay(self._failures)))
+            try:
+                await asyncio.wait([stopped, nap], return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                nap.cancel()
         elif self._woken.is_set():
             # A loop that is woken without end must still let others run.
             await asyncio.sleep(0)
         else:
-            await self._first_of(self._clock.sleep(self.tick_seconds), self._woken.wait(), stopped=stopped)
+            tick = asyncio.ensure_future(self._clock.sleep(self.rest_seconds()))
+            tick.add_done_callback(self._rouse)
+            try:
+                await self._woken.wait()
+            finally:
+                tick.cancel()
 
-    @staticmethod
-    async def _first_of(*waits: Coroutine[Any, Any, Any], stopped: "asyncio.Future[Any]") -> None:
-        tasks = [asyncio.ensure_future(wait) for wait in waits]
-        try:
-            await asyncio.wait([stopped, *tasks], return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for task in tasks:
-                task.cancel()
+    def _rouse(self, ended: "asyncio.Future[Any]") -> None:
+        """The tick is over, or the loop is told to stop."""
+        if not ended.cancelled():
+            self._woken.set()

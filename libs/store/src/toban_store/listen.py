@@ -6,6 +6,7 @@ anything may have been missed meanwhile.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 
 import psycopg
@@ -55,6 +56,22 @@ class Listener:
 
 async def _payloads(connection: AsyncConnection) -> AsyncIterator[str]:
     while True:
-        async for notification in connection.notifies(timeout=QUIET_SECONDS):
+        # What is there; psycopg's own wait for more would look ten times a second.
+        async for notification in connection.notifies(timeout=0):
             yield notification.payload
-        await connection.execute("SELECT 1")
+        if not await _readable(connection.fileno(), QUIET_SECONDS):
+            await connection.execute("SELECT 1")
+
+
+async def _readable(fileno: int, seconds: float) -> bool:
+    """Waits until the socket has something to read; False after that many seconds of silence."""
+    loop, heard = asyncio.get_running_loop(), asyncio.Event()
+    loop.add_reader(fileno, heard.set)
+    try:
+        async with asyncio.timeout(seconds):
+            await heard.wait()
+    except TimeoutError:
+        return False
+    finally:
+        loop.remove_reader(fileno)
+    return True

@@ -1,7 +1,8 @@
 """Migrations: plain SQL files `migrations/<schema>/<version>_<name>.sql` in dbmate's format, applied once, in order, each in one transaction.
 
-Usage: python -m toban_store.migrate up|status, with SCHEDULER_DATABASE_URL (or SCHEDULER_DATABASE_URL_FILE) set. `up` also gives the settings that
-environment variables name (SCHEDULER_SKIP_LATE_RUNS_AFTER_SECONDS) their first values; one that was stored before is left alone.
+Usage: python -m toban_store.migrate up|status|wait, with SCHEDULER_DATABASE_URL (or SCHEDULER_DATABASE_URL_FILE) set. `up` also gives the settings
+that environment variables name (SCHEDULER_SKIP_LATE_RUNS_AFTER_SECONDS) their first values; one that was stored before is left alone. `wait` ends
+when every migration of this code is applied, whoever does that, and waits for a PostgreSQL that is away.
 An advisory lock lets one runner work at a time; a checksum of each applied file makes a later change of it an error. A database may be ahead
 of this code (a newer release migrated it): old code runs on the new schema.
 """
@@ -13,7 +14,8 @@ import json
 import os
 import re
 import sys
-from collections.abc import Mapping, Sequence
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
@@ -27,6 +29,8 @@ from toban_store.pool import connect_arguments
 
 MIGRATIONS = Path(__file__).parent / "migrations"
 OLDEST_SERVER = 15
+# Seconds between two looks of `wait`.
+WAIT_SECONDS = 1.0
 # Held for the session, so that it also covers the making of the table. The value is "toban" in ASCII.
 _LOCK = 0x746F62616E
 # A migration may take long; waiting for another runner and for locks of a running service may not take for ever.
@@ -147,8 +151,35 @@ def compare(applied: Mapping[tuple[str, int], str], *, folder: Path = MIGRATIONS
 
 def check(url: str, *, folder: Path = MIGRATIONS) -> None:
     """Raises MigrationError unless every migration of this code is applied, unchanged."""
-    for one in status(url, folder=folder):
-        if one.state in ("pending", "changed"):
+    _refuse_states(status(url, folder=folder), "pending", "changed")
+
+
+def wait(url: str, *, say: Callable[[str], object], folder: Path = MIGRATIONS) -> None:
+    """Returns when every migration of this code is applied; `say` gets a line each time that what is missing changes.
+
+    Raises MigrationError for an applied file that has changed, which no waiting mends.
+    """
+    patience, said = threading.Event(), ""
+    while problem := _missing(url, folder):
+        if problem != said:
+            say(f"waiting: {problem}")
+        said = problem
+        patience.wait(WAIT_SECONDS)
+
+
+def _missing(url: str, folder: Path) -> str:
+    try:
+        states = status(url, folder=folder)
+    except MigrationError as error:
+        return error.message
+    _refuse_states(states, "changed")
+    pending = [one.label for one in states if one.state == "pending"]
+    return f"{len(pending)} migrations are pending, the first is {pending[0]}" if pending else ""
+
+
+def _refuse_states(states: Iterable[MigrationState], *refused: str) -> None:
+    for one in states:
+        if one.state in refused:
             raise MigrationError(
                 f"migration {one.label} is {one.state}: run `python -m toban_store.migrate up` with this release"
             )
@@ -242,13 +273,16 @@ def _database_url() -> str:
 
 def main(arguments: Sequence[str]) -> int:
     """The command: 0 when done (status: nothing pending), 1 when status finds something pending, 64 for wrong words, 78 for the rest."""
-    if list(arguments) not in (["up"], ["status"]):
-        sys.stderr.write("usage: python -m toban_store.migrate up|status\n")
+    if list(arguments) not in (["up"], ["status"], ["wait"]):
+        sys.stderr.write("usage: python -m toban_store.migrate up|status|wait\n")
         return 64
     try:
         if list(arguments) == ["up"]:
             for label in up(_database_url(), seeds=seeds_from(os.environ)):
                 sys.stdout.write(f"applied {label}\n")
+            return 0
+        if list(arguments) == ["wait"]:
+            wait(_database_url(), say=lambda line: sys.stderr.write(f"{line}\n"))
             return 0
         states = status(_database_url())
     except (TobanError, OSError) as error:

@@ -12,6 +12,7 @@ from psycopg.rows import DictRow, dict_row
 from psycopg_pool import AsyncConnectionPool
 
 from toban_domain.errors import ErrorCode, TobanError
+from toban_store import pool_metrics
 
 Connection = AsyncConnection[DictRow]
 Pool = AsyncConnectionPool[Connection]
@@ -93,6 +94,7 @@ async def open_pool(
         name=application_name,
     )
     await pool.open(wait=False)
+    pool_metrics.watch(pool)
     return pool
 
 

@@ -110,6 +110,23 @@ class MemoryChunks:
         """As ChunkSource says."""
         return {token: [self._place] for token in await self.sizes(run_id)}
 
+    async def touched(self, run_ids: Sequence[int], *, streams: Sequence[int], span: TimeSpan) -> Sequence[TokenPlace]:
+        """As ChunkSource says."""
+        found = {
+            TokenPlace(log_day=DAY, run_id=c.run_id, token=c.token)
+            for c in self.chunks
+            if c.run_id in run_ids
+            and c.stream in streams
+            and (span.since is None or c.last_at >= span.since)
+            and (span.until is None or c.first_at < span.until)
+        }
+        return sorted(found, key=lambda place: (place.run_id, place.token))
+
+    async def expired(self, run_ids: Sequence[int]) -> Mapping[tuple[int, int], int]:
+        """As ChunkSource says: nothing."""
+        del run_ids
+        return {}
+
     def _of(self, place: TokenPlace) -> list[NewChunk]:
         """As ChunkSource says."""
         return [c for c in self.chunks if (c.run_id, c.token) == (place.run_id, place.token)]

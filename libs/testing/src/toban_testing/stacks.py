@@ -3,7 +3,7 @@
 import contextlib
 import shutil
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -25,16 +25,16 @@ def running_stack(
     log_archivers: int = 1,
     admin_webs: int = 0,
     slots: int = 16,
+    environment: Mapping[str, str] | None = None,
 ) -> Iterator[Stack]:
-    """A stack that serves; ended afterwards, its logs shown when the test failed."""
-    environment = {"SCHEDULER_SLOTS": str(slots)}
+    """A stack that serves; ended afterwards, its logs shown when the test failed. `environment` is added to that of its processes."""
     stack = Stack(
         home=home,
         coordinators=coordinators,
         executors=executors,
         log_archivers=log_archivers,
         admin_webs=admin_webs,
-        environment=environment,
+        environment={"SCHEDULER_SLOTS": str(slots), **(environment or {})},
     )
     try:
         stack.up()

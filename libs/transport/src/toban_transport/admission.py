@@ -5,7 +5,14 @@ from typing import Any
 
 import grpc.aio
 
+from toban_observability import metrics
 from toban_transport import authz, deadline
+
+_shared_calls = metrics.counter(
+    "toban_tls_shared_identity_calls_total",
+    "Calls with a certificate that services have in common: nobody can tell which of them called.",
+    ("method",),
+)
 
 
 def admit(
@@ -14,13 +21,16 @@ def admit(
     *,
     trust_domain: str,
     rules: authz.Rules,
+    shared: bool,
     streaming: bool,
 ) -> float | None:
     """Authorise the caller and bound the call: seconds to enforce here, None when the caller's own deadline is the earlier one.
 
     Raises TobanError PERMISSION_DENIED or DEADLINE_REQUIRED.
     """
-    authz.authorise(method, peer_spiffe_ids(context), trust_domain, rules)
+    name = authz.authorise(method, peer_spiffe_ids(context), trust_domain, rules, shared=shared)
+    if authz.is_shared(name):
+        _shared_calls.labels(method).inc()
     # The library's stub promises a float; without a deadline it is None.
     remaining: float | None = context.time_remaining()
     admitted = deadline.admitted_seconds(method, remaining, streaming=streaming)
@@ -34,8 +44,8 @@ def peer_spiffe_ids(context: "grpc.aio.ServicerContext[Any, Any]") -> tuple[str,
 
 
 def peer_service(context: "grpc.aio.ServicerContext[Any, Any]") -> str:
-    """The calling service; only meaningful inside a handler, which runs after authorisation."""
-    return peer_spiffe_ids(context)[0].rpartition("/")[2]
+    """The calling service, or `shared/<name>`; only meaningful inside a handler, which runs after authorisation."""
+    return peer_spiffe_ids(context)[0].split("/", 3)[3]
 
 
 def metadata(context: "grpc.aio.ServicerContext[Any, Any]") -> Mapping[str, str]:

@@ -5,6 +5,7 @@ Callers are service names out of the SPIFFE id of a certificate: `spiffe://<trus
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from toban_domain.errors import ErrorCode, TobanError
@@ -19,7 +20,13 @@ EXTERNAL_WORKER = "external-worker"
 SERVICES = frozenset({COORDINATOR, EXECUTOR, LOG_ARCHIVER, ADMIN_WEB, ADMIN_CLI, EXTERNAL_WORKER})
 """Every name that a certificate of ours may carry."""
 
+SHARED = "shared"
+"""`spiffe://<trust domain>/shared/<name>` names a certificate that several services have in common, where that is allowed."""
+SHARED_BY = frozenset({COORDINATOR, EXECUTOR, LOG_ARCHIVER, ADMIN_WEB})
+"""Whom it may stand for: the services of one installation. People and external workers have certificates of their own."""
+
 Rules = Mapping[str, frozenset[str]]
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9.-]{0,99}")
 # The site only reads: its certificate is worth no more than what its pages show.
 _READERS = frozenset({ADMIN_WEB, ADMIN_CLI})
 
@@ -60,33 +67,58 @@ METHOD_RULES: Rules = {
     ),
     **_rules("toban_proto.v1.Peer", [COORDINATOR], "Ping GetStatus Watch"),
     **_rules("toban_proto.v1.LogIngest", [EXECUTOR], "Append"),
-    **_rules("toban_proto.v1.LogReader", _READERS, "Read Describe"),
-    **_rules("toban_proto.v1.LogArchive", [ADMIN_CLI], "Status RunArchive Verify"),
+    **_rules("toban_proto.v1.LogReader", _READERS, "Read Describe Search"),
+    **_rules("toban_proto.v1.LogArchive", [ADMIN_CLI], "Status RunArchive Verify Diagnose"),
     **_rules("grpc.health.v1.Health", SERVICES, "Check List Watch"),
 }
 """Full method name → callers. A server refuses to start on a method without a rule, and on a rule without a method."""
 
 
-def service_of(spiffe_ids: Sequence[str], trust_domain: str) -> str:
-    """The service that a certificate names. Raises PERMISSION_DENIED unless it has exactly one id, of our trust domain and a known service."""
+def name_of(spiffe_ids: Sequence[str], trust_domain: str) -> str:
+    """What a certificate names: a service, or `shared/<name>`. Raises PERMISSION_DENIED unless it has exactly one id, of our trust domain."""
     if len(spiffe_ids) != 1:
         raise _denied(f"the client certificate has {len(spiffe_ids)} SPIFFE ids; issue one with exactly one")
     spiffe_id = spiffe_ids[0]
     prefix = f"spiffe://{trust_domain}/"
     if not spiffe_id.startswith(prefix):
         raise _denied(f"the client certificate's id {spiffe_id!r} is not of trust domain {trust_domain!r}")
-    service = spiffe_id[len(prefix) :]
-    if service not in SERVICES:
+    name = spiffe_id[len(prefix) :]
+    if name not in SERVICES and not is_shared(name):
         raise _denied(f"the client certificate's id {spiffe_id!r} names no service of ours")
-    return service
+    return name
 
 
-def authorise(method: str, spiffe_ids: Sequence[str], trust_domain: str, rules: Rules = METHOD_RULES) -> str:
-    """The calling service when it may call `method`; raises PERMISSION_DENIED for everything else."""
-    service = service_of(spiffe_ids, trust_domain)
-    if service not in rules.get(method, frozenset()):
-        raise _denied(f"service {service!r} may not call {method}; use the certificate of a service that may")
-    return service
+def is_shared(name: str) -> bool:
+    """Whether this is `shared/<name>`, with a name of letters, digits, dots and dashes."""
+    first, slash, rest = name.partition("/")
+    return first == SHARED and bool(slash) and _NAME.fullmatch(rest) is not None
+
+
+def services_of(spiffe_ids: Sequence[str], trust_domain: str, *, shared: bool = False) -> frozenset[str]:
+    """The services that a certificate stands for: one, or with `shared` those of SHARED_BY for a shared one. Raises PERMISSION_DENIED."""
+    name = name_of(spiffe_ids, trust_domain)
+    if not is_shared(name):
+        return frozenset({name})
+    if not shared:
+        raise _denied(
+            f"the client certificate is a shared one ({name}) and this server takes none; "
+            "issue one a service, or set SCHEDULER_TLS_SHARED_IDENTITY=1 for every service"
+        )
+    return SHARED_BY
+
+
+def authorise(
+    method: str, spiffe_ids: Sequence[str], trust_domain: str, rules: Rules = METHOD_RULES, *, shared: bool = False
+) -> str:
+    """What the caller's certificate names, when that may call `method`; raises PERMISSION_DENIED for everything else.
+
+    With `shared` a shared certificate may do what any service of SHARED_BY may.
+    """
+    callers = services_of(spiffe_ids, trust_domain, shared=shared)
+    name = name_of(spiffe_ids, trust_domain)
+    if not callers & rules.get(method, frozenset()):
+        raise _denied(f"service {name!r} may not call {method}; use the certificate of a service that may")
+    return name
 
 
 def check_rules(registered: Collection[str], known: Collection[str], rules: Rules = METHOD_RULES) -> None:

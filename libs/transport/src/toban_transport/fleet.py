@@ -102,18 +102,42 @@ class Fleet:
         # A deadline may have been met after a write: only for calls that change nothing is another replica asked.
         leave = {ErrorCode.UNAVAILABLE} if patient else {ErrorCode.UNAVAILABLE, ErrorCode.DEADLINE_EXCEEDED}
         failure: TobanError | None = None
+        away: list[str] = []
         for address in self._order:
+            old = address in self._channels
             try:
-                answer = attempt(self._channel(address))
+                return self._good(address, attempt(self._channel(address)))
             except TobanError as error:
                 if error.code not in leave:
                     raise
                 failure = error
+                if old and error.code is ErrorCode.UNAVAILABLE:
+                    away.append(address)
+        # A channel that failed a while ago waits before it connects again, and says nothing of a replica that is back meanwhile.
+        for address in away:
+            channel = open_sync_channel(address, self.service, self._tls, self._trust_domain)
+            try:
+                answer = attempt(channel)
+            except TobanError as error:
+                channel.close()
+                if error.code not in leave:
+                    raise
                 continue
-            # The one that answered is asked first from now on.
-            self._order = (address, *(other for other in self._order if other != address))
-            return answer
+            self._replace(address, channel)
+            return self._good(address, answer)
         raise self._nobody(failure)
+
+    def _good(self, address: str, answer: R) -> R:
+        """The one that answered is asked first from now on."""
+        self._order = (address, *(other for other in self._order if other != address))
+        return answer
+
+    def _replace(self, address: str, channel: grpc.Channel) -> None:
+        with self._lock:
+            held = self._channels.get(address)
+            if held is not None:
+                self._retired.append((self._clock.monotonic() + DRAIN_SECONDS, held[1]))
+            self._channels[address] = (self._tls.current(), channel)
 
     def _nobody(self, failure: TobanError | None) -> TobanError:
         tried = ", ".join(self._order) or "no address is known"

@@ -13,12 +13,13 @@ import grpc
 import grpc.aio
 
 from toban_domain.errors import ErrorCode, TobanError
-from toban_observability import metrics
+from toban_domain.trace import parse
+from toban_observability import metrics, tracing
 from toban_observability.logs import get_logger
 from toban_runtime.clock import Clock
 from toban_runtime.ids import IdSource
 from toban_transport import authz
-from toban_transport.admission import admit, peer_spiffe_ids
+from toban_transport.admission import admit, metadata, peer_spiffe_ids
 from toban_transport.errors import to_status
 
 _log = get_logger(__name__)
@@ -29,12 +30,13 @@ _open = metrics.gauge("toban_rpc_open", "Calls being served.", ("method",))
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Policy:
-    """What all calls of one server are measured against."""
+    """What all calls of one server are measured against. `shared`: certificates that services have in common are good here."""
 
     trust_domain: str
     rules: authz.Rules
     clock: Clock
     ids: IdSource
+    shared: bool = False
 
 
 def wrap(method: str, handler: "grpc.RpcMethodHandler[Any, Any]", policy: Policy) -> "grpc.RpcMethodHandler[Any, Any]":
@@ -87,6 +89,13 @@ class _Guard:
         return handle
 
     async def _run(self, context: Any, work: Callable[[], Any]) -> Any:
+        if not tracing.enabled() or (parent := parse(metadata(context).get(tracing.TRACEPARENT, ""))) is None:
+            return await self._measured(context, work)
+        # Only calls of a trace have a span: heartbeats and watches would drown the others.
+        with tracing.span(self._method.lstrip("/"), kind="server", parent=parent):
+            return await self._measured(context, work)
+
+    async def _measured(self, context: Any, work: Callable[[], Any]) -> Any:
         started = self._policy.clock.monotonic()
         code = "OK"
         self._open.inc()
@@ -110,7 +119,12 @@ class _Guard:
     async def _admitted(self, context: Any, work: Callable[[], Any]) -> Any:
         policy = self._policy
         bound = admit(
-            self._method, context, trust_domain=policy.trust_domain, rules=policy.rules, streaming=self._streaming
+            self._method,
+            context,
+            trust_domain=policy.trust_domain,
+            rules=policy.rules,
+            shared=policy.shared,
+            streaming=self._streaming,
         )
         try:
             async with asyncio.timeout(bound) as limit:

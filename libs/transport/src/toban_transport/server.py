@@ -16,6 +16,7 @@ from toban_transport.admission import metadata, peer_service
 from toban_transport.authz import METHOD_RULES, Rules, check_rules
 from toban_transport.handlers import Policy, wrap
 from toban_transport.methods import KNOWN_METHODS
+from toban_transport.shared import accept
 from toban_transport.tls import TlsFiles, Triple
 from toban_transport.tls_watch import CertificateWatch
 from toban_transport.tls_watch import stop as stop_watch
@@ -65,6 +66,7 @@ class GrpcServer:
         """Bind (port 0 = any free one) and serve; the port that it got. Raises TobanError CONFIG_INVALID."""
         registered = [f"/{service}/{name}" for service, handlers in self._methods.items() for name in handlers]
         check_rules(registered, KNOWN_METHODS, self._policy.rules)
+        accept(self._tls, trust_domain=self._policy.trust_domain, shared=self._policy.shared)
         # Made here and not in __init__: it belongs to the running event loop.
         server = grpc.aio.server(options=list(_OPTIONS))
         for service, handlers in self._methods.items():
@@ -117,10 +119,16 @@ class GrpcServer:
 
 
 def build_server(
-    *, tls: TlsFiles, trust_domain: str, clock: Clock, rules: Rules = METHOD_RULES, ids: IdSource | None = None
+    *,
+    tls: TlsFiles,
+    trust_domain: str,
+    clock: Clock,
+    rules: Rules = METHOD_RULES,
+    ids: IdSource | None = None,
+    shared_identity: bool = False,
 ) -> GrpcServer:
-    """A server of this process, without servicers yet."""
-    policy = Policy(trust_domain=trust_domain, rules=rules, clock=clock, ids=ids or IdSource())
+    """A server of this process, without servicers yet. `shared_identity`: it takes certificates that services have in common."""
+    policy = Policy(trust_domain=trust_domain, rules=rules, clock=clock, ids=ids or IdSource(), shared=shared_identity)
     return GrpcServer(tls=tls, policy=policy)
 
 

@@ -15,7 +15,7 @@ from google.protobuf.message import DecodeError
 
 from toban_domain.errors import ErrorCode, TobanError
 from toban_proto.v1.common_pb2 import LogTicket, LogTicketBody
-from toban_transport.authz import COORDINATOR, service_of
+from toban_transport.authz import COORDINATOR, services_of
 from toban_transport.identity import spiffe_ids
 from toban_transport.tls import TlsFiles
 
@@ -47,10 +47,13 @@ class TicketVerifier:
     """Verifies tickets against the CA in the archiver's own TLS files; remembers those that were good, by digest.
 
     `leeway` is how long after its end a signer's certificate still counts: a job may run, and its lines may wait for an archiver, longer
-    than the certificate that was current at its dispatch.
+    than the certificate that was current at its dispatch. `shared_identity`: a certificate that services have in common may sign too.
     """
 
-    def __init__(self, tls: TlsFiles, trust_domain: str, *, leeway: timedelta = timedelta(0)) -> None:
+    def __init__(
+        self, tls: TlsFiles, trust_domain: str, *, leeway: timedelta = timedelta(0), shared_identity: bool = False
+    ) -> None:
+        self._shared = shared_identity
         self._tls = tls
         self._trust_domain = trust_domain
         self._leeway = leeway
@@ -97,11 +100,11 @@ class TicketVerifier:
         if not any(_issued(certificate, authority) for authority in self._authorities):
             raise _invalid("its signer's certificate is not of our CA")
         try:
-            service = service_of(names, self._trust_domain)
+            services = services_of(names, self._trust_domain, shared=self._shared)
         except TobanError as error:
             raise _invalid(f"its signer is unknown: {error.message}") from None
-        if service != COORDINATOR:
-            raise _invalid(f"it is signed by service {service!r}, not by a coordinator")
+        if COORDINATOR not in services:
+            raise _invalid(f"it is signed by service {min(services)!r}, not by a coordinator")
         return certificate
 
 

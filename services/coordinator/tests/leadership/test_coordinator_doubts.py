@@ -79,7 +79,8 @@ async def test_an_unexpected_error_of_redis_counts_as_unreachable(cluster, monke
     assert first.leads
     await first.die()
     assert await until(lambda: second.leads) < 6.0
-    assert await second.leadership._deps.lock.renew(second.epoch, overwrite=False) is LockOutcome.HELD
+    renewal = await second.leadership._deps.lock.renew(second.epoch, overwrite=False)
+    assert renewal.outcome is LockOutcome.HELD
 
 
 class Outside:

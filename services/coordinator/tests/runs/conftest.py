@@ -160,7 +160,10 @@ class World:
         """One turn of each loop, orders carried out."""
         done = Done()
         for name in names:
-            done = await self.loops[name]._work()
+            loop = self.loops[name]
+            rested = await loop._rests() if loop._rests else None
+            done = await loop._work()
+            assert rested is None or not done.moved, f"loop {name} would have rested, and there was work"
             await self.sender.idle()
         return done
 
@@ -234,7 +237,7 @@ class World:
 
     async def heartbeat(self, incarnation: str, answer: Callable[[QueuedOrder], str]) -> list[str]:
         """What a heartbeat by way of another coordinator does: the open orders go out, and their answers come back; their kinds."""
-        waiting = await orders.open_orders(self.pool, [incarnation])
+        waiting = (await orders.news(self.pool, {incarnation: []}))[incarnation].orders
         await orders.finish(self.pool, incarnation=incarnation, results={order.id: answer(order) for order in waiting})
         return [order.kind for order in waiting]
 

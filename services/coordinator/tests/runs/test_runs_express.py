@@ -139,7 +139,7 @@ async def test_a_call_that_comes_between_two_turns_finds_the_board_that_the_seco
     way = world.desk._way
     await world.start(count=6)
     await way.turn.acquire()
-    assign = asyncio.create_task(world.turn("assign"))
+    assign = asyncio.create_task(world.loops["assign"]._work())
     await asyncio.sleep(0)
     call = asyncio.create_task(world.start_again())
     way.turn.release()

@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from datetime import UTC
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -54,6 +54,31 @@ async def test_pages_go_over_live_and_history(world: Any, make: Any, reader: Job
         with pytest.raises(TobanError) as caught:
             await reader.ListRuns(bad, None)
         assert caught.value.code is ErrorCode.INVALID_ARGUMENT
+
+
+async def test_runs_that_may_have_written_within_a_span_of_time(world: Any, make: Any, reader: JobReader) -> None:
+    await world.executor(slots=10)
+    await world.apply(make.job())
+    early, running = await world.start(count=2)
+    await world.turn("assign")
+    await world.report(world.key(early), make.outcome())
+    (row,) = await world.sql("SELECT clock_timestamp() AS between")
+    [late] = await world.start()
+    await world.turn("assign")
+    await world.report(world.key(late), make.outcome())
+
+    async def active(**at: datetime) -> list[int]:
+        request = pb.ListRunsRequest(job="hello")
+        for name, moment in at.items():
+            getattr(request, f"active_{name}").FromDatetime(moment)
+        return [run.id for run in (await reader.ListRuns(request, None)).runs]
+
+    assert await active() == [late, running, early]
+    assert await active(**{"from": row["between"]}) == [late, running]
+    assert await active(until=row["between"]) == [running, early]
+    assert await active(**{"from": row["between"], "until": row["between"]}) == [running]
+    with pytest.raises(TobanError, match="name it"):
+        await reader.ListRuns(pb.ListRunsRequest(active_from={"seconds": 1}), None)
 
 
 async def test_what_is_made_ahead_is_not_the_last_run(world: Any, make: Any, reader: JobReader) -> None:

@@ -15,6 +15,10 @@ class ExecutorConfig(ServiceConfig):
     shutdown_timeout_seconds: float | None = Field(
         None, ge=0, description="how long running jobs may go on after SIGTERM; unset = the setting of that name"
     )
+    machine: str = Field(
+        "",
+        description="name of the machine that the state directory belongs to; unset = its machine id and host name",
+    )
     log_budget_mb: int = Field(
         4096,
         ge=1,

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -34,8 +35,9 @@ from toban_executor.loops.settings import SettingsWatch
 from toban_executor.loops.ship import Shipper
 from toban_executor.ports import Registered
 from toban_executor.server import WorkerService, add_to_server
-from toban_observability import metrics
+from toban_observability import metrics, tracing
 from toban_observability.admin_port import AdminPort
+from toban_observability.error_rate import SAMPLE_SECONDS, ErrorRate
 from toban_observability.health import Check, report
 from toban_observability.logs import get_logger
 from toban_runtime.backoff import Backoff
@@ -72,7 +74,10 @@ class Executor:
         self._prepared = prepared
         self._clock = SystemClock()
         self._halt = asyncio.Event()
-        self._machine = fingerprint()
+        self._errors = ErrorRate()
+        # Sends a heartbeat at once.
+        self._tell: Callable[[], None] = lambda: None
+        self._machine = fingerprint(config.machine)
         self._tls = TlsFiles(config.tls_dir)
         self._channels = ChannelPool(tls=self._tls, trust_domain=config.trust_domain)
         self._journal = Journal(prepared.state_dir / "journal.sqlite3")
@@ -134,7 +139,12 @@ class Executor:
 
     async def run(self, stop: Stop) -> bool:
         """Serve until stopped (False) or until the incarnation is over and the process should join again (True)."""
-        server = build_server(tls=self._tls, trust_domain=self._config.trust_domain, clock=self._clock)
+        server = build_server(
+            tls=self._tls,
+            trust_domain=self._config.trust_domain,
+            clock=self._clock,
+            shared_identity=self._config.tls_shared_identity,
+        )
         server.add(add_to_server, WorkerService(attempts=self._attempts, clock=self._clock))
         admin = AdminPort(self._config.admin_host, self._config.admin_port, self._health)
         grpc_port = await server.start(self._config.grpc_host, self._config.grpc_port)
@@ -154,6 +164,8 @@ class Executor:
         self._halt.set()
         await stop_all(tasks, 1.0)
         ended = await self._guards.close(patience=0.5 if again else 10.0)
+        if ended and not again:
+            await self._farewell()
         _log.info("incarnation ended", again=again, guards_ended=ended, why=self._lease.over or stop.reason)
         await self._channels.close()
         await admin.stop()
@@ -251,7 +263,10 @@ class Executor:
         while not stop.is_set() and not self._lease.over:
             await self._clock.sleep(TICK_SECONDS / 2)
         if stop.is_set():
-            await self._retirement.drain(self._shutdown_seconds(), lambda: self._lease.over)
+            self._tell()
+            await self._retirement.drain(
+                self._shutdown_seconds(), lambda: self._lease.over, told=lambda: self._heartbeat.told
+            )
             if not self._lease.over:
                 await self._retirement.hand_in(to_others=self._attempts.lease is not None)
                 return False
@@ -259,6 +274,15 @@ class Executor:
         await self._retirement.abandon(self._lease.over)
         await self._retirement.hand_in(to_others=False)
         return not stop.is_set()
+
+    async def _farewell(self) -> None:
+        if self._lease.over or self._attempts.lease is None or self._reporter.pending:
+            # Its lease ends by itself; an outcome that nobody has taken yet comes with the next incarnation.
+            return
+        try:
+            await self._heartbeat.farewell()
+        except TobanError as error:
+            _log.warning("nobody has heard that this executor has stopped", error=error.message)
 
     def _shutdown_seconds(self) -> float:
         own = self._config.shutdown_timeout_seconds
@@ -268,7 +292,10 @@ class Executor:
         collect = Loop("collect", self._collector.run_once, 1.0, self._clock)
         ship = Loop("ship", Shipper(journal=self._journal, archivers=self._archivers).run_once, 2.0, self._clock)
         self._collector.on_new, self._collector.on_stored = collect.wake, ship.wake
-        return [collect, ship]
+        return [collect, ship, Loop("errors", self._sample_errors, SAMPLE_SECONDS, self._clock)]
+
+    async def _sample_errors(self) -> None:
+        self._errors.sample(self._clock.monotonic())
 
     def _lease_loops(self, registered: Registered) -> list[Loop]:
         reports = Loop("report", self._reporter.run_once, 1.0, self._clock)
@@ -280,7 +307,7 @@ class Executor:
             return heartbeat_seconds(wanted, lease_ms=registered.lease_ms, margin_ms=registered.margin_ms)
 
         beats = Loop("heartbeat", self._heartbeat.run_once, pace, self._clock)
-        self._settings.on_change = beats.wake
+        self._settings.on_change = self._tell = beats.wake
         return [reports, beats, Loop("lease", self._lease.run_once, TICK_SECONDS, self._clock)]
 
     def _health(self) -> dict[str, Any]:
@@ -293,6 +320,7 @@ class Executor:
                 "slots": Check("ok", busy),
                 "certificate": certificate_check(self._tls, self._clock.wall()),
                 "draining": Check("ok" if attempts.book.accepting else "warning", not attempts.book.accepting),
+                "errors_5_minutes": self._errors.check(),
                 "reports": Check("ok" if self._reporter.pending < 1000 else "warning", self._reporter.pending),
             }
         )
@@ -301,6 +329,7 @@ class Executor:
 def main(config: ExecutorConfig, prepared: Prepared) -> tuple[int, bool]:
     """Run one incarnation; the exit code, and whether the process should join again."""
     metrics.build_info("executor", VERSION)
+    tracing.setup("executor", VERSION)
     again = False
 
     async def body(stop: Stop) -> None:
@@ -308,4 +337,5 @@ def main(config: ExecutorConfig, prepared: Prepared) -> tuple[int, bool]:
         again = await Executor(config=config, prepared=prepared).run(stop)
 
     code = run_service(body)
+    tracing.shutdown()
     return code, again

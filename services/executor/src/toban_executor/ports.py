@@ -112,6 +112,7 @@ class Beat:
     progress: Mapping[AttemptKey, Progress] = field(default_factory=dict)
     outcomes: Sequence[tuple[int, str]] = ()
     draining: bool = False
+    stopped: bool = False
     settings_version: int = 0
     load: float = 0.0
     labels: Mapping[str, str] = field(default_factory=dict)

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toban_executor.decide.levels import level_of, may_have_levels
+from toban_domain.log_marks import LEVEL_WORDS
+from toban_executor.decide.levels import level_of, levels_of, may_have_levels
 
 
 @pytest.mark.parametrize(
@@ -57,3 +58,23 @@ def test_json_as_a_parser_reads_it(before: dict[str, object], level: object, aft
     line = json.dumps({**before, "level": level, **after}).encode()
     assert level_of(line) == known.get(level, "")  # type: ignore[call-overload]
     assert may_have_levels(line)
+
+
+def test_levels_of_a_block_are_a_byte_a_line() -> None:
+    assert levels_of(b'{"level":"error"}\nplain\nlevel=trace\n') == b"\5\0\1"
+    assert levels_of(b"the level is 5\n") == b""
+    assert levels_of(b"plain\n") == b""
+
+
+_tokens = st.sampled_from(["info", "WARN", "Error", "iNfO", "blue", "10", "50", "99", 30, 7, None])
+_lines = st.one_of(
+    st.dictionaries(st.sampled_from(["level", "lvl", "severity", "msg", "n"]), _tokens).map(json.dumps),
+    st.sampled_from(["", "level=debug", '{"level":"info"} and more', '{"level":"info"}\r', ' {"level":"fatal"}', "{}"]),
+)
+
+
+@given(st.lists(_lines, min_size=1, max_size=5))
+def test_levels_of_a_block_are_those_of_its_lines(lines: list[str]) -> None:
+    text = "".join(f"{line}\n" for line in lines).encode()
+    each = [LEVEL_WORDS.index(level_of(line.encode())) for line in lines]
+    assert list(levels_of(text)) == (each if any(each) else [])

@@ -11,6 +11,7 @@ from datetime import timedelta
 from functools import partial
 from typing import Any
 
+from toban_domain.version import VERSION
 from toban_log_archiver.adapters.coordinator_client import CoordinatorClient
 from toban_log_archiver.adapters.object_store import S3Bucket
 from toban_log_archiver.config import LogArchiverConfig
@@ -23,14 +24,18 @@ from toban_log_archiver.loops.settings import SettingsWatch
 from toban_log_archiver.server import archive as archive_server
 from toban_log_archiver.server import ingest, reader
 from toban_log_archiver.server.archived import ArchivedChunks
+from toban_log_archiver.server.budget import Budget
 from toban_log_archiver.server.days import Days
 from toban_log_archiver.server.followers import CHANNEL, Followers
+from toban_log_archiver.server.frames import count_marks
 from toban_log_archiver.server.joined import JoinedChunks
 from toban_log_archiver.server.session import AppendSession
 from toban_log_archiver.server.stored import DatabaseChunks
 from toban_log_archiver.server.writer import GroupWriter
+from toban_observability import tracing
 from toban_observability.admin_port import AdminPort
 from toban_observability.logs import get_logger, setup_logging
+from toban_observability.metrics import build_info
 from toban_runtime.clock import Clock, SystemClock
 from toban_runtime.config import load
 from toban_runtime.lifecycle import Stop, run_service, write_ready_file
@@ -55,6 +60,8 @@ def run() -> int:
     """The process: its exit code."""
     config = load(LogArchiverConfig)
     setup_logging(SERVICE, config.log_format, config.log_level)
+    build_info(SERVICE, VERSION)
+    tracing.setup(SERVICE, VERSION)
     return run_service(partial(serve, config, clock=SystemClock()))
 
 
@@ -75,9 +82,12 @@ async def serve(config: LogArchiverConfig, stop: Stop, *, clock: Clock) -> None:
         certificate=lambda: certificate_check(tls, clock.wall()),
         archive=archiving.watch.check,
     )
-    grpc = build_server(tls=tls, trust_domain=config.trust_domain, clock=clock)
-    verifier = TicketVerifier(tls, config.trust_domain, leeway=timedelta(days=DAYS_BACK))
-    new_session = partial(AppendSession, verifier=verifier, days=days, clock=clock)
+    shared = config.tls_shared_identity
+    grpc = build_server(tls=tls, trust_domain=config.trust_domain, clock=clock, shared_identity=shared)
+    verifier = TicketVerifier(tls, config.trust_domain, leeway=timedelta(days=DAYS_BACK), shared_identity=shared)
+    watch = archiving.watch
+    budget = Budget(is_full=lambda: watch.is_full, words=lambda: watch.budget_words)
+    new_session = partial(AppendSession, verifier=verifier, days=days, clock=clock, within_budget=budget.take)
     grpc.add(ingest.add_to_server, ingest.LogIngest(new_session=new_session, writer=writer))
     source = JoinedChunks(DatabaseChunks(pool=pool), ArchivedChunks(pool=pool, store=bucket))
     grpc.add(reader.add_to_server, reader.LogReader(source=source, followers=followers, clock=clock))
@@ -140,6 +150,7 @@ def _archiving(
                 gateway=gateway,
                 settings=settings,
                 holder=f"{config.node_id} (process {os.getpid()})",
+                count_marks=count_marks,
             )
         )
     watch = ArchiveWatch(pool=pool, settings=settings, archiver=archiver)

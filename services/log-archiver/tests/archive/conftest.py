@@ -20,6 +20,7 @@ from toban_log_archiver.loops.archive_steps import StepDeps
 from toban_log_archiver.ports.archive_gateway import Ended
 from toban_log_archiver.server.archived import ArchivedChunks
 from toban_log_archiver.server.followers import Followers
+from toban_log_archiver.server.frames import count_marks
 from toban_log_archiver.server.joined import JoinedChunks
 from toban_log_archiver.server.reader import LogReader
 from toban_log_archiver.server.stored import DatabaseChunks
@@ -96,6 +97,7 @@ class World:
                 gateway=self.gateway,
                 settings=self.settings,  # type: ignore[arg-type]
                 holder=holder,
+                count_marks=count_marks,
                 lease_seconds=lease_seconds,
                 target_bytes=target_bytes,
             )
@@ -132,15 +134,18 @@ class World:
 
     async def read(self, run_id: int, *, store: Any = None, **given: Any) -> list[tuple[int, int, bytes]]:
         """(token, seq, text) of every line, in the order in which a reader gets them."""
-        archived = ArchivedChunks(pool=self.pool, store=store or self.bucket)
-        source = JoinedChunks(DatabaseChunks(pool=self.pool), archived)
-        reader = LogReader(source=source, followers=Followers(), clock=SystemClock())
         request = logs_pb2.ReadLogRequest(run_id=run_id, **given)
         return [
             (answer.token, line.seq, bytes(line.text))
-            async for answer in reader.Read(request, None)
+            async for answer in self.reader(store=store).Read(request, None)
             for line in answer.lines
         ]
+
+    def reader(self, *, store: Any = None) -> LogReader:
+        """A log-archiver as its readers see it."""
+        archived = ArchivedChunks(pool=self.pool, store=store or self.bucket)
+        source = JoinedChunks(DatabaseChunks(pool=self.pool), archived)
+        return LogReader(source=source, followers=Followers(), clock=SystemClock())
 
     @staticmethod
     def wanted(run_id: int, token: int, seqs: Sequence[int]) -> list[tuple[int, int, bytes]]:
@@ -191,6 +196,8 @@ async def world(pg_url: str, s3: Any, bucket_at: Callable[..., S3Bucket]) -> Asy
 
     yield World(pool=pool, url=pg_url, bucket=bucket, bucket_name=name, remove=remove)
     await pool.close()
+    # Each bucket has volumes of its own, of which SeaweedFS has as many as gigabytes are free.
+    client.delete_bucket(Bucket=name)
 
 
 def _chunk(run_id: int, token: int, seqs: Sequence[int], stream: int, day: date) -> NewChunk:

@@ -13,7 +13,7 @@ from toban_cli.output import Column, show, show_one
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Only say what would be archived.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Only say what would be archived and deleted.")]
 Day = Annotated[str, typer.Option("--day", metavar="YYYY-MM-DD", help="Only this day of dispatch.")]
 EXIT_BROKEN = 1
 
@@ -34,7 +34,9 @@ def status(output: Output = Format.TABLE) -> None:
 
 
 def run(dry_run: DryRun = False, output: Output = Format.TABLE) -> int:
-    """Archive now what is older than log_retention_days_db. Exit code 1 when something could not be archived.
+    """Archive now what is older than log_retention_days_db, and delete what is older than log_retention_days_archive.
+
+    Exit code 1 when something could not be done.
 
     Examples:
     toban archive run --dry-run
@@ -95,6 +97,9 @@ def _said(did: Any) -> str:
         "archived": f"{did.log_day}  archived {amount}, {did.lines} lines as {did.key}",
         "dropped": f"{did.log_day}  left the database: {amount}",
         "failed": f"{did.log_day or '-'}  failed",
+        "would_expire": f"{did.log_day}  would expire: {amount}",
+        "expired": f"{did.log_day}  expired, deleted {did.key} ({size(did.bytes)})",
+        "forgotten": f"{did.log_day}  is forgotten: nothing of it is left",
     }.get(did.action, f"{did.log_day}  {did.action}")
     return f"{what}: {did.message}" if did.message else what
 
@@ -109,6 +114,7 @@ def _checked(one: Any) -> str:
 def _page(found: Any, *, wide: bool) -> None:
     from toban_cli.human import NOTHING, age, size, to_time
     from toban_cli.tables import facts
+    from toban_cli.words import count
     from toban_runtime.clock import SystemClock
 
     now = SystemClock().wall()
@@ -117,7 +123,8 @@ def _page(found: Any, *, wide: bool) -> None:
     facts(
         [
             ("Archive", found.bucket or "none: output stays in the database"),
-            ("Kept in the database", f"{found.retention_days} days"),
+            ("Kept in the database", count(found.retention_days, "day")),
+            ("Kept in the archive", _kept(found)),
             ("Database", f"{size(found.database_bytes)}, {used:.0%} of {size(found.budget_bytes)}"),
             ("Oldest not archived", found.oldest_not_archived or NOTHING),
             ("Works now", found.holder or NOTHING),
@@ -129,6 +136,16 @@ def _page(found: Any, *, wide: bool) -> None:
     show(
         Format.WIDE if wide else Format.TABLE, found.days, table=_columns(), wide=_wide(), empty="No output is stored."
     )
+
+
+def _kept(found: Any) -> str:
+    from toban_cli.words import count
+
+    days = found.archive_retention_days
+    # What the database keeps, the archive keeps.
+    kept = count(max(days, found.retention_days), "day") if days else "for ever, as far as the bucket keeps it"
+    waiting = f"; {count(found.expired_waiting, 'expired object')} still to be deleted" if found.expired_waiting else ""
+    return kept + waiting
 
 
 def _columns() -> list[Column]:
@@ -151,4 +168,5 @@ def _wide() -> list[Column]:
     return [
         Column("ARCHIVED ATTEMPTS", lambda day: str(day.archived_tokens)),
         Column("ARCHIVED BYTES", lambda day: size(day.archived_bytes)),
+        Column("EXPIRED", lambda day: f"{size(day.expired_bytes)} in {day.expired_objects}"),
     ]

@@ -10,6 +10,7 @@ import typer
 
 from toban_cli import report
 from toban_cli.options import RunId
+from toban_cli.printable import clean
 
 if TYPE_CHECKING:
     from toban_cli.client import Client
@@ -87,8 +88,8 @@ def logs(
     if raw and (timestamps or output is LogFormat.JSON):
         raise typer.BadParameter("is the output alone: leave --timestamps and -o json out", param_hint="--raw")
     request = _request(run, tail=tail, head=head, grep=grep, regex=regex, level=level)
-    _set_times(request, since, until)
-    request.streams.extend(_streams(stdout=stdout, stderr=stderr, raw=raw))
+    set_times(request, since, until)
+    request.streams.extend(chosen_streams(stdout=stdout, stderr=stderr, raw=raw))
     with connect() as client:
         found = client.read("GetRun", GetRunRequest(id=run))
         request.tokens.extend(_tokens(found, attempt))
@@ -98,11 +99,11 @@ def logs(
             as_json=output is LogFormat.JSON,
             attempts={item.token: item.attempt for item in found.attempts},
         )
-        _show(client, request, LinePrinter(style), follow=follow, told=verbose or sys.stderr.isatty())
+        _show(client, request, LinePrinter(style), run=found, follow=follow, told=verbose or sys.stderr.isatty())
     return 0
 
 
-def _show(client: Client, request: Any, printer: Any, *, follow: bool, told: bool) -> None:
+def _show(client: Client, request: Any, printer: Any, *, run: Any, follow: bool, told: bool) -> None:
     from toban_cli.log_source import check, place_words, read_all
     from toban_proto.v1.logs_pb2 import DescribeLogRequest
 
@@ -121,8 +122,26 @@ def _show(client: Client, request: Any, printer: Any, *, follow: bool, told: boo
         return
     request.follow = follow
     narrowed = any((request.grep, request.level, request.streams, request.HasField("since"), request.HasField("until")))
-    if not read_all(client, request, printer):
-        report.note(f"run {request.run_id} has written nothing{' of this kind' if narrowed else ''}")
+    if not read_all(client, request, printer) and not printer.has_expired:
+        report.note(_nothing(run, narrowed=narrowed))
+
+
+def _nothing(run: Any, *, narrowed: bool) -> str:
+    """Why there is no line."""
+    from toban_cli.human import local, to_time
+    from toban_domain.run import TERMINAL
+    from toban_runtime.clock import SystemClock
+
+    over = run.state in TERMINAL
+    if run.token or run.attempts:
+        return f"run {run.id} has written nothing{' of this kind' if narrowed else ''}{'' if over else ' yet'}"
+    why = run.cancel_reason or run.error_summary or run.reason
+    if over:
+        return clean(f"run {run.id} never started, so it has no output: {run.state}{f', {why}' if why else ''}")
+    now = SystemClock().wall()
+    due = to_time(run.scheduled_for)
+    waits = f"due {local(run.scheduled_for, now)}" if due and due > now else "it waits for an executor"
+    return clean(f"run {run.id} has not started, so it has no output yet: {run.state}, {why or waits}")
 
 
 def _check_together(*, follow: bool, tail: int, head: int, grep: str, regex: bool) -> None:
@@ -140,7 +159,8 @@ def _request(run: int, *, tail: int, head: int, grep: str, regex: bool, level: L
     return ReadLogRequest(run_id=run, tail=tail, head=head, grep=grep, regex=regex, level=level or "")
 
 
-def _set_times(request: Any, since: str, until: str) -> None:
+def set_times(request: Any, since: str, until: str) -> None:
+    """The bounds of a ReadLogRequest or SearchLogRequest. Raises INVALID_ARGUMENT."""
     from toban_cli.since import read_since
     from toban_domain.errors import ErrorCode, TobanError
     from toban_runtime.clock import SystemClock
@@ -156,7 +176,7 @@ def _set_times(request: Any, since: str, until: str) -> None:
         )
 
 
-def _streams(*, stdout: bool, stderr: bool, raw: bool) -> list[int]:
+def chosen_streams(*, stdout: bool, stderr: bool, raw: bool) -> list[Any]:
     """Empty = all; the markers of the executor are of no stream of the job."""
     from toban_proto.v1.logs_pb2 import LOG_STREAM_STDERR, LOG_STREAM_STDOUT
 

@@ -8,7 +8,7 @@ import typer
 
 from toban_cli import report
 from toban_cli.options import Format, JobName, Limit, OfJob, Output, RunId, told_reason
-from toban_cli.output import Column, show, show_done, show_one
+from toban_cli.output import Column, show, show_data, show_done, show_one
 from toban_cli.watch import Watch, watch
 
 if TYPE_CHECKING:
@@ -119,6 +119,8 @@ def get_run(run: RunId, output: Output = Format.TABLE, watch_seconds: Watch = No
     toban run get 12 --watch
     """
     from toban_cli.client import connect
+    from toban_cli.log_source import stored_log, stored_words
+    from toban_cli.plain import plain
     from toban_cli.run_page import show_run
     from toban_domain.run import TERMINAL
     from toban_proto.v1.coordinator_pb2 import GetRunRequest
@@ -127,7 +129,15 @@ def get_run(run: RunId, output: Output = Format.TABLE, watch_seconds: Watch = No
 
         def look() -> bool:
             found = client.read("GetRun", GetRunRequest(id=run))
-            show_one(output, found, page=lambda wide: show_run(found, _now(), wide=wide))
+            if output is Format.NAME:
+                show_one(output, found, page=lambda _: None)
+                return found.state in TERMINAL
+            stored = stored_log(client, found)
+            if output.is_data:
+                show_data(output, {**plain(found), "log": stored})
+            else:
+                log = stored_words(found.log_ref, stored)
+                show_run(found, _now(), wide=output is Format.WIDE, log=log)
             return found.state in TERMINAL
 
         watch(look, watch_seconds, output)

@@ -109,7 +109,7 @@ def server(visit: Visit, *, trust_domain: str, now: datetime) -> list[Finding]:
 
 
 def versions(visit: Visit, ours: str) -> list[Finding]:
-    """The release of a coordinator against that of this command."""
+    """The release of a server against that of this command; nothing where it did not say."""
     if not visit.version:
         return []
     if visit.version == ours:

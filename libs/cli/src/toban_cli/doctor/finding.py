@@ -32,19 +32,19 @@ def worst(findings: Iterable[Finding]) -> str:
 
 
 def merged(answers: Sequence[tuple[str, Sequence[Finding]]]) -> list[Finding]:
-    """What several coordinators say of the installation: all of the first, of the others what they alone find wrong.
+    """What several servers of one kind say of the installation: all of the first, of the others what they alone find wrong.
 
-    `answers` are (address, findings).
+    `answers` are (server, findings).
     """
     if not answers:
         return []
     found = list(answers[0][1])
-    for address, findings in answers[1:]:
+    for server, findings in answers[1:]:
         known = {(item.name, item.subject, item.status) for item in found}
         found += [
             Finding(
                 name=item.name,
-                subject=f"{item.subject}, as coordinator {address} sees it",
+                subject=f"{item.subject}, as {server} sees it",
                 value=item.value,
                 status=item.status,
                 message=item.message,

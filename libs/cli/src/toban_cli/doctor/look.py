@@ -33,7 +33,7 @@ _ANSWERS = frozenset({ErrorCode.NOT_FOUND, ErrorCode.RUN_NOT_FOUND, ErrorCode.UN
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """A visit, and what a coordinator said of the whole installation (None when it was not asked)."""
+    """A visit, and what the server said of the whole installation (None when it was not asked)."""
 
     visit: Visit
     diagnosis: list[Finding] | None = None
@@ -61,7 +61,10 @@ def examine(environ: Mapping[str, str], clock: Clock) -> list[Finding]:
         found += checks.server(item.visit, trust_domain=settings.trust_domain, now=clock.wall())
         found += checks.versions(item.visit, VERSION)
     found += checks.clock([item.visit for item in visits])
-    return found + merged([(item.visit.address, item.diagnosis) for item in visits if item.diagnosis is not None])
+    for service in ("coordinator", "log-archiver"):
+        told = [item for item in visits if item.visit.service == service and item.diagnosis is not None]
+        found += merged([(f"{service} {item.visit.address}", item.diagnosis or []) for item in told])
+    return found
 
 
 def _visit_all(settings: Settings, clock: Clock) -> list[_Found]:
@@ -123,12 +126,24 @@ class _Visitor:
         try:
             if visit.service == "coordinator":
                 return self._coordinator(visit, channel)
-            _describe(channel)
-            return _Found(visit)
+            return self._log_archiver(visit, channel)
         except TobanError as error:
             return _Found(replace(visit, step="call", failed=f"{error.code}: {error.message}"))
         finally:
             channel.close()
+
+    def _log_archiver(self, visit: Visit, channel: Any) -> _Found:
+        from toban_proto.v1 import logs_pb2, logs_pb2_grpc
+
+        _describe(channel)
+        stub = logs_pb2_grpc.LogArchiveStub(channel)
+        try:
+            diagnosis = unary_sync(stub.Diagnose, logs_pb2.DiagnoseLogsRequest(), timeout=DIAGNOSE_SECONDS)
+        except TobanError as error:
+            if error.code is not ErrorCode.UNIMPLEMENTED:
+                raise
+            return _Found(replace(visit, version="older"))
+        return _Found(replace(visit, version=diagnosis.version), [_finding(check) for check in diagnosis.checks])
 
     def _coordinator(self, visit: Visit, channel: Any) -> _Found:
         from toban_proto.v1 import coordinator_pb2 as pb

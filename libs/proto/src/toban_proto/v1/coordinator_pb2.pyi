@@ -206,6 +206,7 @@ class HeartbeatRequest(_message.Message):
     WALL_CLOCK_FIELD_NUMBER: _builtins.int
     DISK_FREE_BYTES_FIELD_NUMBER: _builtins.int
     CERTIFICATE_NOT_AFTER_FIELD_NUMBER: _builtins.int
+    STOPPED_FIELD_NUMBER: _builtins.int
     incarnation: _builtins.str
     echo: _builtins.int
     """Highest grant_seq received in any answer."""
@@ -216,6 +217,8 @@ class HeartbeatRequest(_message.Message):
     settings_version: _builtins.int
     draining: _builtins.bool
     disk_free_bytes: _builtins.int
+    stopped: _builtins.bool
+    """The last word of an incarnation that was told to stop: its guards have ended, every outcome is committed, it starts nothing any more."""
     @_builtins.property
     def labels(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]: ...
     @_builtins.property
@@ -245,10 +248,11 @@ class HeartbeatRequest(_message.Message):
         wall_clock: _timestamp_pb2.Timestamp | None = ...,
         disk_free_bytes: _builtins.int = ...,
         certificate_not_after: _timestamp_pb2.Timestamp | None = ...,
+        stopped: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["certificate_not_after", b"certificate_not_after", "wall_clock", b"wall_clock"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["certificate_not_after", b"certificate_not_after", "disk_free_bytes", b"disk_free_bytes", "draining", b"draining", "echo", b"echo", "epoch_max", b"epoch_max", "free_slots", b"free_slots", "held", b"held", "incarnation", b"incarnation", "labels", b"labels", "load", b"load", "order_outcomes", b"order_outcomes", "running", b"running", "settings_version", b"settings_version", "wall_clock", b"wall_clock"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["certificate_not_after", b"certificate_not_after", "disk_free_bytes", b"disk_free_bytes", "draining", b"draining", "echo", b"echo", "epoch_max", b"epoch_max", "free_slots", b"free_slots", "held", b"held", "incarnation", b"incarnation", "labels", b"labels", "load", b"load", "order_outcomes", b"order_outcomes", "running", b"running", "settings_version", b"settings_version", "stopped", b"stopped", "wall_clock", b"wall_clock"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1280,6 +1284,8 @@ class ListRunsRequest(_message.Message):
     SCHEDULE_FIELD_NUMBER: _builtins.int
     EXECUTOR_WORKER_ID_FIELD_NUMBER: _builtins.int
     INCLUDE_AHEAD_FIELD_NUMBER: _builtins.int
+    ACTIVE_FROM_FIELD_NUMBER: _builtins.int
+    ACTIVE_UNTIL_FIELD_NUMBER: _builtins.int
     job: _builtins.str
     schedule: _builtins.str
     executor_worker_id: _builtins.int
@@ -1289,6 +1295,12 @@ class ListRunsRequest(_message.Message):
     def page(self) -> _common_pb2.Page: ...
     @_builtins.property
     def states(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
+    @_builtins.property
+    def active_from(self) -> _timestamp_pb2.Timestamp:
+        """Only with a job: runs that were made before `active_until` and had not ended by `active_from`, so that they may have written in between."""
+
+    @_builtins.property
+    def active_until(self) -> _timestamp_pb2.Timestamp: ...
     def __init__(
         self,
         *,
@@ -1298,10 +1310,12 @@ class ListRunsRequest(_message.Message):
         schedule: _builtins.str = ...,
         executor_worker_id: _builtins.int = ...,
         include_ahead: _builtins.bool = ...,
+        active_from: _timestamp_pb2.Timestamp | None = ...,
+        active_until: _timestamp_pb2.Timestamp | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["page", b"page"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["active_from", b"active_from", "active_until", b"active_until", "page", b"page"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["executor_worker_id", b"executor_worker_id", "include_ahead", b"include_ahead", "job", b"job", "page", b"page", "schedule", b"schedule", "states", b"states"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["active_from", b"active_from", "active_until", b"active_until", "executor_worker_id", b"executor_worker_id", "include_ahead", b"include_ahead", "job", b"job", "page", b"page", "schedule", b"schedule", "states", b"states"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -97,23 +97,71 @@ Global___LogChunk: _TypeAlias = LogChunk  # noqa: Y015
 
 @_typing.final
 class LogLines(_message.Message):
+    """Either lines or blocks."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     LINES_FIELD_NUMBER: _builtins.int
+    BLOCKS_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def lines(self) -> _containers.RepeatedCompositeFieldContainer[Global___LogLine]: ...
+    @_builtins.property
+    def blocks(self) -> _containers.RepeatedCompositeFieldContainer[Global___LineBlock]: ...
     def __init__(
         self,
         *,
         lines: _abc.Iterable[Global___LogLine] | None = ...,
+        blocks: _abc.Iterable[Global___LineBlock] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["lines", b"lines"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["blocks", b"blocks", "lines", b"lines"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___LogLines: _TypeAlias = LogLines  # noqa: Y015
+
+@_typing.final
+class LineBlock(_message.Message):
+    """Consecutive lines of one stream that were read at one time; in this form nothing is done for each line on the way to the database."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SEQ_FIELD_NUMBER: _builtins.int
+    AT_UNIX_NANOS_FIELD_NUMBER: _builtins.int
+    STREAM_FIELD_NUMBER: _builtins.int
+    TEXT_FIELD_NUMBER: _builtins.int
+    LINE_COUNT_FIELD_NUMBER: _builtins.int
+    PARTIAL_FIELD_NUMBER: _builtins.int
+    LEVELS_FIELD_NUMBER: _builtins.int
+    seq: _builtins.int
+    """Of the first line; the others follow without a gap."""
+    at_unix_nanos: _builtins.int
+    stream: Global___LogStream.ValueType
+    text: _builtins.bytes
+    """Each line ends with a newline; a partial one is alone in its block and has none."""
+    line_count: _builtins.int
+    partial: _builtins.bool
+    levels: _builtins.bytes
+    """A byte a line: 0 = no level, then 1 trace to 6 fatal. Empty = no line has one."""
+    def __init__(
+        self,
+        *,
+        seq: _builtins.int = ...,
+        at_unix_nanos: _builtins.int = ...,
+        stream: Global___LogStream.ValueType = ...,
+        text: _builtins.bytes = ...,
+        line_count: _builtins.int = ...,
+        partial: _builtins.bool = ...,
+        levels: _builtins.bytes = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["at_unix_nanos", b"at_unix_nanos", "levels", b"levels", "line_count", b"line_count", "partial", b"partial", "seq", b"seq", "stream", b"stream", "text", b"text"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___LineBlock: _TypeAlias = LineBlock  # noqa: Y015
 
 @_typing.final
 class LogLine(_message.Message):
@@ -388,12 +436,15 @@ class ReadLogResponse(_message.Message):
     AT_END_FIELD_NUMBER: _builtins.int
     DATA_FIELD_NUMBER: _builtins.int
     BYTE_OFFSET_FIELD_NUMBER: _builtins.int
+    EXPIRED_LINES_FIELD_NUMBER: _builtins.int
     token: _builtins.int
     at_end: _builtins.bool
     """With follow: all attempts known so far are sealed and read to their end. The reader decides whether the run may go on."""
     data: _builtins.bytes
     """With raw, instead of lines: text that begins at byte_offset of the attempt's text."""
     byte_offset: _builtins.int
+    expired_lines: _builtins.int
+    """So many lines of the attempt are gone by now: they were older than log_retention_days_archive. Said once, before its other lines."""
     @_builtins.property
     def lines(self) -> _containers.RepeatedCompositeFieldContainer[Global___LogLine]:
         """Empty when nothing passed the filters for a while: a sign of life in a long search."""
@@ -406,10 +457,11 @@ class ReadLogResponse(_message.Message):
         at_end: _builtins.bool = ...,
         data: _builtins.bytes = ...,
         byte_offset: _builtins.int = ...,
+        expired_lines: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["at_end", b"at_end", "byte_offset", b"byte_offset", "data", b"data", "lines", b"lines", "token", b"token"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["at_end", b"at_end", "byte_offset", b"byte_offset", "data", b"data", "expired_lines", b"expired_lines", "lines", b"lines", "token", b"token"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -464,6 +516,7 @@ class AttemptLog(_message.Message):
     LAST_SEQ_FIELD_NUMBER: _builtins.int
     SEALED_FIELD_NUMBER: _builtins.int
     PLACE_FIELD_NUMBER: _builtins.int
+    EXPIRED_LINES_FIELD_NUMBER: _builtins.int
     token: _builtins.int
     lines: _builtins.int
     raw_bytes: _builtins.int
@@ -472,6 +525,8 @@ class AttemptLog(_message.Message):
     sealed: _builtins.bool
     place: _builtins.str
     """Where its lines are: db, an s3 URI, or several of these parted by ", "."""
+    expired_lines: _builtins.int
+    """Lines beside those that are gone by now: they were older than log_retention_days_archive."""
     def __init__(
         self,
         *,
@@ -481,14 +536,166 @@ class AttemptLog(_message.Message):
         last_seq: _builtins.int = ...,
         sealed: _builtins.bool = ...,
         place: _builtins.str = ...,
+        expired_lines: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["last_seq", b"last_seq", "lines", b"lines", "place", b"place", "raw_bytes", b"raw_bytes", "sealed", b"sealed", "token", b"token"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["expired_lines", b"expired_lines", "last_seq", b"last_seq", "lines", b"lines", "place", b"place", "raw_bytes", b"raw_bytes", "sealed", b"sealed", "token", b"token"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___AttemptLog: _TypeAlias = AttemptLog  # noqa: Y015
+
+@_typing.final
+class SearchLogRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    RUN_IDS_FIELD_NUMBER: _builtins.int
+    STREAMS_FIELD_NUMBER: _builtins.int
+    SINCE_FIELD_NUMBER: _builtins.int
+    UNTIL_FIELD_NUMBER: _builtins.int
+    LEVEL_FIELD_NUMBER: _builtins.int
+    GREP_FIELD_NUMBER: _builtins.int
+    REGEX_FIELD_NUMBER: _builtins.int
+    LIMIT_FIELD_NUMBER: _builtins.int
+    AFTER_FIELD_NUMBER: _builtins.int
+    level: _builtins.str
+    grep: _builtins.str
+    regex: _builtins.bool
+    limit: _builtins.int
+    """At most so many lines; 0 = 1000."""
+    @_builtins.property
+    def run_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """Searched in this order; at most 1000."""
+
+    @_builtins.property
+    def streams(self) -> _containers.RepeatedScalarFieldContainer[Global___LogStream.ValueType]:
+        """As in ReadLogRequest; without any of them every line is one that is searched for."""
+
+    @_builtins.property
+    def since(self) -> _timestamp_pb2.Timestamp: ...
+    @_builtins.property
+    def until(self) -> _timestamp_pb2.Timestamp: ...
+    @_builtins.property
+    def after(self) -> Global___SearchPosition:
+        """Go on after this place: the position of the last answer to the same request."""
+
+    def __init__(
+        self,
+        *,
+        run_ids: _abc.Iterable[_builtins.int] | None = ...,
+        streams: _abc.Iterable[Global___LogStream.ValueType] | None = ...,
+        since: _timestamp_pb2.Timestamp | None = ...,
+        until: _timestamp_pb2.Timestamp | None = ...,
+        level: _builtins.str = ...,
+        grep: _builtins.str = ...,
+        regex: _builtins.bool = ...,
+        limit: _builtins.int = ...,
+        after: Global___SearchPosition | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["after", b"after", "since", b"since", "until", b"until"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["after", b"after", "grep", b"grep", "level", b"level", "limit", b"limit", "regex", b"regex", "run_ids", b"run_ids", "since", b"since", "streams", b"streams", "until", b"until"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SearchLogRequest: _TypeAlias = SearchLogRequest  # noqa: Y015
+
+@_typing.final
+class SearchPosition(_message.Message):
+    """Everything up to this line of this run was searched; the whole run when token is 0. The run is one of run_ids."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    RUN_ID_FIELD_NUMBER: _builtins.int
+    TOKEN_FIELD_NUMBER: _builtins.int
+    SEQ_FIELD_NUMBER: _builtins.int
+    run_id: _builtins.int
+    token: _builtins.int
+    seq: _builtins.int
+    def __init__(
+        self,
+        *,
+        run_id: _builtins.int = ...,
+        token: _builtins.int = ...,
+        seq: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["run_id", b"run_id", "seq", b"seq", "token", b"token"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SearchPosition: _TypeAlias = SearchPosition  # noqa: Y015
+
+@_typing.final
+class SearchLogResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    HITS_FIELD_NUMBER: _builtins.int
+    POSITION_FIELD_NUMBER: _builtins.int
+    CUT_FIELD_NUMBER: _builtins.int
+    RUNS_FIELD_NUMBER: _builtins.int
+    BYTES_FIELD_NUMBER: _builtins.int
+    EXPIRED_ATTEMPTS_FIELD_NUMBER: _builtins.int
+    cut: _builtins.str
+    """Only in the last answer, when there may be more: lines (the limit), bytes or time (what one call may cost)."""
+    runs: _builtins.int
+    """So far, in this call: runs that were searched to their end, and bytes of text that were looked at."""
+    bytes: _builtins.int
+    expired_attempts: _builtins.int
+    """Attempts of which lines are gone: they were older than log_retention_days_archive."""
+    @_builtins.property
+    def hits(self) -> _containers.RepeatedCompositeFieldContainer[Global___LogHit]:
+        """Empty as a sign of life."""
+
+    @_builtins.property
+    def position(self) -> Global___SearchPosition:
+        """How far the search is; in the last answer of a search that was not cut, the end."""
+
+    def __init__(
+        self,
+        *,
+        hits: _abc.Iterable[Global___LogHit] | None = ...,
+        position: Global___SearchPosition | None = ...,
+        cut: _builtins.str = ...,
+        runs: _builtins.int = ...,
+        bytes: _builtins.int = ...,
+        expired_attempts: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["position", b"position"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["bytes", b"bytes", "cut", b"cut", "expired_attempts", b"expired_attempts", "hits", b"hits", "position", b"position", "runs", b"runs"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SearchLogResponse: _TypeAlias = SearchLogResponse  # noqa: Y015
+
+@_typing.final
+class LogHit(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    RUN_ID_FIELD_NUMBER: _builtins.int
+    TOKEN_FIELD_NUMBER: _builtins.int
+    LINE_FIELD_NUMBER: _builtins.int
+    run_id: _builtins.int
+    token: _builtins.int
+    @_builtins.property
+    def line(self) -> Global___LogLine: ...
+    def __init__(
+        self,
+        *,
+        run_id: _builtins.int = ...,
+        token: _builtins.int = ...,
+        line: Global___LogLine | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["line", b"line"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["line", b"line", "run_id", b"run_id", "token", b"token"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___LogHit: _TypeAlias = LogHit  # noqa: Y015
 
 @_typing.final
 class ArchiveStatusRequest(_message.Message):
@@ -519,6 +726,8 @@ class ArchiveStatusResponse(_message.Message):
     LAST_ERROR_FIELD_NUMBER: _builtins.int
     HOLDER_FIELD_NUMBER: _builtins.int
     BUCKET_FIELD_NUMBER: _builtins.int
+    ARCHIVE_RETENTION_DAYS_FIELD_NUMBER: _builtins.int
+    EXPIRED_WAITING_FIELD_NUMBER: _builtins.int
     retention_days: _builtins.int
     oldest_not_archived: _builtins.str
     """The oldest day that should be in the archive and is not; empty = none."""
@@ -532,6 +741,10 @@ class ArchiveStatusResponse(_message.Message):
     """The log-archiver that works now; empty = none."""
     bucket: _builtins.str
     """Where the archive is, as s3://bucket; empty = nowhere."""
+    archive_retention_days: _builtins.int
+    """log_retention_days_archive; 0 = for ever."""
+    expired_waiting: _builtins.int
+    """Objects that have expired and are still in the bucket."""
     @_builtins.property
     def days(self) -> _containers.RepeatedCompositeFieldContainer[Global___ArchiveDay]:
         """Days with chunks in the database or in the archive, the oldest first."""
@@ -551,10 +764,12 @@ class ArchiveStatusResponse(_message.Message):
         last_error: _builtins.str = ...,
         holder: _builtins.str = ...,
         bucket: _builtins.str = ...,
+        archive_retention_days: _builtins.int = ...,
+        expired_waiting: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["last_pass_at", b"last_pass_at"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["bucket", b"bucket", "budget_bytes", b"budget_bytes", "database_bytes", b"database_bytes", "days", b"days", "holder", b"holder", "last_error", b"last_error", "last_pass", b"last_pass", "last_pass_at", b"last_pass_at", "oldest_not_archived", b"oldest_not_archived", "retention_days", b"retention_days"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["archive_retention_days", b"archive_retention_days", "bucket", b"bucket", "budget_bytes", b"budget_bytes", "database_bytes", b"database_bytes", "days", b"days", "expired_waiting", b"expired_waiting", "holder", b"holder", "last_error", b"last_error", "last_pass", b"last_pass", "last_pass_at", b"last_pass_at", "oldest_not_archived", b"oldest_not_archived", "retention_days", b"retention_days"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -574,6 +789,8 @@ class ArchiveDay(_message.Message):
     ARCHIVED_CHUNKS_FIELD_NUMBER: _builtins.int
     ARCHIVED_BYTES_FIELD_NUMBER: _builtins.int
     DUE_FIELD_NUMBER: _builtins.int
+    EXPIRED_OBJECTS_FIELD_NUMBER: _builtins.int
+    EXPIRED_BYTES_FIELD_NUMBER: _builtins.int
     log_day: _builtins.str
     tokens: _builtins.int
     """In the database."""
@@ -588,6 +805,9 @@ class ArchiveDay(_message.Message):
     archived_bytes: _builtins.int
     due: _builtins.bool
     """Older than log_retention_days_db."""
+    expired_objects: _builtins.int
+    """Were in the archive, and have expired."""
+    expired_bytes: _builtins.int
     def __init__(
         self,
         *,
@@ -601,10 +821,12 @@ class ArchiveDay(_message.Message):
         archived_chunks: _builtins.int = ...,
         archived_bytes: _builtins.int = ...,
         due: _builtins.bool = ...,
+        expired_objects: _builtins.int = ...,
+        expired_bytes: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["archived_bytes", b"archived_bytes", "archived_chunks", b"archived_chunks", "archived_objects", b"archived_objects", "archived_tokens", b"archived_tokens", "bytes", b"bytes", "chunks", b"chunks", "due", b"due", "log_day", b"log_day", "open_chunks", b"open_chunks", "tokens", b"tokens"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["archived_bytes", b"archived_bytes", "archived_chunks", b"archived_chunks", "archived_objects", b"archived_objects", "archived_tokens", b"archived_tokens", "bytes", b"bytes", "chunks", b"chunks", "due", b"due", "expired_bytes", b"expired_bytes", "expired_objects", b"expired_objects", "log_day", b"log_day", "open_chunks", b"open_chunks", "tokens", b"tokens"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -643,7 +865,7 @@ class RunArchiveResponse(_message.Message):
     BYTES_FIELD_NUMBER: _builtins.int
     MESSAGE_FIELD_NUMBER: _builtins.int
     action: _builtins.str
-    """sealed | would_archive | archived | dropped | failed"""
+    """sealed | would_archive | archived | dropped | failed | would_expire | expired | forgotten"""
     log_day: _builtins.str
     key: _builtins.str
     tokens: _builtins.int
@@ -725,3 +947,80 @@ class VerifyArchiveResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___VerifyArchiveResponse: _TypeAlias = VerifyArchiveResponse  # noqa: Y015
+
+@_typing.final
+class DiagnoseLogsRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DiagnoseLogsRequest: _TypeAlias = DiagnoseLogsRequest  # noqa: Y015
+
+@_typing.final
+class DiagnoseLogsResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    VERSION_FIELD_NUMBER: _builtins.int
+    CHECKS_FIELD_NUMBER: _builtins.int
+    version: _builtins.str
+    """Release of the log-archiver that answers."""
+    @_builtins.property
+    def checks(self) -> _containers.RepeatedCompositeFieldContainer[Global___LogCheck]: ...
+    def __init__(
+        self,
+        *,
+        version: _builtins.str = ...,
+        checks: _abc.Iterable[Global___LogCheck] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["checks", b"checks", "version", b"version"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DiagnoseLogsResponse: _TypeAlias = DiagnoseLogsResponse  # noqa: Y015
+
+@_typing.final
+class LogCheck(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: _builtins.int
+    SUBJECT_FIELD_NUMBER: _builtins.int
+    VALUE_FIELD_NUMBER: _builtins.int
+    STATUS_FIELD_NUMBER: _builtins.int
+    MESSAGE_FIELD_NUMBER: _builtins.int
+    MEND_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    """What was looked at."""
+    subject: _builtins.str
+    """Of whom: a database, a bucket, a setting."""
+    value: _builtins.str
+    status: _builtins.str
+    """ok | warning | error"""
+    message: _builtins.str
+    """What is wrong and how to mend it; empty when it is ok."""
+    mend: _builtins.str
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+        subject: _builtins.str = ...,
+        value: _builtins.str = ...,
+        status: _builtins.str = ...,
+        message: _builtins.str = ...,
+        mend: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["mend", b"mend", "message", b"message", "name", b"name", "status", b"status", "subject", b"subject", "value", b"value"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___LogCheck: _TypeAlias = LogCheck  # noqa: Y015

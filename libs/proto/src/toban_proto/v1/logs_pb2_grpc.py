@@ -121,6 +121,11 @@ class LogReaderStub:
                 request_serializer=toban__proto_dot_v1_dot_logs__pb2.DescribeLogRequest.SerializeToString,
                 response_deserializer=toban__proto_dot_v1_dot_logs__pb2.DescribeLogResponse.FromString,
                 _registered_method=True)
+        self.Search = channel.unary_stream(
+                '/toban_proto.v1.LogReader/Search',
+                request_serializer=toban__proto_dot_v1_dot_logs__pb2.SearchLogRequest.SerializeToString,
+                response_deserializer=toban__proto_dot_v1_dot_logs__pb2.SearchLogResponse.FromString,
+                _registered_method=True)
 
 
 class LogReaderServicer:
@@ -140,6 +145,13 @@ class LogReaderServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Search(self, request, context):
+        """Lines of many runs. One call does a bounded amount of work and says how far it came: the next call goes on from there.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_LogReaderServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -152,6 +164,11 @@ def add_LogReaderServicer_to_server(servicer, server):
                     servicer.Describe,
                     request_deserializer=toban__proto_dot_v1_dot_logs__pb2.DescribeLogRequest.FromString,
                     response_serializer=toban__proto_dot_v1_dot_logs__pb2.DescribeLogResponse.SerializeToString,
+            ),
+            'Search': grpc.unary_stream_rpc_method_handler(
+                    servicer.Search,
+                    request_deserializer=toban__proto_dot_v1_dot_logs__pb2.SearchLogRequest.FromString,
+                    response_serializer=toban__proto_dot_v1_dot_logs__pb2.SearchLogResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -219,6 +236,33 @@ class LogReader:
             metadata,
             _registered_method=True)
 
+    @staticmethod
+    def Search(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_stream(
+            request,
+            target,
+            '/toban_proto.v1.LogReader/Search',
+            toban__proto_dot_v1_dot_logs__pb2.SearchLogRequest.SerializeToString,
+            toban__proto_dot_v1_dot_logs__pb2.SearchLogResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
 
 class LogArchiveStub:
     """Called by admin-web and admin-cli: the archive in the object store.
@@ -244,6 +288,11 @@ class LogArchiveStub:
                 '/toban_proto.v1.LogArchive/Verify',
                 request_serializer=toban__proto_dot_v1_dot_logs__pb2.VerifyArchiveRequest.SerializeToString,
                 response_deserializer=toban__proto_dot_v1_dot_logs__pb2.VerifyArchiveResponse.FromString,
+                _registered_method=True)
+        self.Diagnose = channel.unary_unary(
+                '/toban_proto.v1.LogArchive/Diagnose',
+                request_serializer=toban__proto_dot_v1_dot_logs__pb2.DiagnoseLogsRequest.SerializeToString,
+                response_deserializer=toban__proto_dot_v1_dot_logs__pb2.DiagnoseLogsResponse.FromString,
                 _registered_method=True)
 
 
@@ -271,6 +320,13 @@ class LogArchiveServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Diagnose(self, request, context):
+        """What is wrong with the logs of the installation, and how to mend it.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_LogArchiveServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -288,6 +344,11 @@ def add_LogArchiveServicer_to_server(servicer, server):
                     servicer.Verify,
                     request_deserializer=toban__proto_dot_v1_dot_logs__pb2.VerifyArchiveRequest.FromString,
                     response_serializer=toban__proto_dot_v1_dot_logs__pb2.VerifyArchiveResponse.SerializeToString,
+            ),
+            'Diagnose': grpc.unary_unary_rpc_method_handler(
+                    servicer.Diagnose,
+                    request_deserializer=toban__proto_dot_v1_dot_logs__pb2.DiagnoseLogsRequest.FromString,
+                    response_serializer=toban__proto_dot_v1_dot_logs__pb2.DiagnoseLogsResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -372,6 +433,33 @@ class LogArchive:
             '/toban_proto.v1.LogArchive/Verify',
             toban__proto_dot_v1_dot_logs__pb2.VerifyArchiveRequest.SerializeToString,
             toban__proto_dot_v1_dot_logs__pb2.VerifyArchiveResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Diagnose(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/toban_proto.v1.LogArchive/Diagnose',
+            toban__proto_dot_v1_dot_logs__pb2.DiagnoseLogsRequest.SerializeToString,
+            toban__proto_dot_v1_dot_logs__pb2.DiagnoseLogsResponse.FromString,
             options,
             channel_credentials,
             insecure,

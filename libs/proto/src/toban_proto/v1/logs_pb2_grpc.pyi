@@ -67,6 +67,8 @@ class LogReaderStub:
     Read: _grpc.UnaryStreamMultiCallable[_logs_pb2.ReadLogRequest, _logs_pb2.ReadLogResponse]
     """Streams lines in order; with follow it ends after the sealed end or when the caller leaves."""
     Describe: _grpc.UnaryUnaryMultiCallable[_logs_pb2.DescribeLogRequest, _logs_pb2.DescribeLogResponse]
+    Search: _grpc.UnaryStreamMultiCallable[_logs_pb2.SearchLogRequest, _logs_pb2.SearchLogResponse]
+    """Lines of many runs. One call does a bounded amount of work and says how far it came: the next call goes on from there."""
 
 @_typing.type_check_only
 class LogReaderAsyncStub(LogReaderStub):
@@ -76,6 +78,8 @@ class LogReaderAsyncStub(LogReaderStub):
     Read: _aio.UnaryStreamMultiCallable[_logs_pb2.ReadLogRequest, _logs_pb2.ReadLogResponse]  # type: ignore[assignment]
     """Streams lines in order; with follow it ends after the sealed end or when the caller leaves."""
     Describe: _aio.UnaryUnaryMultiCallable[_logs_pb2.DescribeLogRequest, _logs_pb2.DescribeLogResponse]  # type: ignore[assignment]
+    Search: _aio.UnaryStreamMultiCallable[_logs_pb2.SearchLogRequest, _logs_pb2.SearchLogResponse]  # type: ignore[assignment]
+    """Lines of many runs. One call does a bounded amount of work and says how far it came: the next call goes on from there."""
 
 class LogReaderServicer(metaclass=_abc_1.ABCMeta):
     """Called by admin-web and admin-cli."""
@@ -95,6 +99,14 @@ class LogReaderServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_logs_pb2.DescribeLogResponse, _abc.Awaitable[_logs_pb2.DescribeLogResponse]]: ...
 
+    @_abc_1.abstractmethod
+    def Search(
+        self,
+        request: _logs_pb2.SearchLogRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_abc.Iterator[_logs_pb2.SearchLogResponse], _abc.AsyncIterator[_logs_pb2.SearchLogResponse]]:
+        """Lines of many runs. One call does a bounded amount of work and says how far it came: the next call goes on from there."""
+
 def add_LogReaderServicer_to_server(servicer: LogReaderServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...
 
 class LogArchiveStub:
@@ -109,6 +121,8 @@ class LogArchiveStub:
     """One pass of the archiver, a message for each thing that it does. CONFLICT while another log-archiver works."""
     Verify: _grpc.UnaryStreamMultiCallable[_logs_pb2.VerifyArchiveRequest, _logs_pb2.VerifyArchiveResponse]
     """Reads objects again and compares them with their manifests, a message an object."""
+    Diagnose: _grpc.UnaryUnaryMultiCallable[_logs_pb2.DiagnoseLogsRequest, _logs_pb2.DiagnoseLogsResponse]
+    """What is wrong with the logs of the installation, and how to mend it."""
 
 @_typing.type_check_only
 class LogArchiveAsyncStub(LogArchiveStub):
@@ -120,6 +134,8 @@ class LogArchiveAsyncStub(LogArchiveStub):
     """One pass of the archiver, a message for each thing that it does. CONFLICT while another log-archiver works."""
     Verify: _aio.UnaryStreamMultiCallable[_logs_pb2.VerifyArchiveRequest, _logs_pb2.VerifyArchiveResponse]  # type: ignore[assignment]
     """Reads objects again and compares them with their manifests, a message an object."""
+    Diagnose: _aio.UnaryUnaryMultiCallable[_logs_pb2.DiagnoseLogsRequest, _logs_pb2.DiagnoseLogsResponse]  # type: ignore[assignment]
+    """What is wrong with the logs of the installation, and how to mend it."""
 
 class LogArchiveServicer(metaclass=_abc_1.ABCMeta):
     """Called by admin-web and admin-cli: the archive in the object store."""
@@ -146,5 +162,13 @@ class LogArchiveServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_abc.Iterator[_logs_pb2.VerifyArchiveResponse], _abc.AsyncIterator[_logs_pb2.VerifyArchiveResponse]]:
         """Reads objects again and compares them with their manifests, a message an object."""
+
+    @_abc_1.abstractmethod
+    def Diagnose(
+        self,
+        request: _logs_pb2.DiagnoseLogsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_logs_pb2.DiagnoseLogsResponse, _abc.Awaitable[_logs_pb2.DiagnoseLogsResponse]]:
+        """What is wrong with the logs of the installation, and how to mend it."""
 
 def add_LogArchiveServicer_to_server(servicer: LogArchiveServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

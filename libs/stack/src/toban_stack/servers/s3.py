@@ -17,6 +17,13 @@ PARTS = ("master", "volume", "filer")
 GRPC_OFFSET = 10_000
 
 
+def identities(access_key: str, secret_key: str) -> str:
+    """SeaweedFS's file of who may use it: one owner of everything."""
+    credentials = [{"accessKey": access_key, "secretKey": secret_key}]
+    actions = ["Admin", "Read", "Write", "List", "Tagging"]
+    return json.dumps({"identities": [{"name": "toban", "credentials": credentials, "actions": actions}]})
+
+
 class S3Server:
     """One SeaweedFS with its data in the stack's folder."""
 
@@ -59,10 +66,7 @@ class S3Server:
     def prepare(self) -> None:
         """Writes the file with the keys (mode 0600)."""
         (self._home.data / "s3").mkdir(mode=0o700, exist_ok=True)
-        credentials = [{"accessKey": self.access_key, "secretKey": self.secret_key}]
-        actions = ["Admin", "Read", "Write", "List", "Tagging"]
-        identity = {"name": "toban", "credentials": credentials, "actions": actions}
-        write_private(self._config, json.dumps({"identities": [identity]}))
+        write_private(self._config, identities(self.access_key, self.secret_key))
 
     def before_start(self) -> None:
         """Removes the sockets of a server that was killed."""

@@ -21,8 +21,11 @@ SELECT c.log_day, c.run_id, c.token, c.stream, c.seq_from, c.seq_to, c.line_coun
   FROM unnest(%(run_id)s::bigint[], %(token)s::bigint[], %(stream)s::smallint[], %(seq_from)s::bigint[], %(seq_to)s::bigint[],
               %(line_count)s::integer[], %(byte_offset)s::bigint[], %(byte_length)s::integer[], %(sha256)b::bytea[])
        AS g (run_id, token, stream, seq_from, seq_to, line_count, byte_offset, byte_length, sha256)
-  JOIN logs.chunks c ON c.log_day = %(log_day)s::date AND c.run_id = g.run_id AND c.token = g.token AND c.stream = g.stream
-                    AND c.seq_from = g.seq_from AND c.seq_to = g.seq_to AND c.line_count = g.line_count
+-- OFFSET 0: each chunk is looked up by its key. Else the planner may join by SHA-256, and read and hash every chunk of the day.
+ CROSS JOIN LATERAL (SELECT * FROM logs.chunks k
+                      WHERE k.log_day = %(log_day)s::date AND k.run_id = g.run_id AND k.token = g.token AND k.stream = g.stream
+                        AND k.seq_from = g.seq_from AND k.seq_to = g.seq_to AND k.line_count = g.line_count
+                      OFFSET 0) c
  WHERE octet_length(c.data) = g.byte_length AND sha256(c.data) = g.sha256
 ON CONFLICT DO NOTHING;
 

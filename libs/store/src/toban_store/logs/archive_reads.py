@@ -18,7 +18,10 @@ _Q = load(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TokenFacts:
-    """A token, and how many of its chunks (with so many bytes) are in no verified object. `ready`: it may be archived now."""
+    """A token, and how many of its chunks (with so many bytes) are in no verified object. `ready`: it may be archived now.
+
+    `lines` are those in the database, `mark_chunks` its chunks there that hold lines of the executor.
+    """
 
     run_id: int
     token: int
@@ -27,6 +30,8 @@ class TokenFacts:
     incomplete: bool
     chunks: int
     bytes: int
+    lines: int
+    mark_chunks: int
     ready: bool
 
 
@@ -68,7 +73,7 @@ class DayStored:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DayArchived:
-    """What of a day is in verified objects; `bytes` is the length of the objects."""
+    """What of a day is in verified objects; `bytes` is the length of the objects. What has expired counts apart."""
 
     log_day: date
     objects: int
@@ -76,13 +81,15 @@ class DayArchived:
     tokens: int
     chunks: int
     lines: int
+    expired_objects: int
+    expired_bytes: int
 
 
 @asynccontextmanager
 async def patient(pool: Pool) -> AsyncIterator[Tx]:
-    """A transaction for reads that look at a whole day: a statement may take 30 seconds."""
+    """A transaction for reads that look at a whole day: a statement may take 30 seconds, and so may it to take in what it gave."""
     async with tx(pool) as t:
-        await t.execute("SET LOCAL statement_timeout = '30s'")
+        await t.execute(_Q.patient)
         yield t
 
 
@@ -98,16 +105,22 @@ async def tokens(t: Tx, log_day: date, *, after: tuple[int, int], size: int, wai
     return [TokenFacts(**row) for row in rows]
 
 
-async def chunks(t: Tx, log_day: date, *, run_id: int, token: int) -> list[ChunkFacts]:
-    """Every chunk of a token that is in no verified object, in order of first lines."""
-    rows = await t.fetch_all(_Q.chunks, {"log_day": log_day, "run_id": run_id, "token": token})
-    return [ChunkFacts(**row) for row in rows]
+async def chunks(t: Tx, log_day: date, wanted: Sequence[TokenFacts]) -> list[ChunkFacts]:
+    """Every chunk of some tokens that is in no verified object: token by token, in order of first lines."""
+    columns = {name: list(map(attrgetter(name), wanted)) for name in ("run_id", "token")}
+    return [ChunkFacts(**row) for row in await t.fetch_all(_Q.chunks, {**columns, "log_day": log_day})]
 
 
 async def data(t: Tx, log_day: date, wanted: Sequence[ChunkFacts]) -> list[bytes]:
     """The frames of `wanted` in that order; fewer when one is not there."""
     columns = {name: list(map(attrgetter(name), wanted)) for name in ("run_id", "token", "stream", "seq_from")}
     return [row["data"] for row in await t.fetch_all(_Q.data, {**columns, "log_day": log_day})]
+
+
+async def marks(t: Tx, log_day: date, *, run_id: int, token: int, after: int, size: int) -> list[tuple[int, bytes]]:
+    """(first line, frame) of at most `size` chunks with lines of the executor itself that begin after the line `after`, in order."""
+    params = {"log_day": log_day, "run_id": run_id, "token": token, "after": after, "size": size}
+    return [(row["seq_from"], row["data"]) for row in await t.fetch_all(_Q.marks, params)]
 
 
 async def open_tokens(t: Tx, log_day: date, *, after: tuple[int, int], size: int) -> list[tuple[int, int]]:
@@ -139,6 +152,12 @@ async def stored_day(t: Tx, log_day: date) -> DayStored:
     if row is None:
         raise AssertionError("an aggregate has one row")
     return DayStored(**row)
+
+
+async def has_open(t: Tx, log_day: date) -> bool:
+    """Whether a chunk of that day is in no verified object."""
+    row = await t.fetch_one(_Q.has_open, {"log_day": log_day})
+    return bool(row and row["open"])
 
 
 async def archived_days(t: Tx) -> list[DayArchived]:

@@ -1,5 +1,9 @@
 -- What the archiver looks at: days, tokens and chunks that are not archived, and what is.
 
+-- name: patient
+-- Time for a statement, and for the caller to take in what it gave.
+SELECT set_config('statement_timeout', '30s', true), set_config('idle_in_transaction_session_timeout', '30s', true);
+
 -- name: days
 -- Days that have a partition of chunks, the oldest first, and whether they are older than so many days (PostgreSQL's day in UTC).
 SELECT d.day, d.day < (now() AT TIME ZONE 'UTC')::date - %(retention_days)s::integer AS due
@@ -9,15 +13,17 @@ SELECT d.day, d.day < (now() AT TIME ZONE 'UTC')::date - %(retention_days)s::int
  ORDER BY d.day;
 
 -- name: tokens
--- The next tokens of a day, with what of them is not covered; `ready`: sealed, and its lines are here or were waited for.
-SELECT k.run_id, k.token, k.incarnation::text AS incarnation, k.last_seq, k.incomplete, u.chunks, u.bytes,
+-- The next tokens of a day, with what of them is not covered; `ready`: sealed, and its lines are here or were waited for. `lines` and
+-- `mark_chunks` are for those that are not: what a limit left out is counted by lines of stream 3.
+SELECT k.run_id, k.token, k.incarnation::text AS incarnation, k.last_seq, k.incomplete, u.chunks, u.bytes, u.lines, u.mark_chunks,
        k.sealed_at IS NOT NULL AND (k.incomplete OR u.lines >= k.last_seq
                                     OR k.sealed_at < now() - make_interval(secs => %(wait_seconds)s::double precision)) AS ready
   FROM (SELECT * FROM logs.tokens
          WHERE log_day = %(log_day)s::date AND (run_id, token) > (%(after_run)s::bigint, %(after_token)s::bigint)
          ORDER BY run_id, token LIMIT %(size)s::integer) k
  CROSS JOIN LATERAL (
-       SELECT count(*) FILTER (WHERE m.run_id IS NULL) AS chunks, COALESCE(sum(c.line_count), 0) AS lines,
+       SELECT count(*) FILTER (WHERE m.run_id IS NULL) AS chunks, COALESCE(sum(c.line_count), 0)::bigint AS lines,
+              count(*) FILTER (WHERE c.stream = 3) AS mark_chunks,
               COALESCE(sum(octet_length(c.data)) FILTER (WHERE m.run_id IS NULL), 0)::bigint AS bytes
          FROM logs.chunks c
          LEFT JOIN logs.manifests m ON m.run_id = c.run_id AND m.token = c.token AND m.stream = c.stream AND m.seq_from = c.seq_from
@@ -26,23 +32,33 @@ SELECT k.run_id, k.token, k.incarnation::text AS incarnation, k.last_seq, k.inco
  ORDER BY k.run_id, k.token;
 
 -- name: chunks
--- The chunks of one token that are not covered, in the order of their first lines, without their data; the next ones after a position.
+-- The chunks of some tokens that are not covered, without their data: token by token as they were asked for, in the order of their first lines.
 SELECT c.run_id, c.token, c.stream, c.seq_from, c.seq_to, c.line_count, c.raw_bytes, octet_length(c.data) AS byte_length
-  FROM logs.chunks c
- WHERE c.log_day = %(log_day)s::date AND c.run_id = %(run_id)s::bigint AND c.token = %(token)s::bigint
-   AND NOT EXISTS (SELECT 1 FROM logs.manifests m
+  FROM unnest(%(run_id)s::bigint[], %(token)s::bigint[]) WITH ORDINALITY AS g (run_id, token, position)
+  JOIN logs.chunks c ON c.log_day = %(log_day)s::date AND c.run_id = g.run_id AND c.token = g.token
+ WHERE NOT EXISTS (SELECT 1 FROM logs.manifests m
                     WHERE m.run_id = c.run_id AND m.token = c.token AND m.stream = c.stream AND m.seq_from = c.seq_from
                       AND m.log_day = c.log_day AND m.seq_to = c.seq_to)
- ORDER BY c.seq_from, c.stream;
+ ORDER BY g.position, c.seq_from, c.stream;
 
 -- name: data
 -- The frames of some chunks, in the order in which they were asked for.
 SELECT c.data
   FROM unnest(%(run_id)s::bigint[], %(token)s::bigint[], %(stream)s::smallint[], %(seq_from)s::bigint[])
        WITH ORDINALITY AS g (run_id, token, stream, seq_from, position)
-  JOIN logs.chunks c ON c.log_day = %(log_day)s::date AND c.run_id = g.run_id AND c.token = g.token AND c.stream = g.stream
-                    AND c.seq_from = g.seq_from
+-- OFFSET 0: each chunk is looked up by its key, whatever the planner thinks of the table.
+ CROSS JOIN LATERAL (SELECT k.data FROM logs.chunks k
+                      WHERE k.log_day = %(log_day)s::date AND k.run_id = g.run_id AND k.token = g.token AND k.stream = g.stream
+                        AND k.seq_from = g.seq_from
+                      OFFSET 0) c
  ORDER BY g.position;
+
+-- name: marks
+-- The next chunks of the executor's own lines of one token after a position, in order.
+SELECT c.seq_from, c.data FROM logs.chunks c
+ WHERE c.log_day = %(log_day)s::date AND c.run_id = %(run_id)s::bigint AND c.token = %(token)s::bigint AND c.stream = 3
+   AND c.seq_from > %(after)s::bigint
+ ORDER BY c.seq_from LIMIT %(size)s::integer;
 
 -- name: open_tokens
 -- Tokens of a day that are not sealed, after a position.
@@ -55,9 +71,9 @@ SELECT run_id, token FROM logs.tokens
 SELECT id, key, log_day, sha256, bytes, state FROM logs.objects WHERE state <> 'verified' ORDER BY id LIMIT %(size)s::integer;
 
 -- name: verified
--- The next verified objects, of one day or of all.
+-- The next verified objects, of one day or of all; expired ones are not expected to be there.
 SELECT id, key, log_day, sha256, bytes, state FROM logs.objects
- WHERE state = 'verified' AND id > %(after)s::bigint AND (%(log_day)s::date IS NULL OR log_day = %(log_day)s::date)
+ WHERE state = 'verified' AND expired_at IS NULL AND id > %(after)s::bigint AND (%(log_day)s::date IS NULL OR log_day = %(log_day)s::date)
  ORDER BY id LIMIT %(size)s::integer;
 
 -- name: frames
@@ -74,10 +90,23 @@ SELECT count(*) AS chunks, COALESCE(sum(octet_length(c.data)), 0)::bigint AS byt
                             AND m.log_day = c.log_day AND m.seq_to = c.seq_to
  WHERE c.log_day = %(log_day)s::date;
 
+-- name: has_open
+-- Whether a day has a chunk in the database that is not covered.
+SELECT EXISTS (SELECT 1 FROM logs.chunks c
+                WHERE c.log_day = %(log_day)s::date
+                  AND NOT EXISTS (SELECT 1 FROM logs.manifests m
+                                   WHERE m.run_id = c.run_id AND m.token = c.token AND m.stream = c.stream AND m.seq_from = c.seq_from
+                                     AND m.log_day = c.log_day AND m.seq_to = c.seq_to)) AS open;
+
 -- name: archived_days
--- What of each day is archived, the oldest first.
-SELECT log_day, count(*) AS objects, sum(bytes)::bigint AS bytes, sum(token_count)::bigint AS tokens, sum(chunk_count)::bigint AS chunks,
-       sum(line_count)::bigint AS lines
+-- What of each day is archived, and what of it has expired, the oldest first.
+SELECT log_day, count(*) FILTER (WHERE expired_at IS NULL) AS objects,
+       COALESCE(sum(bytes) FILTER (WHERE expired_at IS NULL), 0)::bigint AS bytes,
+       COALESCE(sum(token_count) FILTER (WHERE expired_at IS NULL), 0)::bigint AS tokens,
+       COALESCE(sum(chunk_count) FILTER (WHERE expired_at IS NULL), 0)::bigint AS chunks,
+       COALESCE(sum(line_count) FILTER (WHERE expired_at IS NULL), 0)::bigint AS lines,
+       count(*) FILTER (WHERE expired_at IS NOT NULL) AS expired_objects,
+       COALESCE(sum(bytes) FILTER (WHERE expired_at IS NOT NULL), 0)::bigint AS expired_bytes
   FROM logs.objects WHERE state = 'verified' GROUP BY log_day ORDER BY log_day;
 
 -- name: volume

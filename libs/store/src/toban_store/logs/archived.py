@@ -67,6 +67,24 @@ async def sizes(t: Tx, run_id: int) -> dict[int, TokenSize]:
     }
 
 
+async def expired(t: Tx, run_ids: Sequence[int]) -> dict[tuple[int, int], int]:
+    """For each (run, token) of these runs that has some: how many lines are gone by now."""
+    rows = await t.fetch_all(_Q.expired, {"run_ids": list(run_ids)})
+    return {(row["run_id"], row["token"]): row["lines"] for row in rows}
+
+
+async def has_expired(t: Tx, key: str) -> bool:
+    """Whether nobody reads the object `key` any more."""
+    row = await t.fetch_one(_Q.has_expired, {"key": key})
+    return bool(row and row["expired"])
+
+
+async def touched(t: Tx, run_ids: Sequence[int], *, streams: Sequence[int], span: TimeSpan) -> list[TokenPlace]:
+    """Tokens of these runs with a chunk of these streams within `span`, by run and token."""
+    params = {"run_ids": list(run_ids), "streams": list(streams), "since": span.since, "until": span.until}
+    return [TokenPlace(**row) for row in await t.fetch_all(_Q.touched, params)]
+
+
 async def places(t: Tx, run_id: int) -> dict[int, list[str]]:
     """The keys of the objects that hold each token of a run, in the order of their first lines."""
     found: dict[int, list[str]] = defaultdict(list)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
 from operator import attrgetter
 from typing import Any
 
+from toban_store.arrays import numbers, times, words
 from toban_store.errors import Refused
 from toban_store.queries import load
 from toban_store.tx import Tx
@@ -127,7 +128,7 @@ async def append(t: Tx, chunks: Sequence[NewChunk]) -> Appended:
     for chunk in chunks:
         first.setdefault(chunk.place, chunk)
     ordered = sorted(first.values(), key=attrgetter("place"))
-    params = {name: [getattr(chunk, name) for chunk in ordered] for name in NewChunk.__dataclass_fields__}
+    params = {name: literal([getattr(chunk, name) for chunk in ordered]) for name, literal in _LITERALS.items()}
     new = await t.execute(_Q.append, params)
     different = {c.place: first[c.place].seq_to for c in chunks if c.range != first[c.place].range}
     if new < len(ordered):
@@ -174,6 +175,18 @@ async def sizes(t: Tx, run_id: int) -> dict[int, TokenSize]:
         row["token"]: TokenSize(lines=row["lines"], raw_bytes=row["raw_bytes"], last_seq=row["last_seq"])
         for row in rows
     }
+
+
+def _days(items: Iterable[date]) -> str:
+    return words(day.isoformat() for day in items)
+
+
+_LITERALS: Mapping[str, Callable[[Any], Any]] = {
+    **dict.fromkeys(("run_id", "token", "stream", "seq_from", "seq_to", "line_count", "raw_bytes"), numbers),
+    **dict.fromkeys(("first_at", "last_at"), times),
+    "log_day": _days,
+    "data": list,
+}
 
 
 def day_is_gone(error: Refused) -> bool:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import date
 from operator import attrgetter
 
-from toban_store.logs.chunks import TokenPlace
+from toban_store.logs.chunks import TimeSpan, TokenPlace
 from toban_store.queries import load
 from toban_store.tx import Tx
 
@@ -58,3 +58,9 @@ async def of_run(t: Tx, run_id: int) -> list[TokenRow]:
         )
         for row in await t.fetch_all(_Q.of_run, {"run_id": run_id})
     ]
+
+
+async def touched(t: Tx, run_ids: Sequence[int], *, streams: Sequence[int], span: TimeSpan) -> list[TokenPlace]:
+    """Tokens of these runs with a chunk of these streams within `span` in the database, by run and token."""
+    params = {"run_ids": list(run_ids), "streams": list(streams), "since": span.since, "until": span.until}
+    return [TokenPlace(**row) for row in await t.fetch_all(_Q.touched, params)]

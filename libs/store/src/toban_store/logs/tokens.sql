@@ -14,3 +14,13 @@ ON CONFLICT (run_id, token, log_day) DO UPDATE
 -- Every token of a run in order, and how long ago (in PostgreSQL's time) it was sealed.
 SELECT log_day, run_id, token, last_seq, extract(epoch FROM now() - sealed_at)::double precision AS sealed_seconds
   FROM logs.tokens WHERE run_id = %(run_id)s::bigint ORDER BY token;
+
+-- name: touched
+-- Tokens of some runs that have a chunk of these streams within a span of time in the database, by run and token.
+SELECT k.log_day, k.run_id, k.token FROM logs.tokens k
+ WHERE k.run_id = ANY(%(run_ids)s::bigint[])
+   AND EXISTS (SELECT 1 FROM logs.chunks c
+                WHERE c.log_day = k.log_day AND c.run_id = k.run_id AND c.token = k.token AND c.stream = ANY(%(streams)s::smallint[])
+                  AND (c.last_at >= %(since)s::timestamptz OR %(since)s::timestamptz IS NULL)
+                  AND (c.first_at < %(until)s::timestamptz OR %(until)s::timestamptz IS NULL))
+ ORDER BY k.run_id, k.token;

@@ -57,27 +57,23 @@ async def touch(
     role: str,
     clock_skew_seconds: float,
     certificate_not_after: datetime | None = None,
-) -> None:
+    seconds: float,
+) -> list[Coordinator]:
     """Note that this coordinator is there, what it is (leader, subleader or standby), how far its clock is off PostgreSQL's, and when its
-    certificate ends."""
+    certificate ends. The coordinators that wrote their rows within these seconds, as it was before."""
     params = {
         "incarnation": incarnation,
         "role": role,
         "skew": clock_skew_seconds,
         "certificate": certificate_not_after,
+        "seconds": seconds,
     }
     async with autocommit(pool) as t:
-        await t.execute(_Q.touch, params)
+        rows = await t.fetch_all(_Q.touch, params)
+    return [Coordinator(**row) for row in rows]
 
 
 async def stopped(pool: Pool, *, incarnation: str) -> None:
     """Note the end in order, which the cluster page tells apart from a loss."""
     async with autocommit(pool) as t:
         await t.execute(_Q.stopped, {"incarnation": incarnation})
-
-
-async def present(pool: Pool, *, seconds: float) -> list[Coordinator]:
-    """Coordinators that wrote their row within these seconds."""
-    async with autocommit(pool) as t:
-        rows = await t.fetch_all(_Q.present, {"seconds": seconds})
-    return [Coordinator(**row) for row in rows]

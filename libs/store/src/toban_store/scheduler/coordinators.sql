@@ -9,20 +9,19 @@ VALUES (%(incarnation)s::uuid, %(worker_id)s::bigint, %(node_id)s::text, %(addre
 ON CONFLICT (incarnation) DO NOTHING;
 
 -- name: touch
--- Still there, with this role.
-UPDATE scheduler.coordinators
-   SET last_seen_at = now(), role = %(role)s::text, clock_skew_seconds = %(skew)s::double precision,
-       certificate_not_after = %(certificate)s::timestamptz
- WHERE incarnation = %(incarnation)s::uuid AND status = 'ok';
-
--- name: stopped
--- ok -> stopped: it ended in order.
-UPDATE scheduler.coordinators SET status = 'stopped', role = 'standby', last_seen_at = now() WHERE incarnation = %(incarnation)s::uuid;
-
--- name: present
--- Coordinators seen within the last seconds.
+-- Still there, with this role. The answer: coordinators seen within the last seconds, as they were before.
+WITH touched AS (
+    UPDATE scheduler.coordinators
+       SET last_seen_at = now(), role = %(role)s::text, clock_skew_seconds = %(skew)s::double precision,
+           certificate_not_after = %(certificate)s::timestamptz
+     WHERE incarnation = %(incarnation)s::uuid AND status = 'ok'
+)
 SELECT incarnation::text AS incarnation, worker_id, node_id, address, role, clock_skew_seconds,
        extract(epoch FROM now() - last_seen_at)::double precision AS age_seconds
   FROM scheduler.coordinators
  WHERE status = 'ok' AND last_seen_at > now() - make_interval(secs => %(seconds)s::double precision)
  ORDER BY worker_id;
+
+-- name: stopped
+-- ok -> stopped: it ended in order.
+UPDATE scheduler.coordinators SET status = 'stopped', role = 'standby', last_seen_at = now() WHERE incarnation = %(incarnation)s::uuid;

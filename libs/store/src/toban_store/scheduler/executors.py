@@ -6,19 +6,20 @@ Grants are conditional on the executor's row and not on leadership, so every coo
 from __future__ import annotations
 
 import json
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from toban_domain.lease import MAX_ECHO_LAG, ExecutorState
-from toban_domain.outcome import AttemptKey
 from toban_domain.settings import SETTINGS
 from toban_observability.logs import get_logger
 from toban_store import queries
 from toban_store.errors import StoreError
 from toban_store.pool import Pool
 from toban_store.tx import FencedTx, autocommit, tx
+
+STOPPED = "it was stopped in order"
+"""The attested reason of an incarnation that ended by its operator's will; what else ends one is a loss."""
 
 _Q = queries.load(__name__)
 _log = get_logger(__name__)
@@ -70,7 +71,8 @@ class Beat:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Grant:
-    """What the row says after a heartbeat. Not `granted`: `grant_seq` is the current one, to be echoed."""
+    """What the row says after a heartbeat. Not `granted`: `grant_seq` is the current one, to be echoed. `has_news`: it has open orders or
+    live attempts, so that `orders.news` may have something for it."""
 
     incarnation: str
     worker_id: int
@@ -83,6 +85,7 @@ class Grant:
     grant_seq: int
     granted: bool
     slots: int
+    has_news: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,6 +128,13 @@ async def register(pool: Pool, new: Registration, *, key_hash: bytes, lease_ms: 
         if await t.execute(_Q.attest, {name: params[name] for name in names}):
             await t.notify("lease")
     return Registered(**row)
+
+
+async def attest_stopped(pool: Pool, incarnation: str) -> None:
+    """Note that the incarnation has ended in order, by its own word; the leader is woken to close its row. Nothing when that is known."""
+    async with tx(pool) as t:
+        if await t.execute(_Q.attest_stopped, {"incarnation": incarnation, "reason": STOPPED}):
+            await t.notify("lease")
 
 
 async def key_hash(pool: Pool, incarnation: str) -> bytes | None:
@@ -173,27 +183,6 @@ async def _resume(pool: Pool, incarnations: Sequence[str]) -> list[str]:
         # The grants stand; the next heartbeat resumes.
         _log.warning("executors stay draining for now", executors=len(incarnations), error=error.message)
         return []
-
-
-async def smallest_live(pool: Pool, incarnations: Sequence[str]) -> dict[str, int]:
-    """The smallest token that each incarnation still holds; one that holds none is not in the answer."""
-    async with autocommit(pool) as t:
-        rows = await t.fetch_all(_Q.smallest_live, {"incarnations": list(incarnations)})
-    return {row["incarnation"]: row["token"] for row in rows}
-
-
-async def not_held(pool: Pool, held: Mapping[str, Sequence[AttemptKey]]) -> dict[str, list[AttemptKey]]:
-    """Of the attempts that these incarnations say they hold, those that PostgreSQL does not hold for them."""
-    flat = [(incarnation, *key) for incarnation, keys in held.items() for key in keys]
-    missing: dict[str, list[AttemptKey]] = defaultdict(list)
-    if not flat:
-        return missing
-    incarnations, runs, tokens = (list(column) for column in zip(*flat, strict=True))
-    async with autocommit(pool) as t:
-        rows = await t.fetch_all(_Q.not_held, {"incarnations": incarnations, "runs": runs, "tokens": tokens})
-    for row in rows:
-        missing[row["incarnation"]].append(AttemptKey(row["run_id"], row["token"]))
-    return missing
 
 
 async def observe(pool: Pool) -> list[Observed]:

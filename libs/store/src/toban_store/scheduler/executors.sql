@@ -24,6 +24,11 @@ UPDATE scheduler.executors e
    AND e.state <> 'off' AND e.attested_reason = ''
    AND (e.boot_id <> %(boot_id)s::text OR e.incarnation::text = %(previous)s::text);
 
+-- name: attest_stopped
+-- An incarnation says of itself that it was stopped in order: its guards have ended and it starts nothing any more.
+UPDATE scheduler.executors SET attested_reason = %(reason)s::text
+ WHERE incarnation = %(incarnation)s::uuid AND state <> 'off' AND attested_reason = '';
+
 -- name: key_hash
 -- The stored hash of an incarnation's key.
 SELECT key_hash FROM scheduler.executors WHERE incarnation = %(incarnation)s::uuid;
@@ -56,7 +61,10 @@ UPDATE scheduler.executors e
 RETURNING e.incarnation::text AS incarnation, e.worker_id, e.node_id, e.pid, e.grpc_host, e.grpc_port, e.state, e.detach_mode, e.grant_seq,
           e.grant_seq > locked.grant_seq AS granted, e.slots,
           e.state = 'draining' AND NOT a.draining
-          AND NOT EXISTS (SELECT 1 FROM scheduler.executor_drains d WHERE d.instance = e.instance) AS may_resume;
+          AND NOT EXISTS (SELECT 1 FROM scheduler.executor_drains d WHERE d.instance = e.instance) AS may_resume,
+          EXISTS (SELECT 1 FROM scheduler.executor_orders o WHERE o.incarnation = e.incarnation AND o.done_at IS NULL)
+          OR EXISTS (SELECT 1 FROM scheduler.runs_live r
+                      WHERE r.assigned_incarnation = e.incarnation AND r.state IN ('ASSIGNED', 'RUNNING', 'CANCEL_REQUESTED')) AS has_news;
 
 -- name: lock
 -- These rows, in id order. What comes after it in the transaction sees the drains as they are while the rows are held.
@@ -68,21 +76,6 @@ UPDATE scheduler.executors e SET state = 'on'
  WHERE e.incarnation = ANY (%(incarnations)s::uuid[]) AND e.state = 'draining'
    AND NOT EXISTS (SELECT 1 FROM scheduler.executor_drains d WHERE d.instance = e.instance)
 RETURNING e.incarnation::text AS incarnation;
-
--- name: smallest_live
--- The smallest token that each incarnation still holds.
-SELECT assigned_incarnation::text AS incarnation, min(token) AS token
-  FROM scheduler.runs_live
- WHERE assigned_incarnation = ANY (%(incarnations)s::uuid[]) AND state IN ('ASSIGNED', 'RUNNING', 'CANCEL_REQUESTED') AND token IS NOT NULL
- GROUP BY assigned_incarnation;
-
--- name: not_held
--- Attempts that an executor says it holds and PostgreSQL does not hold for that incarnation.
-SELECT h.incarnation::text AS incarnation, h.run_id, h.token
-  FROM unnest(%(incarnations)s::uuid[], %(runs)s::bigint[], %(tokens)s::bigint[]) AS h (incarnation, run_id, token)
- WHERE NOT EXISTS (SELECT 1 FROM scheduler.runs_live r
-                    WHERE r.id = h.run_id AND r.token = h.token AND r.assigned_incarnation = h.incarnation
-                      AND r.state IN ('ASSIGNED', 'RUNNING', 'CANCEL_REQUESTED'));
 
 -- name: observe
 -- Every incarnation that is not off, with the cluster that this statement ran on.

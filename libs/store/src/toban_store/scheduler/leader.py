@@ -59,7 +59,12 @@ async def take_over(pool: Pool, contender: Contender, *, observed: int, beat: in
     """
     async with autocommit(pool) as t:
         prospect = await _prospect(t)
-        epoch = next_epoch(observed=observed, timeline=prospect["timeline"], seen_max=prospect["seen_max"])
+        epoch = next_epoch(
+            observed=observed,
+            timeline=prospect["timeline"],
+            seen_max=prospect["seen_max"],
+            settled=prospect["settled"],
+        )
         params = {
             "epoch": epoch,
             "holder": contender.incarnation,

@@ -6,8 +6,10 @@ SELECT l.epoch, coalesce(l.holder::text, '') AS holder, coalesce(l.worker_id, 0)
  WHERE l.id = 1 AND b.id = 1;
 
 -- name: prospect
--- What the next epoch has to lie above: the timeline and the executors' maximum.
+-- What the next epoch has to lie above: the timeline and the executors' maximum; and whether the cluster is the settled one.
 SELECT scheduler.current_timeline() AS timeline, scheduler.current_system_id() AS system_id,
+       EXISTS (SELECT 1 FROM scheduler.leader WHERE id = 1 AND settled_timeline = scheduler.current_timeline()
+                  AND settled_system_id = scheduler.current_system_id()) AS settled,
        coalesce((SELECT max(epoch_max) FROM scheduler.executors), 0)::bigint AS seen_max;
 
 -- name: take_over

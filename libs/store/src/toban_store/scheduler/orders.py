@@ -47,11 +47,36 @@ async def queue(
     await t.execute(_Q.queue, params)
 
 
-async def open_orders(pool: Pool, incarnations: Sequence[str]) -> list[QueuedOrder]:
-    """Open orders of these incarnations, oldest first."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class News:
+    """What an incarnation is told besides its grant: the smallest token that it still holds (0: none), those of the attempts that it says it
+    holds which PostgreSQL does not hold for it, and its open orders, oldest first."""
+
+    smallest_live_token: int = 0
+    not_held: tuple[AttemptKey, ...] = ()
+    orders: tuple[QueuedOrder, ...] = ()
+
+
+async def news(pool: Pool, held: Mapping[str, Sequence[AttemptKey]]) -> dict[str, News]:
+    """The news for each incarnation, given the attempts that it says it holds; all of it as one statement shows it."""
+    flat = [(incarnation, *key) for incarnation, keys in held.items() for key in keys]
+    params = {
+        "incarnations": list(held),
+        "held_by": [incarnation for incarnation, _, _ in flat],
+        "runs": [run for _, run, _ in flat],
+        "tokens": [token for _, _, token in flat],
+        "limit": OPEN_LIMIT,
+    }
     async with autocommit(pool) as t:
-        rows = await t.fetch_all(_Q.open, {"incarnations": list(incarnations), "limit": OPEN_LIMIT})
-    return [QueuedOrder(**row) for row in rows]
+        rows = await t.fetch_all(_Q.news, params)
+    return {
+        row["incarnation"]: News(
+            smallest_live_token=row["smallest_live_token"],
+            not_held=tuple(AttemptKey(run, token) for run, token in row["not_held"]),
+            orders=tuple(QueuedOrder(**order) for order in row["orders"]),
+        )
+        for row in rows
+    }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,12 +5,34 @@ SELECT %(incarnation)s::uuid, %(kind)s::text, t.run_id, t.token, t.payload, %(ep
   FROM unnest(%(runs)s::bigint[], %(tokens)s::bigint[], %(payloads)s::jsonb[]) AS t (run_id, token, payload)
     ON CONFLICT (incarnation, kind, run_id, token) WHERE done_at IS NULL AND run_id IS NOT NULL DO NOTHING;
 
--- name: open
--- Open orders of these incarnations, oldest first.
-SELECT id, incarnation::text AS incarnation, kind, run_id, token, payload, epoch, serial
-  FROM scheduler.executor_orders
- WHERE incarnation = ANY (%(incarnations)s::uuid[]) AND done_at IS NULL
- ORDER BY id LIMIT %(limit)s::integer;
+-- name: news
+-- For some incarnations: the smallest token that each still holds; attempts that it says it holds and PostgreSQL does not hold for it; open
+-- orders, oldest first.
+WITH smallest AS (
+    SELECT r.assigned_incarnation AS incarnation, min(r.token) AS token
+      FROM scheduler.runs_live r
+     WHERE r.assigned_incarnation = ANY (%(incarnations)s::uuid[]) AND r.state IN ('ASSIGNED', 'RUNNING', 'CANCEL_REQUESTED')
+       AND r.token IS NOT NULL
+     GROUP BY r.assigned_incarnation
+), missing AS (
+    SELECT h.incarnation, jsonb_agg(jsonb_build_array(h.run_id, h.token)) AS attempts
+      FROM unnest(%(held_by)s::uuid[], %(runs)s::bigint[], %(tokens)s::bigint[]) AS h (incarnation, run_id, token)
+     WHERE NOT EXISTS (SELECT 1 FROM scheduler.runs_live r
+                        WHERE r.id = h.run_id AND r.token = h.token AND r.assigned_incarnation = h.incarnation
+                          AND r.state IN ('ASSIGNED', 'RUNNING', 'CANCEL_REQUESTED'))
+     GROUP BY h.incarnation
+), queued AS (
+    SELECT o.incarnation, jsonb_agg(to_jsonb(o) ORDER BY o.id) AS orders
+      FROM (SELECT id, incarnation, kind, run_id, token, payload, epoch, serial
+              FROM scheduler.executor_orders
+             WHERE incarnation = ANY (%(incarnations)s::uuid[]) AND done_at IS NULL
+             ORDER BY id LIMIT %(limit)s::integer) o
+     GROUP BY o.incarnation
+)
+SELECT i.incarnation::text AS incarnation, coalesce(s.token, 0) AS smallest_live_token, coalesce(m.attempts, '[]') AS not_held,
+       coalesce(q.orders, '[]') AS orders
+  FROM unnest(%(incarnations)s::uuid[]) AS i (incarnation)
+  LEFT JOIN smallest s USING (incarnation) LEFT JOIN missing m USING (incarnation) LEFT JOIN queued q USING (incarnation);
 
 -- name: done
 -- Orders that need nobody any more: answered ones, and those of executors that are off.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime
 
 from toban_store import queries
 from toban_store.tx import Row, Tx
@@ -15,7 +16,8 @@ _sql = queries.load(__name__)
 class RunFilter:
     """Which runs a page shows; empty fields and 0 mean any. `below` is the cursor: ids smaller than it.
 
-    `include_ahead` adds runs whose time has not come.
+    `include_ahead` adds runs whose time has not come. With a job, `active_from` and `active_until` leave out runs that ended before or
+    were made later.
     """
 
     below: int
@@ -25,6 +27,8 @@ class RunFilter:
     states: tuple[str, ...] = ()
     worker_id: int = 0
     include_ahead: bool = False
+    active_from: datetime | None = None
+    active_until: datetime | None = None
 
 
 async def runs_page(t: Tx, wanted: RunFilter) -> list[Row]:
@@ -42,6 +46,8 @@ async def runs_page(t: Tx, wanted: RunFilter) -> list[Row]:
         "states": list(wanted.states),
         "worker": wanted.worker_id,
         "ahead": wanted.include_ahead,
+        "active_from": wanted.active_from,
+        "active_until": wanted.active_until,
     }
     return await t.fetch_all(sql, parameters)
 

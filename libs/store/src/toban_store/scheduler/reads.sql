@@ -13,7 +13,7 @@ SELECT r.id, r.job_name, r.definition_version, r.schedule_name, r.origin, r.slot
  LIMIT %(limit)s::integer
 
 -- name: runs_page_of_job
--- The same for one job: by its index.
+-- The same for one job: by its index. Those that may have written within a span of time were made before its end and had not ended before it.
 SELECT r.id, r.job_name, r.definition_version, r.schedule_name, r.origin, r.slot, r.scheduled_for, r.state::text AS state, r.attempt, r.max_attempts,
        r.lost_count, r.token, r.leader_epoch, r.assigned_worker_id, r.created_at, r.assigned_at, r.dispatched_at, r.started_at, r.finished_at,
        r.exit_code, r.term_signal, r.error_summary, r.reason, r.payload::text AS payload, r.log_ref, r.cancel_reason, r.created_by, r.last_line,
@@ -24,6 +24,8 @@ SELECT r.id, r.job_name, r.definition_version, r.schedule_name, r.origin, r.slot
    AND (cardinality(%(states)s::text[]) = 0 OR r.state::text = ANY(%(states)s::text[]))
    AND (%(worker)s::bigint = 0 OR r.assigned_worker_id = %(worker)s::bigint)
    AND (%(ahead)s::boolean OR r.scheduled_for <= now() OR r.dispatched_at IS NOT NULL)
+   AND (%(active_until)s::timestamptz IS NULL OR r.created_at < %(active_until)s::timestamptz)
+   AND (r.finished_at IS NULL OR r.finished_at >= COALESCE(%(active_from)s::timestamptz, '-infinity'))
  ORDER BY r.id DESC
  LIMIT %(limit)s::integer
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from toban_domain.run import RunState
+from toban_domain.trace import TraceContext
 from toban_store import arrays, queries
 from toban_store.tx import Tx
 
@@ -28,6 +29,8 @@ class NewRun:
     max_lost: int = 3
     timeout_seconds: int = 0
     key: str = ""
+    # Where in a trace the call is that starts it; kept by `traces.keep`.
+    place: TraceContext | None = None
 
 
 @dataclass(frozen=True, slots=True)

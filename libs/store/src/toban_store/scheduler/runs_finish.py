@@ -21,13 +21,18 @@ _sql = queries.load(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """A run that became terminal: for metrics. `start_lag` is slot → start in seconds, None when it never started."""
+    """A run that became terminal: for metrics, in seconds. `start_lag` is its time → start, `wait` its row (or its time) → start, both None
+    but for a run that ended with its first attempt; `seconds` is how long its last attempt ran, None when it never started."""
 
     id: int
     job: str
     state: str
     origin: str
+    reason: str
+    definition: tuple[int, int]
     start_lag: float | None
+    wait: float | None
+    seconds: float | None
 
 
 def outcome_json(outcome: Outcome) -> dict[str, Any]:
@@ -117,7 +122,20 @@ async def _finish(t: Tx, moves: Sequence[Mapping[str, Any]], reporters: Sequence
         "reporters": arrays.words(reporters),
     }
     rows = await t.fetch_all(_sql.finish, parameters)
-    return [Finished(row["id"], row["job_name"], row["target"], row["origin"], row["start_lag"]) for row in rows]
+    return [
+        Finished(
+            row["id"],
+            row["job_name"],
+            row["target"],
+            row["origin"],
+            row["new_reason"],
+            (row["definition_id"], row["definition_version"]),
+            row["start_lag"],
+            row["wait"],
+            row["seconds"],
+        )
+        for row in rows
+    ]
 
 
 async def release(t: Tx, moves: Sequence[Release]) -> set[int]:

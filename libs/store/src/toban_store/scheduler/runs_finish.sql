@@ -81,7 +81,11 @@ WITH input AS MATERIALIZED (
     INSERT INTO scheduler.job_events (at, run_id, type, from_state, to_state, message, actor)
     SELECT clock_timestamp(), id, lower(target), source, target, message, actor FROM gone
 )
-SELECT id, job_name, target, origin, extract(epoch FROM began_at - scheduled_for)::double precision AS start_lag,
+SELECT id, job_name, target, origin, new_reason, definition_id, definition_version,
+       CASE WHEN attempt = 1 AND lost_count = 0 THEN extract(epoch FROM began_at - scheduled_for)::double precision END AS start_lag,
+       CASE WHEN attempt = 1 AND lost_count = 0
+            THEN extract(epoch FROM began_at - GREATEST(created_at, scheduled_for))::double precision END AS wait,
+       extract(epoch FROM ended_at - began_at)::double precision AS seconds,
        (SELECT pg_notify('toban_wake', 'assign')
          WHERE EXISTS (SELECT 1 FROM scheduler.runs_live w WHERE w.state = 'PENDING')
             OR EXISTS (SELECT 1 FROM scheduler.runs_live w

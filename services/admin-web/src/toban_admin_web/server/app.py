@@ -9,7 +9,7 @@ from jinja2 import StrictUndefined
 from werkzeug.routing import IntegerConverter, Map
 
 from toban_admin_web.decide import hosts
-from toban_admin_web.server import counting, errors, headers, language, words
+from toban_admin_web.server import counting, errors, headers, language, traces, words
 from toban_admin_web.views import cluster, executors, jobs, log, runs, schedules
 from toban_admin_web.views.site import EXTENSION, Site
 
@@ -37,6 +37,7 @@ def create_app(site: Site, web_dir: Path) -> Flask:
     app.jinja_env.trim_blocks = app.jinja_env.lstrip_blocks = True
     # First in, last out: what counts and what sets headers sees every answer, errors included.
     counting.install(app, site.clock)
+    traces.install(app)
     headers.install(app)
     language.install(app)
     words.install(app, site.messages, site.clock)

@@ -18,7 +18,8 @@ Seen = Callable[[], Mapping[str, tuple[int, int]]]
 class Health:
     """Looks at what the others last said, at the places for logs, and at our certificate."""
 
-    def __init__(self, *, seen: Seen, places: Places, tls: TlsFiles, clock: Clock) -> None:
+    def __init__(self, *, seen: Seen, places: Places, tls: TlsFiles, clock: Clock, errors: Callable[[], Check]) -> None:
+        self._errors = errors
         self._seen = seen
         self._places = places
         self._tls = tls
@@ -31,6 +32,7 @@ class Health:
         return report(
             {
                 **upstreams,
+                "errors_5_minutes": self._errors(),
                 "live_logs": Check("ok" if taken < size else "warning", f"{taken} of {size}"),
                 "certificate": certificate_check(self._tls, self._clock.wall()),
             }

@@ -14,7 +14,9 @@ from toban_admin_web.ports.cluster import ClusterReader
 from toban_admin_web.server.app import create_app
 from toban_admin_web.server.health import Health
 from toban_admin_web.views.site import Places, Site
+from toban_observability import tracing
 from toban_observability.admin_thread import AdminThread
+from toban_observability.error_rate import ErrorRate
 from toban_observability.metrics import build_info
 from toban_runtime.clock import SystemClock
 from toban_runtime.ids import IdSource
@@ -41,13 +43,26 @@ class Running:
         self.site = self._site(messages, stopping)
         self.app = create_app(self.site, config.web_dir)
         watch = CertificateWatch(tls=self._tls, clock=self._clock)
-        self._probe = Probe(upstreams=[self._coordinators, self._archivers], beside=watch.look)
-        health = Health(seen=self._probe.seen, places=self.site.places, tls=self._tls, clock=self._clock)
+        self._errors = ErrorRate({"toban_site_requests_total": lambda labels: labels["status"].startswith("5")})
+
+        def beside() -> None:
+            watch.look()
+            self._errors.sample(self._clock.monotonic())
+
+        self._probe = Probe(upstreams=[self._coordinators, self._archivers], beside=beside)
+        health = Health(
+            seen=self._probe.seen,
+            places=self.site.places,
+            tls=self._tls,
+            clock=self._clock,
+            errors=self._errors.check,
+        )
         self._admin = AdminThread(config.admin_host, config.admin_port, health.document)
 
     def start(self, parent_pid: int) -> None:
         """Called when the worker serves."""
         build_info("admin-web", _version())
+        tracing.setup("admin-web", _version())
         self._probe.start()
         admin_port = self._admin.start()
         write_ready_file(self._config.ready_file, http_port=self._http_port, admin_port=admin_port, pid=parent_pid)

@@ -48,7 +48,7 @@ def _start(order: StartOrder, incarnation: str, signer: TicketSigner) -> pb.Star
         on_lease_loss=order.on_lease_loss,
         slot=timestamp_to_pb(order.slot),
         log_ticket=signer.sign(run_id=key.run_id, token=key.token, incarnation=incarnation, log_day=order.log_day),
-        traceparent=order.traceparent,
+        traceparent=order.span.context.header if order.span else "",
         working_dir=order.working_dir,
         allow_shell=order.allow_shell,
         logs=pb.LogRules(

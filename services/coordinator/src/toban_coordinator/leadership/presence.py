@@ -45,6 +45,8 @@ class Presence:
         self._deps = deps
         self._leadership = leadership
         self._present: list[coordinators.Coordinator] = []
+        # Whether the sub-leader's lock may be held by this process.
+        self._may_hold = True
         self._alone_and_off = False
 
     def addresses(self) -> tuple[str, ...]:
@@ -55,11 +57,7 @@ class Presence:
 
     async def run_once(self) -> None:
         """Take or give the sub-leader's lock, tell the role to PostgreSQL and Redis, read who else is there."""
-        if self._leadership.view().leading:
-            await self._deps.subleader.give_back()
-        else:
-            held = await self._deps.subleader.hold()
-            self._leadership.set_standby_role("subleader" if held else "standby")
+        await self._settle_role()
         me, role = self._leadership.me, self._leadership.view().role
         host, _, port = me.address.rpartition(":")
         fields = {
@@ -73,15 +71,25 @@ class Presence:
         }
         self._deps.mirror.put(me.worker_id, fields)
         skew = self._deps.server_time.skew_seconds
-        await coordinators.touch(
+        self._present = await coordinators.touch(
             self._deps.pool,
             incarnation=me.incarnation,
             role=role,
             clock_skew_seconds=skew,
             certificate_not_after=self._deps.certificate_end(),
+            seconds=PRESENT_SECONDS,
         )
-        self._present = await coordinators.present(self._deps.pool, seconds=PRESENT_SECONDS)
         self._judge_clock(skew)
+
+    async def _settle_role(self) -> None:
+        if not self._leadership.view().leading:
+            held = await self._deps.subleader.hold()
+            self._may_hold = True
+            self._leadership.set_standby_role("subleader" if held else "standby")
+        elif self._may_hold:
+            # Once: if Redis does not hear it, the lock ends by its TTL.
+            self._may_hold = False
+            await self._deps.subleader.give_back()
 
     def _judge_clock(self, skew: float) -> None:
         """Let one with a better clock lead, if there is one; else lead on, fire nothing, and say so once."""

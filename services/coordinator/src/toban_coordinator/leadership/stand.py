@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, TypeVar
 
+from toban_coordinator.leadership import epoch_metrics
 from toban_coordinator.leadership.server_time import ServerTime
 from toban_coordinator.leadership.term import RunningTerm, TermDeps
 from toban_coordinator.ports.leader import LeaderView
@@ -36,7 +37,6 @@ LOG_EVERY_SECONDS = 5.0
 T = TypeVar("T")
 
 _log = get_logger(__name__)
-_epoch = metrics.gauge("toban_leader_epoch", "The epoch in the leader row, as last read.")
 _leads = metrics.gauge("toban_is_leader", "1 while this coordinator leads.")
 _takeovers = metrics.counter("toban_takeovers_total", "Terms that this coordinator has won.")
 _stops = metrics.counter("toban_terms_ended_total", "Terms that this coordinator has ended, by reason.", ("reason",))
@@ -44,7 +44,9 @@ _late = metrics.histogram(
     "toban_elector_lateness_seconds", "How late the elector's timer fired: the event loop's load."
 )
 _beat_seconds = metrics.histogram("toban_leader_beat_seconds", "Time that a beat took to commit.")
-_lock_seconds = metrics.histogram("toban_leader_lock_seconds", "Time that a call about the leader's lock took.")
+_lock_seconds = metrics.histogram(
+    "toban_leader_lock_seconds", "Time of a call about the leader's lock: acquire, renew.", ("call",)
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -154,22 +156,32 @@ class Leadership:
         """True: another coordinator should lead, since this machine's clock is off and the other's is right. Stop leading, do not stand."""
         self._feed(e.GiveWay(on))
 
+    def awake(self) -> None:
+        """This process is awake for something else: a beat or a renewal that is nearly due goes out now, so that it wakes for fewer things."""
+        self._feed(e.Tick())
+
     async def changed(self) -> None:
         """Wait until this process has begun or ended to lead."""
         await self._changed.wait()
 
     async def run(self) -> None:
         """Stand, lead, step down, until `leave()`."""
-        clock = self._deps.clock
+        clock, loop = self._deps.clock, asyncio.get_running_loop()
+        ticked_at = clock.boottime()
         while self._state.role is not e.Role.LEFT:
-            due = next_due(self._state, clock.boottime())
+            # Counted from the last tick, however often something else happens.
+            due = max(clock.boottime(), next_due(self._state, ticked_at))
             self._poked.clear()
+            timer = loop.call_later(max(0.0, due - clock.boottime()), self._poked.set)
             try:
-                async with asyncio.timeout(max(0.0, due - clock.boottime())):
-                    await self._poked.wait()
-            except TimeoutError:
-                _late.observe(max(0.0, clock.boottime() - due))
-            self._feed(e.Tick())
+                await self._poked.wait()
+            finally:
+                timer.cancel()
+            now = clock.boottime()
+            if now >= due:
+                _late.observe(now - due)
+                ticked_at = now
+                self._feed(e.Tick())
 
     async def leave(self) -> None:
         """Finish the tick, resign, give the lock back, and stand no more."""
@@ -241,7 +253,7 @@ class Leadership:
             raise RuntimeError(f"term {epoch} was not won here")
         _takeovers.inc()
         _leads.set(1)
-        _epoch.set(epoch)
+        epoch_metrics.tell(epoch)
         _log.info(
             "leads", epoch=epoch, worker_id=self._me.worker_id, settled=taken.settled, timeline=taken.term.timeline
         )
@@ -264,6 +276,7 @@ class Leadership:
         if running is not None:
             running.cancel()
         _leads.set(0)
+        metrics.leads_no_more()
         _stops.labels(reason).inc()
         (_log.info if self._state.role is e.Role.LEFT else _log.warning)("leads no more", epoch=epoch, reason=reason)
         self._note_change()
@@ -285,7 +298,7 @@ class Leadership:
         names = ("epoch", "holder", "worker_id", "address", "node_id", "beat")
         shared = {name: row[name] for name in names}
         self._view = LeaderView(**shared, last_tick_at=row["last_tick_at"], last_fire_at=row["last_fire_at"])
-        _epoch.set(row["epoch"])
+        epoch_metrics.tell(row["epoch"])
         self._feed(e.RowRead(row=e.LeaderRow(**shared, resigned_epoch=row["resigned_epoch"])))
 
     async def _take_over(self, observed: e.LeaderRow) -> None:
@@ -362,23 +375,20 @@ class Leadership:
     async def _try_lock(self) -> None:
         sent_at = self._deps.clock.boottime()
         outcome = await self._deps.lock.try_lock()
-        _lock_seconds.observe(self._deps.clock.boottime() - sent_at)
+        _lock_seconds.labels("acquire").observe(self._deps.clock.boottime() - sent_at)
         self._feed(e.LockTried(sent_at=sent_at, outcome=outcome))
 
     async def _renew(self, epoch: int, overwrite: bool) -> None:
         sent_at = self._deps.clock.boottime()
-        outcome = await self._deps.lock.renew(epoch, overwrite=overwrite)
-        _lock_seconds.observe(self._deps.clock.boottime() - sent_at)
-        self._feed(e.RenewDone(epoch=epoch, sent_at=sent_at, outcome=outcome))
-        if outcome is not e.LockOutcome.HELD:
+        last_tick = self._running.last_tick_at if self._running is not None else None
+        renewal = await self._deps.lock.renew(epoch, overwrite=overwrite, last_tick=last_tick)
+        _lock_seconds.labels("renew").observe(self._deps.clock.boottime() - sent_at)
+        self._feed(e.RenewDone(epoch=epoch, sent_at=sent_at, outcome=renewal.outcome))
+        if renewal.degrade is None or renewal.outcome is not e.LockOutcome.HELD:
             return
         try:
-            flag = await self._deps.members.degrade_flag(self._me.worker_id)
-            if flag is not None:
-                await self._deps.members.clear_degrade(self._me.worker_id)
-                self._feed(e.DegradeSeen(flag))
-            if self._running is not None:
-                await self._deps.lock.publish(epoch, self._running.last_tick_at)
+            await self._deps.members.clear_degrade(self._me.worker_id)
         except RedisGone:
-            # A hint that comes with the next renewal.
-            pass
+            # The flag is seen again with the next renewal.
+            return
+        self._feed(e.DegradeSeen(renewal.degrade))

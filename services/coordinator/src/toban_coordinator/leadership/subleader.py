@@ -31,6 +31,9 @@ class Watcher:
         """For ever; cancel to end."""
         while True:
             view = self._leadership.view()
+            if view.leading:
+                await self._leadership.changed()
+                continue
             if view.role != "subleader" or not view.address:
                 await self._clock.sleep(IDLE_SECONDS)
                 continue

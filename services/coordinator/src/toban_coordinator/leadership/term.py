@@ -11,6 +11,7 @@ from toban_domain.epoch import EpochExhausted, Term, TokenSource
 from toban_domain.errors import FencedOut, TobanError
 from toban_domain.lease import take_seconds
 from toban_observability.logs import get_logger
+from toban_observability.place import show
 from toban_runtime.clock import Clock
 from toban_runtime.loop import Loop, Turn
 from toban_store.pool import Pool
@@ -83,6 +84,7 @@ class RunningTerm:
         await asyncio.wait({self._task}, timeout=seconds)
 
     async def _run(self) -> None:
+        show(epoch=self._term.epoch)
         try:
             self._settled_tick = self._deps.now()
             if not self.settled and not await self._settle():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 
 from toban_coordinator.decide import assign as decide
@@ -14,6 +14,7 @@ from toban_coordinator.loops.definitions import Definitions
 from toban_coordinator.loops.express import Express
 from toban_coordinator.loops.marking import Marking
 from toban_coordinator.loops.parts import Parts
+from toban_coordinator.loops.run_traces import dispatch_span, places_of
 from toban_coordinator.loops.sender import Sender
 from toban_coordinator.loops.starting import start_order
 from toban_coordinator.ports.orders import StartOrder, Target
@@ -21,8 +22,10 @@ from toban_domain.job import JobSpec
 from toban_domain.moves import Placement
 from toban_domain.outcome import AttemptKey
 from toban_domain.placing import DueRun, ExecutorLoad
+from toban_domain.trace import TraceContext
 from toban_store.errors import TooLong
 from toban_store.scheduler import runs_assign, runs_finish
+from toban_store.scheduler.agenda import Agenda
 from toban_store.tx import autocommit, fenced_statement, fenced_tx
 
 # Runs that one turn places: its fenced transaction has to stay far below its bound.
@@ -33,6 +36,8 @@ SPARE = 16
 LOOK_AHEAD_SECONDS = 0.5
 # While runs wait for slots, turns are at least this far apart, so that several freed slots share one transaction and one order, seconds.
 PACE_SECONDS = 0.01
+# While nothing waits, who is free is read this often for the short way, whose write looks at the executor again anyway, seconds.
+BOARD_SECONDS = 5.0
 
 Specs = dict[tuple[int, int], JobSpec]
 
@@ -60,6 +65,11 @@ class Assign:
         await self._keep_pace()
         async with self._express.turn:
             return await self._turn()
+
+    def rests(self, agenda: Agenda) -> Done | None:
+        """A turn without work; None when a run is due or comes into view, and when what the short way knows of free slots has aged."""
+        aged = self._deps.clock.monotonic() - self._turned_at >= BOARD_SECONDS or not self._express.untouched
+        return None if aged or agenda.pending or agenda.ordered or self._blocked else Done()
 
     async def _turn(self) -> Done:
         # Whatever this turn finds or breaks on: what was free before is not known to be free any more.
@@ -149,7 +159,9 @@ class Assign:
         ]
         days, finished = await self._commit(plan, placements)
         metrics.count_finished(finished)
-        self._send([(p, token) for p, token in tokens if p.run.id in days], days, specs)
+        sent = [(p, token) for p, token in tokens if p.run.id in days]
+        places = await places_of(self._deps.pool, [p.run.id for p, _ in sent if p.run.slot is None])
+        self._send(sent, days, specs, places)
         return len(days) + len(finished)
 
     async def _commit(
@@ -164,12 +176,21 @@ class Assign:
             await runs_finish.release(t, plan.releases)
             return days, await runs_finish.finish(t, plan.skips)
 
-    def _send(self, placed: Sequence[tuple[decide.Placed, int]], days: dict[int, str], specs: Specs) -> None:
+    def _send(
+        self,
+        placed: Sequence[tuple[decide.Placed, int]],
+        days: dict[int, str],
+        specs: Specs,
+        places: Mapping[int, TraceContext],
+    ) -> None:
+        cluster = self._deps.term.system_id
         orders: dict[str, list[StartOrder]] = defaultdict(list)
         executors: dict[str, ExecutorLoad] = {}
         for p, token in placed:
             executors[p.executor.incarnation] = p.executor
-            orders[p.executor.incarnation].append(_order(p.run, token, days[p.run.id], specs))
+            orders[p.executor.incarnation].append(
+                _order(p.run, token, days[p.run.id], specs, cluster=cluster, place=places.get(p.run.id))
+            )
         for incarnation, batch in orders.items():
             executor = executors[incarnation]
             smallest = min(batch[0].key.token, executor.smallest_token or batch[0].key.token)
@@ -210,9 +231,13 @@ class Assign:
         return len(named)
 
 
-def _order(run: DueRun, token: int, log_day: str, specs: Specs) -> StartOrder:
+def _order(
+    run: DueRun, token: int, log_day: str, specs: Specs, *, cluster: str, place: TraceContext | None
+) -> StartOrder:
+    key = AttemptKey(run.id, token)
+    again = run.attempt > 1 or run.lost_count > 0
     return start_order(
-        AttemptKey(run.id, token),
+        key,
         specs[(run.definition_id, run.definition_version)],
         version=run.definition_version,
         attempt=run.attempt,
@@ -220,4 +245,5 @@ def _order(run: DueRun, token: int, log_day: str, specs: Specs) -> StartOrder:
         slot=run.slot,
         timeout_seconds=run.timeout_seconds,
         log_day=log_day,
+        span=dispatch_span(key, cluster=cluster, job=run.job_name, attempt=run.attempt, place=place, again=again),
     )

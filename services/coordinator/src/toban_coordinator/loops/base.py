@@ -13,6 +13,7 @@ from toban_coordinator.ports.marks import RunMarks
 from toban_coordinator.ports.orders import WorkerOrders
 from toban_coordinator.ports.settings import SettingsSource
 from toban_domain.epoch import Term, TokenSource
+from toban_observability import tracing
 from toban_runtime.clock import Clock
 from toban_runtime.loop import Loop, Turn
 from toban_store.pool import Pool
@@ -53,7 +54,10 @@ class Done:
 
 
 class TermLoop(Loop):
-    """A loop of one term: it also wakes itself when the next work is due, and cleans up when the term ends."""
+    """A loop of one term: it also wakes itself when the next work is due, and cleans up when the term ends.
+
+    With `rests`, a tick that nothing else woke asks that first: None means that there is work to do, anything else is the turn.
+    """
 
     def __init__(
         self,
@@ -62,12 +66,16 @@ class TermLoop(Loop):
         tick_seconds: float | Callable[[], float],
         deps: LoopDeps,
         *,
+        rests: Callable[[], Awaitable[Done | None]] | None = None,
         close: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
         super().__init__(name, self._timed, tick_seconds, deps.clock, on_turn=deps.on_turn)
         self._work = run_once
         self._alarm_clock = deps.clock
+        self._rests = rests
         self._close = close
+        # A turn in full is wanted whatever `rests` says: the first one, one that was asked for, and the one after a failure.
+        self._wanted = True
         self._alarm: asyncio.Task[None] | None = None
 
     async def run(self, stop: asyncio.Event) -> None:
@@ -79,8 +87,23 @@ class TermLoop(Loop):
             if self._close is not None:
                 await self._close()
 
+    def wake(self) -> None:
+        """Ask for a turn, in full."""
+        self._wanted = True
+        super().wake()
+
     async def _timed(self) -> Done:
-        done = await self._work()
+        wanted, self._wanted = self._wanted, False
+        try:
+            done = None if wanted or self._rests is None else await self._rests()
+            if done is None:
+                span = tracing.begin(self.name)
+                done = await self._work()
+                if span is not None and done.moved:
+                    span.end({"toban.moved": done.moved})
+        except BaseException:
+            self._wanted = True
+            raise
         if done.next_in is not None:
             self._set_alarm(done.next_in)
         return done

@@ -1,34 +1,104 @@
-"""Loop `census`: how many schedules are active, paused, failed, disabled. Told by the leader alone."""
+"""Loop `census`: counts what the whole cluster has, for its metrics. Told by the leader alone; nothing is decided by it."""
 
 from __future__ import annotations
 
+from toban_coordinator.decide import assign
+from toban_coordinator.decide import census as decide
 from toban_coordinator.loops.base import Done, LoopDeps
+from toban_coordinator.loops.definitions import Definitions
+from toban_domain.placing import ExecutorLoad
+from toban_domain.run import TERMINAL, RunState
 from toban_observability import metrics
-from toban_store.scheduler import schedules
-from toban_store.tx import autocommit
+from toban_store.scheduler import census, runs_assign, schedules
+from toban_store.tx import Tx, autocommit
 
 # Counting a hundred thousand rows takes some milliseconds: seldom.
 TICK_SECONDS = 15.0
+# Waiting runs are counted up to this many.
+MOST_RUNS = 200_000
+MODES = ("sync", "async", "unknown")
 
-by_status = metrics.gauge(
-    "toban_schedules", "Schedules by status: active, paused, failed, disabled (told by the leader).", ("status",)
+by_status = metrics.leader_gauge(
+    "toban_schedules", "Schedules by status: active, paused, failed, disabled.", ("status",)
+)
+overdue = metrics.leader_gauge(
+    "toban_schedules_overdue_seconds", "How long the oldest slot has been due with neither a run nor a ledger row."
+)
+pending = metrics.leader_gauge("toban_runs_pending", "Runs whose time has come and that wait, by reason.", ("reason",))
+pending_oldest = metrics.leader_gauge(
+    "toban_runs_pending_oldest_seconds", "Age of the oldest run that waits, by reason.", ("reason",)
+)
+live = metrics.leader_gauge("toban_runs_live", "Due runs that are not terminal, by state.", ("state",))
+oldest = metrics.leader_gauge(
+    "toban_runs_oldest_seconds", "How long the first run of a state that an executor holds has been in it.", ("state",)
+)
+overtime = metrics.leader_gauge(
+    "toban_runs_overtime_seconds", "How far a running run is beyond its timeout, the worst."
+)
+standbys = metrics.leader_gauge(
+    "toban_postgresql_standbys", "Stand-bys of PostgreSQL: sync, async, unknown (this role may not know).", ("mode",)
+)
+clock_skew = metrics.leader_gauge(
+    "toban_executors_clock_skew_seconds", "By how much the worst clock of an executor is off PostgreSQL's."
+)
+disk_free = metrics.leader_gauge(
+    "toban_executors_disk_free_bytes", "Free disk of the executor that has the least for its state directory."
 )
 
 
 class Census:
     """Reads and tells."""
 
-    def __init__(self, *, deps: LoopDeps) -> None:
+    def __init__(self, *, deps: LoopDeps, definitions: Definitions) -> None:
         self._deps = deps
+        self._definitions = definitions
 
     async def run_once(self) -> Done:
         """One count."""
         async with autocommit(self._deps.pool) as t:
-            counts = await schedules.counts(t)
-        for status, count in counts.items():
-            by_status.labels(status).set(count)
+            by_status.tell({(status,): count for status, count in (await schedules.counts(t)).items()})
+            overdue.set(await census.overdue_seconds(t))
+            await self._runs(t)
+            await _cluster(t)
         return Done()
 
-    async def close(self) -> None:
-        """Whoever leads next tells it."""
-        by_status.clear()
+    async def _runs(self, t: Tx) -> None:
+        found = await census.waiting(t, limit=MOST_RUNS)
+        held = await census.held(t)
+        groups = [
+            decide.Group(
+                state=RunState(row.state),
+                definition=(row.definition_id, row.version),
+                retry=row.retry,
+                runs=row.runs,
+                oldest=row.oldest,
+            )
+            for row in found
+        ]
+        specs = await self._definitions.find(t, {group.definition for group in groups})
+        queues = decide.waiting(groups, await self._executors(t) if groups else [], specs)
+        pending.tell({(reason,): queue.runs for reason, queue in queues.items()})
+        pending_oldest.tell({(reason,): queue.oldest for reason, queue in queues.items()})
+        states = {state.value: 0 for state in RunState if state not in TERMINAL}
+        for state, runs in [*((row.state, row.runs) for row in found), *((row.state, row.runs) for row in held)]:
+            states[state] += runs
+        live.tell({(state,): count for state, count in states.items()})
+        ages = {row.state: row.oldest for row in held}
+        oldest.tell(
+            {(state,): ages.get(state, 0.0) for state in ("ASSIGNED", "RUNNING", "CANCEL_REQUESTED", "ORPHANED")}
+        )
+        overtime.set(max((row.overtime for row in held), default=0.0))
+
+    async def _executors(self, t: Tx) -> list[ExecutorLoad]:
+        fresh = assign.fresh_seconds(self._deps.settings.known)
+        return assign.usable(await runs_assign.executor_loads(t), self._deps.server_time.now(), fresh=fresh)
+
+
+async def _cluster(t: Tx) -> None:
+    modes = await census.standbys(t)
+    standbys.tell({(mode,): modes.get(mode, 0) for mode in MODES})
+    worst = await census.fleet(t)
+    if worst.clock_skew is not None:
+        clock_skew.set(worst.clock_skew)
+    if worst.disk_free is not None:
+        disk_free.set(worst.disk_free)

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Mapping
 from datetime import timedelta
 
 from toban_coordinator.loops.base import Done, LoopDeps
 from toban_coordinator.loops.definitions import Definitions
+from toban_coordinator.loops.run_traces import dispatch_span, places_of
 from toban_coordinator.loops.sender import Sender
 from toban_coordinator.loops.starting import start_order
 from toban_coordinator.ports.orders import CancelOrder, StartOrder, Target
 from toban_domain.job import CancelSpec
 from toban_domain.outcome import AttemptKey
+from toban_domain.trace import TraceContext
 from toban_store.scheduler import runs_assign
+from toban_store.scheduler.agenda import Agenda
 from toban_store.scheduler.runs_assign import CancelingRun, SentRun
 from toban_store.tx import autocommit
 
@@ -45,9 +49,15 @@ class Dispatch:
             keys = {(run.definition_id, run.definition_version) for run in sent}
             await self._definitions.find(t, keys | {(run.definition_id, run.definition_version) for run in canceling})
         self._asked = {key: at for key, at in self._asked.items() if key in _open_keys(sent, canceling)}
-        return Done(self._restart(sent) + self._cancel(canceling))
+        places = await places_of(self._deps.pool, [run.id for run in sent if run.slot is None])
+        return Done(self._restart(sent, places) + self._cancel(canceling))
 
-    def _restart(self, sent: list[SentRun]) -> int:
+    def rests(self, agenda: Agenda) -> Done | None:
+        """A turn without work; None when an order is not confirmed. Raises as `run_once`."""
+        self._sender.raise_broken()
+        return None if agenda.ordered or self._asked or self._sender.accepted else Done()
+
+    def _restart(self, sent: list[SentRun], places: Mapping[int, TraceContext]) -> int:
         self._forget_accepted({AttemptKey(run.id, run.token) for run in sent})
         orders: dict[Target, list[StartOrder]] = defaultdict(list)
         back: dict[Target, list[AttemptKey]] = defaultdict(list)
@@ -59,7 +69,7 @@ class Dispatch:
             if run.dispatched_at < oldest and self._sender.reach.lost(run.incarnation):
                 if self._may_ask(key):
                     back[target].append(key)
-            elif (order := self._start_order(key, run)) is not None:
+            elif (order := self._start_order(key, run, places.get(run.id))) is not None:
                 orders[target].append(order)
         for target, batch in orders.items():
             self._sender.start(target, batch, smallest_live=0)
@@ -81,7 +91,7 @@ class Dispatch:
         for key in [key for key, at in accepted.items() if at < oldest or (at < old and key not in assigned)]:
             del accepted[key]
 
-    def _start_order(self, key: AttemptKey, run: SentRun) -> StartOrder | None:
+    def _start_order(self, key: AttemptKey, run: SentRun, place: TraceContext | None) -> StartOrder | None:
         spec = self._definitions.known((run.definition_id, run.definition_version))
         if spec is None:
             return None
@@ -94,6 +104,9 @@ class Dispatch:
             slot=run.slot,
             timeout_seconds=run.timeout_seconds,
             log_day=run.log_day,
+            span=dispatch_span(
+                key, cluster=self._deps.term.system_id, job=spec.name, attempt=run.attempt, place=place, again=True
+            ),
         )
 
     def _cancel(self, canceling: list[CancelingRun]) -> int:

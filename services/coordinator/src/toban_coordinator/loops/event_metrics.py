@@ -24,5 +24,7 @@ defects = metrics.counter(
     "toban_event_defects_total", "Events that failed since judging them raised what nobody expected: a defect of Toban."
 )
 lag = metrics.histogram("toban_event_lag_seconds", "From an event's acceptance to its end in the inbox.", (), LAG)
-inbox = metrics.gauge("toban_events_inbox", "Events that wait to be processed (the leader's, counted up to 100,000).")
-oldest = metrics.gauge("toban_events_inbox_oldest_seconds", "Age of the oldest event that waits to be processed.")
+inbox = metrics.leader_gauge("toban_events_inbox", "Events that wait to be processed, counted up to 100,000.")
+oldest = metrics.leader_gauge(
+    "toban_events_inbox_oldest_seconds", "Age of the oldest event that waits to be processed."
+)

@@ -11,6 +11,7 @@ from toban_coordinator.loops.base import Done, LoopDeps
 from toban_coordinator.loops.definitions import Definitions
 from toban_coordinator.loops.event_room import Room, front, rows_of
 from toban_coordinator.loops.event_templates import Templates
+from toban_coordinator.loops.metrics import submitted
 from toban_coordinator.loops.parts import Parts
 from toban_coordinator.loops.payloads import Payloads
 from toban_domain.errors import FencedOut
@@ -20,6 +21,7 @@ from toban_observability.logs import get_logger
 from toban_runtime.breath import Breath
 from toban_store.errors import DidNotHappen, StoreError
 from toban_store.scheduler import events, triggers
+from toban_store.scheduler.agenda import Agenda
 from toban_store.tx import autocommit, fenced_tx
 
 TICK_SECONDS = 0.5
@@ -81,10 +83,9 @@ class Events:
             return Done(len(due), 0.0)
         return Done(len(due), LEFT_SECONDS if turn.left else None)
 
-    async def close(self) -> None:
-        """What only the leader knows is not known here any more."""
-        metrics.inbox.set(0)
-        metrics.oldest.set(0)
+    def rests(self, agenda: Agenda) -> Done | None:
+        """A turn without work; None when the inbox has something, or is to be measured."""
+        return None if agenda.events or self._measure_due() else Done()
 
     async def _read(self, turn: _Turn) -> list[InboxEvent]:
         async with autocommit(self._deps.pool) as t:
@@ -159,11 +160,13 @@ class Events:
         except StoreError as error:
             _log.warning("the errors of triggers are not kept", error=error.message)
 
+    def _measure_due(self) -> bool:
+        return self._measured_at is None or self._deps.clock.monotonic() - self._measured_at >= INBOX_SECONDS
+
     async def _measure(self) -> None:
-        now = self._deps.clock.monotonic()
-        if self._measured_at is not None and now - self._measured_at < INBOX_SECONDS:
+        if not self._measure_due():
             return
-        self._measured_at = now
+        self._measured_at = self._deps.clock.monotonic()
         async with autocommit(self._deps.pool) as t:
             found = await events.inbox(t, limit=INBOX_LIMIT)
         metrics.inbox.set(found.events)
@@ -182,6 +185,7 @@ def _count(plans: Sequence[EventPlan], settled: Mapping[int, str], now: datetime
             metrics.lag.observe(max(0.0, (now - plan.event.created_at).total_seconds()))
         if outcome != "duplicate":
             metrics.started.inc(len(plan.starts))
+            submitted.labels("event").inc(len(plan.starts))
             metrics.failures.inc(len(plan.failures))
             if any(failure.defect for failure in plan.failures):
                 metrics.defects.inc()

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from toban_coordinator.decide.assign import Board, fresh_seconds
 from toban_coordinator.loops.base import LoopDeps
 from toban_coordinator.loops.marking import Marking
+from toban_coordinator.loops.run_traces import dispatch_span
 from toban_coordinator.loops.sender import Sender
 from toban_coordinator.loops.starting import start_order
 from toban_coordinator.ports.express import Specs
@@ -51,11 +52,17 @@ class Express:
         self._marks = marks
         self.turn = asyncio.Lock()
         self._board: Board | None = None
+        self._used = False
         self._work: set[asyncio.Task[list[int] | None]] = set()
 
     def open(self, board: Board) -> None:
         """Nothing waits, and these slots are free. They only become more until the next turn, but for what is placed here."""
-        self._board = board
+        self._board, self._used = board, False
+
+    @property
+    def untouched(self) -> bool:
+        """True while slots are known and nothing was placed by them."""
+        return self._board is not None and not self._used
 
     def close(self) -> None:
         """Something waits: whoever came first goes first."""
@@ -88,6 +95,7 @@ class Express:
             return None if self._board is None else await self._place(self._board, new, specs, actor)
 
     async def _place(self, board: Board, new: Sequence[NewRun], specs: Specs, actor: str) -> list[int] | None:
+        self._used = True
         taken = self._take(board, new, specs)
         if taken is None:
             self.close()
@@ -131,17 +139,18 @@ class Express:
         executors: dict[str, ExecutorLoad] = {}
         for one, run in zip(taken, made, strict=True):
             executors[one.executor.incarnation] = one.executor
-            orders[one.executor.incarnation].append(_order(one.new, run, specs))
+            orders[one.executor.incarnation].append(_order(one.new, run, specs, self._deps.term.system_id))
         for incarnation, batch in orders.items():
             executor = executors[incarnation]
             # 0: which token is the smallest that lives there is for `assign` to say, which has just looked.
             self._sender.start(Target(incarnation, executor.worker_id, executor.address), batch, smallest_live=0)
 
 
-def _order(new: NewPlaced, made: MadePlaced, specs: Specs) -> StartOrder:
+def _order(new: NewPlaced, made: MadePlaced, specs: Specs, cluster: str) -> StartOrder:
     run = new.run
+    key = AttemptKey(made.id, new.token)
     return start_order(
-        AttemptKey(made.id, new.token),
+        key,
         specs[(run.definition_id, run.version)],
         version=run.version,
         attempt=1,
@@ -149,4 +158,5 @@ def _order(new: NewPlaced, made: MadePlaced, specs: Specs) -> StartOrder:
         slot=None,
         timeout_seconds=run.timeout_seconds,
         log_day=made.log_day,
+        span=dispatch_span(key, cluster=cluster, job=run.job, attempt=1, place=run.place),
     )

@@ -22,6 +22,7 @@ from toban_runtime.breath import Breath
 from toban_schedule import Rule, ScheduleError
 from toban_store.errors import Refused, TooLong
 from toban_store.scheduler import schedules
+from toban_store.scheduler.agenda import Agenda
 from toban_store.tx import autocommit, fenced_tx
 
 # Rows (runs and skips) that one fenced transaction makes: it has to stay far below its bound.
@@ -108,6 +109,14 @@ class Fire:
                 await t.notify("assign")
         return Done(made, await self._next_in(view, until))
 
+    def rests(self, agenda: Agenda) -> Done | None:
+        """A turn without work; None when a slot is in view. Raises as `run_once` while this machine's clock is off."""
+        self._refuse_when_off()
+        if agenda.fire:
+            return None
+        until = self._deps.server_time.now() + timedelta(seconds=self._deps.settings.known["assign_ahead_seconds"])
+        return Done(0, _seconds_to(agenda.next_slot, until))
+
     async def _read(
         self, view: _View, now: datetime, until: datetime, limit: int
     ) -> tuple[list[DueSchedule], dict[tuple[int, int], JobSpec]]:
@@ -191,8 +200,8 @@ class Fire:
         view.settled += len(plans)
         for plan in plans:
             view.left = view.left or (plan.next_run_at is not None and plan.next_run_at <= until)
+            metrics.count_settled(plan, now)
             for slot in plan.fires:
-                metrics.slot_lag.observe(max(0.0, (now - slot).total_seconds()))
                 self._deps.on_fired(slot)
 
     async def _failed(self, view: _View, schedule: DueSchedule, cause: Exception) -> None:
@@ -222,7 +231,12 @@ class Fire:
             return BEHIND_SECONDS
         async with autocommit(self._deps.pool) as t:
             at = await schedules.next_slot(t)
-        return None if at is None else max(0.01, (at - until).total_seconds())
+        return _seconds_to(at, until)
+
+
+def _seconds_to(slot: datetime | None, until: datetime) -> float | None:
+    """When a slot comes into view, in seconds."""
+    return None if slot is None else max(0.01, (slot - until).total_seconds())
 
 
 def _missed(due: Sequence[DueSchedule], now: datetime) -> bool:

@@ -24,12 +24,22 @@ from toban_store.scheduler import executors, fence
 from toban_store.tx import fenced_tx
 
 LEASE_TICK_SECONDS = 0.25
+# How often the keys by which an operator detaches are looked at.
+KEYS_SECONDS = 1.0
 DETACH_MODES = frozenset({"stop", "let_finish"})
 
 _log = get_logger(__name__)
-_fences = metrics.counter("toban_fences_total", "Executor incarnations fenced, by kind of reason.", ("kind",))
-_states = metrics.gauge("toban_executors", "Executor incarnations that are not off, by state.", ("state",))
-_age = metrics.gauge("toban_lease_age_seconds", "The longest time that grants of a live incarnation have stood still.")
+_fences = metrics.counter(
+    "toban_fences_total",
+    "Executor incarnations whose row was closed: stopped in order, attested dead, or their lease ended.",
+    ("kind",),
+)
+for _kind in ("stopped", "attested", "lease"):
+    _fences.labels(_kind)
+_states = metrics.leader_gauge("toban_executors", "Executor incarnations that are not off, by state.", ("state",))
+_age = metrics.leader_gauge(
+    "toban_lease_age_seconds", "The longest time that grants of a live incarnation have stood still."
+)
 
 
 class Observer:
@@ -52,10 +62,6 @@ class Observer:
         at = self._clock.boottime()
         self.rows = {row.incarnation: row for row in rows}
         self.watched = watch(self.watched, [_watched_row(row) for row in rows], read_returned_at=at)
-        counts = Counter(row.state for row in rows)
-        for state in ExecutorState:
-            _states.labels(state.value).set(counts[state])
-        _age.set(max((at - item.sighting.since for item in self.watched.values()), default=0.0))
 
 
 def _watched_row(row: executors.Observed) -> ExecutorRow:
@@ -93,6 +99,7 @@ class LeaseKeeper:
         # Runs that a fence moves with its executor; at 0 it moves the executor alone.
         self._runs = Parts(fence.RUN_LIMIT, least=0)
         self._pings: dict[str, asyncio.Task[None]] = {}
+        self._keys_at = 0.0
         # The rows of this turn: the observer reads on its own as well.
         self._rows: dict[str, executors.Observed] = {}
 
@@ -106,12 +113,19 @@ class LeaseKeeper:
             return 0
         self._forget()
         now = deps.clock.boottime()
+        self._count(now)
         todo = plan(deps.observer.watched, unanswered=self._unanswered, now=now, silence=self._silence())
         fenced = await self._fence(todo.fence)
         await self._detach(todo)
         for incarnation in todo.ping:
             self._ping(incarnation)
         return fenced
+
+    def _count(self, now: float) -> None:
+        counts = Counter(row.state for row in self._rows.values())
+        _states.tell({(state.value,): counts[state] for state in ExecutorState if state is not ExecutorState.OFF})
+        watched = self._deps.observer.watched.values()
+        _age.set(max((now - item.sighting.since for item in watched), default=0.0))
 
     def _silence(self) -> Silence:
         return Silence.of(self._deps.settings.known)
@@ -138,14 +152,13 @@ class LeaseKeeper:
 
     def _tell(self, item: FencePlan, runs: int) -> None:
         row = self._rows[item.incarnation]
-        _fences.labels("attested" if row.attested_reason else "lease").inc()
-        _log.warning(
-            "an executor is fenced",
-            worker_id=row.worker_id,
-            reason=item.reason,
-            runs=runs,
-            epoch=self._term.epoch,
-        )
+        kind = "stopped" if row.attested_reason == executors.STOPPED else "attested" if row.attested_reason else "lease"
+        _fences.labels(kind).inc()
+        told = {"worker_id": row.worker_id, "reason": item.reason, "runs": runs, "epoch": self._term.epoch}
+        if kind == "stopped" and not runs:
+            _log.info("an executor has stopped", **told)
+        else:
+            _log.warning("an executor is fenced", **told)
 
     async def _detach(self, todo: LeasePlan) -> None:
         asked = await self._asked_by_key()
@@ -163,7 +176,11 @@ class LeaseKeeper:
         await self._clear_keys(asked)
 
     async def _asked_by_key(self) -> dict[str, str]:
-        """Incarnation → mode of executors whose detach key an operator has set in Redis."""
+        """Incarnation → mode of executors whose detach key an operator has set in Redis; looked at every KEYS_SECONDS."""
+        now = self._deps.clock.monotonic()
+        if now < self._keys_at:
+            return {}
+        self._keys_at = now + KEYS_SECONDS
         working = (ExecutorState.ON, ExecutorState.DRAINING)
         by_worker = {row.worker_id: row.incarnation for row in self._rows.values() if row.state in working}
         try:

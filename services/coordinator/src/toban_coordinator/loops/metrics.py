@@ -2,34 +2,113 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from datetime import datetime, timedelta
+from functools import cache
 
+from toban_coordinator.decide.fire import MISSED_AFTER_SECONDS
+from toban_domain.firing import FirePlan
+from toban_domain.job import JobSpec
+from toban_domain.run import TERMINAL
 from toban_observability import metrics
 from toban_store.scheduler.runs_finish import Finished
 
 LAG = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
+DURATION = (0.05, 0.1, 0.5, 1.0, 5.0, 15.0, 60.0, 300.0, 900.0, 3600.0, 14400.0, 86400.0)
+ORIGINS = ("slot", "demand", "event")
 
 finished_runs = metrics.counter("toban_runs_finished_total", "Runs that became terminal, by state.", ("state",))
+submitted = metrics.counter(
+    "toban_runs_submitted_total", "Runs that were made, by origin: slot, demand, event.", ("origin",)
+)
+skipped_runs = metrics.counter("toban_runs_skipped_total", "Runs that became SKIPPED, by reason.", ("reason",))
+duration = metrics.histogram(
+    "toban_run_duration_seconds",
+    "From start to end of a run's last attempt, by kind (type of its steps, mixed, unknown) and outcome.",
+    ("kind", "outcome"),
+    DURATION,
+)
 start_lag = metrics.histogram(
-    "toban_run_start_lag_seconds", "Time of a run (its slot, or when it was asked for) to its start.", ("origin",), LAG
+    "toban_run_start_lag_seconds",
+    "Time of a run (its slot, or when it was asked for) to the start of its first attempt.",
+    ("origin",),
+    LAG,
+)
+wait = metrics.histogram(
+    "toban_run_wait_seconds",
+    "From a run's row (or its time, when that is later) to the start of its first attempt.",
+    (),
+    LAG,
 )
 slot_lag = metrics.histogram(
     "toban_schedule_row_lag_seconds", "Slot to the row of its run; 0 when the row was there in time.", (), LAG
+)
+skipped_slots = metrics.counter(
+    "toban_schedule_slots_skipped_total", "Slots that got no run, by reason of the ledger.", ("reason",)
+)
+missed_slots = metrics.counter(
+    "toban_schedule_slots_missed_total",
+    "Slots that were settled more than 15 s late: run (caught up) or skipped (catch_up says so).",
+    ("outcome",),
 )
 fire_failures = metrics.counter(
     "toban_schedule_fire_failures_total",
     "Slots that could not be turned into runs: by retry (it is tried again) or failed (the schedule stopped).",
     ("outcome",),
 )
-queue_depth = metrics.gauge("toban_runs_pending", "Runs that are due and wait for a place.")
-oldest_pending = metrics.gauge("toban_runs_pending_oldest_seconds", "Age of the oldest run that is due and waits.")
 refusals = metrics.counter("toban_dispatch_refused_total", "Starts that executors refused, by refusal.", ("refusal",))
 undelivered = metrics.counter("toban_dispatch_undelivered_total", "Order calls that failed, by kind.", ("kind",))
 
+# A series that begins with its first event has no increase: those that alerts look at begin with 0.
+for _outcome in ("run", "skipped"):
+    missed_slots.labels(_outcome)
+for _outcome in ("retry", "failed"):
+    fire_failures.labels(_outcome)
+for _state in TERMINAL:
+    finished_runs.labels(_state.value)
+for _origin in ORIGINS:
+    submitted.labels(_origin)
 
-def count_finished(runs: Iterable[Finished]) -> None:
-    """Counts runs whose end has been committed."""
+# Looking a series up costs as much as counting in it, and this is done for every run.
+_ended = cache(finished_runs.labels)
+_lag = cache(start_lag.labels)
+_lasted = cache(duration.labels)
+
+Known = Callable[[tuple[int, int]], JobSpec | None]
+
+
+def count_finished(runs: Iterable[Finished], known: Known = lambda _key: None) -> None:
+    """Counts runs whose end has been committed; `known` gives a definition that is in memory."""
     for run in runs:
-        finished_runs.labels(run.state).inc()
+        _ended(run.state).inc()
+        if run.state == "SKIPPED":
+            skipped_runs.labels(run.reason).inc()
         if run.start_lag is not None:
-            start_lag.labels(run.origin).observe(max(0.0, run.start_lag))
+            _lag(run.origin).observe(max(0.0, run.start_lag))
+        if run.wait is not None:
+            wait.observe(max(0.0, run.wait))
+        if run.seconds is not None:
+            _lasted(kind(known(run.definition)), run.state).observe(max(0.0, run.seconds))
+
+
+def kind(spec: JobSpec | None) -> str:
+    """The type of a job's steps."""
+    if spec is None:
+        return "unknown"
+    first = spec.steps[0].type
+    return first if len(spec.steps) == 1 or all(step.type == first for step in spec.steps) else "mixed"
+
+
+def count_settled(plan: FirePlan, now: datetime) -> None:
+    """Counts the slots of a plan that has been committed."""
+    oldest = now - timedelta(seconds=MISSED_AFTER_SECONDS)
+    for slot in plan.fires:
+        slot_lag.observe(max(0.0, (now - slot).total_seconds()))
+        if slot < oldest:
+            missed_slots.labels("run").inc()
+    if plan.fires:
+        submitted.labels("slot").inc(len(plan.fires))
+    for skip in plan.skips:
+        skipped_slots.labels(skip.outcome).inc(skip.slots)
+        if skip.outcome == "catch_up":
+            missed_slots.labels("skipped").inc(skip.slots)

@@ -16,6 +16,7 @@ from toban_coordinator.loops.parts import Parts
 from toban_domain.job import JobSpec
 from toban_domain.moves import Finish, RequestCancel
 from toban_store.scheduler import attempts, orders, runs, runs_finish, runs_reap
+from toban_store.scheduler.agenda import Agenda
 from toban_store.scheduler.orders import DoneOrder
 from toban_store.scheduler.runs import Waiting
 from toban_store.tx import FencedTx, Tx, autocommit, fenced_tx
@@ -53,6 +54,10 @@ class Reap:
         found = len(off) + len(orphans) + len(overdue) + len(ends) + len(done)
         return Done(found, 0.0 if max(len(off), len(orphans), len(ends), len(done)) >= BATCH else None)
 
+    def rests(self, agenda: Agenda) -> Done | None:
+        """A turn without work; None when something needs care, or a run waits and may have to end."""
+        return None if agenda.care or agenda.pending else Done()
+
     async def _answered(self, done: Sequence[DoneOrder]) -> None:
         """What executors answered to orders that a heartbeat carried: first to the runs, then the orders are dropped."""
         await self._answers.gone([key for order in done if (key := order.gone) is not None])
@@ -77,11 +82,8 @@ class Reap:
         return [move for move in moves if move is not None]
 
     async def _waiting(self, t: Tx, now: datetime) -> list[Finish]:
-        """What is due and waits: counted for the metrics, and ended where its definition says so."""
+        """What is due and waits, and is ended where its definition says so."""
         waiting = await runs.pending_by_definition(t, now)
-        metrics.queue_depth.set(sum(w.runs for w in waiting))
-        ages = [(now - w.oldest).total_seconds() for w in waiting]
-        metrics.oldest_pending.set(max(ages, default=0.0))
         specs = await self._definitions.find(t, {(w.definition_id, w.version) for w in waiting})
         setting = (await self._deps.settings.get())["skip_late_runs_after_seconds"]
         ends: list[Finish] = []
@@ -118,7 +120,7 @@ class Reap:
             await t.notify("assign")
         if plan.cancels:
             await t.notify("dispatch")
-        metrics.count_finished(finished)
+        metrics.count_finished(finished, self._definitions.known)
 
 
 async def _ends(t: Tx, waiting: Waiting, spec: JobSpec, setting: float, now: datetime) -> list[Finish]:

@@ -141,11 +141,13 @@ class Sender:
         lane.flying = {order.key for order in batch}
         try:
             results = await self._orders.start(lane.target, self._term, batch, lane.smallest)
-        except TobanError:
+        except TobanError as error:
+            _end_spans(batch, lane.target, {}, error.message)
             metrics.undelivered.labels("start").inc()
             self.reach.failed(lane.target.incarnation)
             raise
         self.reach.answered(lane.target.incarnation)
+        _end_spans(batch, lane.target, {result.key: result.refusal for result in results if not result.accepted})
         now = self._clock.monotonic()
         self.accepted.update((result.key, now) for result in results if result.accepted)
         if any(not result.accepted for result in results):
@@ -190,3 +192,11 @@ class Sender:
             self.reach.failed(lane.target.incarnation)
         else:
             self.reach.answered(lane.target.incarnation)
+
+
+def _end_spans(
+    batch: Sequence[StartOrder], target: Target, refusals: Mapping[AttemptKey, str], error: str = ""
+) -> None:
+    for order in batch:
+        if order.span is not None:
+            order.span.end({"toban.worker_id": target.worker_id}, error or refusals.get(order.key, ""))

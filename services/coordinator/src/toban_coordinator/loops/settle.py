@@ -42,7 +42,7 @@ async def settle(pool: Pool, definitions: Definitions, incarnation: str, reports
 
 
 async def _settle(pool: Pool, definitions: Definitions, incarnation: str, reports: Sequence[Report]) -> list[Answer]:
-    ended = await _end_certain(pool, incarnation, reports)
+    ended = await _end_certain(pool, definitions, incarnation, reports)
     rest = [report for report in reports if report.key not in ended]
     answers = iter(await _settle_rest(pool, definitions, incarnation, rest))
     return [Answer.ACCEPTED if report.key in ended else next(answers) for report in reports]
@@ -70,7 +70,9 @@ async def _settle_bare(
     return Answer.REFUSED
 
 
-async def _end_certain(pool: Pool, incarnation: str, reports: Sequence[Report]) -> set[AttemptKey]:
+async def _end_certain(
+    pool: Pool, definitions: Definitions, incarnation: str, reports: Sequence[Report]
+) -> set[AttemptKey]:
     """Successes need no look at their runs: one statement ends them. Answers the attempts whose reports are all done with."""
     certain: dict[AttemptKey, Outcome] = {}
     twice: set[AttemptKey] = set()
@@ -85,7 +87,9 @@ async def _end_certain(pool: Pool, incarnation: str, reports: Sequence[Report]) 
         return set()
     async with autocommit(pool) as t:
         finished = await runs_finish.finish_held(t, incarnation, RunState.SUCCEEDED, outcomes)
-    count_finished(finished)
+        # For the metrics alone; a version is read once.
+        await definitions.find(t, {run.definition for run in finished})
+    count_finished(finished, definitions.known)
     moved = {run.id for run in finished}
     return {key for key in outcomes if key.run_id in moved}
 
@@ -97,7 +101,7 @@ async def _settle_rest(
         return []
     async with tx(pool) as t:
         plan, finished = await _write(t, definitions, incarnation, reports)
-    count_finished(finished)
+    count_finished(finished, definitions.known)
     return plan.answers
 
 

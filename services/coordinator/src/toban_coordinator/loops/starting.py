@@ -7,6 +7,7 @@ from datetime import datetime
 from toban_coordinator.ports.orders import OrderStep, StartOrder
 from toban_domain.job import JobSpec
 from toban_domain.outcome import AttemptKey
+from toban_observability.tracing import OpenSpan
 
 
 def start_order(
@@ -19,8 +20,9 @@ def start_order(
     slot: datetime | None,
     timeout_seconds: int,
     log_day: str,
+    span: OpenSpan | None = None,
 ) -> StartOrder:
-    """The order for one attempt of a run of `spec`, at that version of it."""
+    """The order for one attempt of a run of `spec`, at that version of it. `span` is its way to the executor."""
     return StartOrder(
         key=key,
         attempt=attempt,
@@ -37,6 +39,7 @@ def start_order(
         working_dir=spec.working_dir,
         allow_shell=spec.allow_shell,
         logs=spec.logs,
+        span=span,
     )
 
 

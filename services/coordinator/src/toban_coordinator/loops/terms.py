@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from toban_coordinator.loops.agenda import Question
 from toban_coordinator.loops.answers import OrderAnswers
 from toban_coordinator.loops.assign import Assign
 from toban_coordinator.loops.base import LoopDeps, TermLoop
@@ -24,7 +25,7 @@ from toban_runtime.loop import Loop
 
 def leader_loops(deps: LoopDeps) -> list[Loop]:
     """Fresh loops for one term: fire, events, assign, dispatch, reap, prune, census. Cancel them when the term ends; nothing of them goes on then."""
-    definitions = Definitions()
+    definitions, question = Definitions(), Question(deps=deps)
     answers = OrderAnswers(pool=deps.pool, term=deps.term, server_time=deps.server_time, definitions=definitions)
     sender = Sender(orders=deps.orders, term=deps.term, answers=answers, clock=deps.clock)
     fire = Fire(deps=deps, definitions=definitions, payloads=Payloads())
@@ -35,13 +36,15 @@ def leader_loops(deps: LoopDeps) -> list[Loop]:
     assign = Assign(deps=deps, definitions=definitions, sender=sender, marks=marks, express=express)
     dispatch = Dispatch(deps=deps, definitions=definitions, sender=sender)
     reap = Reap(deps=deps, definitions=definitions, answers=answers)
-    census = Census(deps=deps)
+    census = Census(deps=deps, definitions=definitions)
     return [
-        TermLoop("fire", fire.run_once, deps.tick, deps),
-        TermLoop("events", events.run_once, EVENTS_SECONDS, deps, close=events.close),
-        TermLoop("assign", assign.run_once, deps.tick, deps, close=assign.close),
-        TermLoop("dispatch", dispatch.run_once, deps.tick, deps, close=sender.close),
-        TermLoop("reap", reap.run_once, deps.tick, deps),
+        TermLoop("fire", fire.run_once, deps.tick, deps, rests=question.rests(fire.rests)),
+        TermLoop("events", events.run_once, EVENTS_SECONDS, deps, rests=question.rests(events.rests)),
+        TermLoop("assign", assign.run_once, deps.tick, deps, rests=question.rests(assign.rests), close=assign.close),
+        TermLoop(
+            "dispatch", dispatch.run_once, deps.tick, deps, rests=question.rests(dispatch.rests), close=sender.close
+        ),
+        TermLoop("reap", reap.run_once, deps.tick, deps, rests=question.rests(reap.rests)),
         TermLoop("prune", Prune(deps=deps).run_once, PRUNE_SECONDS, deps),
-        TermLoop("census", census.run_once, CENSUS_SECONDS, deps, close=census.close),
+        TermLoop("census", census.run_once, CENSUS_SECONDS, deps),
     ]

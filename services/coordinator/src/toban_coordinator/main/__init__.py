@@ -5,6 +5,7 @@ from __future__ import annotations
 from toban_coordinator.config import CoordinatorConfig
 from toban_coordinator.main.run import run
 from toban_domain.version import VERSION
+from toban_observability import tracing
 from toban_observability.logs import setup_logging
 from toban_observability.metrics import build_info
 from toban_runtime.config import load
@@ -18,4 +19,5 @@ def main() -> int:
     config = load(CoordinatorConfig)
     setup_logging(SERVICE, config.log_format, config.log_level)
     build_info(SERVICE, VERSION)
+    tracing.setup(SERVICE, VERSION)
     return run_service(lambda stop: run(config, stop, VERSION))

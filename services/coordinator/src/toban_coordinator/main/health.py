@@ -9,12 +9,18 @@ from typing import Any
 from toban_coordinator.decide.elect import MAX_SKEW_SECONDS
 from toban_coordinator.leadership import Leadership, ServerTime
 from toban_coordinator.ports.settings import SettingsSource
+from toban_domain.epoch import near_limit
 from toban_fencing.redis_link import RedisLink
 from toban_observability.error_rate import ErrorRate
 from toban_observability.health import Check, report
 
 # PostgreSQL answers the election several times a second.
 POSTGRES_SECONDS = 3.0
+
+
+def waits_for_postgresql() -> dict[str, Any]:
+    """The document of a coordinator that has not begun: it draws its number from PostgreSQL first."""
+    return report({"postgresql": Check("error", None)})
 
 
 class Health:
@@ -49,7 +55,7 @@ class Health:
             # Documents travel: this one says whose it is.
             "coordinator": Check("ok", self._leadership.me.address),
             "role": Check("ok", view.role),
-            "epoch": Check("ok", str(view.epoch)),
+            "epoch": Check("warning" if near_limit(view.epoch) else "ok", str(view.epoch)),
             "settled": Check("ok" if view.settled else "warning", view.settled),
             "clock_skew_seconds": Check("ok" if abs(skew) <= MAX_SKEW_SECONDS else "warning", round(skew, 3)),
             "last_tick": self._last_tick(fresh),

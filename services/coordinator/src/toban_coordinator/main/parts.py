@@ -25,6 +25,8 @@ from toban_coordinator.loops.lease import LEASE_TICK_SECONDS, LeaseDeps, LeaseKe
 from toban_coordinator.loops.orders import ORDERS_TICK_SECONDS, OrderKeeper
 from toban_coordinator.loops.progress import TICK_SECONDS as PROGRESS_TICK_SECONDS
 from toban_coordinator.loops.progress import ProgressWriter
+from toban_coordinator.loops.watchdog import TICK_SECONDS as WATCHDOG_TICK_SECONDS
+from toban_coordinator.loops.watchdog import Watchdog
 from toban_coordinator.ports.express import ExpressDesk
 from toban_coordinator.server.settings_stream import SettingsStreams
 from toban_domain.epoch import Term, TokenSource
@@ -32,7 +34,7 @@ from toban_domain.settings import SETTINGS
 from toban_fencing.members import Members, RunLeases
 from toban_fencing.redis_lease import LeaderLock, SubleaderLock
 from toban_fencing.redis_link import RedisLink, open_client
-from toban_observability.error_rate import ErrorRate
+from toban_observability.error_rate import SAMPLE_SECONDS, ErrorRate
 from toban_runtime.clock import Clock
 from toban_runtime.ids import IdSource
 from toban_runtime.loop import Loop
@@ -45,7 +47,6 @@ from toban_transport.ticket import TicketSigner
 from toban_transport.tls import TlsFiles
 
 SETTINGS_TICK_SECONDS = 1.0
-ERRORS_TICK_SECONDS = 5.0
 POOL_SIZE = 12
 # The election has connections of its own, so that load cannot starve it.
 ELECTION_POOL_SIZE = 2
@@ -53,13 +54,6 @@ ELECTION_POOL_SIZE = 2
 GRANT_POOL_SIZE = 3
 # Lone fenced statements, one at a time a loop.
 QUICK_POOL_SIZE = 2
-
-# What counts as an error of this process in its own health: not the mistakes of callers.
-OWN_FAULTS = frozenset({"INTERNAL", "UNAVAILABLE", "DEADLINE_EXCEEDED", "RESOURCE_EXHAUSTED"})
-SERVED_BADLY = {
-    "toban_rpc_total": lambda labels: labels["code"] in OWN_FAULTS,
-    "toban_loop_turns_total": lambda labels: labels["result"] == "error",
-}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,7 +124,7 @@ class Parts:
         self.settings = SettingsCache(pool=self._pool, clock=clock)
         self.settings_streams = SettingsStreams(source=self.settings)
         self.observer = Observer(pool=self._pool, clock=clock)
-        self.errors = ErrorRate(SERVED_BADLY)
+        self.errors = ErrorRate()
         self.mirror = RedisMirror(members=self.members, clock=clock, settings=self.settings)
         self.progress = ProgressWriter(pool=self._pool)
         self.orders = ExecutorOrders(
@@ -148,6 +142,7 @@ class Parts:
             now=self.server_time,
             settings=self.settings,
         )
+        self._watchdog = Watchdog(pool=self._pool, leader=self.leadership, settings=self.settings)
         self.standing_loops = self._make_standing_loops()
 
     def _make_leadership(self) -> Leadership:
@@ -211,10 +206,15 @@ class Parts:
             settings=self.settings,
         )
         keeper = LeaseKeeper(deps=lease_deps, term=term)
+
+        async def lease() -> int:
+            self.leadership.awake()
+            return await keeper.run_once()
+
         open_orders = OrderKeeper(pool=self._pool, term=term, settings=self.settings)
         return [
             *leader_loops(deps),
-            Loop("lease", keeper.run_once, LEASE_TICK_SECONDS, self._clock, on_turn=on_turn),
+            Loop("lease", lease, LEASE_TICK_SECONDS, self._clock, on_turn=on_turn),
             Loop("orders", open_orders.run_once, ORDERS_TICK_SECONDS, self._clock, on_turn=on_turn),
         ]
 
@@ -222,12 +222,13 @@ class Parts:
         """Loops that every coordinator runs, whether it leads or not."""
         return [
             Loop("settings", self._refresh_settings, SETTINGS_TICK_SECONDS, self._clock),
-            Loop("errors", self._sample_errors, ERRORS_TICK_SECONDS, self._clock),
+            Loop("errors", self._sample_errors, SAMPLE_SECONDS, self._clock),
             Loop("observe", self._observe, 0.5, self._clock),
             Loop("presence", self.presence.run_once, 1.0, self._clock),
-            Loop("mirror", self.mirror.run_once, 0.5, self._clock),
+            Loop("mirror", self.mirror.run_once, 1.0, self._clock),
             Loop("progress", self.progress.run_once, PROGRESS_TICK_SECONDS, self._clock),
             Loop("subleader", self.checker.run_once, self._subleader_tick, self._clock),
+            Loop("watchdog", self._watchdog.run_once, WATCHDOG_TICK_SECONDS, self._clock),
         ]
 
     def wake(self, name: str) -> None:

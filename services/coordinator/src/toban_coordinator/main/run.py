@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, TypeVar
 
 from toban_coordinator.config import CoordinatorConfig
-from toban_coordinator.main.health import Health
+from toban_coordinator.main.health import Health, waits_for_postgresql
 from toban_coordinator.main.parts import Connections, Parts, connect
 from toban_coordinator.main.serving import build
 from toban_domain.errors import TobanError
@@ -32,16 +32,39 @@ async def run(config: CoordinatorConfig, stop: Stop, release: str) -> None:
     """Connect, serve, stand for leadership; after `stop`: finish the tick, resign, record the end, close."""
     clock = SystemClock()
     connections = await connect(config, clock)
+    admin = _Admin(config)
     try:
+        # Before PostgreSQL is asked: nobody may restart a coordinator because PostgreSQL is away.
+        await admin.start()
         worker_id = await _patiently(lambda: coordinators.draw_worker_id(connections.pool), clock, stop)
         if worker_id is not None:
             parts = Parts(config=config, connections=connections, clock=clock, ids=IdSource(), worker_id=worker_id)
-            await _serve(config, connections, parts, stop, release)
+            await _serve(config, connections, parts, admin, stop, release)
     finally:
+        await admin.stop()
         await connections.close()
 
 
-async def _serve(config: CoordinatorConfig, connections: Connections, parts: Parts, stop: Stop, release: str) -> None:
+class _Admin:
+    """The admin port, which says that PostgreSQL is waited for until `document` is the health of the whole."""
+
+    def __init__(self, config: CoordinatorConfig) -> None:
+        self.document = waits_for_postgresql
+        self.port = 0
+        self._served = AdminPort(config.admin_host, config.admin_port, lambda: self.document())
+
+    async def start(self) -> None:
+        """Raises OSError when the address is taken."""
+        self.port = await self._served.start()
+
+    async def stop(self) -> None:
+        """May be called when it was never started."""
+        await self._served.stop()
+
+
+async def _serve(
+    config: CoordinatorConfig, connections: Connections, parts: Parts, admin: _Admin, stop: Stop, release: str
+) -> None:
     clock = SystemClock()
     health = Health(
         leadership=parts.leadership,
@@ -52,9 +75,8 @@ async def _serve(config: CoordinatorConfig, connections: Connections, parts: Par
         certificate=lambda: certificate_check(connections.tls, clock.wall()),
     )
     server = build(config, connections, parts, health, clock)
-    admin = AdminPort(config.admin_host, config.admin_port, health.document)
     grpc_port = await server.start(config.grpc_host, config.grpc_port)
-    admin_port = await admin.start()
+    admin.document = health.document
     parts.leadership.serve_at(f"{config.advertised}:{grpc_port}")
     await _patiently(lambda: _introduce(connections, parts, release), clock, stop)
     listener = Listener(config.database_url, application_name="toban/listen", clock=clock)
@@ -65,7 +87,7 @@ async def _serve(config: CoordinatorConfig, connections: Connections, parts: Par
         *(_task(loop.name, loop.run(stop), stop) for loop in parts.standing_loops),
     ]
     await server.set_serving(True)
-    write_ready_file(config.ready_file, grpc_port=grpc_port, admin_port=admin_port)
+    write_ready_file(config.ready_file, grpc_port=grpc_port, admin_port=admin.port)
     await stop.wait()
     _log.info("stops", reason=stop.reason)
     await server.set_serving(False)
@@ -76,7 +98,6 @@ async def _serve(config: CoordinatorConfig, connections: Connections, parts: Par
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
-    await admin.stop()
 
 
 async def _patiently(make: Callable[[], Awaitable[T]], clock: Clock, stop: Stop) -> T | None:

@@ -43,7 +43,6 @@ def build(
         incarnation=parts.leadership.me.incarnation,
         leader=parts.leadership,
         now=parts.server_time,
-        clock=clock,
         settings=parts.settings,
     )
     operations = OperationsDeps(
@@ -62,6 +61,11 @@ def build(
         operations=Operations(deps=operations),  # type: ignore[abstract]
         archive=ArchiveGateway(pool=connections.pool, settings=parts.settings_streams),
     )
-    server = build_server(tls=connections.tls, trust_domain=config.trust_domain, clock=clock)
+    server = build_server(
+        tls=connections.tls,
+        trust_domain=config.trust_domain,
+        clock=clock,
+        shared_identity=config.tls_shared_identity,
+    )
     registry.add_all(server, servicers)
     return server

@@ -35,6 +35,10 @@ class LeaderSource(Protocol):
         """The newest view."""
         ...
 
+    async def changed(self) -> None:
+        """Wait until this process has begun or ended to lead."""
+        ...
+
 
 class ServerClock(Protocol):
     """PostgreSQL's clock, interpolated: the time of schedules (docs/fencing.md 3.12)."""

@@ -14,6 +14,7 @@ from typing import Protocol
 from toban_domain.epoch import Term
 from toban_domain.job import LogSpec
 from toban_domain.outcome import AttemptKey
+from toban_observability.tracing import OpenSpan
 
 # Refusals of an order as a whole: the executor did not look at the attempts, so these say nothing about them (not "gone").
 NOT_GONE = frozenset({"STALE_EPOCH", "WRONG_INCARNATION"})
@@ -61,7 +62,8 @@ class StartOrder:
     on_lease_loss: str = "kill"
     slot: datetime | None = None
     log_day: str
-    traceparent: str = ""
+    # Ended when the executor has answered; the job's trace goes on below it.
+    span: OpenSpan | None = field(default=None, compare=False)
     working_dir: str = ""
     allow_shell: bool = False
     logs: LogSpec = field(default_factory=LogSpec)

@@ -10,11 +10,11 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 
-from toban_coordinator.loops.metrics import count_finished
 from toban_coordinator.loops.payloads import Payloads, compile_schema
 from toban_coordinator.server.apply_schedule import ScheduleWriter, WantedSchedule
 from toban_coordinator.server.apply_trigger import TriggerWriter
 from toban_coordinator.server.batches import Batches
+from toban_coordinator.server.edit_schedule import ScheduleEdit
 from toban_coordinator.server.passed_slots import Counts, with_counts
 from toban_domain.errors import ErrorCode, TobanError
 from toban_domain.event import TriggerSpec
@@ -32,7 +32,6 @@ from toban_store.pool import Pool
 from toban_store.scheduler import audit, jobs
 from toban_store.scheduler.audit import AdminAction
 from toban_store.scheduler.jobs import Definition, Head
-from toban_store.scheduler.runs_finish import Finished
 from toban_store.tx import Tx, tx
 
 MAX_MANIFESTS = 2000
@@ -59,7 +58,7 @@ class _Work:
     definitions: dict[str, Definition] = field(default_factory=dict)
     heads: dict[str, Head] = field(default_factory=dict)
     specs: dict[str, JobSpec] = field(default_factory=dict)
-    finished: list[Finished] = field(default_factory=list)
+    edits: list[ScheduleEdit] = field(default_factory=list)
     noted: Batches[AdminAction] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -109,7 +108,7 @@ class Apply:
         }
         applied: list[pb.Applied] = []
 
-        async def once(counts: Counts) -> list[Finished]:
+        async def once(counts: Counts) -> list[ScheduleEdit]:
             async with tx(self.pool) as t:
                 work = _Work(t, actor, counts, expected=expected)
                 applied[:] = await self._write(work, read)
@@ -117,10 +116,11 @@ class Apply:
                     raise _DryRun
                 await t.notify("fire")
                 await t.notify("assign")
-            return work.finished
+            return work.edits
 
         with suppress(_DryRun):
-            count_finished(await with_counts(once))
+            for edit in await with_counts(once):
+                edit.count()
         return pb.ApplyResponse(applied=applied)
 
     async def _write(self, work: _Work, read: _Read) -> list[pb.Applied]:
@@ -140,7 +140,7 @@ class Apply:
             heads = {one.spec.job: _job_of(work, one.spec.job)[0] for one in read.schedules}
             written = await writer.write(read.schedules, heads)
             done |= {("Schedule", name): applied for name, applied in written.items()}
-            work.finished.extend(writer.finished())
+            work.edits.extend(writer.edits())
         await _apply_triggers(work, trigger_specs, done)
         return [done[m.kind, m.name] for m in read.manifests]
 

@@ -18,7 +18,6 @@ from toban_schedule import Rule, noted_slots
 from toban_store.scheduler import audit, schedules_edit
 from toban_store.scheduler.audit import AdminAction
 from toban_store.scheduler.jobs import Head
-from toban_store.scheduler.runs_finish import Finished
 from toban_store.scheduler.schedules_edit import StoredSchedule, Written
 from toban_store.tx import Tx
 
@@ -99,9 +98,9 @@ class ScheduleWriter:
         await new.close()
         return self._done
 
-    def finished(self) -> list[Finished]:
-        """The runs that were taken back."""
-        return self._edit.finished if self._edit is not None else []
+    def edits(self) -> list[ScheduleEdit]:
+        """The edit of schedules that were there already, to be counted after the commit."""
+        return [] if self._edit is None else [self._edit]
 
     def _ready(self, one: WantedSchedule, old: StoredSchedule | None, head: Head) -> _Ready:
         assert self._edit is not None

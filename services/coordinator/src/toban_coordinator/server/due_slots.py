@@ -29,7 +29,7 @@ _SKIPPED_STATUS: Mapping[str, str] = {"paused": "paused", "failed": "submit_fail
 
 
 class DueSlots:
-    """Of one edit, which counts as `now`; `counts` are those of long stretches."""
+    """Of one edit, which counts as `now`; `counts` are those of long stretches, `written` the plans that were carried out."""
 
     def __init__(self, t: Tx, now: datetime, counts: Counts) -> None:
         self._t = t
@@ -39,6 +39,7 @@ class DueSlots:
         self._payloads = Payloads()
         self._specs: Mapping[tuple[int, int], JobSpec] = {}
         self._long: list[tuple[DueSchedule, Rule]] = []
+        self.written: list[FirePlan] = []
 
     async def settle(self, olds: Sequence[StoredSchedule]) -> None:
         """Every slot up to now. Raises UNAVAILABLE while too many are due, Uncounted when long stretches have to be counted first."""
@@ -102,6 +103,7 @@ class DueSlots:
         for plan in plans:
             if plan.schedule.id not in advanced:
                 raise changed(plan.schedule.spec.name)
+        self.written.extend(plans)
 
 
 def rule_or_none(old: StoredSchedule) -> Rule | None:

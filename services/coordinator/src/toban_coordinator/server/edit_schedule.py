@@ -13,10 +13,11 @@ from datetime import datetime
 from typing import Any
 
 from toban_coordinator.decide.pass_by import TICK
-from toban_coordinator.loops.metrics import count_finished
+from toban_coordinator.loops.metrics import count_finished, count_settled
 from toban_coordinator.server.batches import BATCH_ROWS, Batches
 from toban_coordinator.server.due_slots import DueSlots, rule_or_none
 from toban_coordinator.server.passed_slots import Counts, changed
+from toban_domain.firing import FirePlan
 from toban_domain.moves import Finish, Release
 from toban_domain.run import RunState
 from toban_schedule import Rule, stretch
@@ -52,6 +53,7 @@ class ScheduleEdit:
     counts: Counts
     why_of: Mapping[int, str] = field(default_factory=dict)
     finished: list[Finished] = field(default_factory=list)
+    plans: list[FirePlan] = field(default_factory=list)
 
     async def settle(self, olds: Sequence[StoredSchedule]) -> dict[int, Settled]:
         """Every slot that is due by now gets its run or its ledger row, later ones are free; by id of the schedule.
@@ -60,7 +62,9 @@ class ScheduleEdit:
         """
         if not olds:
             return {}
-        await DueSlots(self.t, self.now, self.counts).settle(olds)
+        due = DueSlots(self.t, self.now, self.counts)
+        await due.settle(olds)
+        self.plans.extend(due.written)
         await self._shorten({old.id: old for old in olds})
         early = await schedules_edit.unstarted_ahead(self.t, [old.id for old in olds], self.now)
         names = {old.id: old.name for old in olds}
@@ -74,8 +78,10 @@ class ScheduleEdit:
         }
 
     def count(self) -> None:
-        """Counts the withdrawn runs; call it after the commit."""
+        """Counts the withdrawn runs and the settled slots; call it after the commit."""
         count_finished(self.finished)
+        for plan in self.plans:
+            count_settled(plan, self.now)
 
     async def _shorten(self, olds: Mapping[int, StoredSchedule]) -> None:
         """Stretches that were skipped ahead of their time (of a disabled job) end now: one is as long as one plan, never longer."""

@@ -135,6 +135,8 @@ class Gateway(ExecutorGatewayServicer):
             done = {item.order_id: item.result for item in request.order_outcomes}
             await orders.finish(self._deps.pool, incarnation=incarnation, results=done)
         held = [key_from_pb(item.key) for item in request.held if item.state != ATTEMPT_STATE_FINISHED]
+        if request.stopped and not held:
+            await executors.attest_stopped(self._deps.pool, incarnation)
         beat = _beat(request, incarnation, self._epoch(request.epoch_max), skew)
         answer = await self._granter.heartbeat(beat, held)
         self._mirror(request, answer, held)
@@ -189,9 +191,9 @@ class Gateway(ExecutorGatewayServicer):
             detach_mode=grant.detach_mode if grant else "",
             leader_address=leader.address,
             coordinators=self._deps.neighbours.coordinators(),
-            orders=[open_order(order) for order in answer.orders],
-            smallest_live_token=answer.smallest_live_token,
-            not_held=[key_to_pb(key) for key in answer.not_held],
+            orders=[open_order(order) for order in answer.news.orders],
+            smallest_live_token=answer.news.smallest_live_token,
+            not_held=[key_to_pb(key) for key in answer.news.not_held],
             log_archivers=self._deps.neighbours.log_archivers,
             settings_version=self._deps.settings.known.version,
         )

@@ -14,6 +14,7 @@ from toban_store.pool import Pool
 from toban_store.scheduler import executors, orders
 
 MAX_BATCH = 1000
+NO_NEWS = orders.News()
 _log = get_logger(__name__)
 _grants = metrics.counter(
     "toban_grants_total", "Heartbeats by result: granted, withheld (echo or state), off.", ("result",)
@@ -23,12 +24,10 @@ _batch = metrics.histogram("toban_grant_batch_seconds", "Time from the start of 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """The answer to one heartbeat; `grant` None: the incarnation is off. `smallest_live_token` 0: it holds nothing."""
+    """The answer to one heartbeat; `grant` None: the incarnation is off."""
 
     grant: executors.Grant | None
-    orders: tuple[orders.QueuedOrder, ...] = ()
-    smallest_live_token: int = 0
-    not_held: tuple[AttemptKey, ...] = ()
+    news: orders.News = NO_NEWS
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,25 +83,17 @@ class Granter:
         _grants.labels("off").inc(len(beats) - len(grants))
         for grant in grants.values():
             _grants.labels("granted" if grant.granted else "withheld").inc()
-        answers = {incarnation: Answer(grant=grants.get(incarnation)) for incarnation in beats}
+        news = await self._news(
+            {name: keys for name, keys in held.items() if name in grants and (keys or grants[name].has_news)}
+        )
+        return {name: Answer(grant=grants.get(name), news=news.get(name, NO_NEWS)) for name in beats}
+
+    async def _news(self, held: dict[str, list[AttemptKey]]) -> dict[str, orders.News]:
+        if not held:
+            return {}
         try:
-            await self._add_news(answers, {name: keys for name, keys in held.items() if name in grants})
+            return await orders.news(self._pool, held)
         except StoreError as error:
             # The grant stands; the news comes with the next heartbeat.
             _log.warning("heartbeats are answered without orders", error=error.message)
-        return answers
-
-    async def _add_news(self, answers: dict[str, Answer], held: dict[str, list[AttemptKey]]) -> None:
-        live = [name for name, answer in answers.items() if answer.grant is not None]
-        if not live:
-            return
-        smallest = await executors.smallest_live(self._pool, live)
-        missing = await executors.not_held(self._pool, held)
-        queued = await orders.open_orders(self._pool, live)
-        for name in live:
-            answers[name] = replace(
-                answers[name],
-                smallest_live_token=smallest.get(name, 0),
-                not_held=tuple(missing.get(name, ())),
-                orders=tuple(order for order in queued if order.incarnation == name),
-            )
+            return {}

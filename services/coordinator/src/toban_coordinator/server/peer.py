@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from datetime import timedelta
 from typing import Any
 
@@ -10,24 +12,21 @@ from toban_coordinator.ports.leader import LeaderSource, LeaderView, ServerClock
 from toban_coordinator.ports.settings import SettingsSource
 from toban_proto.v1 import coordinator_pb2 as pb
 from toban_proto.v1.coordinator_pb2_grpc import PeerServicer
-from toban_runtime.clock import Clock
 from toban_transport.convert import timestamp_to_pb
 
-WATCH_SECONDS = 0.2
+# How often a watcher hears that nothing has changed: only the end of the stream means anything, so seldom.
+WATCH_SECONDS = 1.0
 Context = Any
 
 
 class PeerServer(PeerServicer):
     """Answers from memory, so that it says something also without PostgreSQL and Redis."""
 
-    def __init__(
-        self, *, incarnation: str, leader: LeaderSource, now: ServerClock, clock: Clock, settings: SettingsSource
-    ) -> None:
+    def __init__(self, *, incarnation: str, leader: LeaderSource, now: ServerClock, settings: SettingsSource) -> None:
         self._settings = settings
         self._incarnation = incarnation
         self._leader = leader
         self._now = now
-        self._clock = clock
 
     async def Ping(self, _request: pb.PeerPingRequest, _context: Context) -> pb.PeerPingResponse:
         """That this incarnation is there."""
@@ -45,13 +44,16 @@ class PeerServer(PeerServicer):
         )
 
     async def Watch(self, _request: pb.PeerWatchRequest, _context: Context) -> AsyncIterator[pb.PeerWatchResponse]:
-        """A message every WATCH_SECONDS while this process leads; the last one says that it does not."""
+        """A message now and every WATCH_SECONDS while this process leads; the last one says at once that it does not."""
         while True:
             view = self._leader.view()
             yield pb.PeerWatchResponse(epoch=view.epoch, leading=view.leading, beat=view.beat)
             if not view.leading:
                 return
-            await self._clock.sleep(WATCH_SECONDS)
+            if self._leader.view().leading:
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(WATCH_SECONDS):
+                        await self._leader.changed()
 
     def _ticks(self, view: LeaderView) -> bool:
         if not view.leading or view.last_tick_at is None:

@@ -22,7 +22,7 @@ from toban_runtime.clock import Clock
 from toban_store.pool import Pool
 from toban_store.scheduler import reads, reads_cluster
 from toban_store.tx import Row, Tx, autocommit
-from toban_transport.convert import timestamp_to_pb
+from toban_transport.convert import timestamp_from_pb, timestamp_to_pb
 
 # A watched run is looked at often while it is young, since most runs are short; seconds.
 WATCH_SECONDS = 0.2
@@ -92,6 +92,11 @@ class JobReader(JobReaderServicer):
     async def ListRuns(self, request: pb.ListRunsRequest, _context: Context) -> pb.ListRunsResponse:
         """Runs, newest first, live and finished ones together; those made ahead only when asked for."""
         limit = _limit(request.page)
+        active = timestamp_from_pb(request.active_from), timestamp_from_pb(request.active_until)
+        if any(active) and not request.job:
+            raise TobanError(
+                ErrorCode.INVALID_ARGUMENT, "active_from and active_until are for the runs of one job: name it"
+            )
         wanted = reads.RunFilter(
             below=_below(request.page.cursor),
             limit=limit + 1,
@@ -100,6 +105,8 @@ class JobReader(JobReaderServicer):
             states=tuple(_state(name) for name in request.states),
             worker_id=request.executor_worker_id,
             include_ahead=request.include_ahead,
+            active_from=active[0],
+            active_until=active[1],
         )
         async with autocommit(self._pool) as t:
             found = await reads.runs_page(t, wanted)

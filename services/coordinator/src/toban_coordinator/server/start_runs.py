@@ -7,15 +7,17 @@ from dataclasses import dataclass, field
 
 from toban_coordinator.decide.start_runs import refusal
 from toban_coordinator.loops.definitions import Definitions
+from toban_coordinator.loops.metrics import submitted
 from toban_coordinator.loops.payloads import Payloads
 from toban_coordinator.ports.express import ExpressDesk
 from toban_domain.errors import ErrorCode, TobanError
 from toban_domain.job import JobSpec
 from toban_domain.manifest.problems import nearest
 from toban_domain.payload import parse_payload
+from toban_observability import tracing
 from toban_proto.v1 import coordinator_pb2 as pb
 from toban_store.pool import Pool
-from toban_store.scheduler import jobs, runs
+from toban_store.scheduler import jobs, runs, traces
 from toban_store.tx import Tx, autocommit, tx
 from toban_transport.convert import timestamp_from_pb
 
@@ -46,12 +48,21 @@ class StartRuns:
         if not request.runs:
             return pb.StartRunsResponse()
         if (quick := await self._express(request.runs, actor)) is not None:
+            submitted.labels("demand").inc(len(quick))
+            if (place := tracing.current()) is not None:
+                # For their later attempts; the first one has it already.
+                async with autocommit(self.pool) as t:
+                    await traces.keep(t, quick, place)
             return pb.StartRunsResponse(runs=[pb.StartedRun(run_id=run, created=True) for run in quick])
         # Without keys one statement writes everything; with keys a later check may still refuse the whole call.
-        opened = tx if any(run.idempotency_key for run in request.runs) else autocommit
+        place = tracing.current()
+        opened = tx if place or any(run.idempotency_key for run in request.runs) else autocommit
         async with opened(self.pool) as t:
             new, made = await self._enqueue(t, request.runs, actor)
             known = await _known(t, new, made)
+            if place is not None:
+                await traces.keep(t, [one.id for one in made if one.created], place)
+        submitted.labels("demand").inc(sum(one.created for one in made))
         return pb.StartRunsResponse(
             runs=[
                 pb.StartedRun(run_id=one.id if one.created else known[run.key], created=one.created)
@@ -119,6 +130,7 @@ class StartRuns:
             max_lost=spec.max_lost,
             timeout_seconds=spec.timeout_seconds,
             key=run.idempotency_key,
+            place=tracing.current(),
         )
 
 

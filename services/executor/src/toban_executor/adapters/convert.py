@@ -102,6 +102,7 @@ def beat_to_pb(beat: Beat, incarnation: str) -> coordinator_pb2.HeartbeatRequest
         ],
         order_outcomes=[coordinator_pb2.OrderOutcome(order_id=number, result=text) for number, text in beat.outcomes],
         draining=beat.draining,
+        stopped=beat.stopped,
         settings_version=beat.settings_version,
         wall_clock=timestamp_to_pb(vitals.wall_clock) if vitals else None,
         disk_free_bytes=vitals.disk_free_bytes if vitals else 0,

@@ -11,7 +11,7 @@ from toban_domain.errors import ErrorCode, TobanError
 from toban_domain.outcome import AttemptKey
 from toban_executor.adapters.convert import ticket_from_bytes
 from toban_executor.decide.blocks import STDERR, STDOUT, SYSTEM
-from toban_executor.decide.levels import level_of, may_have_levels
+from toban_executor.decide.levels import levels_of
 from toban_executor.decide.outcome import at
 from toban_executor.ports import Block, Chunk, ChunkBatch, Shipped
 from toban_proto.v1 import logs_pb2
@@ -35,7 +35,7 @@ ANSWER_SECONDS = 30.0
 
 
 class Packer:
-    """Makes a zstd frame of a serialised LogLines."""
+    """Makes a zstd frame of a serialised LogLines. Nothing is done line by line, but for text that may have levels."""
 
     def __init__(self) -> None:
         self._zstd = zstandard.ZstdCompressor(level=1)
@@ -44,30 +44,16 @@ class Packer:
         """The data of one chunk."""
         lines = logs_pb2.LogLines()
         for block in blocks:
-            if block.partial:
-                _add_partial(lines, block)
-            elif may_have_levels(block.text):
-                _add_with_levels(lines, block)
-            else:
-                _add_plain(lines, block)
+            lines.blocks.add(
+                seq=block.seq_from,
+                at_unix_nanos=block.at_ns,
+                stream=_stream(block.stream),
+                text=block.text,
+                line_count=block.lines,
+                partial=block.partial,
+                levels=b"" if block.partial else levels_of(block.text),
+            )
         return self._zstd.compress(lines.SerializeToString())
-
-
-def _add_plain(lines: logs_pb2.LogLines, block: Block) -> None:
-    add, at_ns, stream = lines.lines.add, block.at_ns, _stream(block.stream)
-    for seq, text in enumerate(block.text[:-1].split(b"\n"), start=block.seq_from):
-        add(seq=seq, at_unix_nanos=at_ns, stream=stream, text=text)
-
-
-def _add_with_levels(lines: logs_pb2.LogLines, block: Block) -> None:
-    add, at_ns, stream = lines.lines.add, block.at_ns, _stream(block.stream)
-    for seq, text in enumerate(block.text[:-1].split(b"\n"), start=block.seq_from):
-        add(seq=seq, at_unix_nanos=at_ns, stream=stream, text=text, level=level_of(text))
-
-
-def _add_partial(lines: logs_pb2.LogLines, block: Block) -> None:
-    stream = _stream(block.stream)
-    lines.lines.add(seq=block.seq_from, at_unix_nanos=block.at_ns, stream=stream, text=block.text, partial=True)
 
 
 class ArchiverClient:

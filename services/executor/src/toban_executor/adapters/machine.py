@@ -8,15 +8,26 @@ from pathlib import Path
 
 from toban_domain.errors import TobanError
 from toban_executor.ports import Vitals
+from toban_observability import metrics
 from toban_observability.logs import get_logger
 from toban_transport.tls import TlsFiles
 
 MACHINE_ID = Path("/etc/machine-id")
 _log = get_logger(__name__)
+_disk_free = metrics.gauge("toban_executor_disk_free_bytes", "Free disk for the state directory.")
+_disk_size = metrics.gauge("toban_executor_disk_size_bytes", "Size of the file system of the state directory.")
+_load = metrics.gauge(
+    "toban_executor_load_ratio", "Load average of the last minute as a part of the CPUs; 1 = all busy."
+)
 
 
-def fingerprint(machine_id: Path = MACHINE_ID) -> str:
-    """Names this installation: a digest of its machine id and host name. Without a machine id (a container) the host name alone."""
+def fingerprint(named: str = "", machine_id: Path = MACHINE_ID) -> str:
+    """Names this installation: a digest of `named`, else of its machine id and host name; without a machine id (a container) of the host name alone.
+
+    Containers are named where their host name does not last as long as the state directory.
+    """
+    if named:
+        return hashlib.sha256(f"toban executor\0\0named\0{named}".encode()).hexdigest()
     try:
         found = machine_id.read_text().strip()
     except OSError:
@@ -32,8 +43,12 @@ def vitals(*, state_dir: Path, tls: TlsFiles, wall: datetime) -> Vitals | None:
     except (OSError, TobanError) as error:
         _log.debug("the machine cannot be looked at", error=str(error))
         return None
+    free = disk.f_bavail * disk.f_frsize
+    _disk_free.set(free)
+    _disk_size.set(disk.f_blocks * disk.f_frsize)
+    _load.set(os.getloadavg()[0] / (os.cpu_count() or 1))
     return Vitals(
         wall_clock=wall,
-        disk_free_bytes=disk.f_bavail * disk.f_frsize,
+        disk_free_bytes=free,
         certificate_not_after=certificate.not_valid_after_utc,
     )

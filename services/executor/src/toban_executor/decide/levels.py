@@ -6,6 +6,8 @@ import json
 import re
 from collections.abc import Mapping
 
+from toban_domain.log_marks import LEVEL_WORDS
+
 _KEYS = ("level", "severity", "lvl")
 _MARKS = tuple(key.encode() for key in _KEYS)
 _WORDS: Mapping[bytes, str] = {
@@ -28,6 +30,12 @@ _WORDS: Mapping[bytes, str] = {
 }
 # The numbers of pino and bunyan.
 _NUMBERS: Mapping[int, str] = {10: "trace", 20: "debug", 30: "info", 40: "warning", 50: "error", 60: "fatal"}
+_NUMBER_OF = {word: number for number, word in enumerate(LEVEL_WORDS)}
+# As loggers write them, so that most lines need one look.
+_NUMBER_OF_TOKEN = {
+    **{spelt: _NUMBER_OF[level] for word, level in _WORDS.items() for spelt in (word, word.upper(), word.title())},
+    **{b"%d" % number: _NUMBER_OF[level] for number, level in _NUMBERS.items()},
+}
 
 _KEY = rb"(?:level|severity|lvl)"
 # A key of the outermost object that comes before anything nested and before any escape: nearly all loggers write such.
@@ -41,7 +49,25 @@ _CLOSED = (b"}", b"}\r")
 
 def may_have_levels(text: bytes) -> bool:
     """False when no line of this text can have a level: a look that costs next to nothing."""
-    return any(mark in text for mark in _MARKS)
+    # A single byte is found many times faster than a word.
+    return (b"{" in text or b"=" in text) and any(mark in text for mark in _MARKS)
+
+
+def levels_of(text: bytes) -> bytes:
+    """The levels of whole lines, each with its newline: a byte a line (its place in LEVEL_WORDS); empty when no line has one."""
+    if not may_have_levels(text):
+        return b""
+    found = bytes([_number_of(line) for line in text[:-1].split(b"\n")])
+    return found if any(found) else b""
+
+
+def _number_of(line: bytes) -> int:
+    flat = _FLAT.match(line)
+    if flat is not None and line.endswith(_CLOSED):
+        number = _NUMBER_OF_TOKEN.get(flat[flat.lastindex or 0])
+        if number is not None:
+            return number
+    return _NUMBER_OF[level_of(line)]
 
 
 def level_of(line: bytes) -> str:

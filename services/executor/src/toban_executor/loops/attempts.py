@@ -7,8 +7,10 @@ import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
+from toban_domain.epoch import term_of
 from toban_domain.errors import ErrorCode, TobanError
-from toban_domain.outcome import AttemptKey
+from toban_domain.outcome import AttemptKey, Outcome
+from toban_domain.trace import parse
 from toban_executor.decide.environment import job_environment
 from toban_executor.decide.lease import HoldSide, Instant
 from toban_executor.decide.messages import AttemptEnd, CancelOrder, Header, Record, Report, StartAnswer, StartOrder
@@ -18,8 +20,9 @@ from toban_executor.decide.progress import ProgressBook
 from toban_executor.loops.collect import Collector, count_end
 from toban_executor.loops.report import Reporter
 from toban_executor.ports import Block, Guards, Journal
-from toban_observability import metrics
+from toban_observability import metrics, tracing
 from toban_observability.logs import get_logger
+from toban_observability.tracing import Attributes, OpenSpan
 from toban_runtime.clock import Clock
 
 _log = get_logger(__name__)
@@ -69,6 +72,7 @@ class Attempts:
         self._collector = collector
         self._clock = clock
         self._early: dict[AttemptKey, CancelOrder] = {}
+        self._spans: dict[AttemptKey, OpenSpan] = {}
         self._starts: set[asyncio.Task[list[StartAnswer]]] = set()
         self.idle.set()
         _slots.set(book.slots)
@@ -157,6 +161,7 @@ class Attempts:
     def _hand_over(self, order: StartOrder) -> None:
         assert self.lease is not None and self.lease.deadline is not None
         self._collector.opened(order.key, order.ticket)
+        order = self._traced(order)
         env = job_environment(order, incarnation=self.book.incarnation, home=self.launcher.home, now=self._clock.wall())
         self.book.running(order.key)
         self._guards.spawn(
@@ -169,6 +174,19 @@ class Attempts:
         early = self._early.pop(order.key, None)
         if early is not None:
             self._cancel_one(early)
+
+    def _traced(self, order: StartOrder) -> StartOrder:
+        """With the span of the attempt, which the job goes on below; unchanged while tracing is off."""
+        names: Attributes = {
+            "toban.run_id": order.key.run_id,
+            "toban.token": str(order.key.token),
+            "toban.attempt": order.attempt,
+        }
+        span = tracing.begin(f"run {order.job_name}", parent=parse(order.traceparent), attributes=names)
+        if span is None:
+            return order
+        self._spans[order.key] = span
+        return replace(order, traceparent=span.context.header)
 
     async def cancel(self, header: Header, orders: Sequence[CancelOrder], *, relayed: bool = False) -> list[str]:
         """Begin to end attempts; the outcome says when they have ended."""
@@ -239,8 +257,16 @@ class Attempts:
         self._journal.put_report(report)
         self._reporter.add(report)
         _outcomes.labels(outcome.kind.value, outcome.reason.value).inc()
+        self._tell(end.key, outcome)
+
+    def _tell(self, key: AttemptKey, outcome: Outcome) -> None:
+        trace = {}
+        if (span := self._spans.pop(key, None)) is not None:
+            trace = {"trace_id": span.context.trace_id}
+            span.end({"toban.outcome": outcome.kind.value, "toban.reason": outcome.reason.value}, outcome.error_summary)
         if outcome.error_summary:
-            _log.info("attempt ended", run_id=end.key.run_id, kind=outcome.kind, summary=outcome.error_summary)
+            known = {"run_id": key.run_id, "token": key.token, "epoch": term_of(key.token), **trace}
+            _log.info("attempt ended", kind=outcome.kind, summary=outcome.error_summary, **known)
 
     def guards_gone(self) -> None:
         """Nothing can be said about jobs any more."""

@@ -17,6 +17,9 @@ from toban_runtime.clock import Clock
 
 CHUNK_BYTES = 256 * 1024
 GATHER_SECONDS = 0.05
+"""From one write to the next at least, while output keeps coming."""
+FIRST_SECONDS = 0.005
+"""After a quiet time: who follows a run sees a line soon, and what is printed together is written together."""
 MEMORY_BYTES = 8 << 20
 
 _log = get_logger(__name__)
@@ -73,6 +76,7 @@ class Collector:
         _budget.set(max_journal_bytes)
         self._gathering: dict[tuple[AttemptKey, int], _Gathering] = {}
         self._size = 0
+        self._wrote_at = float("-inf")
         self._tickets: dict[AttemptKey, bytes] = {}
         # Made but perhaps not on disk yet: kept until the journal has them.
         self._chunks: list[Chunk] = []
@@ -118,11 +122,12 @@ class Collector:
             await self._relieve()
             return 0
         if not self._chunks:
-            await self._clock.sleep(GATHER_SECONDS)
+            quiet = self._clock.monotonic() - self._wrote_at
+            await self._clock.sleep(max(FIRST_SECONDS, GATHER_SECONDS - quiet))
         for place in list(self._gathering):
             self._cut(place)
         chunks, seals, tickets = self._chunks[:], self._seals[:], dict(self._first_tickets)
-        size = self._size
+        size, self._wrote_at = self._size, self._clock.monotonic()
         await self._journal.put_chunks(chunks, seals, tickets)
         del self._chunks[: len(chunks)]
         del self._seals[: len(seals)]

@@ -1,7 +1,7 @@
 """Asks for grants, and does what the answers say."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from toban_domain.errors import ErrorCode, TobanError
 from toban_executor.loops.attempts import Attempts, instant
@@ -39,6 +39,8 @@ class Heartbeat:
     ) -> None:
         self.over = ""
         self.state = "on"
+        # A coordinator has heard that no new work is wanted.
+        self.told = False
         self._gateway = gateway
         self._attempts = attempts
         self._journal = journal
@@ -69,6 +71,7 @@ class Heartbeat:
                 return False
             raise
         del self._outcomes[: len(beat.outcomes)]
+        self.told = beat.draining
         self._attempts.progress.heard(beat.progress)
         _beats.labels("granted" if answer.granted else "refused").inc()
         self._echo = max(self._echo, answer.grant_seq)
@@ -76,6 +79,13 @@ class Heartbeat:
             self._attempts.granted(sent)
         await self._obey(answer)
         return answer.granted
+
+    async def farewell(self) -> None:
+        """The last word, once the guards have ended and every outcome is committed: nothing runs here and nothing will.
+
+        The row is closed at once then, instead of after its lease. Raises TobanError when no coordinator answers.
+        """
+        await self._gateway.heartbeat(replace(self._request(()), stopped=True))
 
     def _request(self, outcomes: Sequence[tuple[int, str]]) -> Beat:
         book = self._attempts.book

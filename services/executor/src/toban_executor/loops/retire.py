@@ -14,6 +14,10 @@ HAND_IN_SECONDS = 5.0
 """How long to wait for coordinators and archivers at the end; the journal keeps what they do not take."""
 
 KILL_SECONDS = 60.0
+TELL_SECONDS = 2.0
+"""How long a coordinator may take to hear that no new work is wanted."""
+LINGER_SECONDS = 0.3
+"""Orders that were on their way when a coordinator heard it are still answered, so that their runs go elsewhere at once."""
 _POLL_SECONDS = 0.02
 
 _log = get_logger(__name__)
@@ -31,11 +35,19 @@ class Retirement:
         self._journal = journal
         self._clock = clock
 
-    async def drain(self, timeout: float, lost: Callable[[], str]) -> None:
-        """Take no new work and let the running jobs go on for `timeout` seconds, then end them as forced_shutdown."""
+    async def drain(self, timeout: float, lost: Callable[[], str], told: Callable[[], bool]) -> None:
+        """Take no new work and let the running jobs go on for `timeout` seconds, then end them as forced_shutdown.
+
+        Not over before a coordinator has been `told`: the server must not go while runs are still sent to it.
+        """
         self._attempts.book.stopping = True
         _log.info("draining", live=len(self._attempts.book.live), timeout_seconds=timeout)
-        await self._until(lambda: self._attempts.idle.is_set() or bool(lost()), timeout)
+        began = self._clock.boottime()
+        await self._until(lambda: told() or bool(lost()), TELL_SECONDS)
+        if not lost():
+            await self._clock.sleep(LINGER_SECONDS)
+        spent = self._clock.boottime() - began
+        await self._until(lambda: self._attempts.idle.is_set() or bool(lost()), timeout - spent)
         if not self._attempts.idle.is_set():
             reason = f"the executor was stopped and the job had not ended after {timeout:g} s"
             self._attempts.end_all(cause="shutdown", reason=reason, grace=None)

@@ -1,6 +1,7 @@
 """Ships log chunks from the journal to a log-archiver and forgets them once they are committed there."""
 
 import asyncio
+from collections import deque
 
 from toban_domain.errors import ErrorCode, TobanError
 from toban_executor.ports import Archivers, ChunkBatch, Journal, LogStream
@@ -28,28 +29,32 @@ class Shipper:
 
     async def run_once(self) -> int:
         """Ship until nothing is left; returns the number of chunks. Raises TobanError when a stream fails."""
-        if not (window := await self._window(0)):
+        first = await self._journal.chunks_after(0, _CHUNKS, _BYTES)
+        if not first.chunks and not first.seals:
             return 0
-        sent = 0
         async with self._archivers.open() as stream:
-            while window:
-                await asyncio.gather(*(self._ship(stream, batch) for batch in window))
-                sent += sum(len(batch.chunks) for batch in window)
-                last = max((chunk.id for batch in window for chunk in batch.chunks), default=0)
-                window = await self._window(last)
-        return sent
+            under_way: deque[asyncio.Task[None]] = deque()
+            try:
+                return await self._ship_all(stream, first, under_way)
+            finally:
+                for task in under_way:
+                    task.cancel()
+                await asyncio.gather(*under_way, return_exceptions=True)
 
-    async def _window(self, after: int) -> list[ChunkBatch]:
-        window: list[ChunkBatch] = []
-        while len(window) < _WINDOW:
-            batch = await self._journal.chunks_after(after, _CHUNKS, _BYTES)
-            if batch.chunks:
-                after = batch.chunks[-1].id
-            if batch.chunks or batch.seals:
-                window.append(batch)
-            if not batch.chunks or batch.seals:
-                break
-        return window
+    async def _ship_all(self, stream: LogStream, batch: ChunkBatch, under_way: deque[asyncio.Task[None]]) -> int:
+        """One batch after the other, the next one as soon as the oldest under way is committed."""
+        sent = last = 0
+        while batch.chunks or batch.seals:
+            under_way.append(asyncio.ensure_future(self._ship(stream, batch)))
+            sent += len(batch.chunks)
+            last = batch.chunks[-1].id if batch.chunks else last
+            # Seals stay in the journal until they are committed: the next batch would bring them again.
+            await _settle(under_way, down_to=0 if batch.seals else _WINDOW - 1)
+            batch = await self._journal.chunks_after(last, _CHUNKS, _BYTES)
+            if not batch.chunks and not batch.seals:
+                await _settle(under_way, down_to=0)
+                batch = await self._journal.chunks_after(last, _CHUNKS, _BYTES)
+        return sent
 
     async def _ship(self, stream: LogStream, batch: ChunkBatch) -> None:
         result = await stream.append(batch)
@@ -61,3 +66,10 @@ class Shipper:
             _shipped.labels(code).inc()
         _shipped.labels("committed").inc(len(batch.chunks) - len(result.refused))
         self._journal.drop_chunks([chunk.id for chunk in batch.chunks], [seal.key for seal in batch.seals])
+
+
+async def _settle(under_way: deque[asyncio.Task[None]], *, down_to: int) -> None:
+    """Wait for the oldest until so many are left; raises what they raise."""
+    while len(under_way) > down_to:
+        await under_way[0]
+        under_way.popleft()

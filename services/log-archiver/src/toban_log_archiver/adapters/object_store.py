@@ -92,6 +92,10 @@ class S3Bucket:
         """A piece of an object."""
         return await self._asked("read", key, lambda: self._read(key, offset, length))
 
+    async def delete(self, key: str) -> None:
+        """Removes an object, or finds it removed."""
+        await self._asked("delete", key, lambda: self._data.delete_object(Bucket=self._bucket, Key=key))
+
     async def _asked(self, what: str, key: str, call: Callable[[], T]) -> T:
         try:
             return await asyncio.to_thread(call)

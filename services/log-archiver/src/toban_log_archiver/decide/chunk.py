@@ -78,12 +78,22 @@ def check_lines(claim: Claim, lines: Columns) -> Measured:
         raise ChunkInvalid("its sequence numbers do not grow from line to line")
     if set(lines.streams) != {claim.stream}:
         raise ChunkInvalid(f"it holds lines of another stream than {claim.stream}")
-    if max(lines.sizes) > MAX_LINE_BYTES:
-        raise ChunkInvalid(f"a line has {max(lines.sizes)} bytes; at most {MAX_LINE_BYTES} are taken")
-    first, last = min(lines.nanos), max(lines.nanos)
+    check_size(max(lines.sizes))
+    return measured(lines.nanos, sum(lines.sizes) + lines.newlines)
+
+
+def check_size(longest: int) -> None:
+    """Raises ChunkInvalid when the longest line of a chunk is too long."""
+    if longest > MAX_LINE_BYTES:
+        raise ChunkInvalid(f"a line has {longest} bytes; at most {MAX_LINE_BYTES} are taken")
+
+
+def measured(nanos: Sequence[int], raw_bytes: int) -> Measured:
+    """Of lines read at these times. Raises ChunkInvalid for a time that no clock has."""
+    first, last = min(nanos), max(nanos)
     if first < 0 or last > _MAX_NANOS:
         raise ChunkInvalid("the time of a line is not between 1970 and 2200")
-    return Measured(raw_bytes=sum(lines.sizes) + lines.newlines, first_at=_time(first), last_at=_time(last))
+    return Measured(raw_bytes=raw_bytes, first_at=_time(first), last_at=_time(last))
 
 
 def _time(nanos: int) -> datetime:

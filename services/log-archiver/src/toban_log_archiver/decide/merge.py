@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from typing import Generic, Protocol, TypeVar
 
 
@@ -27,7 +27,7 @@ class Merge(Generic[L]):
     A chunk that overlaps with lines already given (sent again in other pieces) adds only what is new.
     """
 
-    def __init__(self, *, decode: Callable[[bytes], Sequence[L]], from_seq: int = 1) -> None:
+    def __init__(self, *, decode: Callable[[bytes], Iterable[L]], from_seq: int = 1) -> None:
         self._decode = decode
         self._from_seq = from_seq
         self._streams: dict[int, _Stream[L]] = {}
@@ -51,32 +51,33 @@ class Merge(Generic[L]):
                     best, best_line = stream, line
             if best is None or best_line is None or best_line.seq > horizon:
                 return
-            best.advance()
-            self.last_seq = max(self.last_seq, best_line.seq)
+            seq = best_line.seq
+            best.advance(seq)
+            self.last_seq = max(self.last_seq, seq)
             yield best_line
 
 
 class _Stream(Generic[L]):
-    def __init__(self, decode: Callable[[bytes], Sequence[L]], after: int) -> None:
+    def __init__(self, decode: Callable[[bytes], Iterable[L]], after: int) -> None:
         self.chunks: deque[bytes] = deque()
         self._decode = decode
         self._after = after
-        self._lines: Sequence[L] = ()
-        self._next = 0
+        self._lines: Iterator[L] = iter(())
+        self._head: L | None = None
 
     def head(self) -> L | None:
         """The next line, decoding the next chunk when the current one is used up."""
-        while True:
-            while self._next < len(self._lines):
-                line = self._lines[self._next]
+        while self._head is None:
+            for line in self._lines:
                 if line.seq > self._after:
+                    self._head = line
                     return line
-                self._next += 1
             if not self.chunks:
-                self._lines, self._next = (), 0
+                self._lines = iter(())
                 return None
-            self._lines, self._next = self._decode(self.chunks.popleft()), 0
+            self._lines = iter(self._decode(self.chunks.popleft()))
+        return self._head
 
-    def advance(self) -> None:
-        self._after = self._lines[self._next].seq
-        self._next += 1
+    def advance(self, seq: int) -> None:
+        """The next line, of this number, was taken."""
+        self._after, self._head = seq, None

@@ -9,6 +9,8 @@ import re2
 MAX_PATTERN_CHARS = 1000
 MAX_PROGRAM = 500
 """Steps of a compiled expression; the worst a line costs is its length times this. Counted repetitions make them many."""
+MAX_MATCH_BYTES = 64 * 1024
+"""An expression sees so much of a line. Executors cut lines at 16 KiB, so this is for other senders only."""
 _MEMORY_BYTES = 1024 * 1024
 
 
@@ -32,7 +34,12 @@ class Pattern:
         """Whether a line's text contains it."""
         if self._expression is None:
             return self._literal in line
-        return self._expression.search(line) is not None
+        return self._expression.search(line[:MAX_MATCH_BYTES]) is not None
+
+    @property
+    def is_costly(self) -> bool:
+        """True for an expression: look at lines one by one, and at the time between them."""
+        return self._expression is not None
 
     def may_match(self, packed: bytes) -> bool:
         """False when no line of a decompressed chunk can match, which is known before its lines are made."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from toban_log_archiver.decide.chunk import STREAMS
@@ -48,6 +48,13 @@ class Selection:
     def is_everything(self) -> bool:
         """True when no line is left out."""
         return self == Selection()
+
+    @property
+    def parts(self) -> tuple[Selection, Pattern | None]:
+        """What is cheap to ask of a whole chunk, and the expression that is looked for line by line, if there is one."""
+        if self.pattern is None or not self.pattern.is_costly:
+            return self, None
+        return replace(self, pattern=None), self.pattern
 
     def keeps(self, line: HasFacts) -> bool:
         """Whether this line is wanted. The dearest question comes last."""

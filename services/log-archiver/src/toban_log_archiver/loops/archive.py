@@ -10,15 +10,19 @@ from datetime import date
 
 from toban_domain.errors import ErrorCode, FencedOut, TobanError
 from toban_domain.outcome import AttemptKey
+from toban_log_archiver.decide import pressure
 from toban_log_archiver.decide.pack import TARGET_BYTES, Packer
+from toban_log_archiver.loops import expire
 from toban_log_archiver.loops.archive_steps import Archived, ManifestDiffers, ObjectDiffers, StepDeps, Steps
+from toban_log_archiver.loops.left_out import CountMarks, LeftOutLines
 from toban_log_archiver.loops.settings import SettingsWatch
 from toban_log_archiver.ports.archive_gateway import ArchiveGateway
-from toban_observability import metrics
+from toban_observability import metrics, tracing
 from toban_observability.logs import get_logger
 from toban_store.errors import StoreError, TooLong
-from toban_store.logs import archive, archive_lease, archive_reads
+from toban_store.logs import archive, archive_lease, archive_reads, partitions
 from toban_store.logs.archive import EndedToken
+from toban_store.logs.archive_expiry import ExpiredObject
 from toban_store.logs.archive_lease import archive_tx
 from toban_store.logs.archive_reads import ChunkFacts, TokenFacts
 from toban_store.tx import autocommit
@@ -28,6 +32,8 @@ TICK_SECONDS = 60.0
 LEASE_SECONDS = 30.0
 RENEW_SECONDS = 5.0
 TOKENS_PAGE = 500
+# Chunks of several attempts that are looked up together.
+CHUNKS_PAGE = 2000
 UNFINISHED_PAGE = 100
 
 _log = get_logger(__name__)
@@ -36,15 +42,17 @@ _failures = metrics.counter(
     "Failures of the archive by kind: unavailable, differs, database, coordinator.",
     ("kind",),
 )
+for _kind in ("unavailable", "differs", "database", "coordinator"):
+    _failures.labels(_kind)
 _dropped = metrics.counter(
-    "toban_archive_days_dropped_total", "Days whose chunks are all archived and left the database."
+    "toban_archive_partitions_dropped_total", "Days whose chunks are all archived and left the database."
 )
 _working = metrics.gauge("toban_archive_working", "1 while this process archives.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Did:
-    """One thing that a pass did: sealed, would_archive, archived, dropped or failed."""
+    """One thing that a pass did: sealed, would_archive, archived, dropped, failed, would_expire, expired or forgotten."""
 
     action: str
     log_day: date | None = None
@@ -67,6 +75,7 @@ class ArchiverDeps:
     gateway: ArchiveGateway
     settings: SettingsWatch
     holder: str
+    count_marks: CountMarks
     lease_seconds: float = LEASE_SECONDS
     target_bytes: int = TARGET_BYTES
 
@@ -80,6 +89,7 @@ class _Tally:
     chunks: int = 0
     bytes: int = 0
     days: int = 0
+    expired: int = 0
     errors: list[str] = field(default_factory=list)
 
     def archived(self, done: Archived) -> None:
@@ -88,7 +98,17 @@ class _Tally:
         self.bytes += done.bytes
         names = ("log_day", "key", "tokens", "chunks", "lines", "bytes")
         self.report(Did(action="archived", **{name: getattr(done, name) for name in names}))
-        _log.info("archived", key=done.key, tokens=done.tokens, chunks=done.chunks, bytes=done.bytes)
+        _log.info("archived", object=done.key, tokens=done.tokens, chunks=done.chunks, bytes=done.bytes)
+
+    def gone(self, one: ExpiredObject | date) -> None:
+        if isinstance(one, date):
+            self.report(Did(action="forgotten", log_day=one))
+            _log.info("a day is forgotten", log_day=str(one))
+            return
+        self.expired += 1
+        names = ("log_day", "key", "tokens", "chunks", "lines", "bytes")
+        self.report(Did(action="expired", **{name: getattr(one, name) for name in names}))
+        _log.info("expired", object=one.key, bytes=one.bytes)
 
     def failed(self, kind: str, error: TobanError, log_day: date | None = None) -> None:
         _failures.labels(kind).inc()
@@ -97,8 +117,13 @@ class _Tally:
         _log.warning("archive failed", kind=kind, error=error.message, next_try_seconds=TICK_SECONDS)
 
     @property
+    def problem(self) -> str:
+        return "; ".join(self.errors[:3])
+
+    @property
     def summary(self) -> str:
-        return f"{self.objects} objects, {self.chunks} chunks, {self.bytes} bytes, {self.days} days dropped"
+        expired = f", {self.expired} objects expired" if self.expired else ""
+        return f"{self.objects} objects, {self.chunks} chunks, {self.bytes} bytes, {self.days} days dropped{expired}"
 
 
 class Archiver:
@@ -109,6 +134,9 @@ class Archiver:
         self._pool = deps.steps.pool
         self.problem = ""
         self._unheard = 0
+        self._counted = LeftOutLines(pool=self._pool, count_marks=deps.count_marks)
+        # A lease that could not be given back: its epoch, what the pass did, and how it failed.
+        self._owed: tuple[int, str, str] | None = None
 
     async def run_once(self) -> None:
         """One pass, unless another archiver works. An outage ends the pass and is raised: the loop's backoff says when the next one comes."""
@@ -119,11 +147,15 @@ class Archiver:
                     "the settings are not known yet, so nothing is archived: see that SCHEDULER_COORDINATORS is right"
                 )
             return
-        with suppress(Busy):
+        with suppress(Busy), tracing.span("archive"):
             await self.work(lambda _: None)
 
     async def work(self, report: Report) -> None:
         """One pass; `report` hears what it does. Raises Busy while another archiver works, TobanError when it had to be broken off."""
+        owed, self._owed = self._owed, None
+        if owed is not None:
+            with suppress(FencedOut):
+                await self._give_back(*owed)
         epoch = await archive_lease.take(self._pool, holder=self._deps.holder, lease_seconds=self._deps.lease_seconds)
         if epoch is None:
             async with autocommit(self._pool) as t:
@@ -139,12 +171,25 @@ class Archiver:
         except TobanError as error:
             tally.failed("database" if isinstance(error, StoreError) else "unavailable", error)
             with suppress(TobanError):
-                await archive_lease.release(self._pool, epoch, summary=tally.summary, error=error.message)
+                await self._give_back(epoch, tally.summary, tally.problem)
+            raise
+        except asyncio.CancelledError:
+            # Who asked for the pass has left, or the process ends: others need not wait for the lease to run out.
+            with suppress(TobanError):
+                await self._give_back(epoch, tally.summary, tally.problem)
             raise
         else:
-            await archive_lease.release(self._pool, epoch, summary=tally.summary, error="; ".join(tally.errors[:3]))
+            await self._give_back(epoch, tally.summary, tally.problem)
         finally:
-            self.problem = "; ".join(tally.errors[:3])
+            self.problem = tally.problem
+
+    async def _give_back(self, epoch: int, summary: str, error: str) -> None:
+        """Frees the lease. What an outage keeps from being freed is owed, and freed before this process's next pass."""
+        try:
+            await archive_lease.release(self._pool, epoch, summary=summary, error=error)
+        except StoreError:
+            self._owed = epoch, summary, error
+            raise
 
     async def plan(self) -> AsyncIterator[Did]:
         """What a pass would archive, day by day, without doing it."""
@@ -159,6 +204,15 @@ class Archiver:
                 chunks=sum(token.chunks for token in ready),
                 bytes=sum(token.bytes for token in ready),
                 message=f"{len(waiting)} attempts have not ended" if waiting else "",
+            )
+        for old in await expire.plan(self._deps.steps, self._deps.settings.known):
+            yield Did(
+                action="would_expire",
+                log_day=old.log_day,
+                tokens=old.tokens,
+                chunks=old.chunks,
+                lines=old.lines,
+                bytes=old.bytes,
             )
 
     async def _pass(self, steps: Steps, epoch: int, tally: _Tally) -> None:
@@ -175,6 +229,18 @@ class Archiver:
                 if done:
                     tally.archived(done)
             await self._drop(day, epoch, tally)
+        await self._expire(epoch, tally)
+
+    async def _expire(self, epoch: int, tally: _Tally) -> None:
+        expiry = expire.Expiry(self._deps.steps, epoch)
+        try:
+            async for gone in expiry.run(self._deps.settings.known):
+                tally.gone(gone)
+        except TobanError as error:
+            if isinstance(error, FencedOut | StoreError):
+                raise
+            # Everything else of the pass is done: what has expired waits in the bucket.
+            tally.failed("unavailable", error)
 
     async def _resume(self, steps: Steps, tally: _Tally) -> None:
         """What an archiver that died, or was fenced, had begun."""
@@ -190,9 +256,12 @@ class Archiver:
                 tally.archived(done)
 
     async def _due_days(self) -> list[date]:
-        retention = self._deps.settings.known.whole("log_retention_days_db")
-        async with autocommit(self._pool) as t:
-            return [day for day, due in await archive_reads.days(t, retention_days=retention) if due]
+        settings = self._deps.settings.known
+        async with archive_reads.patient(self._pool) as t:
+            days = await archive_reads.days(t, retention_days=settings.whole("log_retention_days_db"))
+            used = await archive_reads.volume(t) / (settings["log_budget_db_gb"] * pressure.GB)
+            today, _ = await partitions.present(t, [])
+        return pressure.due_days(days, used=used, today=today)
 
     async def _seal(self, day: date, epoch: int, tally: _Tally) -> None:
         """Attempts that will never seal themselves are sealed with what the coordinators know of them."""
@@ -221,15 +290,27 @@ class Archiver:
 
     async def _packs(self, day: date) -> AsyncIterator[Sequence[ChunkFacts]]:
         packer: Packer[ChunkFacts] = Packer(self._deps.target_bytes)
-        async for token in self._tokens(day):
-            if not (token.ready and token.chunks):
-                continue
+        async for group in self._ready(day):
             async with archive_reads.patient(self._pool) as t:
-                chunks = await archive_reads.chunks(t, day, run_id=token.run_id, token=token.token)
+                chunks = await archive_reads.chunks(t, day, group)
             for full in packer.add(chunks):
                 yield full
         for rest in packer:
             yield rest
+
+    async def _ready(self, day: date) -> AsyncIterator[list[TokenFacts]]:
+        """Attempts that may be archived now, as many together as are looked up at once."""
+        group: list[TokenFacts] = []
+        chunks = 0
+        async for token in self._tokens(day):
+            if token.ready and token.chunks:
+                group.append(token)
+                chunks += token.chunks
+            if chunks >= CHUNKS_PAGE:
+                yield group
+                group, chunks = [], 0
+        if group:
+            yield group
 
     async def _tokens(self, day: date) -> AsyncIterator[TokenFacts]:
         wait = self._deps.settings.known["seal_after_seconds"]
@@ -238,7 +319,7 @@ class Archiver:
             async with archive_reads.patient(self._pool) as t:
                 page = await archive_reads.tokens(t, day, after=after, size=TOKENS_PAGE, wait_seconds=wait)
             for token in page:
-                yield token
+                yield token if token.ready else await self._counted.ready(day, token)
             if len(page) < TOKENS_PAGE:
                 return
             after = (page[-1].run_id, page[-1].token)

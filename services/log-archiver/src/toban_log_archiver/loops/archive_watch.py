@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
+from toban_log_archiver.decide.pressure import ALARM, GB, is_full
 from toban_log_archiver.loops.archive import Archiver
 from toban_log_archiver.loops.settings import SettingsWatch
 from toban_observability import metrics
 from toban_observability.health import Check
+from toban_observability.logs import get_logger
 from toban_store.logs import archive_reads
 from toban_store.pool import Pool
 
 TICK_SECONDS = 30.0
-# From this part of the budget on health warns.
-ALARM = 0.8
-GB = 1000**3
 
+_log = get_logger(__name__)
+_full = metrics.gauge("toban_log_budget_full", "1 while new output is left out since log_budget_db_gb is used up.")
 _backlog = metrics.gauge(
-    "toban_archive_backlog_days", "Days older than log_retention_days_db whose chunks are in the database."
+    "toban_archive_backlog_partitions", "Days older than log_retention_days_db whose chunks are in the database."
 )
 _bytes = metrics.gauge("toban_log_database_bytes", "Size of schema logs in PostgreSQL.")
 _share = metrics.gauge("toban_log_budget_ratio", "That size as a part of log_budget_db_gb; 1 = all of it.")
@@ -30,6 +31,8 @@ class ArchiveWatch:
         self._archiver = archiver
         self._days = 0
         self._used = 0.0
+        self.is_full = False
+        """The budget is used up: new output is left out."""
 
     async def run_once(self) -> None:
         """Looks once."""
@@ -39,9 +42,21 @@ class ArchiveWatch:
             size = await archive_reads.volume(t)
         self._days = sum(due for _, due in found)
         self._used = size / (settings["log_budget_db_gb"] * GB)
+        full = is_full(self._used, was_full=self.is_full)
+        if full != self.is_full:
+            _log.warning(
+                "new output is left out" if full else "new output is stored again", budget_used=round(self._used, 4)
+            )
+        self.is_full = full
+        _full.set(full)
         _backlog.set(self._days)
         _bytes.set(size)
         _share.set(self._used)
+
+    @property
+    def budget_words(self) -> str:
+        """What the budget is, for people."""
+        return f"{self._settings.known.whole('log_budget_db_gb'):,} GB (log_budget_db_gb)"
 
     def check(self) -> Check:
         """A failed pass, a budget that is nearly used up, and lines that go nowhere are warnings."""
@@ -52,6 +67,11 @@ class ArchiveWatch:
     def _problem(self) -> str:
         if self._archiver is not None and self._archiver.problem:
             return self._archiver.problem
+        if self.is_full:
+            return (
+                f"schema logs has {self._used:.0%} of log_budget_db_gb: new output is left out, and counted; "
+                "see that the archive works, or raise the budget"
+            )
         if self._used >= ALARM:
             return (
                 f"schema logs has {self._used:.0%} of log_budget_db_gb: see that the archive works, or raise the budget"

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from toban_log_archiver.ports.object_store import ObjectStore
+from toban_observability.error_rate import SAMPLE_SECONDS, ErrorRate
 from toban_observability.health import Check, report
 from toban_observability.logs import get_logger
 from toban_runtime.clock import Clock
@@ -38,6 +39,8 @@ class Probe:
         self._bucket = bucket
         self._clock = clock
         self._bucket_at: float | None = None
+        self._errors = ErrorRate()
+        self._sampled_at: float | None = None
         self._checks = {
             "postgresql": Check("error", "not looked at yet"),
             "object_store": Check("ok", "not looked at yet"),
@@ -45,12 +48,16 @@ class Probe:
 
     def document(self) -> dict[str, Any]:
         """What /healthz shows."""
-        return report({**self._checks, "archive": self._archive(), "certificate": self._certificate()})
+        beside = {"archive": self._archive(), "certificate": self._certificate()}
+        return report({**self._checks, **beside, "errors_5_minutes": self._errors.check()})
 
     async def run_once(self) -> None:
         """Looks once; an outage is a result, not an error."""
         self._note("postgresql", await self._postgresql())
         now = self._clock.monotonic()
+        if self._sampled_at is None or now - self._sampled_at >= SAMPLE_SECONDS:
+            self._sampled_at = now
+            self._errors.sample(now)
         if self._bucket_at is None or now - self._bucket_at >= BUCKET_SECONDS:
             self._bucket_at = now
             self._note("object_store", await self._object_store())

@@ -55,3 +55,11 @@ class ChunkSource(Protocol):
     async def places(self, run_id: int) -> Mapping[int, Sequence[str]]:
         """For each token of which this side holds chunks: where, as `db` or `s3://bucket/key`."""
         ...
+
+    async def touched(self, run_ids: Sequence[int], *, streams: Sequence[int], span: TimeSpan) -> Sequence[TokenPlace]:
+        """Tokens of these runs of which this side holds a chunk of these streams within `span`, by run and token."""
+        ...
+
+    async def expired(self, run_ids: Sequence[int]) -> Mapping[tuple[int, int], int]:
+        """For each (run, token) of these runs that has some: how many lines this side held and gave up when their retention had passed."""
+        ...

@@ -36,3 +36,7 @@ class ObjectStore(Protocol):
     async def read(self, key: str, offset: int, length: int) -> bytes:
         """`length` bytes from `offset` on. Raises NOT_FOUND when there is no such object; fewer bytes are UNAVAILABLE."""
         ...
+
+    async def delete(self, key: str) -> None:
+        """Removes an object; nothing happens when there is none."""
+        ...

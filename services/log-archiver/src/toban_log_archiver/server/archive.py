@@ -5,17 +5,20 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections.abc import AsyncIterator
+from dataclasses import asdict
 from datetime import date
 from typing import Any
 
 from toban_domain.errors import ErrorCode, TobanError
+from toban_domain.version import VERSION
+from toban_log_archiver.decide.pressure import GB
 from toban_log_archiver.loops.archive import Archiver, Did
-from toban_log_archiver.loops.archive_watch import GB
 from toban_log_archiver.loops.settings import SettingsWatch
 from toban_log_archiver.ports.object_store import ObjectStore
+from toban_log_archiver.server import diagnose
 from toban_proto.v1 import logs_pb2 as pb
 from toban_proto.v1.logs_pb2_grpc import LogArchiveServicer, add_LogArchiveServicer_to_server
-from toban_store.logs import archive_lease, archive_reads
+from toban_store.logs import archive_expiry, archive_lease, archive_reads
 from toban_store.logs.archive import FrameRow
 from toban_store.logs.archive_reads import DayArchived, DayStored, ObjectRow
 from toban_store.pool import Pool
@@ -48,6 +51,7 @@ class LogArchive(LogArchiveServicer):
             stored = {day: await archive_reads.stored_day(t, day) for day, _ in days}
             archived = {one.log_day: one for one in await archive_reads.archived_days(t)}
             size = await archive_reads.volume(t)
+            waiting = await archive_expiry.waiting_count(t)
             lease = await archive_lease.look(t)
         due = {day for day, is_due in days if is_due}
         late = sorted(day for day in due if stored[day].open_chunks)
@@ -63,6 +67,8 @@ class LogArchive(LogArchiveServicer):
             last_error=lease.last_error or (self._archiver.problem if self._archiver else ""),
             holder=lease.holder if lease.held else "",
             bucket=self._store.uri("").rstrip("/") if self._store else "",
+            archive_retention_days=settings.whole("log_retention_days_archive"),
+            expired_waiting=waiting,
         )
 
     async def RunArchive(self, request: pb.RunArchiveRequest, _context: Any) -> AsyncIterator[pb.RunArchiveResponse]:
@@ -98,6 +104,13 @@ class LogArchive(LogArchiveServicer):
             if len(page) < OBJECTS_PAGE:
                 return
             after = page[-1].id
+
+    async def Diagnose(self, _request: pb.DiagnoseLogsRequest, _context: Any) -> pb.DiagnoseLogsResponse:
+        """What is wrong with the logs, as far as this log-archiver sees it. Raises nothing for what is wrong."""
+        found = await diagnose.look(
+            pool=self._pool, settings=self._settings, store=self._store, archiver=self._archiver
+        )
+        return pb.DiagnoseLogsResponse(version=VERSION, checks=[pb.LogCheck(**asdict(one)) for one in found])
 
     async def _verified(self, store: ObjectStore, row: ObjectRow) -> pb.VerifyArchiveResponse:
         async with archive_reads.patient(self._pool) as t:
@@ -145,6 +158,7 @@ def _day(day: date, stored: DayStored | None, archived: DayArchived | None, *, d
     if archived is not None:
         answer.archived_objects, answer.archived_tokens = archived.objects, archived.tokens
         answer.archived_chunks, answer.archived_bytes = archived.chunks, archived.bytes
+        answer.expired_objects, answer.expired_bytes = archived.expired_objects, archived.expired_bytes
     return answer
 
 

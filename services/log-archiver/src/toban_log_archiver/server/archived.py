@@ -9,6 +9,7 @@ from toban_domain.errors import ErrorCode, TobanError
 from toban_log_archiver.ports.object_store import ObjectStore
 from toban_observability import metrics
 from toban_store.logs import archived
+from toban_store.logs.archive_reads import patient
 from toban_store.logs.archived import FramePlace
 from toban_store.logs.chunks import ChunkHead, StoredChunk, TimeSpan, TokenPlace, TokenSize
 from toban_store.logs.tokens import TokenRow
@@ -57,11 +58,16 @@ class ArchivedChunks:
             return await archived.page(t, place, after=after, size=size, span=span)
 
     async def fetch(self, places: Sequence[FramePlace]) -> list[StoredChunk]:
-        """The frames of some places, in that order."""
+        """The frames of some places, in that order, without those that have expired meanwhile."""
         found: list[StoredChunk] = []
         for group in _neighbours(places):
             first = group[0]
-            data = await self._read(first.key, first.byte_offset, sum(one.byte_length for one in group))
+            try:
+                data = await self._read(first.key, first.byte_offset, sum(one.byte_length for one in group))
+            except TobanError as error:
+                if error.code is ErrorCode.NOT_FOUND and await self._gone(first.key):
+                    continue
+                raise
             for one in group:
                 start = one.byte_offset - first.byte_offset
                 frame = data[start : start + one.byte_length]
@@ -99,6 +105,21 @@ class ArchivedChunks:
             found = await archived.places(t, run_id)
         store = self._store
         return {token: [store.uri(key) if store else key for key in keys] for token, keys in found.items()}
+
+    async def touched(self, run_ids: Sequence[int], *, streams: Sequence[int], span: TimeSpan) -> Sequence[TokenPlace]:
+        """Tokens of these runs that have an archived chunk of these streams within `span`."""
+        async with patient(self._pool) as t:
+            return await archived.touched(t, run_ids, streams=streams, span=span)
+
+    async def expired(self, run_ids: Sequence[int]) -> Mapping[tuple[int, int], int]:
+        """How many lines of each token have left the archive."""
+        async with autocommit(self._pool) as t:
+            return await archived.expired(t, run_ids)
+
+    async def _gone(self, key: str) -> bool:
+        """Whether an object that is not there has expired since its place was looked up."""
+        async with autocommit(self._pool) as t:
+            return await archived.has_expired(t, key)
 
     async def _read(self, key: str, offset: int, length: int) -> bytes:
         if self._store is None:

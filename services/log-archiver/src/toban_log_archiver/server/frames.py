@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import date
 from threading import local
+from typing import overload
 
 import zstandard
 from google.protobuf.message import DecodeError
 
+from toban_domain.log_marks import LEVEL_WORDS, left_out_lines
+from toban_log_archiver.decide.blocks import check_blocks, texts
 from toban_log_archiver.decide.chunk import MAX_RAW_BYTES, ChunkInvalid, Claim, Columns, check_claim, check_lines
 from toban_log_archiver.decide.select import Selection
-from toban_proto.v1.logs_pb2 import LogChunk, LogLine, LogLines
+from toban_proto.v1.logs_pb2 import LineBlock, LogChunk, LogLine, LogLines
 from toban_store.logs.chunks import NewChunk
 
 # What a decompressor may reserve for its window.
@@ -25,14 +28,29 @@ def lines_of(data: bytes) -> Sequence[LogLine]:
     return _parsed(_opened(data))
 
 
-def selected(data: bytes, selection: Selection) -> Sequence[LogLine]:
-    """Those lines of a frame that are wanted. Raises as lines_of."""
+def selected(data: bytes, selection: Selection, opened: Callable[[int], None] = lambda _: None) -> Sequence[LogLine]:
+    """Those lines of a frame that are wanted; `opened` hears how large the frame is. Raises as lines_of."""
     raw = _opened(data)
+    opened(len(raw))
     if selection.is_everything:
         return _parsed(raw)
-    if selection.pattern is not None and not selection.pattern.may_match(raw):
+    pattern = selection.pattern
+    if pattern is None:
+        return [line for line in _parsed(raw) if selection.keeps(line)]
+    if not pattern.may_match(raw):
         return ()
-    return [line for line in _parsed(raw) if selection.keeps(line)]
+    content = _content(raw)
+    blocks = [block for block in content.blocks if pattern.may_match(block.text)]
+    return [line for line in (BlockLines(blocks) if content.blocks else content.lines) if selection.keeps(line)]
+
+
+def count_marks(data: bytes) -> list[tuple[int, int]]:
+    """For each line of a frame its number, and how many lines it says were left out; nothing for a frame that cannot be opened."""
+    try:
+        return [(line.seq, left_out_lines(line.text)) for line in lines_of(data)]
+    except ChunkInvalid:
+        # Who reads it is told what is wrong with it.
+        return []
 
 
 def _opened(data: bytes) -> bytes:
@@ -47,10 +65,60 @@ def _opened(data: bytes) -> bytes:
 
 
 def _parsed(raw: bytes) -> Sequence[LogLine]:
+    content = _content(raw)
+    return BlockLines(content.blocks) if content.blocks else content.lines
+
+
+def _content(raw: bytes) -> LogLines:
     try:
-        return LogLines.FromString(raw).lines
+        content = LogLines.FromString(raw)
     except DecodeError:
         raise ChunkInvalid("its data holds no LogLines") from None
+    if content.blocks and content.lines:
+        raise ChunkInvalid("its data holds both lines and blocks")
+    return content
+
+
+class BlockLines(Sequence[LogLine]):
+    """The lines of blocks, made one at a time when they are asked for: whoever goes through them in order holds one line."""
+
+    def __init__(self, blocks: Sequence[LineBlock]) -> None:
+        self._blocks = blocks
+        self._count = sum(block.line_count for block in blocks)
+        self._to_come: Iterator[LogLine] = iter(())
+        self._made: LogLine | None = None
+        self._at = self._count
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __iter__(self) -> Iterator[LogLine]:
+        for block in self._blocks:
+            first, at, stream, levels = block.seq, block.at_unix_nanos, block.stream, block.levels
+            if block.partial:
+                yield LogLine(seq=first, at_unix_nanos=at, stream=stream, text=block.text, partial=True)
+            elif levels:
+                for seq, (text, level) in enumerate(zip(texts(block), levels, strict=True), start=first):
+                    yield LogLine(seq=seq, at_unix_nanos=at, stream=stream, text=text, level=LEVEL_WORDS[level])
+            else:
+                for seq, text in enumerate(texts(block), start=first):
+                    yield LogLine(seq=seq, at_unix_nanos=at, stream=stream, text=text)
+
+    @overload
+    def __getitem__(self, index: int) -> LogLine: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[LogLine]: ...
+    def __getitem__(self, index: int | slice) -> LogLine | list[LogLine]:
+        if isinstance(index, slice):
+            return list(self)[index]
+        wanted = range(self._count)[index]
+        if wanted < self._at:
+            self._to_come, self._at = iter(self), -1
+        while self._at < wanted:
+            self._made = next(self._to_come)
+            self._at += 1
+        assert self._made is not None
+        return self._made
 
 
 def checked(chunk: LogChunk, log_day: date) -> NewChunk:
@@ -63,17 +131,8 @@ def checked(chunk: LogChunk, log_day: date) -> NewChunk:
         data_bytes=len(chunk.data),
     )
     check_claim(claim)
-    lines = lines_of(chunk.data)
-    measured = check_lines(
-        claim,
-        Columns(
-            seqs=[line.seq for line in lines],
-            nanos=[line.at_unix_nanos for line in lines],
-            streams={line.stream for line in lines},
-            sizes=[len(line.text) for line in lines],
-            newlines=sum(not line.partial for line in lines),
-        ),
-    )
+    content = _content(_opened(chunk.data))
+    measured = check_blocks(claim, content.blocks) if content.blocks else check_lines(claim, _columns(content.lines))
     return NewChunk(
         log_day=log_day,
         run_id=chunk.run_id,
@@ -86,6 +145,16 @@ def checked(chunk: LogChunk, log_day: date) -> NewChunk:
         first_at=measured.first_at,
         last_at=measured.last_at,
         data=chunk.data,
+    )
+
+
+def _columns(lines: Sequence[LogLine]) -> Columns:
+    return Columns(
+        seqs=[line.seq for line in lines],
+        nanos=[line.at_unix_nanos for line in lines],
+        streams={line.stream for line in lines},
+        sizes=[len(line.text) for line in lines],
+        newlines=sum(not line.partial for line in lines),
     )
 
 

@@ -83,6 +83,21 @@ class JoinedChunks:
                 found.setdefault(token, []).extend(places)
         return found
 
+    async def touched(self, run_ids: Sequence[int], *, streams: Sequence[int], span: TimeSpan) -> Sequence[TokenPlace]:
+        """As ChunkSource says."""
+        found = {
+            place for source in self._sources for place in await source.touched(run_ids, streams=streams, span=span)
+        }
+        return sorted(found, key=lambda place: (place.run_id, place.token))
+
+    async def expired(self, run_ids: Sequence[int]) -> Mapping[tuple[int, int], int]:
+        """As ChunkSource says, added up."""
+        found: dict[tuple[int, int], int] = {}
+        for source in self._sources:
+            for key, lines in (await source.expired(run_ids)).items():
+                found[key] = found.get(key, 0) + lines
+        return found
+
 
 def _once(pages: Iterable[Sequence[C]]) -> list[C]:
     chunks: dict[tuple[int, int], C] = {}

@@ -1,4 +1,4 @@
-"""What a Read call asks for, checked."""
+"""What a Read or a Search call asks for, checked."""
 
 from __future__ import annotations
 
@@ -9,8 +9,13 @@ from toban_log_archiver.decide.chunk import STREAMS
 from toban_log_archiver.decide.pattern import Pattern, PatternInvalid
 from toban_log_archiver.decide.select import LEVELS, Selection
 from toban_log_archiver.decide.tail import MAX_TAIL_LINES
-from toban_proto.v1.logs_pb2 import LOG_STREAM_SYSTEM, ReadLogRequest
+from toban_proto.v1.logs_pb2 import LOG_STREAM_SYSTEM, ReadLogRequest, SearchLogRequest
 
+Question = ReadLogRequest | SearchLogRequest
+# Runs of one search, and lines that it gives at most.
+MAX_RUNS = 1000
+MAX_HITS = 10_000
+DEFAULT_HITS = 1000
 # With raw, these may be given besides run and token; bytes can be counted in whole streams only.
 _RAW_FIELDS = frozenset({"run_id", "token", "follow", "streams", "raw", "byte_from", "byte_to"})
 _ALONE = (("tail", "head"), ("tail", "after"), ("from_seq", "after"), ("token", "tokens"))
@@ -29,10 +34,7 @@ def checked(request: ReadLogRequest) -> ReadLogRequest:
     for one, other in _ALONE:
         if {one, other} <= given:
             raise _wrong(f"{one} and {other} exclude each other: give one of them")
-    if unknown := set(request.streams) - STREAMS:
-        raise _wrong(f"unknown streams {sorted(unknown)}: 1 stdout, 2 stderr, 3 system")
-    if request.level and request.level not in LEVELS:
-        raise _wrong(f"unknown level {request.level[:100]!r}: one of {', '.join(LEVELS)}")
+    _check_filters(request)
     _check_raw(request, given)
     return request
 
@@ -50,7 +52,30 @@ def _check_raw(request: ReadLogRequest, given: set[str]) -> None:
         raise _wrong(f"the bytes {request.byte_from}-{request.byte_to} end before they begin")
 
 
-def selection_of(request: ReadLogRequest) -> Selection:
+def checked_search(request: SearchLogRequest) -> SearchLogRequest:
+    """The request. Raises INVALID_ARGUMENT."""
+    if not 0 < len(request.run_ids) <= MAX_RUNS:
+        raise _wrong(f"{len(request.run_ids)} run_ids: name 1 to {MAX_RUNS}")
+    if min(request.run_ids) <= 0:
+        raise _wrong(f"run_id {min(request.run_ids)} is not a run: name positive ones")
+    if not 0 <= request.limit <= MAX_HITS:
+        raise _wrong(
+            f"limit {request.limit} is not within 0-{MAX_HITS}: go on after the position of the last answer for more"
+        )
+    if request.HasField("after") and request.after.run_id not in request.run_ids:
+        raise _wrong(f"after names run {request.after.run_id}, which is none of run_ids")
+    _check_filters(request)
+    return request
+
+
+def _check_filters(request: Question) -> None:
+    if unknown := set(request.streams) - STREAMS:
+        raise _wrong(f"unknown streams {sorted(unknown)}: 1 stdout, 2 stderr, 3 system")
+    if request.level and request.level not in LEVELS:
+        raise _wrong(f"unknown level {request.level[:100]!r}: one of {', '.join(LEVELS)}")
+
+
+def selection_of(request: Question) -> Selection:
     """The filters of a request. Raises INVALID_ARGUMENT for times and expressions that cannot be."""
     since, until = _nanos(request, "since"), _nanos(request, "until")
     if since is not None and until is not None and until <= since:
@@ -64,12 +89,13 @@ def selection_of(request: ReadLogRequest) -> Selection:
     )
 
 
-def _streams(request: ReadLogRequest) -> frozenset[int]:
+def _streams(request: Question) -> frozenset[int]:
     wanted: frozenset[int] = frozenset(request.streams) or STREAMS
-    return wanted - {LOG_STREAM_SYSTEM} if request.raw else wanted
+    raw = isinstance(request, ReadLogRequest) and request.raw
+    return wanted - {LOG_STREAM_SYSTEM} if raw else wanted
 
 
-def _pattern(request: ReadLogRequest) -> Pattern | None:
+def _pattern(request: Question) -> Pattern | None:
     if not request.grep:
         if request.regex:
             raise _wrong("regex says how to read grep, which is not given")
@@ -80,7 +106,7 @@ def _pattern(request: ReadLogRequest) -> Pattern | None:
         raise _wrong(f"grep {request.grep[:100]!r} cannot be searched for: {error}") from None
 
 
-def _nanos(request: ReadLogRequest, name: str) -> int | None:
+def _nanos(request: Question, name: str) -> int | None:
     if not request.HasField(name):  # type: ignore[arg-type]
         return None
     stamp: Timestamp = getattr(request, name)

@@ -9,17 +9,20 @@ from typing import Any
 
 from toban_domain.errors import ErrorCode, TobanError
 from toban_log_archiver.ports.chunk_source import ChunkSource
-from toban_log_archiver.server import question
+from toban_log_archiver.server import attempts, question
 from toban_log_archiver.server.answers import worth_sending
 from toban_log_archiver.server.followers import Followers
 from toban_log_archiver.server.raw_reading import RawReading
 from toban_log_archiver.server.run_reading import RunReading
+from toban_log_archiver.server.search import Searching
 from toban_proto.v1.logs_pb2 import (
     AttemptLog,
     DescribeLogRequest,
     DescribeLogResponse,
     ReadLogRequest,
     ReadLogResponse,
+    SearchLogRequest,
+    SearchLogResponse,
 )
 from toban_proto.v1.logs_pb2_grpc import LogReaderServicer, add_LogReaderServicer_to_server
 from toban_runtime.clock import Clock
@@ -47,6 +50,8 @@ class LogReader(LogReaderServicer):
         Raises INVALID_ARGUMENT for what cannot be asked, UNAVAILABLE when a follower has to go on elsewhere or a source does not answer.
         """
         reading = self._reading(question.checked(request))
+        async for answer in self._expired(request):
+            yield answer
         with self._followers.follow(request.run_id) as event:
             while True:
                 event.clear()
@@ -67,16 +72,45 @@ class LogReader(LogReaderServicer):
         rows = await self._source.attempts(request.run_id)
         sizes = await self._source.sizes(request.run_id)
         places = await self._source.places(request.run_id)
+        expired = await self._source.expired([request.run_id])
         return DescribeLogResponse(
-            attempts=[_described(row, sizes.get(row.place.token), places.get(row.place.token, ())) for row in rows]
+            attempts=[
+                _described(
+                    row,
+                    sizes.get(row.place.token),
+                    places.get(row.place.token, ()),
+                    expired.get((request.run_id, row.place.token), 0),
+                )
+                for row in rows
+            ]
         )
+
+    async def Search(self, request: SearchLogRequest, _context: Any) -> AsyncIterator[SearchLogResponse]:
+        """Lines of many runs, in the order of run_ids; within a run as Read gives them. Bounded work: the last answer says whether it was cut.
+
+        Raises INVALID_ARGUMENT for what cannot be asked, UNAVAILABLE when a source does not answer.
+        """
+        question.checked_search(request)
+        searching = Searching(
+            source=self._source, clock=self._clock, request=request, selection=question.selection_of(request)
+        )
+        async for answer in searching.answers():
+            yield answer
+
+    async def _expired(self, request: ReadLogRequest) -> AsyncIterator[ReadLogResponse]:
+        """What of the wanted attempts is gone."""
+        gone = await self._source.expired([request.run_id])
+        if gone:
+            for row in await attempts.wanted(self._source, request):
+                if lines := gone.get((request.run_id, row.place.token)):
+                    yield ReadLogResponse(token=row.place.token, expired_lines=lines)
 
     def _reading(self, request: ReadLogRequest) -> RunReading | RawReading:
         kind = RawReading if request.raw else RunReading
         return kind(source=self._source, clock=self._clock, request=request, selection=question.selection_of(request))
 
 
-def _described(row: TokenRow, size: TokenSize | None, places: Sequence[str]) -> AttemptLog:
+def _described(row: TokenRow, size: TokenSize | None, places: Sequence[str], expired: int) -> AttemptLog:
     return AttemptLog(
         token=row.place.token,
         lines=size.lines if size else 0,
@@ -84,4 +118,5 @@ def _described(row: TokenRow, size: TokenSize | None, places: Sequence[str]) -> 
         last_seq=row.last_seq if row.last_seq is not None else (size.last_seq if size else 0),
         sealed=row.sealed_seconds is not None,
         place=", ".join(places),
+        expired_lines=expired,
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from functools import partial
 
@@ -27,7 +28,14 @@ BATCH_BYTES = 256 * 1024
 QUIET_SECONDS = 1.0
 # Pages below this are opened in place, the others in a thread: other readers and senders do not wait.
 INLINE_BYTES = 16 * 1024
+# Expressions are looked for in threads of their own, one slice of at most QUIET_SECONDS after the other: whoever searches does not
+# keep others from reading and writing, and searches take turns.
+SEARCH_THREADS = 2
 
+_searchers = ThreadPoolExecutor(max_workers=SEARCH_THREADS, thread_name_prefix="toban-search")
+_search_seconds = metrics.histogram(
+    "toban_log_search_slice_seconds", "Time that one slice of looking for an expression took."
+)
 _holes = metrics.counter("toban_log_holes_passed_total", "Holes in an attempt's lines that a follower passed over.")
 
 
@@ -59,7 +67,12 @@ class _Pages:
 
 
 async def _batches(
-    pages: _Pages, merge: Merge[LogLine], from_seq: int, take: Callable[[Iterator[LogLine]], _Taken]
+    pages: _Pages,
+    merge: Merge[LogLine],
+    from_seq: int,
+    take: Callable[[Iterator[LogLine]], _Taken],
+    *,
+    costly: bool,
 ) -> AsyncIterator[_Taken]:
     """What `take` makes of the lines that are stored now, until it says that it is over."""
     more = True
@@ -68,10 +81,15 @@ async def _batches(
         more = len(page) == PAGE_CHUNKS
         for chunk in page:
             merge.add(chunk.stream, chunk.data)
-        ready = merge.ready(page[-1].seq_from if more else END)
-        inline = sum(len(chunk.data) for chunk in page) < INLINE_BYTES
+        horizon = page[-1].seq_from if more else END
+        ready = merge.ready(horizon)
+        inline = not costly and sum(len(chunk.data) for chunk in page) < INLINE_BYTES
         while True:
-            taken = take(ready) if inline else await asyncio.to_thread(take, ready)
+            if costly:
+                taken = await asyncio.get_running_loop().run_in_executor(_searchers, _timed(take), ready)
+            else:
+                taken = take(ready) if inline else await asyncio.to_thread(take, ready)
+            taken.horizon = horizon
             yield taken
             if taken.over:
                 return
@@ -79,16 +97,25 @@ async def _batches(
                 break
 
 
-class _Taken:
-    """Lines for one answer. `used_up`: the page has no more; `over`: this reading has no more."""
+def _timed(take: Callable[[Iterator[LogLine]], _Taken]) -> Callable[[Iterator[LogLine]], _Taken]:
+    def timed(ready: Iterator[LogLine]) -> _Taken:
+        with _search_seconds.time():
+            return take(ready)
 
-    __slots__ = ("lines", "over", "size", "used_up")
+    return timed
+
+
+class _Taken:
+    """Lines for one answer. `used_up`: the page has no more, which went as far as `horizon`; `over`: this reading has no more."""
+
+    __slots__ = ("horizon", "lines", "over", "size", "used_up")
 
     def __init__(self) -> None:
         self.lines: list[LogLine] = []
         self.size = 0
         self.used_up = False
         self.over = False
+        self.horizon = 0
 
     def add(self, line: LogLine) -> bool:
         """True when the answer is full."""
@@ -98,7 +125,10 @@ class _Taken:
 
 
 class StoredLines:
-    """The wanted lines [from_seq, to_seq) of an attempt as they are stored now, once. Chunks without such lines are not even opened."""
+    """The wanted lines [from_seq, to_seq) of an attempt as they are stored now, once. Chunks without such lines are not even opened.
+
+    `opened` hears the bytes of each chunk that was, perhaps from another thread.
+    """
 
     def __init__(
         self,
@@ -109,18 +139,26 @@ class StoredLines:
         clock: Clock,
         from_seq: int = 1,
         to_seq: int = END,
+        opened: Callable[[int], None] = lambda _: None,
     ) -> None:
         streams = sorted(selection.streams)
+        cheap, self._expression = selection.parts
         self._pages = _Pages(source=source, place=place, streams=streams, span=span_of(selection))
         self._clock = clock
         self._from_seq = max(1, from_seq)
         self._to_seq = to_seq
-        self._merge: Merge[LogLine] = Merge(decode=partial(selected, selection=selection), from_seq=self._from_seq)
+        decode = partial(selected, selection=cheap, opened=opened)
+        self._merge: Merge[LogLine] = Merge(decode=decode, from_seq=self._from_seq)
+        self.read_to = self._from_seq - 1
+        """Every line up to this one was looked at; END when there is no other."""
 
     async def batches(self, *, patient: bool = False) -> AsyncIterator[list[LogLine]]:
         """In order; an empty one is a sign of life. Raises TobanError when a source cannot be asked. Nothing is waited for."""
         del patient
-        async for taken in _batches(self._pages, self._merge, self._from_seq, self._take):
+        costly = self._expression is not None
+        async for taken in _batches(self._pages, self._merge, self._from_seq, self._take, costly=costly):
+            if taken.used_up:
+                self.read_to = max(self.read_to, taken.horizon)
             yield taken.lines
 
     def _take(self, ready: Iterator[LogLine]) -> _Taken:
@@ -130,7 +168,9 @@ class StoredLines:
             if line.seq >= self._to_seq:
                 taken.over = True
                 return taken
-            if taken.add(line) or self._clock.monotonic() > quiet_until:
+            self.read_to = line.seq
+            wanted = self._expression is None or self._expression.matches(line.text)
+            if (wanted and taken.add(line)) or self._clock.monotonic() > quiet_until:
                 return taken
         taken.used_up = True
         return taken
@@ -162,7 +202,8 @@ class LiveLines:
         With patience it stops at a hole, which is waited for.
         """
         take = partial(self._take, patient=patient)
-        async for taken in _batches(self._pages, self._merge, self._holes.next_seq, take):
+        costly = self._selection.parts[1] is not None
+        async for taken in _batches(self._pages, self._merge, self._holes.next_seq, take, costly=costly):
             if taken.over:
                 self._pages.rewind()
                 self._merge = self._new_merge()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import date
 from typing import TypeVar
@@ -28,7 +28,7 @@ from toban_transport.ticket import TicketVerifier
 
 # Attempts whose ticket a stream remembers; one that was forgotten is asked for by TICKET_MISSING.
 MAX_TICKETS = 20_000
-# Chunks above this size are opened in a thread, so that other streams do not wait.
+# The chunks of a request that is larger than this are opened in a thread, so that other streams do not wait.
 INLINE_BYTES = 16 * 1024
 CHUNK_INVALID = "CHUNK_INVALID"
 
@@ -60,8 +60,16 @@ class Admitted:
 class AppendSession:
     """Checks the requests of one stream. Bad chunks are refused one by one; the rest of the request goes on."""
 
-    def __init__(self, *, verifier: TicketVerifier, days: Days, clock: Clock) -> None:
+    def __init__(
+        self,
+        *,
+        verifier: TicketVerifier,
+        days: Days,
+        clock: Clock,
+        within_budget: Callable[[NewChunk], NewChunk] = lambda chunk: chunk,
+    ) -> None:
         self._verifier = verifier
+        self._within_budget = within_budget
         self._days = days
         self._clock = clock
         self._passes: OrderedDict[AttemptKey, _Pass] = OrderedDict()
@@ -71,7 +79,7 @@ class AppendSession:
         """What of this request may be written. Raises StoreError when a partition could not be looked at."""
         refusals: list[ChunkRefusal] = []
         notes = [note for ticket in request.tickets if (note := await self._take_ticket(ticket)) is not None]
-        chunks = [chunk for sent in request.chunks if (chunk := await self._take_chunk(sent, refusals)) is not None]
+        chunks = await self._take_chunks(request.chunks, refusals)
         notes += [note for seal in request.seals if (note := self._take_seal(seal, refusals)) is not None]
         sealed = [AttemptKey(seal.run_id, seal.token) for seal in request.seals]
         return Admitted(work=Work(chunks=chunks, notes=notes), refusals=refusals, sealed=sealed)
@@ -104,18 +112,18 @@ class AppendSession:
         _remember(self._passes, key, _Pass(day, body.incarnation))
         return TokenNote(log_day=day, run_id=key.run_id, token=key.token, incarnation=body.incarnation)
 
-    async def _take_chunk(self, sent: LogChunk, refusals: list[ChunkRefusal]) -> NewChunk | None:
-        key = AttemptKey(sent.run_id, sent.token)
-        held = self._pass(key, sent.seq_from, refusals)
-        if held is None:
-            return None
-        try:
-            if len(sent.data) <= INLINE_BYTES:
-                return checked(sent, held.log_day)
-            return await asyncio.to_thread(checked, sent, held.log_day)
-        except ChunkInvalid as error:
-            refusals.append(_refusal(key, sent.seq_from, CHUNK_INVALID, str(error)))
-            return None
+    async def _take_chunks(self, sent: Iterable[LogChunk], refusals: list[ChunkRefusal]) -> list[NewChunk]:
+        allowed: list[tuple[LogChunk, date]] = []
+        for chunk in sent:
+            held = self._pass(AttemptKey(chunk.run_id, chunk.token), chunk.seq_from, refusals)
+            if held is not None:
+                allowed.append((chunk, held.log_day))
+        if sum(len(chunk.data) for chunk, _ in allowed) <= INLINE_BYTES:
+            good, bad = _opened(allowed)
+        else:
+            good, bad = await asyncio.to_thread(_opened, allowed)
+        refusals += [_refusal(AttemptKey(one.run_id, one.token), one.seq_from, CHUNK_INVALID, why) for one, why in bad]
+        return [self._within_budget(chunk) for chunk in good]
 
     def _take_seal(self, seal: Seal, refusals: list[ChunkRefusal]) -> TokenNote | None:
         key = AttemptKey(seal.run_id, seal.token)
@@ -142,6 +150,18 @@ class AppendSession:
             code, message = self._refused.get(key, unreadable)
             refusals.append(_refusal(key, seq_from, code, message))
         return held
+
+
+def _opened(allowed: Iterable[tuple[LogChunk, date]]) -> tuple[list[NewChunk], list[tuple[LogChunk, str]]]:
+    """The good ones of these chunks, and the bad ones, each with the reason."""
+    good: list[NewChunk] = []
+    bad: list[tuple[LogChunk, str]] = []
+    for chunk, log_day in allowed:
+        try:
+            good.append(checked(chunk, log_day))
+        except ChunkInvalid as error:
+            bad.append((chunk, str(error)))
+    return good, bad
 
 
 def _remember(held: OrderedDict[AttemptKey, T], key: AttemptKey, value: T) -> None:

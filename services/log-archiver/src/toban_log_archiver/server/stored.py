@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 
 from toban_store.logs import chunks, tokens
+from toban_store.logs.archive_reads import patient
 from toban_store.logs.chunks import ChunkHead, StoredChunk, TimeSpan, TokenPlace, TokenSize
 from toban_store.logs.tokens import TokenRow
 from toban_store.pool import Pool
@@ -62,3 +63,13 @@ class DatabaseChunks:
     async def places(self, run_id: int) -> Mapping[int, Sequence[str]]:
         """As ChunkSource says."""
         return {token: [PLACE] for token in await self.sizes(run_id)}
+
+    async def touched(self, run_ids: Sequence[int], *, streams: Sequence[int], span: TimeSpan) -> Sequence[TokenPlace]:
+        """As ChunkSource says."""
+        async with patient(self._pool) as t:
+            return await tokens.touched(t, run_ids, streams=streams, span=span)
+
+    async def expired(self, run_ids: Sequence[int]) -> Mapping[tuple[int, int], int]:
+        """None: nothing leaves the database but for the archive."""
+        del run_ids
+        return {}

@@ -1,0 +1,52 @@
+{{- /* Names and labels. A component is called as in certificates: coordinator, executor, log-archiver, admin-web, migrate. */ -}}
+
+{{- define "toban.name" -}}
+{{- $name := default .Chart.Name .Values.nameOverride -}}
+{{- ternary .Release.Name (printf "%s-%s" .Release.Name $name) (contains $name .Release.Name) | trunc 40 | trimSuffix "-" -}}
+{{- end }}
+
+{{- /* What a policy or a service selects by: dict "root" $ "component" NAME; without a component everything of the release. */ -}}
+{{- define "toban.selector" -}}
+app.kubernetes.io/name: toban
+app.kubernetes.io/instance: {{ .root.Release.Name }}
+{{- with .component }}
+app.kubernetes.io/component: {{ . }}
+{{- end }}
+{{- end }}
+
+{{- define "toban.labels" -}}
+{{ include "toban.selector" . }}
+app.kubernetes.io/version: {{ .root.Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .root.Release.Service }}
+helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version }}
+{{- end }}
+
+{{- define "toban.metadata" -}}
+name: {{ include "toban.name" .root }}{{ with .component }}-{{ . }}{{ end }}
+namespace: {{ .root.Release.Namespace }}
+labels:
+  {{- include "toban.labels" . | nindent 2 }}
+{{- end }}
+
+{{- define "toban.image" -}}
+{{- default (printf "%s%s:%s" .root.Values.image.prefix .image (default .root.Chart.AppVersion .root.Values.image.tag)) .values.image -}}
+{{- end }}
+
+{{- define "toban.serviceAccount" -}}
+{{- default (include "toban.name" .) .Values.serviceAccount.name -}}
+{{- end }}
+
+{{- /* Ports; the images bind the same ones. */ -}}
+{{- define "toban.grpcPort" }}50051{{ end }}
+{{- define "toban.adminPort" }}9464{{ end }}
+{{- define "toban.httpPort" }}8080{{ end }}
+
+{{- /* host:port,host:port of the coordinators and log-archivers. */ -}}
+{{- define "toban.coordinators" -}}
+{{- $own := printf "%s-coordinator.%s.svc:%s" (include "toban.name" .) .Release.Namespace (include "toban.grpcPort" .) -}}
+{{- .Values.external.coordinators | default (list $own) | join "," -}}
+{{- end }}
+{{- define "toban.logArchivers" -}}
+{{- $own := printf "%s-log-archiver.%s.svc:%s" (include "toban.name" .) .Release.Namespace (include "toban.grpcPort" .) -}}
+{{- .Values.external.logArchivers | default (list $own) | join "," -}}
+{{- end }}

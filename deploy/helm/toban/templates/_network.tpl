@@ -1,0 +1,66 @@
+{{- /* Who may reach whom. The arrows are those of docs/architecture.md; a test compares them with the table of callers in the code. */ -}}
+
+{{- /* A policy of one component: dict "root" $ "component" NAME "values" VALUES "callers" LIST "calls" LIST "stores" LIST OF NAMES. */ -}}
+{{- define "toban.networkPolicy" -}}
+{{- $root := .root -}}
+apiVersion: networking.k8s.io/v1
+kind: NetworkPolicy
+metadata:
+  {{- include "toban.metadata" . | nindent 2 }}
+spec:
+  podSelector:
+    matchLabels:
+      {{- include "toban.selector" . | nindent 6 }}
+  policyTypes: [Ingress, Egress]
+  ingress:
+    {{- if or .callers .others }}
+    - from:
+        {{- range .callers }}
+        - podSelector:
+            matchLabels:
+              {{- include "toban.selector" (dict "root" $root "component" .) | nindent 14 }}
+        {{- end }}
+        {{- with .others }}
+        {{- toYaml . | nindent 8 }}
+        {{- end }}
+      ports:
+        - {port: {{ .servedPort }}, protocol: TCP}
+    {{- end }}
+    {{- if and .scraped $root.Values.networkPolicy.prometheus }}
+    - from:
+        {{- toYaml $root.Values.networkPolicy.prometheus | nindent 8 }}
+      ports:
+        - {port: {{ include "toban.adminPort" $root }}, protocol: TCP}
+    {{- end }}
+  egress:
+    - to:
+        {{- toYaml $root.Values.networkPolicy.dns | nindent 8 }}
+      ports:
+        - {port: 53, protocol: UDP}
+        - {port: 53, protocol: TCP}
+    {{- range .calls }}
+    - to:
+        - podSelector:
+            matchLabels:
+              {{- include "toban.selector" (dict "root" $root "component" .) | nindent 14 }}
+      ports:
+        - {port: {{ include "toban.grpcPort" $root }}, protocol: TCP}
+    {{- end }}
+    {{- range .stores }}
+    {{- include "toban.storeRule" (dict "to" .to "ports" .ports) | nindent 4 }}
+    {{- end }}
+    {{- with .further }}
+    {{- toYaml . | nindent 4 }}
+    {{- end }}
+{{- end }}
+
+{{- define "toban.storeRule" -}}
+- ports:
+    {{- range .ports }}
+    - {port: {{ . }}, protocol: TCP}
+    {{- end }}
+  {{- with .to }}
+  to:
+    {{- toYaml . | nindent 4 }}
+  {{- end }}
+{{- end }}

@@ -1,0 +1,157 @@
+{{- /* Parts of pods that all components have in common. Context: dict "root" $ "component" NAME "values" VALUES. */ -}}
+
+{{- define "toban.podMetadata" -}}
+labels:
+  {{- include "toban.labels" . | nindent 2 }}
+  {{- with .values.podLabels }}
+  {{- toYaml . | nindent 2 }}
+  {{- end }}
+{{- with .values.podAnnotations }}
+annotations:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end }}
+
+{{- /* No token, no service links (a Service called scheduler would set SCHEDULER_PORT, which stops a start), no root. */ -}}
+{{- define "toban.podSecurity" -}}
+serviceAccountName: {{ include "toban.serviceAccount" .root }}
+automountServiceAccountToken: false
+enableServiceLinks: false
+securityContext:
+  runAsNonRoot: true
+  runAsUser: {{ .root.Values.security.uid }}
+  runAsGroup: {{ .root.Values.security.gid }}
+  fsGroup: {{ .root.Values.security.gid }}
+  fsGroupChangePolicy: OnRootMismatch
+  seccompProfile: {type: RuntimeDefault}
+{{- with .root.Values.image.pullSecrets }}
+imagePullSecrets:
+  {{- range . }}
+  - name: {{ . }}
+  {{- end }}
+{{- end }}
+{{- end }}
+
+{{- define "toban.placement" -}}
+{{- with .values.priorityClassName }}
+priorityClassName: {{ . }}
+{{- end }}
+{{- with .values.runtimeClassName }}
+runtimeClassName: {{ . }}
+{{- end }}
+{{- with .values.nodeSelector }}
+nodeSelector:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .values.tolerations }}
+tolerations:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .values.affinity }}
+affinity:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end }}
+
+{{- define "toban.spread" -}}
+topologySpreadConstraints:
+  {{- $context := . }}
+  {{- range list "topology.kubernetes.io/zone" "kubernetes.io/hostname" }}
+  - topologyKey: {{ . }}
+    maxSkew: 1
+    whenUnsatisfiable: {{ $context.values.spread }}
+    labelSelector:
+      matchLabels:
+        {{- include "toban.selector" $context | nindent 8 }}
+  {{- end }}
+{{- end }}
+
+{{- define "toban.containerSecurity" -}}
+securityContext:
+  allowPrivilegeEscalation: false
+  readOnlyRootFilesystem: true
+  capabilities: {drop: [ALL]}
+{{- end }}
+
+{{- define "toban.container" -}}
+name: {{ .component }}
+image: {{ include "toban.image" . }}
+imagePullPolicy: {{ .root.Values.image.pullPolicy }}
+{{ include "toban.containerSecurity" . }}
+resources:
+  {{- toYaml .values.resources | nindent 2 }}
+{{- end }}
+
+{{- /* /livez depends on neither PostgreSQL nor Redis, so an outage restarts nothing. */ -}}
+{{- define "toban.probes" -}}
+startupProbe:
+  httpGet: {path: /livez, port: admin}
+  periodSeconds: 2
+  timeoutSeconds: 3
+  failureThreshold: 60
+livenessProbe:
+  httpGet: {path: /livez, port: admin}
+  periodSeconds: 10
+  timeoutSeconds: 5
+  failureThreshold: 6
+readinessProbe:
+  httpGet: {path: /readyz, port: admin}
+  periodSeconds: 3
+  timeoutSeconds: 3
+  failureThreshold: 2
+{{- end }}
+
+{{- /* A server behind a Service serves on until nobody is sent there any more. */ -}}
+{{- define "toban.linger" -}}
+lifecycle:
+  preStop:
+    exec: {command: [sleep, "5"]}
+{{- end }}
+
+{{- define "toban.env" -}}
+- {name: SCHEDULER_TLS_DIR, value: /etc/scheduler/tls}
+- {name: SCHEDULER_TRUST_DOMAIN, value: {{ .root.Values.tls.trustDomain }}}
+{{- if or .root.Values.tls.secretName .root.Values.tls.acceptShared }}
+- {name: SCHEDULER_TLS_SHARED_IDENTITY, value: "1"}
+{{- end }}
+- {name: SCHEDULER_LOG_FORMAT, value: json}
+- {name: SCHEDULER_LOG_LEVEL, value: {{ .root.Values.logs.level }}}
+- {name: SCHEDULER_ADMIN_HOST, value: {{ include "toban.anyAddress" .root }}}
+- {name: SCHEDULER_ADMIN_PORT, value: {{ include "toban.adminPort" . | quote }}}
+{{- end }}
+
+{{- /* Others reach a pod by its address; its certificate is known by the name of its service, whatever the address is. */ -}}
+{{- define "toban.grpcEnv" -}}
+- {name: SCHEDULER_GRPC_HOST, value: {{ include "toban.anyAddress" .root }}}
+- {name: SCHEDULER_GRPC_PORT, value: {{ include "toban.grpcPort" . | quote }}}
+- {name: POD_IP, valueFrom: {fieldRef: {fieldPath: status.podIP}}}
+- {name: SCHEDULER_ADVERTISE_HOST, value: {{ ternary "[$(POD_IP)]" "$(POD_IP)" (eq .root.Values.network.ipFamily "IPv6") | quote }}}
+{{- end }}
+
+{{- define "toban.anyAddress" }}{{ ternary "\"::\"" "0.0.0.0" (eq .Values.network.ipFamily "IPv6") }}{{ end }}
+
+{{- define "toban.extraEnv" -}}
+{{- with .values.extraEnv }}
+{{ toYaml . }}
+{{- end }}
+{{- end }}
+
+{{- define "toban.mounts" -}}
+- {name: tls, mountPath: /etc/scheduler/tls, readOnly: true}
+- {name: tmp, mountPath: /tmp}
+{{- with .values.extraVolumeMounts }}
+{{ toYaml . }}
+{{- end }}
+{{- end }}
+
+{{- define "toban.volumes" -}}
+- name: tls
+  secret:
+    secretName: {{ include "toban.tlsSecret" . }}
+    defaultMode: 0440
+- name: tmp
+  emptyDir: {sizeLimit: {{ .values.tmpSize | default "256Mi" }}}
+{{- with .values.extraVolumes }}
+{{ toYaml . }}
+{{- end }}
+{{- end }}

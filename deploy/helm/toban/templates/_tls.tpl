@@ -1,0 +1,48 @@
+{{- /* The Secret with the certificate of a service. */ -}}
+{{- define "toban.tlsSecret" -}}
+{{- $tls := .root.Values.tls -}}
+{{- /* People's certificates are their own also where services share one. */ -}}
+{{- $shared := ternary $tls.secretName "" (has .component (list "coordinator" "executor" "log-archiver" "admin-web")) -}}
+{{- get $tls.secretNames .component | default $shared | default (printf "%s-%s" $tls.secretPrefix .component) -}}
+{{- end }}
+
+{{- define "toban.authorityName" }}{{ .Values.tls.secretPrefix }}-ca{{ end }}
+
+{{- define "toban.issuerRef" -}}
+{{- $given := .Values.tls.certManager.issuerRef -}}
+issuerRef:
+  {{- if $given.name }}
+  name: {{ $given.name }}
+  kind: {{ $given.kind }}
+  group: {{ $given.group }}
+  {{- else }}
+  name: {{ include "toban.authorityName" . }}
+  kind: Issuer
+  group: cert-manager.io
+  {{- end }}
+{{- end }}
+
+{{- /* One Certificate: dict "root" $ "name" SECRET "component" LABEL "path" PATH OF THE ID "services" LIST. */ -}}
+{{- define "toban.certificate" -}}
+apiVersion: cert-manager.io/v1
+kind: Certificate
+metadata:
+  name: {{ .name }}
+  namespace: {{ .root.Release.Namespace }}
+  labels:
+    {{- include "toban.labels" . | nindent 4 }}
+spec:
+  secretName: {{ .name }}
+  commonName: {{ .path | replace "/" "-" }}
+  uris: ["spiffe://{{ .root.Values.tls.trustDomain }}/{{ .path }}"]
+  dnsNames:
+    {{- $domain := .root.Values.tls.trustDomain }}
+    {{- range .services }}
+    - {{ . }}.{{ $domain }}
+    {{- end }}
+  duration: {{ .root.Values.tls.certManager.duration }}
+  renewBefore: {{ .root.Values.tls.certManager.renewBefore }}
+  privateKey: {algorithm: ECDSA, size: 256, encoding: PKCS8, rotationPolicy: Always}
+  usages: [digital signature, server auth, client auth]
+  {{- include "toban.issuerRef" .root | nindent 2 }}
+{{- end }}

@@ -1,0 +1,33 @@
+"""Where the running task is: its trace, and what else each of its log lines shows."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any
+
+import structlog
+
+from toban_domain.trace import TraceContext
+
+TRACE: ContextVar[TraceContext | None] = ContextVar("toban_trace", default=None)
+
+
+@contextmanager
+def shown(**values: Any) -> Iterator[None]:
+    """Each log line of the block has these values, those of tasks that it starts included: `shown(run_id=7)`."""
+    with structlog.contextvars.bound_contextvars(**values):
+        yield
+
+
+def show(**values: Any) -> None:
+    """Each later log line of the running task, and of tasks that it starts, has these values."""
+    structlog.contextvars.bind_contextvars(**values)
+
+
+def add_trace(_logger: Any, _method: str, event: Any) -> Any:
+    """A structlog processor: the ids of the trace, where there is one."""
+    here = TRACE.get()
+    if here is not None:
+        event.setdefault("trace_id", here.trace_id)
+        event.setdefault("span_id", here.span_id)
+    return event

@@ -1,0 +1,53 @@
+"""Gauges that only a leader shows, values that are filled in when somebody asks, and health in the metrics."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+
+from toban_observability import health, metrics
+
+_numbers = itertools.count(1)
+
+
+@pytest.fixture
+def told() -> metrics.LeaderGauge:
+    return metrics.leader_gauge(f"toban_test_told_{next(_numbers)}", "For this test.", ("reason",))
+
+
+def shown(name: str) -> list[str]:
+    return [line for line in metrics.exposition().decode().splitlines() if line.startswith(name)]
+
+
+def test_a_leaders_gauge_is_gone_when_it_leads_no_more(told: metrics.LeaderGauge) -> None:
+    name = next(iter(told.describe())).name
+    assert shown(name) == []
+    told.tell({("a",): 1, ("b",): 2})
+    told.set(3, "b")
+    assert shown(name) == [f'{name}{{reason="a"}} 1.0', f'{name}{{reason="b"}} 3.0']
+    assert metrics.samples(name) == [({"reason": "a"}, 1), ({"reason": "b"}, 3)]
+    told.tell({("c",): 1})
+    assert shown(name) == [f'{name}{{reason="c"}} 1.0']
+    metrics.leads_no_more()
+    assert shown(name) == []
+
+
+def test_a_filler_is_called_before_each_exposition() -> None:
+    name = f"toban_test_filled_{next(_numbers)}"
+    gauge, values = metrics.gauge(name, "For this test."), itertools.count(1)
+    metrics.on_scrape(lambda: gauge.set(next(values)))
+    assert [shown(name), shown(name)] == [[f"{name} 1.0"], [f"{name} 2.0"]]
+
+
+@pytest.mark.parametrize(("status", "state"), [("ok", 0), ("warning", 1), ("error", 2)])
+def test_health_is_a_number(status: health.Status, state: int) -> None:
+    health.tell(health.report({"fine": health.Check("ok"), "this": health.Check(status)}))
+    assert metrics.samples("toban_health_state") == [({}, state)]
+    checks = {labels["check"]: value for labels, value in metrics.samples("toban_health_check_state")}
+    assert (checks["fine"], checks["this"]) == (0, state)
+
+
+def test_wrong_names_are_refused() -> None:
+    with pytest.raises(ValueError, match="must start with toban_"):
+        metrics.leader_gauge("runs", "Runs.")

@@ -1,0 +1,148 @@
+"""Kills what a stack is made of, one thing after the other, in an order that a seed decides, and brings it back each time."""
+
+from __future__ import annotations
+
+import random
+import signal
+import threading
+from collections import Counter
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import psycopg
+
+from toban_stack.processes import ProcessRecord, alive, descendants, send
+from toban_stack.stack import Stack
+from toban_stack.wait import wait_until
+from toban_testing.stacks import sql
+
+RECOVERY_SECONDS = 30.0
+KINDS = ("executor", "log-archiver", "postgres", "postgres backend", "s3")
+# Others wait 30 seconds for a holder of the archive's lease that died; tests do not.
+_LET_GO = """
+UPDATE logs.archive_lease SET beat_at = beat_at - interval '1 minute' WHERE held AND holder LIKE '%%(process ' || %(pid)s::text || ')'
+"""
+
+
+def patient_sql(stack: Stack, statement: str, **params: Any) -> list[dict[str, Any]]:
+    """As `sql`, also while PostgreSQL comes back from a fault. A statement that can be repeated."""
+    rows: list[list[dict[str, Any]]] = []
+
+    def answered() -> bool:
+        with suppress(psycopg.OperationalError):
+            rows.append(sql(stack, statement, **params))
+        return bool(rows)
+
+    if not wait_until(answered, RECOVERY_SECONDS):
+        raise TimeoutError(f"PostgreSQL does not come back within {RECOVERY_SECONDS:g} s")
+    return rows[0]
+
+
+class Faults:
+    """A thread of faults: rounds of all KINDS, each round in an order of its own. `done` counts them.
+
+    `killed` are the incarnations of executors that were killed. An error of the thread is raised by `wait` and `stop`.
+    """
+
+    def __init__(self, stack: Stack, *, seed: int, rounds: int, pause: tuple[float, float] = (0.3, 2.0)) -> None:
+        self.done: Counter[str] = Counter()
+        self.killed: set[str] = set()
+        self._stack = stack
+        self._random = random.Random(seed)
+        self._rounds = rounds
+        self._pause = pause
+        self._stopping = threading.Event()
+        self._error: BaseException | None = None
+        self._thread = threading.Thread(target=self._run, name="faults")
+
+    def start(self) -> None:
+        """Begin."""
+        self._thread.start()
+
+    def wait(self, *, seconds: float) -> None:
+        """Until every round is over."""
+        self._thread.join(seconds)
+        if self._thread.is_alive():
+            raise TimeoutError(f"faults go on for more than {seconds:g} s: {dict(self.done)}")
+        self._check()
+
+    def stop(self) -> None:
+        """End after the fault that is under way, with everything running."""
+        self._stopping.set()
+        self._thread.join()
+        self._check()
+
+    @property
+    def part(self) -> float:
+        """How much of it is over: 0 to 1."""
+        return self.done.total() / (self._rounds * len(KINDS))
+
+    @property
+    def failed(self) -> bool:
+        """Whether the thread ended by an error."""
+        return self._error is not None
+
+    def _run(self) -> None:
+        try:
+            for _ in range(self._rounds):
+                for kind in self._random.sample(KINDS, len(KINDS)):
+                    if self._stopping.wait(self._random.uniform(*self._pause)):
+                        return
+                    self._do(kind)
+                    self.done[kind] += 1
+        except BaseException as error:  # told by `wait` and `stop`
+            self._error = error
+
+    def _check(self) -> None:
+        if self._error is not None:
+            raise self._error
+
+    def _do(self, kind: str) -> None:
+        if kind == "postgres backend":
+            self._kill_backend()
+        elif kind == "postgres":
+            self._kill(kind, signal.SIGQUIT)
+        elif kind == "s3":
+            self._kill(kind, signal.SIGKILL)
+        else:
+            names = sorted(name for name, one in self._stack.processes().items() if one.role == kind)
+            self._kill(self._random.choice(names), signal.SIGKILL)
+
+    def _kill(self, name: str, signum: int) -> None:
+        """Kill, wait a moment, start again."""
+        record = self._stack.processes()[name]
+        if record.role == "executor":
+            self.killed |= self._incarnations(record)
+        self._stack.kill(name, signum)
+        if not wait_until(lambda: not alive(record), 20):
+            raise TimeoutError(f"{name} does not end")
+        if record.role == "log-archiver":
+            patient_sql(self._stack, _LET_GO, pid=record.pid)
+        self._stopping.wait(self._random.uniform(0.0, 1.0))
+        self._stack.start(name)
+
+    def _incarnations(self, record: ProcessRecord) -> set[str]:
+        port = int(record.address.rpartition(":")[2])
+        statement = "SELECT incarnation::text FROM scheduler.executors WHERE grpc_port = %(port)s AND off_at IS NULL"
+        return {row["incarnation"] for row in patient_sql(self._stack, statement, port=port)}
+
+    def _kill_backend(self) -> None:
+        """SIGKILL of one server process that works for a client: PostgreSQL ends all others and recovers."""
+        postmaster = self._stack.processes()["postgres"]
+        backends: list[ProcessRecord] = []
+
+        def found() -> bool:
+            backends[:] = [one for one in descendants([postmaster]) if b"127.0.0.1" in _title(one.pid)]
+            return bool(backends)
+
+        if not wait_until(found, RECOVERY_SECONDS):
+            raise TimeoutError("PostgreSQL has no client")
+        send(self._random.choice(sorted(backends, key=lambda one: one.pid)), signal.SIGKILL)
+
+
+def _title(pid: int) -> bytes:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return b""

@@ -1,0 +1,1 @@
+"""What watches Toban, checked and generated: the list of metrics, the dashboard, alerts and their runbooks."""

@@ -1,0 +1,21 @@
+"""When it counts as an alarm that slots are due and nothing fires, seen from outside of the leader."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+# A slot is settled up to assign_ahead_seconds before its time, and a take-over takes 3 s: this late something is wrong.
+OVERDUE_SECONDS = 20.0
+
+
+@dataclass(frozen=True, slots=True)
+class Watch:
+    """What the watchdog has found so far: whether it barks, and about a slot how old, seconds."""
+
+    alarm: bool = False
+    overdue: float = 0.0
+
+
+def look(overdue: float, *, tick_seconds: float) -> Watch:
+    """`overdue` is the age of the oldest unsettled slot, 0 for none; a leader that looks seldom may be later by that."""
+    return Watch(alarm=overdue > OVERDUE_SECONDS + 2 * tick_seconds, overdue=overdue)

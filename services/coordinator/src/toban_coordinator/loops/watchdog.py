@@ -1,0 +1,56 @@
+"""Loop `watchdog`, of a sub-leader: looks from outside of the leader whether slots are due and nothing fires.
+
+It reads PostgreSQL alone and asks the leader nothing: a leader whose health is green while it fires nothing is what it is for.
+"""
+
+from __future__ import annotations
+
+from toban_coordinator.decide.watchdog import Watch, look
+from toban_coordinator.ports.leader import LeaderSource
+from toban_coordinator.ports.settings import SettingsSource
+from toban_observability import metrics
+from toban_observability.logs import get_logger
+from toban_store.pool import Pool
+from toban_store.scheduler import census
+from toban_store.tx import autocommit
+
+TICK_SECONDS = 5.0
+
+_log = get_logger(__name__)
+_looks = metrics.counter("toban_watchdog_looks_total", "Looks of this process as the outside watchdog (a sub-leader).")
+_overdue = metrics.gauge(
+    "toban_watchdog_overdue_seconds", "Age of the oldest due slot that nobody has settled; 0 when there is none."
+)
+_alarm = metrics.gauge(
+    "toban_watchdog_alarm", "1 while slots are due and nothing fires, as the outside watchdog sees it."
+)
+
+
+class Watchdog:
+    """`run_once` is the body of a loop that runs in every coordinator and does something in a sub-leader."""
+
+    def __init__(self, *, pool: Pool, leader: LeaderSource, settings: SettingsSource) -> None:
+        self._pool = pool
+        self._leader = leader
+        self._settings = settings
+        self._seen = Watch()
+
+    async def run_once(self) -> None:
+        """One look."""
+        view = self._leader.view()
+        if view.role != "subleader":
+            self._tell(Watch(), epoch=view.epoch)
+            return
+        async with autocommit(self._pool) as t:
+            overdue = await census.overdue_seconds(t)
+        _looks.inc()
+        self._tell(look(overdue, tick_seconds=self._settings.known["leader_tick_seconds"]), epoch=view.epoch)
+
+    def _tell(self, now: Watch, *, epoch: int) -> None:
+        before, self._seen = self._seen, now
+        _overdue.set(now.overdue)
+        _alarm.set(now.alarm)
+        if now.alarm and not before.alarm:
+            _log.error("slots are due and nothing fires", overdue_seconds=round(now.overdue, 1), epoch=epoch)
+        elif before.alarm and not now.alarm:
+            _log.info("slots are fired again, or this is not the watchdog any more", epoch=epoch)

@@ -1,0 +1,72 @@
+"""What is counted: waiting and held runs by the leader, durations and waits by whoever settles, slots that nobody fires by the watchdog."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from toban_coordinator.loops.watchdog import Watchdog
+from toban_coordinator.ports.leader import LeaderView
+from toban_observability import metrics
+from toban_testing.settings import FixedSettings
+
+
+def series(name: str, label: str) -> dict[str, float]:
+    return {labels[label]: value for labels, value in metrics.samples(name)}
+
+
+def counted(name: str, **labels: str) -> float:
+    found = metrics.REGISTRY.get_sample_value(name, labels)
+    return found or 0.0
+
+
+class Role:
+    """A coordinator that is what the test says."""
+
+    def __init__(self) -> None:
+        self.role = "subleader"
+
+    def view(self) -> LeaderView:
+        return LeaderView(role=self.role, epoch=7)
+
+
+async def test_the_leader_counts_what_waits_and_what_is_held(world: Any, make: Any) -> None:
+    await world.apply(make.job())
+    submitted = counted("toban_runs_submitted_total", origin="demand")
+    await world.start("hello", count=3)
+    assert counted("toban_runs_submitted_total", origin="demand") == submitted + 3
+    await world.turn("census")
+    waiting = series("toban_runs_pending", "reason")
+    assert (waiting["no_executor"], sum(waiting.values())) == (3, 3)
+    assert series("toban_runs_live", "state")["PENDING"] == 3
+    assert series("toban_runs_pending_oldest_seconds", "reason")["no_executor"] > 0
+    await world.executor(slots=2)
+    await world.turn("assign")
+    await world.sql(
+        "UPDATE scheduler.runs_live SET dispatched_at = now() - interval '5 minutes' WHERE state = 'ASSIGNED'"
+    )
+    await world.turn("census")
+    assert series("toban_runs_pending", "reason")["slots"] == 1
+    live = series("toban_runs_live", "state")
+    assert (live["PENDING"], live["ASSIGNED"]) == (1, 2)
+    assert series("toban_runs_oldest_seconds", "state")["ASSIGNED"] >= 300
+    metrics.leads_no_more()
+    assert metrics.samples("toban_runs_live") == []
+
+
+async def test_overdue_slots_are_seen_from_outside(world: Any, make: Any) -> None:
+    await world.apply(make.job(), make.schedule())
+    role = Role()
+    dog = Watchdog(pool=world.pool, leader=role, settings=FixedSettings())
+    looks = counted("toban_watchdog_looks_total")
+    await dog.run_once()
+    assert (counted("toban_watchdog_alarm"), counted("toban_watchdog_overdue_seconds")) == (0, 0)
+    await world.sql("UPDATE scheduler.schedules SET next_run_at = now() - interval '1 minute'")
+    await dog.run_once()
+    assert counted("toban_watchdog_alarm") == 1
+    assert 59 < counted("toban_watchdog_overdue_seconds") < 90
+    await world.turn("census")
+    assert metrics.samples("toban_schedules_overdue_seconds")[0][1] > 59
+    role.role = "leader"
+    await dog.run_once()
+    assert counted("toban_watchdog_alarm") == 0
+    assert counted("toban_watchdog_looks_total") == looks + 2

@@ -1,0 +1,144 @@
+"""What `toban doctor` concludes from what a log-archiver knows: small functions from facts to findings, each check by its name."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import date
+from typing import Literal
+
+from toban_log_archiver.decide.pressure import ALARM, FULL
+
+BACKLOG_WARNING, BACKLOG_ERROR = 1, 3
+"""Days beyond their retention that still have chunks in no verified object. A pass a minute leaves none but of jobs that still run."""
+_DATABASE = "schema logs"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """One line of `toban doctor`: `name` is the check, `subject` what it is about; `message` and `mend` are empty when all is well."""
+
+    name: str
+    subject: str
+    value: str
+    status: Literal["ok", "warning", "error"] = "ok"
+    message: str = ""
+    mend: str = ""
+
+
+def unreachable(why: str) -> Finding:
+    """PostgreSQL does not answer, so the rest cannot be known."""
+    return Finding(
+        name="log-database",
+        subject=_DATABASE,
+        value="no answer",
+        status="error",
+        message=f"the log-archiver cannot read its database: {why}",
+        mend="see whether PostgreSQL runs and SCHEDULER_DATABASE_URL of the log-archiver is right; until then output waits in the executors",
+    )
+
+
+def migrations(*, pending: Sequence[str], changed: Sequence[str], newer: Sequence[str], applied: int) -> Finding:
+    """Whether schema logs is the one that this release of the log-archiver expects."""
+    found = Finding(name="log-migrations", subject=_DATABASE, value=f"{applied} applied")
+    if pending or changed:
+        return Finding(
+            name=found.name,
+            subject=_DATABASE,
+            value=", ".join([*pending, *changed]),
+            status="error",
+            message="is not applied, or not as this release has it" if pending else "was changed after it was applied",
+            mend="run `python -m toban_store.migrate up` with this release",
+        )
+    if newer:
+        return Finding(
+            name=found.name,
+            subject=_DATABASE,
+            value=", ".join(newer),
+            status="warning",
+            message="is applied and unknown to this log-archiver, which is older than the schema",
+            mend="upgrade it to the release that migrated the database",
+        )
+    return found
+
+
+def partitions(missing: Sequence[date]) -> Finding:
+    """Day partitions of today and the next two days."""
+    if not missing:
+        return Finding(name="log-partitions", subject=_DATABASE, value="made ahead")
+    return Finding(
+        name="log-partitions",
+        subject=_DATABASE,
+        value=", ".join(map(str, missing)),
+        status="error",
+        message="partitions of these days are missing",
+        mend="log-archivers make them every ten minutes and when a line needs one: their logs say why they do not. "
+        "`SELECT logs.ensure_partitions(current_date, current_date + 7)` makes them",
+    )
+
+
+def settings(*, heard: bool) -> Finding:
+    """Whether a coordinator has told the settings."""
+    if heard:
+        return Finding(name="log-settings", subject="log-archiver", value="known")
+    return Finding(
+        name="log-settings",
+        subject="log-archiver",
+        value="defaults",
+        status="warning",
+        message="no coordinator has told it the settings, so it archives nothing",
+        mend="see that SCHEDULER_COORDINATORS of the log-archiver is right, and that a coordinator runs",
+    )
+
+
+def bucket(*, configured: bool, uri: str, problem: str, last_error: str) -> Finding:
+    """Whether the object store answers, and how the last pass ended."""
+    if not configured:
+        return Finding(
+            name="log-archive",
+            subject="object store",
+            value="not configured",
+            status="warning",
+            message="output stays in PostgreSQL for ever",
+            mend="set SCHEDULER_S3_BUCKET and what it needs on every log-archiver (docs/logs.md)",
+        )
+    if not problem and not last_error:
+        return Finding(name="log-archive", subject=uri, value="reachable")
+    return Finding(
+        name="log-archive",
+        subject=uri,
+        value="not reachable" if problem else "the last pass failed",
+        status="error" if problem else "warning",
+        message=problem or last_error,
+        mend='docs/logs.md, "When the object store is down"; nothing is lost meanwhile, archived output cannot be read',
+    )
+
+
+def backlog(late: Sequence[date], *, configured: bool) -> Finding:
+    """Days that should be in the archive and are not, the oldest first."""
+    if len(late) < BACKLOG_WARNING or not configured:
+        return Finding(name="log-backlog", subject=_DATABASE, value="none" if not late else f"{len(late)} days")
+    return Finding(
+        name="log-backlog",
+        subject=_DATABASE,
+        value=f"{len(late)} days, from {late[0]} on",
+        status="error" if len(late) >= BACKLOG_ERROR else "warning",
+        message="days older than log_retention_days_db are not in the archive",
+        mend="`toban archive run` says what holds them back: the object store, or attempts that have not ended",
+    )
+
+
+def budget(*, used: float, words: str) -> Finding:
+    """How much of log_budget_db_gb is used."""
+    value = f"{used:.0%} of {words}"
+    if used < ALARM:
+        return Finding(name="log-budget", subject=_DATABASE, value=value)
+    full = used >= FULL
+    return Finding(
+        name="log-budget",
+        subject=_DATABASE,
+        value=value,
+        status="error" if full else "warning",
+        message="new output is left out, and counted" if full else "from 100 % on new output is left out, and counted",
+        mend="see that the archive works; give the database more disk and raise log_budget_db_gb, or lower log_retention_days_db",
+    )

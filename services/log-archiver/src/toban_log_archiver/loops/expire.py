@@ -1,0 +1,141 @@
+"""The last part of a pass: what is older than its retention in the archive is marked, leaves the bucket, and is forgotten.
+
+Each step may be the last one before a crash, and is done again by the next pass: a mark is never taken back, to delete an object twice
+is to delete it once, and its row goes last.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from datetime import date
+
+from toban_domain.settings import Settings
+from toban_log_archiver.decide.expiry import expires_before, forgotten_before
+from toban_log_archiver.loops.archive_steps import StepDeps
+from toban_observability import metrics
+from toban_observability.logs import get_logger
+from toban_store.errors import TooLong
+from toban_store.logs import archive_expiry, archive_lease, partitions
+from toban_store.logs.archive_expiry import ExpiredObject, ExpiringDay
+from toban_store.logs.archive_lease import archive_tx
+from toban_store.tx import autocommit
+
+PAGE = 100
+
+_log = get_logger(__name__)
+_objects = metrics.counter(
+    "toban_archive_expired_objects_total", "Objects that were deleted since their retention had passed."
+)
+_bytes = metrics.counter(
+    "toban_archive_expired_bytes_total", "Bytes of objects that were deleted since their retention had passed."
+)
+_waiting = metrics.gauge(
+    "toban_archive_expired_waiting_objects", "Objects that have expired and are still in the bucket."
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dates:
+    """What is older than these; None: nothing."""
+
+    expire: date | None
+    forget: date | None
+
+
+async def dates(deps: StepDeps, settings: Settings) -> Dates:
+    """By PostgreSQL's day and the settings."""
+    async with autocommit(deps.pool) as t:
+        today, _ = await partitions.present(t, [])
+    archive_days, db_days = settings.whole("log_retention_days_archive"), settings.whole("log_retention_days_db")
+    history_days = settings.whole("history_retention_days")
+    return Dates(
+        expire=expires_before(today, archive_days=archive_days, db_days=db_days),
+        forget=forgotten_before(today, archive_days=archive_days, db_days=db_days, history_days=history_days),
+    )
+
+
+async def plan(deps: StepDeps, settings: Settings) -> list[ExpiringDay]:
+    """The days that a pass would let expire."""
+    before = (await dates(deps, settings)).expire
+    if before is None:
+        return []
+    async with autocommit(deps.pool) as t:
+        return await archive_expiry.days(t, before=before)
+
+
+class Expiry:
+    """As the archiver of `epoch`. Every write raises FencedOut once another one has the lease."""
+
+    def __init__(self, deps: StepDeps, epoch: int) -> None:
+        self._deps = deps
+        self._epoch = epoch
+
+    async def run(self, settings: Settings) -> AsyncIterator[ExpiredObject | date]:
+        """Objects that left the bucket, and days that are forgotten. What was marked earlier goes whatever the settings say now.
+
+        Raises TobanError UNAVAILABLE when the object store does not delete.
+        """
+        found = await dates(self._deps, settings)
+        if found.expire is not None:
+            await self._mark(found.expire)
+        async for gone in self._delete():
+            yield gone
+        if found.forget is not None:
+            async for day in self._forget(found.forget):
+                yield day
+
+    async def _mark(self, before: date) -> None:
+        async with autocommit(self._deps.pool) as t:
+            days = await archive_expiry.days(t, before=before)
+        for day in days:
+            self._deps.passing("expire")
+            async with archive_tx(self._deps.pool, self._epoch) as a:
+                marked = await archive_expiry.mark(a, day.log_day)
+                self._deps.passing("expire_commit")
+            _log.info("a day of the archive has expired", log_day=str(day.log_day), objects=marked)
+
+    async def _delete(self) -> AsyncIterator[ExpiredObject]:
+        after = 0
+        while True:
+            async with autocommit(self._deps.pool) as t:
+                page = await archive_expiry.waiting(t, after=after, size=PAGE)
+                _waiting.set(await archive_expiry.waiting_count(t))
+            for row in page:
+                after = row.id
+                # An archiver that was taken over deletes nothing more.
+                await archive_lease.renew(self._deps.pool, self._epoch)
+                self._deps.passing("delete")
+                await self._deps.store.delete(row.key)
+                self._deps.passing("deleted")
+                async with archive_tx(self._deps.pool, self._epoch) as a:
+                    await archive_expiry.deleted(a, row.id)
+                _objects.inc()
+                _bytes.inc(row.bytes)
+                _waiting.dec()
+                yield row
+            if len(page) < PAGE:
+                return
+
+    async def _forget(self, before: date) -> AsyncIterator[date]:
+        while True:
+            async with autocommit(self._deps.pool) as t:
+                objects = await archive_expiry.forgettable(t, before=before, size=PAGE)
+            for object_id in objects:
+                self._deps.passing("forget_object")
+                async with archive_tx(self._deps.pool, self._epoch) as a:
+                    await archive_expiry.forget_object(a, object_id)
+            if len(objects) < PAGE:
+                break
+        async with autocommit(self._deps.pool) as t:
+            days = await archive_expiry.token_days(t, before=before)
+        for day in days:
+            self._deps.passing("forget_day")
+            try:
+                async with archive_tx(self._deps.pool, self._epoch) as a:
+                    gone = await archive_expiry.forget_day(a, day)
+            except TooLong:
+                # In use: the next pass finds it again.
+                continue
+            if gone:
+                yield day

@@ -1,0 +1,139 @@
+"""One Search call: lines of many runs for a bounded price, and where the next call goes on."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from itertools import groupby
+
+from toban_log_archiver.decide.merge import END
+from toban_log_archiver.decide.select import Selection
+from toban_log_archiver.ports.chunk_source import ChunkSource
+from toban_log_archiver.server.question import DEFAULT_HITS
+from toban_log_archiver.server.reading import StoredLines, span_of
+from toban_observability import metrics
+from toban_proto.v1.logs_pb2 import LogHit, SearchLogRequest, SearchLogResponse, SearchPosition
+from toban_runtime.clock import Clock
+from toban_store.logs.chunks import TokenPlace
+
+# What one call may cost before it is cut: text that is looked at, and time. The caller goes on with the next call.
+MAX_BYTES = 256 * 1024 * 1024
+MAX_SECONDS = 10.0
+# Runs that are looked up at once.
+RUNS_PAGE = 100
+# A search that finds nothing says how far it is this often, seconds.
+LIFE_SECONDS = 1.0
+
+_searches = metrics.counter(
+    "toban_log_searches_total", "Search calls by how they ended: whole, lines, bytes, time.", ("end",)
+)
+_bytes = metrics.counter("toban_log_searched_bytes_total", "Bytes of text that Search calls looked at.")
+
+
+class Searching:
+    """The lines that a request wants, as far as one call goes."""
+
+    def __init__(self, *, source: ChunkSource, clock: Clock, request: SearchLogRequest, selection: Selection) -> None:
+        self._source = source
+        self._clock = clock
+        self._selection = selection
+        self._left = request.limit or DEFAULT_HITS
+        self._after = request.after if request.HasField("after") else None
+        run_ids = list(dict.fromkeys(request.run_ids))
+        self._run_ids = run_ids[run_ids.index(self._after.run_id) :] if self._after else run_ids
+        self._ends_at = clock.monotonic() + MAX_SECONDS
+        self._position = SearchPosition()
+        if self._after:
+            self._position.CopyFrom(self._after)
+        self._bytes = 0
+        self._runs = 0
+        self._expired = 0
+        self._spoke = clock.monotonic()
+
+    async def answers(self) -> AsyncIterator[SearchLogResponse]:
+        """Hits as they are found. The last answer has the position, and says why the search was cut if it was."""
+        cut = ""
+        for first in range(0, len(self._run_ids), RUNS_PAGE):
+            page = self._run_ids[first : first + RUNS_PAGE]
+            places = await self._source.touched(
+                page, streams=sorted(self._selection.streams), span=span_of(self._selection)
+            )
+            by_run = {run_id: list(found) for run_id, found in groupby(places, key=lambda place: place.run_id)}
+            self._expired += len(await self._source.expired(page))
+            async for answer in self._page(page, by_run):
+                yield answer
+            if cut := self._cut():
+                break
+        _searches.labels(cut or "whole").inc()
+        yield self._answer((), cut=cut)
+
+    async def _page(
+        self, run_ids: Sequence[int], places: Mapping[int, list[TokenPlace]]
+    ) -> AsyncIterator[SearchLogResponse]:
+        for run_id in run_ids:
+            for place in places.get(run_id, ()):
+                async for answer in self._token(place):
+                    yield answer
+                if self._cut():
+                    return
+            self._position = SearchPosition(run_id=run_id)
+            self._runs += 1
+            if self._clock.monotonic() - self._spoke > LIFE_SECONDS:
+                yield self._answer(())
+            if self._cut():
+                return
+
+    async def _token(self, place: TokenPlace) -> AsyncIterator[SearchLogResponse]:
+        first = self._first_seq(place)
+        if first > END - 1:
+            return
+        lines = StoredLines(
+            source=self._source,
+            place=place,
+            selection=self._selection,
+            clock=self._clock,
+            from_seq=first,
+            opened=self._opened,
+        )
+        async for batch in lines.batches():
+            hits = batch[: self._left]
+            self._left -= len(hits)
+            read_to = hits[-1].seq if hits and not self._left else lines.read_to
+            self._position = SearchPosition(run_id=place.run_id, token=place.token, seq=read_to)
+            if hits or self._clock.monotonic() - self._spoke > LIFE_SECONDS:
+                yield self._answer([LogHit(run_id=place.run_id, token=place.token, line=line) for line in hits])
+            if self._cut():
+                return
+
+    def _first_seq(self, place: TokenPlace) -> int:
+        """The first line of an attempt that was not looked at by an earlier call; END when all were."""
+        after = self._after
+        if after is None or place.run_id != after.run_id:
+            return 1
+        if not after.token or place.token < after.token:
+            return END
+        return 1 if place.token > after.token else min(END, after.seq + 1)
+
+    def _opened(self, size: int) -> None:
+        self._bytes += size
+        _bytes.inc(size)
+
+    def _cut(self) -> str:
+        """Why the call ends here; it never ends where it began."""
+        if self._left <= 0:
+            return "lines"
+        if self._position == (self._after or SearchPosition()):
+            return ""
+        if self._bytes >= MAX_BYTES:
+            return "bytes"
+        return "time" if self._clock.monotonic() >= self._ends_at else ""
+
+    def _answer(self, hits: Sequence[LogHit], *, cut: str = "") -> SearchLogResponse:
+        self._spoke = self._clock.monotonic()
+        return SearchLogResponse(
+            hits=hits,
+            position=self._position,
+            cut=cut,
+            runs=self._runs,
+            bytes=self._bytes,
+            expired_attempts=self._expired,
+        )

@@ -1,0 +1,176 @@
+"""The budget of schema logs: days that go early, output that is left out and counted, and what `toban doctor` is told of it all."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import date, timedelta
+from typing import Any
+
+import pytest
+
+from toban_domain.log_marks import left_out_lines
+from toban_domain.settings import Settings
+from toban_log_archiver.decide import diagnose as checks
+from toban_log_archiver.decide import pressure
+from toban_log_archiver.decide.left_out import LeftOut
+from toban_log_archiver.loops import archive_watch
+from toban_log_archiver.loops.archive_watch import ArchiveWatch
+from toban_log_archiver.server import diagnose
+from toban_log_archiver.server.budget import SMALL_BYTES, Budget
+from toban_log_archiver.server.frames import lines_of
+from toban_proto.v1.logs_pb2 import LogLine
+from toban_store.logs import archive_reads, chunks, tokens
+from toban_store.logs.tokens import TokenNote
+from toban_store.tx import tx
+from toban_testing.log_chunks import new_chunk
+
+DAY = date(2031, 3, 10)
+INCARNATION = "11111111-2222-4333-8444-555555555555"
+
+
+async def fill_budget(world: Any, monkeypatch: pytest.MonkeyPatch, share: float) -> None:
+    """As if log_budget_db_gb (1) were `share` used."""
+    world.settings.known = Settings({"log_budget_db_gb": 1})
+    async with archive_reads.patient(world.pool) as t:
+        gigabyte = await archive_reads.volume(t) / share
+    for module in (archive_watch, pressure, diagnose):
+        monkeypatch.setattr(module, "GB", gigabyte)
+
+
+def test_days_that_go_early() -> None:
+    days = [(DAY - timedelta(days=ago), ago > 7) for ago in (9, 8, 7, 2, 1, 0)]
+    due = [DAY - timedelta(days=9), DAY - timedelta(days=8)]
+    assert pressure.due_days(days, used=0.79, today=DAY) == due
+    assert pressure.due_days(days, used=0.8, today=DAY) == [*due, DAY - timedelta(days=7)]
+    assert pressure.due_days(days[4:], used=5.0, today=DAY) == [], "a day that still gets lines stays"
+    assert [pressure.is_full(used, was_full=was) for was in (False, True) for used in (0.94, 0.95, 1.0)] == [
+        False, False, True, False, True, True,
+    ]  # fmt: skip
+
+
+def test_numbers_that_no_line_has() -> None:
+    marks = LeftOut()
+    # A gap of 5 to 9 that line 5 announced and line 9 counts; one of 20 to 29; another line of the executor's own.
+    marks.add([(5, 0), (9, 5), (15, 0)])
+    marks.add([(29, 10)])
+    assert marks.numbers == 3 + 9
+
+
+async def test_a_day_goes_early_when_the_budget_is_nearly_used(world: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    young = [world.today - timedelta(days=ago) for ago in (4, 3)]
+    for run_id, day in enumerate(young, start=1):
+        await world.store(run_id, 10, [1, 2], day=day, seal=2)
+    assert await world.work() == []
+    await fill_budget(world, monkeypatch, 0.9)
+    assert [(one.action, one.log_day) for one in await world.work()] == [("archived", young[0]), ("dropped", young[0])]
+    assert await world.has_day(young[1])
+    assert await world.read(1) == world.wanted(1, 10, [1, 2])
+
+
+def left_out_of(run_id: int) -> Any:
+    lines = [LogLine(seq=seq, at_unix_nanos=10**18, stream=1, text=b"%d" % (seq * 7919**5)) for seq in range(1, 101)]  # type: ignore[arg-type]
+    return new_chunk(run_id, 10, lines, log_day=DAY)
+
+
+def test_at_the_end_of_the_budget_a_line_counts_what_is_left_out() -> None:
+    chunk = left_out_of(1)
+    assert len(chunk.data) > SMALL_BYTES
+    full = [False]
+    budget = Budget(is_full=lambda: full[0], words=lambda: "50 GB (log_budget_db_gb)")
+    assert budget.take(chunk) is chunk
+    full[0] = True
+    small = replace(chunk, data=chunk.data[:SMALL_BYTES])
+    assert budget.take(small) is small, "nothing is won by leaving it out"
+    mark = budget.take(chunk)
+    (line,) = lines_of(mark.data)
+    assert (mark.stream, mark.seq_from, mark.seq_to, mark.line_count) == (3, 100, 100, 1)
+    assert (line.seq, left_out_lines(line.text)) == (100, 100)
+    assert line.text.decode().endswith("left out: more than the database may hold of logs, 50 GB (log_budget_db_gb)")
+    assert mark.raw_bytes == len(line.text) + 1
+    assert budget.take(mark) is mark
+    assert len(mark.data) < SMALL_BYTES
+
+
+async def test_health_and_doctor_speak_of_the_budget(world: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    await world.store(1, 10, [1, 2])
+    watch = ArchiveWatch(pool=world.pool, settings=world.settings, archiver=world.archiver())
+    for share, full, status, words in (
+        (0.5, False, "ok", "50% of 1 GB"),
+        (0.85, False, "warning", "from 100 % on"),
+        (1.02, True, "error", "is left out, and counted"),
+    ):
+        await fill_budget(world, monkeypatch, share)
+        await watch.run_once()
+        assert (watch.is_full, watch.check().status == "ok") == (full, status == "ok")
+        found = await diagnose.look(pool=world.pool, settings=world.settings, store=world.bucket, archiver=None)
+        (one,) = [item for item in found if item.name == "log-budget"]
+        assert one.status == status
+        assert words in one.value + one.message
+
+
+async def test_an_attempt_with_left_out_lines_is_archived_at_once(world: Any) -> None:
+    """Its numbers have gaps that a line counts: nothing is waited for. A line that is really missing is."""
+    text = "… 5 lines, 1 KiB left out: more than 10 lines a second (max_lines_per_second)".encode()
+    said = "… this line (12 B) and what follows are left out, but for the last lines: more than 1 MiB (max_mb)".encode()
+    for run_id, missing in ((1, False), (2, True)):
+        await world.store(run_id, 10, [1, 2, 3] if not missing else [1, 3], stream=lambda _: 1)
+        own = [
+            LogLine(seq=seq, at_unix_nanos=10**18, stream=3, text=words)  # type: ignore[arg-type]
+            for seq, words in ((4, said), (8, text))
+        ]
+        async with tx(world.pool) as t:
+            note = TokenNote(log_day=world.old, run_id=run_id, token=10, incarnation=INCARNATION, last_seq=8)
+            await tokens.note(t, [note])
+            await chunks.append(t, [new_chunk(run_id, 10, own, log_day=world.old)])
+    did = await world.work()
+    assert [(one.action, one.tokens, one.lines) for one in did] == [("archived", 1, 5)]
+    assert await world.sql("SELECT DISTINCT run_id FROM logs.manifests") == [{"run_id": 1}]
+    # The missing line comes, and with it the attempt is whole.
+    await world.store(2, 10, [2], stream=lambda _: 1)
+    assert [one.action for one in await world.work()] == ["archived", "dropped"]
+
+
+async def test_what_doctor_is_told(world: Any) -> None:
+    async def look(**given: Any) -> dict[str, Any]:
+        parts = {"store": world.bucket, "archiver": world.archiver(), **given}
+        return {one.name: one for one in await diagnose.look(pool=world.pool, settings=world.settings, **parts)}
+
+    well = await look()
+    assert {one.status for one in well.values()} == {"ok"}
+    names = {"log-settings", "log-migrations", "log-partitions", "log-backlog", "log-budget", "log-archive"}
+    assert set(well) == names
+    for ago in (10, 9, 8):
+        await world.store(ago, 10, [1], day=world.today - timedelta(days=ago))
+    tomorrow = world.today + timedelta(days=1)
+    await world.execute(f"DROP TABLE logs.chunks_{tomorrow:%Y%m%d}")
+    await world.execute("DELETE FROM public.toban_migrations WHERE schema = 'logs' AND version = 3")
+    world.settings.heard = False
+
+    class Away:
+        def __getattr__(self, name: str) -> Any:
+            return getattr(world.bucket, name)
+
+        async def problem(self) -> str:
+            return "the object store does not answer: refused"
+
+    ill = await look(store=Away())
+    assert {name: one.status for name, one in ill.items() if one.status != "ok"} == {
+        "log-settings": "warning",
+        "log-migrations": "error",
+        "log-partitions": "error",
+        "log-backlog": "error",
+        "log-archive": "error",
+    }
+    assert ill["log-backlog"].value == f"3 days, from {world.today - timedelta(days=10)} on"
+    assert ill["log-partitions"].value == tomorrow.isoformat()
+    assert all(one.message and one.mend for one in ill.values() if one.status != "ok")
+    bare = await look(store=None, archiver=None)
+    assert (bare["log-archive"].status, bare["log-backlog"].status) == ("warning", "ok")
+    await world.pool.close()
+    assert (await look())["log-database"].status == "error"
+
+
+def test_findings_of_a_database_that_is_ahead() -> None:
+    newer = checks.migrations(pending=[], changed=[], newer=["logs/0009"], applied=3)
+    changed = checks.migrations(pending=[], changed=["logs/0001"], newer=[], applied=3)
+    assert (newer.status, changed.status) == ("warning", "error")

