@@ -56,9 +56,9 @@ def test_parts_that_do_not_fit_are_refused(parts: tuple[int, int, int]) -> None:
     st.one_of(st.just(0), values.filter(lambda v: v >> 51 < MAX_GENERATION - 1)),
     st.booleans(),
 )
-def test_the_next_epoch_is_above_everything_known(observed: int, timeline: int, seen: int, settled: bool) -> None:
-    epoch = next_epoch(observed=observed, timeline=timeline, seen_max=seen, settled=settled)
-    assert settled or Epoch.unpack(epoch).generation > Epoch.unpack(observed).generation
+def test_the_next_epoch_is_above_everything_known(observed: int, timeline: int, seen: int, same: bool) -> None:
+    epoch = next_epoch(observed=observed, timeline=timeline, seen_max=seen, same_cluster=same)
+    assert same or Epoch.unpack(epoch).generation > Epoch.unpack(observed).generation
     assert epoch > max(observed, seen)
     assert term_of(epoch) == epoch
     assert Epoch.unpack(epoch).generation >= min(timeline, MAX_GENERATION)
@@ -91,10 +91,10 @@ def test_the_next_epoch_by_case(observed: Epoch, timeline: int, seen: Epoch, exp
         (Epoch(4, 3), 2, Epoch(1, 3), Epoch(5, 1)),
     ],
 )
-def test_a_cluster_that_is_not_settled_has_a_generation_of_its_own(
+def test_another_cluster_has_a_generation_of_its_own(
     observed: Epoch, timeline: int, seen: Epoch, expected: Epoch
 ) -> None:
-    epoch = next_epoch(observed=observed.pack(), timeline=timeline, seen_max=seen.pack(), settled=False)
+    epoch = next_epoch(observed=observed.pack(), timeline=timeline, seen_max=seen.pack(), same_cluster=False)
     assert Epoch.unpack(epoch) == expected
 
 

@@ -59,11 +59,11 @@ def near_limit(epoch: int) -> bool:
     return Epoch.unpack(epoch).generation >= GENERATION_ALARM
 
 
-def next_epoch(*, observed: int, timeline: int, seen_max: int = 0, settled: bool = True) -> int:
+def next_epoch(*, observed: int, timeline: int, seen_max: int = 0, same_cluster: bool = True) -> int:
     """The epoch to take after `observed`, larger than every epoch or token known (`seen_max`: the executors' maximum).
 
     The generation is the WAL timeline when that is higher than every generation known. Else it is one more than the highest known when PostgreSQL
-    may have gone back: when the cluster is not the one that a leader has `settled` (a restore from a backup, a fail-over), or when executors
+    may have gone back: when `observed` was not taken in the `same_cluster` and database (a restore from a backup, a fail-over), or when executors
     know a higher generation than it does. What was lost there used epochs of the present generation that nobody may know any more. Raises
     EpochExhausted at the end of the range.
     """
@@ -71,7 +71,7 @@ def next_epoch(*, observed: int, timeline: int, seen_max: int = 0, settled: bool
     known = Epoch.unpack(highest)
     if timeline > known.generation:
         return Epoch(timeline, 1).pack() if timeline <= MAX_GENERATION else _exhausted(highest)
-    if settled and known.generation == Epoch.unpack(observed).generation and known.counter < MAX_COUNTER:
+    if same_cluster and known.generation == Epoch.unpack(observed).generation and known.counter < MAX_COUNTER:
         return Epoch(known.generation, known.counter + 1).pack()
     if known.generation >= MAX_GENERATION:
         return _exhausted(highest)

@@ -1,11 +1,12 @@
-"""Where the running task is: its trace, and what else each of its log lines shows."""
+"""Where the running task is: its trace, and what else each of its log lines shows.
+
+structlog is loaded when a log line needs it: commands that carry a trace on and log nothing start without it.
+"""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
-
-import structlog
 
 from toban_domain.trace import TraceContext
 
@@ -15,13 +16,17 @@ TRACE: ContextVar[TraceContext | None] = ContextVar("toban_trace", default=None)
 @contextmanager
 def shown(**values: Any) -> Iterator[None]:
     """Each log line of the block has these values, those of tasks that it starts included: `shown(run_id=7)`."""
-    with structlog.contextvars.bound_contextvars(**values):
+    from structlog.contextvars import bound_contextvars
+
+    with bound_contextvars(**values):
         yield
 
 
 def show(**values: Any) -> None:
     """Each later log line of the running task, and of tasks that it starts, has these values."""
-    structlog.contextvars.bind_contextvars(**values)
+    from structlog.contextvars import bind_contextvars
+
+    bind_contextvars(**values)
 
 
 def add_trace(_logger: Any, _method: str, event: Any) -> Any:

@@ -9,14 +9,12 @@ from contextlib import contextmanager
 from typing import Protocol
 
 from toban_domain.trace import TraceContext, parse
-from toban_observability.logs import get_logger
 from toban_observability.place import TRACE
 
 TRACEPARENT = "traceparent"
 ENDPOINTS = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
 PROTOCOLS = ("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL")
 
-_log = get_logger(__name__)
 Attributes = Mapping[str, str | int | float | bool]
 
 
@@ -64,19 +62,22 @@ def setup(service: str, version: str) -> None:
         return
     if os.environ.get("OTEL_TRACES_EXPORTER", "otlp") != "otlp":
         return
+    from toban_observability.logs import get_logger  # Whoever only carries traces on loads no logging.
+
+    log = get_logger(__name__)
     protocol = next((os.environ[name] for name in PROTOCOLS if os.environ.get(name)), "http/protobuf")
     if protocol != "http/protobuf":
-        _log.warning(
+        log.warning(
             "no traces: only http/protobuf is spoken; point OTEL_EXPORTER_OTLP_ENDPOINT at port 4318", protocol=protocol
         )
         return
     try:
         from toban_observability.tracing_sdk import OtlpSink
     except ImportError as error:
-        _log.warning("no traces: install toban-observability[tracing]", error=str(error))
+        log.warning("no traces: install toban-observability[tracing]", error=str(error))
         return
     _sink = OtlpSink(service, version)
-    _log.info("traces", endpoint=endpoint)
+    log.info("traces", endpoint=endpoint)
 
 
 def shutdown() -> None:

@@ -63,7 +63,7 @@ async def take_over(pool: Pool, contender: Contender, *, observed: int, beat: in
             observed=observed,
             timeline=prospect["timeline"],
             seen_max=prospect["seen_max"],
-            settled=prospect["settled"],
+            same_cluster=prospect["same_cluster"],
         )
         params = {
             "epoch": epoch,

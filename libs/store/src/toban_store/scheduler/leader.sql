@@ -6,10 +6,13 @@ SELECT l.epoch, coalesce(l.holder::text, '') AS holder, coalesce(l.worker_id, 0)
  WHERE l.id = 1 AND b.id = 1;
 
 -- name: prospect
--- What the next epoch has to lie above: the timeline and the executors' maximum; and whether the cluster is the settled one.
+-- What the next epoch has to lie above: the timeline and the executors' maximum; and whether the present epoch was taken in this database (by a
+-- release that did not note it down: whether this is the settled cluster).
 SELECT scheduler.current_timeline() AS timeline, scheduler.current_system_id() AS system_id,
-       EXISTS (SELECT 1 FROM scheduler.leader WHERE id = 1 AND settled_timeline = scheduler.current_timeline()
-                  AND settled_system_id = scheduler.current_system_id()) AS settled,
+       EXISTS (SELECT 1 FROM scheduler.leader l JOIN pg_database d ON d.datname = current_database()
+                WHERE l.id = 1 AND coalesce(l.term_timeline, l.settled_timeline) = scheduler.current_timeline()
+                  AND coalesce(l.term_system_id, l.settled_system_id) = scheduler.current_system_id()
+                  AND coalesce(l.term_database, d.oid) = d.oid) AS same_cluster,
        coalesce((SELECT max(epoch_max) FROM scheduler.executors), 0)::bigint AS seen_max;
 
 -- name: take_over
@@ -17,7 +20,8 @@ SELECT scheduler.current_timeline() AS timeline, scheduler.current_system_id() A
 WITH won AS (
     UPDATE scheduler.leader
        SET epoch = %(epoch)s::bigint, holder = %(holder)s::uuid, worker_id = %(worker_id)s::bigint, address = %(address)s::text,
-           node_id = %(node_id)s::text, taken_at = now()
+           node_id = %(node_id)s::text, taken_at = now(), term_timeline = %(timeline)s::bigint,
+           term_system_id = %(system_id)s::text, term_database = (SELECT oid FROM pg_database WHERE datname = current_database())
      WHERE id = 1 AND epoch = %(observed)s::bigint AND epoch < %(epoch)s::bigint
        AND scheduler.current_timeline() = %(timeline)s::bigint AND scheduler.current_system_id() = %(system_id)s::text
        AND EXISTS (SELECT 1 FROM scheduler.leader_beat WHERE id = 1 AND beat = %(beat)s::bigint)
