@@ -3,12 +3,13 @@
 MAKEFLAGS += --no-print-directory
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
 PYTEST_ARGS ?=
-TEST_PROCESSES ?= 2
+TEST_PROCESSES ?= 3
 
-.PHONY: help bootstrap up down status certs test lint format types contracts deps proto proto-check size bench lock docs docs-check check all chart-test compose-test image-sizes fault-test operations-test sbom alerts-test
+.PHONY: help bootstrap up down status certs test chart-test alerts-test operations-test fault-test compose-test lint format types contracts deps
+.PHONY: proto proto-check size docs docs-check sbom image-sizes bench lock check all
 
 help: ## print this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 bootstrap: ## make .venv and install what is missing (every other word does it first)
 	@scripts/bootstrap
@@ -25,8 +26,23 @@ status: bootstrap ## each process with its address, role and health
 certs: bootstrap ## new certificates for the running stack, without a restart
 	@python -m toban_stack certs renew
 
-test: bootstrap ## run every test in two processes (PYTEST_ARGS='-k name' for some, TEST_PROCESSES=0 for none beside this one)
-	@python -m pytest -n $(TEST_PROCESSES) --dist loadgroup $(PYTEST_ARGS)
+test: bootstrap ## the tests of libs, services and the whole (PYTEST_ARGS='-k name' for some, TEST_PROCESSES=0 for one process)
+	@python -m pytest -n $(TEST_PROCESSES) --dist loadgroup --no-loadscope-reorder $(PYTEST_ARGS)
+
+chart-test: bootstrap ## the Helm chart without a cluster: schema, rendered objects, network policies
+	@scripts/chart-test $(PYTEST_ARGS)
+
+alerts-test: bootstrap ## alerts, routes and the dashboard in Prometheus' own tools; without them it is skipped
+	@python -m pytest -p no:cacheprovider -rs tests/deploy/test_alerts.py tests/deploy/test_alerts_end_to_end.py $(PYTEST_ARGS)
+
+operations-test: bootstrap ## backup and restore, traces, upgrades; not part of `make test`
+	@python -m pytest tests/operations $(PYTEST_ARGS)
+
+fault-test: bootstrap ## kills, restarts and stops under load; not part of `make test`
+	@python -m pytest tests/faults $(PYTEST_ARGS)
+
+compose-test: bootstrap ## docker-compose.yml with a real Docker engine; without one it is skipped
+	@timeout -s INT -k 180 1500 python -m pytest -p no:cacheprovider -rs tests/deploy/test_compose.py $(PYTEST_ARGS)
 
 lint: bootstrap ## ruff, shellcheck, yamllint, hadolint
 	@scripts/lint
@@ -36,27 +52,6 @@ format: bootstrap ## let ruff format the code and sort its imports
 
 types: bootstrap ## mypy --strict over every package
 	@scripts/types
-
-alerts-test: bootstrap ## alerts, routes and the dashboard in Prometheus' own tools; without them it is skipped
-	@python -m pytest -p no:cacheprovider -rs tests/deploy/test_alerts.py tests/deploy/test_alerts_end_to_end.py $(PYTEST_ARGS)
-
-chart-test: bootstrap ## the Helm chart without a cluster: schema, rendered objects, network policies
-	@scripts/chart-test $(PYTEST_ARGS)
-
-compose-test: bootstrap ## docker-compose.yml with a real Docker engine; without one it is skipped
-	@timeout -s INT -k 180 1500 python -m pytest -p no:cacheprovider -rs tests/deploy/test_compose.py $(PYTEST_ARGS)
-
-fault-test: bootstrap ## kills, restarts and stops under load; not part of `make test`
-	@python -m pytest tests/faults $(PYTEST_ARGS)
-
-operations-test: bootstrap ## backup and restore, traces, upgrades; not part of `make test`
-	@python -m pytest tests/operations $(PYTEST_ARGS)
-
-sbom: bootstrap ## build/sbom: a CycloneDX list of what each image holds, its licences checked
-	@scripts/sbom
-
-image-sizes: ## how large each image is, and how much of it is not the base
-	@scripts/image-sizes
 
 contracts: bootstrap ## who may import what
 	@lint-imports --no-logo
@@ -79,6 +74,12 @@ docs: bootstrap ## generate docs/cli.md, metrics.md, run-states.md, settings.md,
 docs-check: bootstrap ## documents name only files that exist; generated ones are current
 	@python -m pytest -q tests/architecture
 
+sbom: bootstrap ## build/sbom: a CycloneDX list of what each image holds, its licences checked
+	@scripts/sbom
+
+image-sizes: ## how large each image is, and how much of it is not the base
+	@scripts/image-sizes
+
 bench: bootstrap ## measure, a line of JSON a figure
 	@scripts/bench
 
@@ -87,4 +88,4 @@ lock: bootstrap ## compile requirements/*.txt from *.in
 
 check: lint types contracts deps proto-check size ## everything but the tests
 
-all: check test ## everything
+all: check test chart-test alerts-test operations-test fault-test sbom compose-test ## everything

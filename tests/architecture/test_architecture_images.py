@@ -81,3 +81,11 @@ def test_the_dockerfile_and_the_compose_file_agree_with_the_code() -> None:
     assert not [name for name, one in services.items() if "container_name" in one]
     assert not [name for name in ("coordinator", "executor", "log-archiver") if "ports" in services[name]]
     assert all(port.startswith("127.0.0.1:") for one in services.values() for port in one.get("ports", ()))
+
+
+def test_every_container_of_ours_hears_where_traces_go() -> None:
+    """docs/tracing.md; without a value the variable is that of the shell, or not there."""
+    services = yaml.safe_load((ROOT / "docker-compose.yml").read_text(encoding="utf-8"))["services"]
+    ours = ("coordinator", "executor", "log-archiver", "admin-web", "cli", "demo")
+    given = [services[name]["environment"].get("OTEL_EXPORTER_OTLP_ENDPOINT", "absent") for name in ours]
+    assert given == [None] * len(ours)

@@ -22,10 +22,10 @@ class Chart:
         self.helm = helm
         self._loaded = helm.Chart.load(CHART)
 
-    def render(self, values: Object) -> list[Object]:
-        """Every object of the release `toban` in the namespace `jobs`."""
+    def render(self, values: Object, release: str = "toban") -> list[Object]:
+        """Every object of a release in the namespace `jobs`."""
         self._loaded.validate_schema(values)
-        files = self._loaded.render(values, name="toban", namespace="jobs")
+        files = self._loaded.render(values, name=release, namespace="jobs")
         return [
             found
             for path, text in files.items()

@@ -1,34 +1,21 @@
-"""What a pod of the chart may do, and who may reach whom: compared with the table of callers that the services enforce."""
+"""What a pod of the chart may do, and whose certificate it has."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from toban_transport.authz import METHOD_RULES, SHARED_BY
+from toban_testing.rendered import Object, containers, pods
+from toban_transport.authz import SHARED_BY
 
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLES = sorted(path.stem for path in (ROOT / "deploy" / "helm" / "toban" / "examples").glob("*.yaml"))
 SERVICES = ("coordinator", "executor", "log-archiver", "admin-web")
-GRPC, ADMIN, SITE, POSTGRESQL, REDIS, S3 = 50051, 9464, 8080, 5432, 6379, 443
-OURS = {"app.kubernetes.io/name": "toban", "app.kubernetes.io/instance": "toban"}
-Object = dict[str, Any]
-
-
-def pods(objects: list[Object]) -> Iterator[tuple[str, Object]]:
-    """(component, pod template) of everything that makes pods."""
-    for found in objects:
-        if "template" in found.get("spec", {}):
-            template = found["spec"]["template"]
-            yield template["metadata"]["labels"]["app.kubernetes.io/component"], template["spec"]
-
-
-def containers(spec: Object) -> list[Object]:
-    return [*spec.get("initContainers", []), *spec["containers"]]
+ADMIN = 9464
+LEAST = {"postgresql": {"existingSecret": "pg"}, "redis": {"existingSecret": "rd"}}
 
 
 # ---------------------------------------------------------------------------------------- pods
@@ -91,6 +78,8 @@ def test_an_executors_grace_covers_its_jobs(chart: Any, one: Any) -> None:
     (container,) = spec["containers"]
     env = {item["name"]: item.get("value") for item in container["env"]}
     assert env["SCHEDULER_SHUTDOWN_TIMEOUT_SECONDS"] == "7200"
+    # docs/kubernetes.md says it: a longer grace of a job is cut.
+    assert KILL_SECONDS == 60
     # Outcomes, lines, and what is told to coordinators, one after the other; then the guards and the servers end.
     assert spec["terminationGracePeriodSeconds"] >= 7200 + KILL_SECONDS + 3 * HAND_IN_SECONDS + 10
 
@@ -148,6 +137,18 @@ def test_services_with_a_database_wait_for_the_schema(least: Any) -> None:
     }
     wait = [["toban_store.migrate", "wait"]]
     assert waiting == {"coordinator": wait, "log-archiver": wait, "executor": [], "admin-web": [], "migrate": []}
+
+
+def test_without_keys_the_log_archiver_alone_has_the_account_with_the_role(chart: Any, one: Any) -> None:
+    values = {**LEAST, "s3": {"bucket": "b"}, "logArchiver": {"serviceAccountName": "archive"}}
+    accounts = {component: spec["serviceAccountName"] for component, spec in pods(chart.render(values))}
+    assert accounts == dict.fromkeys([*SERVICES, "migrate"], "toban") | {"log-archiver": "archive"}
+    spec = one(chart.render(values), "Deployment", "toban-log-archiver")["spec"]["template"]["spec"]
+    (container,) = spec["containers"]
+    names = {item["name"] for item in container["env"]}
+    assert "SCHEDULER_S3_BUCKET" in names
+    assert not names & {"SCHEDULER_S3_ACCESS_KEY_FILE", "SCHEDULER_S3_SECRET_KEY_FILE"}
+    assert "s3" not in {item["name"] for item in [*spec["volumes"], *container["volumeMounts"]]}
 
 
 # ---------------------------------------------------------------------------------------- certificates
@@ -214,171 +215,32 @@ def test_nothing_else_allows_a_shared_identity(example: Any, name: str) -> None:
         assert all(item["name"] != "SCHEDULER_TLS_SHARED_IDENTITY" for item in spec["containers"][0]["env"])
 
 
+def test_a_release_holds_no_identity_of_a_service_that_it_does_not_have(example: Any) -> None:
+    assert set(certificates(example("executors-only"))) == {"scheduler-grpc-tls-executor"}
+
+
+def test_a_shared_certificate_names_only_services_of_the_release(chart: Any) -> None:
+    off = {name: {"enabled": False} for name in ("coordinator", "logArchiver", "adminWeb", "migrate")}
+    objects = chart.render({**off, "tls": {"secretName": "one", "certManager": {"adminCli": False}}})
+    assert certificates(objects) == {"one": (["spiffe://toban.internal/shared/toban"], ["executor.toban.internal"])}
+
+
+def test_authorities_of_a_config_map_take_the_place_of_those_in_the_secrets(chart: Any) -> None:
+    values = {**LEAST, "tls": {"caBundle": {"name": "authorities"}}, "adminCli": {"enabled": True}}
+    seen = set()
+    for component, spec in pods(chart.render(values)):
+        for volume in spec["volumes"]:
+            if volume["name"] == "tls":
+                seen.add(component)
+                secret, bundle = volume["projected"]["sources"]
+                assert secret["secret"]["name"] == f"scheduler-grpc-tls-{component}"
+                assert {item["path"] for item in secret["secret"]["items"]} == {"tls.crt", "tls.key"}
+                assert bundle["configMap"] == {"name": "authorities", "items": [{"key": "ca.crt", "path": "ca.crt"}]}
+    assert seen == {*SERVICES, "admin-cli"}
+
+
 def test_certificates_that_are_there_already_are_mounted_by_their_names(example: Any) -> None:
     objects = example("own-certificates")
     assert certificates(objects) == {}
     wanted = {name: f"scheduler-grpc-tls-{name}" for name in SERVICES} | {"executor": "vault-executor-tls"}
     assert mounted(objects) == wanted
-
-
-# ---------------------------------------------------------------------------------------- network
-
-
-def matches(selector: Object, labels: dict[str, str]) -> bool:
-    assert selector.keys() <= {"matchLabels"}
-    return all(labels.get(key) == value for key, value in selector.get("matchLabels", {}).items())
-
-
-def labels_of(component: str) -> dict[str, str]:
-    return {**OURS, "app.kubernetes.io/component": component}
-
-
-class Network:
-    """Evaluates policies as Kubernetes does: what selects a pod closes it, rules are added up. For pods of the release's namespace."""
-
-    def __init__(self, objects: list[Object]) -> None:
-        self._policies = [found["spec"] for found in objects if found["kind"] == "NetworkPolicy"]
-
-    def _rules(self, labels: dict[str, str], direction: str) -> list[Object] | None:
-        """None: nothing selects the pod, so everything is open."""
-        mine = [
-            policy
-            for policy in self._policies
-            if direction.capitalize() in policy["policyTypes"] and matches(policy["podSelector"], labels)
-        ]
-        return [rule for policy in mine for rule in policy.get(direction) or []] if mine else None
-
-    def _lets(self, labels: dict[str, str], direction: str, other: dict[str, str] | None, port: int) -> bool:
-        """`other` None: a peer outside of the cluster."""
-        rules = self._rules(labels, direction)
-        if rules is None:
-            return True
-        side = "from" if direction == "ingress" else "to"
-        return any(
-            any(item["port"] == port and item["protocol"] == "TCP" for item in rule["ports"])
-            and (side not in rule or any(self._is(peer, other) for peer in rule[side]))
-            for rule in rules
-        )
-
-    def _is(self, peer: Object, labels: dict[str, str] | None) -> bool:
-        if "podSelector" not in peer or "namespaceSelector" in peer:
-            return False
-        return labels is not None and matches(peer["podSelector"], labels)
-
-    def lets_out(self, client: dict[str, str], server: dict[str, str], port: int) -> bool:
-        return self._lets(client, "egress", server, port)
-
-    def lets_in(self, client: dict[str, str], server: dict[str, str], port: int) -> bool:
-        return self._lets(server, "ingress", client, port)
-
-    def connects(self, client: dict[str, str], server: dict[str, str], port: int) -> bool:
-        return self.lets_out(client, server, port) and self.lets_in(client, server, port)
-
-    def leaves(self, client: dict[str, str], port: int) -> bool:
-        return self._lets(client, "egress", None, port)
-
-
-def servers_by_service() -> dict[str, str]:
-    """gRPC service → who serves it, from the table in docs/architecture.md."""
-    text = (ROOT / "docs" / "architecture.md").read_text().split("## Who may call what")[1].split("##")[0]
-    found: dict[str, str] = {}
-    for server, services in re.findall(r"^\| (coordinator|executor|log-archiver) \| ([^|]+) \|", text, re.MULTILINE):
-        for service in re.sub(r"\([^)]*\)", "", services).split(","):
-            found[service.strip()] = server
-    return found
-
-
-def arrows() -> set[tuple[str, str]]:
-    """(caller, server) of METHOD_RULES. Health goes with any of them."""
-    servers = servers_by_service()
-    return {
-        (caller, servers[method.split("/")[1].removeprefix("toban_proto.v1.")])
-        for method, callers in METHOD_RULES.items()
-        if not method.startswith("/grpc.health.")
-        for caller in callers
-    }
-
-
-@pytest.mark.parametrize("name", ["minimal", "production", "own-certificates", "shared-certificate"])
-def test_grpc_connections_are_exactly_those_that_the_table_of_callers_needs(example: Any, name: str) -> None:
-    network = Network(example(name))
-    everybody = [*SERVICES, "migrate", "admin-cli", "external-worker", "a part of a later version"]
-    pairs = {(client, server) for client in everybody for server in everybody}
-    # Each side alone, too: a door that only the other side keeps shut is one mistake from being open.
-    assert {pair for pair in pairs if network.lets_out(*map(labels_of, pair), GRPC)} == arrows()
-    assert {pair for pair in pairs if network.lets_in(*map(labels_of, pair), GRPC)} == arrows()
-    assert len(arrows()) == 10
-
-
-def test_strangers_and_neighbours_reach_nothing(least: Any) -> None:
-    network = Network(least)
-    strangers = [
-        {},
-        {"app.kubernetes.io/component": "coordinator"},
-        {**labels_of("coordinator"), "app.kubernetes.io/instance": "other"},
-    ]
-    for stranger in strangers:
-        for server in SERVICES:
-            for port in (GRPC, ADMIN, SITE):
-                assert not network.connects(stranger, labels_of(server), port)
-
-
-def test_only_owners_reach_their_stores(example: Any) -> None:
-    network = Network(example("minimal"))
-    everybody = (*SERVICES, "migrate", "admin-cli", "external-worker")
-
-    def who(port: int) -> set[str]:
-        return {name for name in everybody if network.leaves(labels_of(name), port)}
-
-    assert who(POSTGRESQL) == {"coordinator", "log-archiver", "migrate"}
-    assert who(REDIS) == {"coordinator"}
-    # Without a bucket nobody needs S3; and nobody reaches the metadata service of a cloud (port 80).
-    assert who(S3) == who(80) == set()
-
-
-def test_with_a_bucket_the_log_archiver_alone_reaches_s3(chart: Any) -> None:
-    values = {
-        "postgresql": {"existingSecret": "pg"},
-        "redis": {"existingSecret": "rd"},
-        "s3": {"bucket": "b", "existingSecret": "s3"},
-    }
-    network = Network(chart.render(values))
-    assert [name for name in SERVICES if network.leaves(labels_of(name), S3)] == ["log-archiver"]
-
-
-def test_peers_that_are_named_narrow_a_store(example: Any, one: Any) -> None:
-    egress = one(example("production"), "NetworkPolicy", "toban-coordinator")["spec"]["egress"]
-    to = {rule["ports"][0]["port"]: rule["to"] for rule in egress if rule["ports"][0]["port"] in (POSTGRESQL, REDIS)}
-    assert to[POSTGRESQL] == [{"ipBlock": {"cidr": "10.20.0.0/24"}}]
-    assert to[REDIS] == [{"podSelector": {"matchLabels": {"app.kubernetes.io/name": "valkey"}}}]
-    (ports,) = [[item["port"] for item in rule["ports"]] for rule in egress if rule["ports"][0]["port"] == REDIS]
-    assert ports == [6379, 26379]
-
-
-def test_the_site_is_reached_by_its_proxy_and_only_when_it_is_exposed(example: Any) -> None:
-    proxy = {"app.kubernetes.io/name": "oauth2-proxy"}
-    assert Network(example("production")).connects(proxy, labels_of("admin-web"), SITE) is True
-    assert Network(example("production")).connects({}, labels_of("admin-web"), SITE) is False
-    assert Network(example("minimal")).connects(proxy, labels_of("admin-web"), SITE) is False
-
-
-def test_prometheus_alone_reaches_the_admin_ports(least: Any) -> None:
-    for found in least:
-        if found["kind"] == "NetworkPolicy":
-            for rule in found["spec"].get("ingress") or []:
-                if rule["ports"][0]["port"] == ADMIN:
-                    peers = [{"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "monitoring"}}}]
-                    assert rule["from"] == peers
-
-
-def test_every_pod_asks_for_names_in_kube_system_alone(least: Any) -> None:
-    components = {component for component, _ in pods(least)} | {"admin-cli", "external-worker"}
-    asking = set()
-    for found in least:
-        for rule in (found["spec"].get("egress") or []) if found["kind"] == "NetworkPolicy" else []:
-            if rule["ports"][0]["port"] == 53:
-                assert rule["to"] == [
-                    {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "kube-system"}}}
-                ]
-                asking.add(found["spec"]["podSelector"]["matchLabels"]["app.kubernetes.io/component"])
-    assert asking == components

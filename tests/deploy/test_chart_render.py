@@ -62,6 +62,7 @@ def test_objects_have_their_own_names_and_the_labels_of_the_release(example: Any
         ({"external": {"coordinators": ["somewhere"]}}, "/external/coordinators/0"),
         ({"monitoring": {"scrape": "yes"}}, "/monitoring/scrape"),
         ({"redis": {"ports": []}}, "/redis/ports"),
+        ({"tracing": {"endpoint": "collector:4318"}}, "/tracing/endpoint"),
     ],
 )
 def test_a_wrong_value_is_refused_by_its_name(chart: Any, values: dict[str, Any], says: str) -> None:
@@ -76,8 +77,20 @@ def test_a_wrong_value_is_refused_by_its_name(chart: Any, values: dict[str, Any]
         ({}, "postgresql.existingSecret: name the Secret"),
         ({"postgresql": {"existingSecret": "pg"}}, "redis.existingSecret: name the Secret"),
         (
-            {"postgresql": {"existingSecret": "pg"}, "redis": {"existingSecret": "rd"}, "s3": {"bucket": "b"}},
-            "s3.existingSecret: name the Secret",
+            {
+                "postgresql": {"existingSecret": "pg"},
+                "redis": {"existingSecret": "rd"},
+                "adminWeb": {"exposed": True},
+            },
+            "adminWeb.networkPolicy.from: name the proxy",
+        ),
+        (
+            {
+                "postgresql": {"existingSecret": "pg"},
+                "redis": {"existingSecret": "rd"},
+                "tracing": {"endpoint": "http://collector:4318"},
+            },
+            "tracing.to: name the peers",
         ),
         (
             {
@@ -122,6 +135,14 @@ def test_there_are_either_replicas_or_one_scaler(example: Any) -> None:
         assert ("replicas" in executor["spec"]) is not bool(scalers)
         for scaler in scalers:
             assert scaler["spec"]["scaleTargetRef"]["name"] == executor["metadata"]["name"]
+
+
+def test_without_a_number_executors_stay(example: Any, one: Any) -> None:
+    """No leader, no `toban_runs_live`: KEDA takes an empty answer for 0 unless told otherwise, and a fallback sets a number of its own."""
+    spec = one(example("production"), "ScaledObject", "toban-executor")["spec"]
+    (trigger,) = spec["triggers"]
+    assert trigger["metadata"]["ignoreNullValues"] == "false"
+    assert "fallback" not in spec
 
 
 def test_scaling_asks_for_a_metric_that_exists(example: Any, chart: Any) -> None:
@@ -179,6 +200,17 @@ def test_scraping_gives_the_names_of_jobs_that_the_alerts_use(example: Any, one:
     jobs = yaml.safe_load((ROOT / "deploy" / "prometheus" / "prometheus.yml").read_text())["scrape_configs"]
     components = {"coordinator", "executor", "log-archiver", "admin-web"}
     assert {job["job_name"] for job in jobs} == {f"toban-{name}" for name in components}
+
+
+def test_the_notes_lead_the_command_to_both_services(chart: Any) -> None:
+    notes = chart.notes(LEAST)
+    for service, name, port in (("coordinator", "COORDINATORS", "50051"), ("log-archiver", "LOG_ARCHIVERS", "50052")):
+        (forwarded,) = re.findall(rf"port-forward service/toban-{service} (\d+)", notes)
+        assert forwarded == port
+        assert f"SCHEDULER_{name}=127.0.0.1:{port}" in notes
+    left = chart.notes({**LEAST, "coordinator": {"enabled": False}, "migrate": {"enabled": False}})
+    assert "port-forward service/" not in left
+    assert "Init" not in left
 
 
 def test_the_notes_warn(chart: Any) -> None:

@@ -117,7 +117,9 @@ def test_the_two_commands_of_the_readme(newcomer: Newcomer) -> None:
     assert "Hello, world" in output
     leads = r"^Leader: +127\.0\.0\.1:\d+ \(worker \d+, epoch \d+"
     assert re.search(leads, newcomer.types("scripts/toban", "cluster", "status"), re.MULTILINE)
-    running = pids(newcomer.types("make", "status"))
+    status = newcomer.types("make", "status")
+    assert re.search(r"^Site  http://127\.0\.0\.1:\d+$", status, re.MULTILINE)
+    running = pids(status)
     assert {"coordinator-1", "coordinator-2", "executor-1", "executor-2", "log-archiver-1", "admin-web-1"} < set(
         running
     )

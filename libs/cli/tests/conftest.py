@@ -167,6 +167,7 @@ class Logs(logs_pb2_grpc.LogReaderServicer):
         self.at_end = False
         self.stored = True
         self.expired_lines = 0
+        self.expired_late = 0
         self.found: list[list[Any]] = []
         self.place = "db"
         self.failures: list[TobanError] = []
@@ -183,6 +184,8 @@ class Logs(logs_pb2_grpc.LogReaderServicer):
             yield logs_pb2.ReadLogResponse(token=self.token, expired_lines=self.expired_lines)
         lines = [line for line in self.first + ([] if request.follow else self.late) if line.seq >= request.from_seq]
         yield logs_pb2.ReadLogResponse(token=self.token, lines=lines[-request.tail :] if request.tail else lines)
+        if self.expired_late:
+            yield logs_pb2.ReadLogResponse(token=self.token, expired_lines=self.expired_late)
         if request.follow and self.at_end:
             yield logs_pb2.ReadLogResponse(token=self.token, at_end=True)
         if request.follow:

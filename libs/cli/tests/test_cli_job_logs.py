@@ -97,6 +97,23 @@ def test_the_limit_says_how_to_go_on(cluster: Any, toban: Any) -> None:
     assert (list(again.run_ids), again.after.run_id, again.after.token, again.after.seq) == ([8, 7], 8, 7, 4)
 
 
+def test_a_stream_that_breaks_at_the_limit_asks_for_nothing_more(cluster: Any, toban: Any) -> None:
+    broken = TobanError(ErrorCode.UNAVAILABLE, "this log-archiver stops")
+    cluster.logs.found = [[answer(hit(9, 1, b"one"), hit(8, 4, b"two"), at=(8, 7, 4), runs=1), broken]]
+    code, out, err = toban("job", "logs", "hello", "--limit", "2")
+    assert (code, out.count("\n"), err) == (0, 2, "stopped after 2 lines; go on with --after 8.7.4\n")
+    assert len(cluster.logs.requests) == 1
+
+
+def test_what_expired_is_added_up_over_the_calls(cluster: Any, toban: Any) -> None:
+    cluster.logs.found = [
+        [answer(at=(9, 7, 20), runs=1, expired_attempts=1), answer(at=(9, 7, 30), cut="bytes", expired_attempts=2)],
+        [answer(at=(7, 0, 0), runs=3, expired_attempts=1)],
+        [answer(hit(5, 1, b"x"), at=(3, 0, 0), runs=2, expired_attempts=4)],
+    ]
+    assert toban("job", "logs", "hello")[2].startswith("the output of 7 attempts expired")
+
+
 def test_json_names_run_and_attempt(cluster: Any, toban: Any) -> None:
     cluster.logs.found = [[], [answer(hit(5, 1, b"x", token=3), hit(5, 2, b"y"), at=(3, 0, 0), runs=2)]]
     cluster.logs.found[0] = [answer(at=(7, 0, 0), runs=3)]
@@ -120,6 +137,8 @@ def test_nothing_found_and_no_such_job(cluster: Any, toban: Any) -> None:
     ("argv", "code", "words"),
     [
         (["--after", "x"], 65, "is no place"),
+        (["--after", "9999999999999999999"], 65, "is no place"),
+        (["--after", "8.7.9223372036854775808"], 65, "is no place"),
         (["--regex"], 64, "is for --grep"),
         (["--since", "soon"], 65, "is not a time"),
         (["--limit", "0"], 64, "0"),

@@ -130,6 +130,8 @@ def test_lines_that_have_expired_are_said_so(cluster: Any, toban: Any) -> None:
     assert toban("run", "logs", "12") == (0, "", said)
     cluster.logs.first = [line(1, b"one")]
     assert toban("run", "logs", "12") == (0, "one\n", said)
+    cluster.logs.expired_late = 5
+    assert toban("run", "logs", "12") == (0, "one\n", said + said.replace("3", "5", 1))
 
 
 def test_a_run_says_where_its_output_is(cluster: Any, toban: Any) -> None:

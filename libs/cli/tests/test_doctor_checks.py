@@ -29,6 +29,7 @@ FACTS = FileFacts(
     certificate=OURS,
     key_matches=True,
     key_mode=0o600,
+    authorities_begin=NOW - timedelta(1),
     authorities_end=NOW + timedelta(400),
 )
 THEIRS = replace(OURS, uris=("spiffe://d/coordinator",), dns=("coordinator.d",))
@@ -60,14 +61,26 @@ def unwell(findings: list[Finding]) -> list[tuple[str, str]]:
         ({"key_mode": 0o644}, [("key-mode", "error")]),
         ({"key_mode": 0o620}, [("key-mode", "error")]),
         ({"certificate": replace(OURS, not_after=NOW)}, [("certificate", "error")]),
-        ({"certificate": replace(OURS, not_after=NOW + timedelta(hours=5))}, [("certificate", "warning")]),
+        (
+            {"certificate": replace(OURS, not_before=NOW - timedelta(9), not_after=NOW + timedelta(hours=5))},
+            [("certificate", "warning")],
+        ),
         ({"certificate": replace(OURS, not_before=NOW + timedelta(1))}, [("certificate", "error")]),
         ({"certificate": replace(OURS, uris=("spiffe://d/executor",))}, [("identity", "error")]),
         ({"certificate": replace(OURS, uris=())}, [("identity", "error")]),
         ({"certificate": replace(OURS, uris=(*OURS.uris, "spiffe://d/executor"))}, [("identity", "error")]),
         ({"certificate": replace(OURS, trusted=False)}, [("trust", "error")]),
         ({"certificate": replace(OURS, trusted=None), "authorities_end": None}, []),
-        ({"authorities_end": NOW + timedelta(10)}, [("certificate", "warning")]),
+        (
+            {"authorities_begin": NOW - timedelta(3640), "authorities_end": NOW + timedelta(10)},
+            [("certificate", "warning")],
+        ),
+        # One of a chart: thirty days, renewed ten days before its end.
+        ({"certificate": replace(OURS, not_before=NOW - timedelta(19), not_after=NOW + timedelta(11))}, []),
+        (
+            {"certificate": replace(OURS, not_before=NOW - timedelta(28), not_after=NOW + timedelta(2))},
+            [("certificate", "warning")],
+        ),
     ],
 )
 def test_own_files(change: dict[str, Any], expected: list[tuple[str, str]]) -> None:

@@ -94,6 +94,9 @@ def test_whoever_is_still_connected_is_sent_away(servers: SessionServers, pg_maj
         with pytest.raises(psycopg.OperationalError):
             connection.execute("SELECT 1")
     server.drop(url)
+    other = server.migrated()
+    assert other != url, "one that was dropped is not handed out again"
+    server.take_back(other)
 
 
 def test_redis_is_empty_and_asks_for_its_password(redis_url: str) -> None:

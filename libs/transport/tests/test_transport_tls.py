@@ -162,6 +162,32 @@ def test_health_and_metrics_tell_about_the_files(folder: Path, tls: Path) -> Non
     assert sample("toban_tls_certificate_not_after_seconds") > ends.timestamp()
 
 
+def test_the_end_of_the_authority_is_told_before_it_comes(tmp_path: Path) -> None:
+    """A certificate that outlives its authority: only that one's end is near, then over."""
+    clock = Hurrying()
+    authority = certs.make_ca(tmp_path / "ca", now=clock.wall() - certs.VALIDITY + timedelta(days=100))
+    folder = certs.issue(authority, "coordinator", tmp_path / "coordinator")
+    files = TlsFiles(folder, clock=clock)
+    CertificateWatch(tls=files, clock=clock)
+    ends = files.current().authority.not_valid_after_utc
+    assert ends < files.current().certificate.not_valid_after_utc
+    assert sample("toban_tls_authority_not_after_seconds") == ends.timestamp()
+    assert certificate_check(files, ends - timedelta(days=15)).status == "ok"
+    for at, status, says in ((ends - timedelta(days=13), "warning", "expires soon"), (ends, "error", "expired")):
+        check = certificate_check(files, at)
+        assert (check.status, check.value["problem"]) == (status, f"the authority of ca.crt {says}")
+
+
+def test_of_several_authorities_the_one_counts_that_issued_the_certificate(folder: Path, tmp_path: Path) -> None:
+    soon = SystemClock().wall() - certs.VALIDITY + timedelta(days=40)
+    ours = (folder / "ca.crt").read_bytes()
+    theirs = (certs.make_ca(tmp_path / "other", now=soon) / "ca.crt").read_bytes()
+    authority = TlsFiles(folder).current().authority
+    for bundle in (ours + theirs, theirs + ours):
+        (folder / "ca.crt").write_bytes(bundle)
+        assert TlsFiles(folder).current().authority == authority
+
+
 def sample(name: str) -> float:
     """A number of /metrics."""
     [line] = [line for line in metrics.exposition().decode().splitlines() if line.startswith(f"{name} ")]

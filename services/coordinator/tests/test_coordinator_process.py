@@ -109,6 +109,9 @@ async def test_register_and_heartbeat(call, executor, process):
     assert answer.leader_address == f"127.0.0.1:{process['grpc_port']}"
     assert list(answer.coordinators) == [answer.leader_address]
     assert [(key.run_id, key.token) for key in answer.not_held] == [(1, 2)]
+    for last in (pb.HeartbeatRequest(incarnation=incarnation, held=h, stopped=True) for h in (held, [])):
+        answer = await call("executor", rpc.ExecutorGatewayStub, "Heartbeat", last, metadata)
+        assert (answer.granted, answer.grant_seq) == (False, 0), "the last word moves no row"
 
 
 @pytest.mark.parametrize(

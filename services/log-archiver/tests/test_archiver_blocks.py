@@ -4,11 +4,14 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
+import zstandard
 
-from toban_log_archiver.decide.blocks import check_blocks
+from toban_log_archiver.decide.blocks import check_blocks, may_keep
 from toban_log_archiver.decide.chunk import MAX_LINE_BYTES, ChunkInvalid, Claim
-from toban_log_archiver.server.frames import BlockLines
-from toban_proto.v1.logs_pb2 import LineBlock
+from toban_log_archiver.decide.pattern import Pattern
+from toban_log_archiver.decide.select import Selection
+from toban_log_archiver.server.frames import BlockLines, opened_size, selected
+from toban_proto.v1.logs_pb2 import LineBlock, LogLines
 
 NANOS = 1_800_000_000_000_000_000
 
@@ -73,3 +76,33 @@ def test_lines_one_by_one() -> None:
     assert [line.seq for line in lines[1:3]] == [4, 5]
     with pytest.raises(IndexError):
         lines[5]
+
+
+SELECTIONS = [
+    Selection(),
+    Selection(min_level=4),
+    Selection(min_level=6),
+    Selection(since_nanos=NANOS + 9),
+    Selection(until_nanos=NANOS + 9),
+    Selection(pattern=Pattern("es", regex=False), min_level=0),
+    Selection(pattern=Pattern("b", regex=False), min_level=5),
+]
+
+
+@pytest.mark.parametrize("selection", SELECTIONS, ids=range(len(SELECTIONS)))
+def test_blocks_that_are_passed_over_have_no_wanted_line(selection: Selection) -> None:
+    data = zstandard.compress(LogLines(blocks=GOOD).SerializeToString())
+    wanted = [line.seq for line in BlockLines(GOOD) if selection.keeps(line)]
+    assert [line.seq for line in selected(data, selection)] == wanted
+    assert [may_keep(one, selection) for one in GOOD] == [
+        any(selection.keeps(line) for line in BlockLines([one])) for one in GOOD
+    ]
+
+
+def test_what_a_frame_will_be_is_known_before_it_is_opened() -> None:
+    text = b"\n" * 200_000
+    frame = zstandard.compress(text)
+    assert len(frame) < 100
+    assert opened_size(frame) == len(text)
+    unsaid = zstandard.ZstdCompressor(write_content_size=False).compress(text)
+    assert opened_size(unsaid) == opened_size(b"no frame") > len(text)

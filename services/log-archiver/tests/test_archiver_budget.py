@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from toban_domain.log_marks import left_out_lines
+from toban_domain.log_marks import is_of_database, left_out_lines
 from toban_log_archiver.loops import archive_watch
 from toban_proto.v1.logs_pb2 import LOG_STREAM_SYSTEM
 
@@ -31,6 +31,7 @@ async def test_what_is_left_out_is_counted_and_followers_do_not_wait(full: None,
                 break
     (line,) = lines
     assert (line.seq, line.stream, left_out_lines(line.text)) == (50, LOG_STREAM_SYSTEM, 50)
+    assert is_of_database(line.text)
     # Sent again, it is stored once; a short output is kept.
     await archiver.store(run_id, 10, archiver.chunk(run_id, 10, seqs, data=data))
     assert await archiver.lines(run_id) == [(10, 50)]

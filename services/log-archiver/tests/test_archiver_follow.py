@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from toban_domain.log_marks import left_out_words
+from toban_domain.log_marks import DATABASE_LIMIT, left_out_words
 from toban_log_archiver.decide.holes import HOLE_SECONDS, Prefix
 from toban_log_archiver.server.joined import JoinedChunks
 from toban_log_archiver.server.question import selection_of
@@ -94,6 +94,30 @@ async def test_what_a_limit_left_out_is_no_hole() -> None:
     assert await follower.look() == []
     source.put(chunk(10, 1_004, 1_005))
     assert await follower.look() == [1_004, 1_005, 1_010]
+
+
+def no_room(seq: int, lines: int) -> Any:
+    """What stands for a chunk of one stream that the database had no room for."""
+    words = left_out_words(lines, size="5 KiB", limit=f"{DATABASE_LIMIT}, 50 GB")
+    return new_chunk(1, 10, [LogLine(seq=seq, at_unix_nanos=NANOS, stream=3, text=words.encode())])
+
+
+async def test_chunks_that_were_left_out_and_whose_lines_took_turns_are_no_holes() -> None:
+    source = MemoryChunks()
+    follower = Follower(source)
+    source.put(no_room(999, 500))
+    source.put(no_room(1_000, 500))
+    assert await follower.look() == [999, 1_000]
+    # Lines of a small chunk between those of one that was left out.
+    source.put(chunk(10, 1_100, 1_200, 1_300, stream=2))
+    assert await follower.look() == []
+    source.put(no_room(1_400, 397))
+    assert await follower.look() == [1_100, 1_200, 1_300, 1_400]
+    # What is missing besides is waited for.
+    source.put(no_room(1_500, 99))
+    assert await follower.look() == []
+    source.put(chunk(10, 1_450, stream=2))
+    assert await follower.look() == [1_450, 1_500]
 
 
 async def test_a_seal_with_lines_missing_ends_after_its_grace() -> None:

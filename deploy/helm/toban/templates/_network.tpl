@@ -1,6 +1,6 @@
 {{- /* Who may reach whom. The arrows are those of docs/architecture.md; a test compares them with the table of callers in the code. */ -}}
 
-{{- /* A policy of one component: dict "root" $ "component" NAME "values" VALUES "callers" LIST "calls" LIST "stores" LIST OF NAMES. */ -}}
+{{- /* A policy of one component: dict "root" $ "component" NAME "values" VALUES "callers" LIST "calls" LIST "stores" LIST OF NAMES "traced" BOOL. */ -}}
 {{- define "toban.networkPolicy" -}}
 {{- $root := .root -}}
 apiVersion: networking.k8s.io/v1
@@ -48,6 +48,13 @@ spec:
     {{- end }}
     {{- range .stores }}
     {{- include "toban.storeRule" (dict "to" .to "ports" .ports) | nindent 4 }}
+    {{- end }}
+    {{- if and .traced $root.Values.tracing.endpoint }}
+    {{- if not $root.Values.tracing.to }}
+    {{- fail "tracing.to: name the peers that tracing.endpoint is, since jobs share the network of their executor" }}
+    {{- end }}
+    {{- $port := regexReplaceAll "^https?://[^/]*:([0-9]+)(/.*)?$" $root.Values.tracing.endpoint "${1}" }}
+    {{- include "toban.storeRule" (dict "to" $root.Values.tracing.to "ports" (list $port)) | nindent 4 }}
     {{- end }}
     {{- with .further }}
     {{- toYaml . | nindent 4 }}

@@ -14,7 +14,7 @@ annotations:
 
 {{- /* No token, no service links (a Service called scheduler would set SCHEDULER_PORT, which stops a start), no root. */ -}}
 {{- define "toban.podSecurity" -}}
-serviceAccountName: {{ include "toban.serviceAccount" .root }}
+serviceAccountName: {{ .values.serviceAccountName | default (include "toban.serviceAccount" .root) }}
 automountServiceAccountToken: false
 enableServiceLinks: false
 securityContext:
@@ -118,6 +118,13 @@ lifecycle:
 - {name: SCHEDULER_LOG_LEVEL, value: {{ .root.Values.logs.level }}}
 - {name: SCHEDULER_ADMIN_HOST, value: {{ include "toban.anyAddress" .root }}}
 - {name: SCHEDULER_ADMIN_PORT, value: {{ include "toban.adminPort" . | quote }}}
+{{- include "toban.tracingEnv" . }}
+{{- end }}
+
+{{- define "toban.tracingEnv" -}}
+{{- with .root.Values.tracing.endpoint }}
+- {name: OTEL_EXPORTER_OTLP_ENDPOINT, value: {{ . | quote }}}
+{{- end }}
 {{- end }}
 
 {{- /* Others reach a pod by its address; its certificate is known by the name of its service, whatever the address is. */ -}}
@@ -146,9 +153,22 @@ lifecycle:
 
 {{- define "toban.volumes" -}}
 - name: tls
+  {{- $bundle := .root.Values.tls.caBundle }}
+  {{- if $bundle.name }}
+  projected:
+    defaultMode: 0440
+    sources:
+      - secret:
+          name: {{ include "toban.tlsSecret" . }}
+          items: [{key: tls.crt, path: tls.crt}, {key: tls.key, path: tls.key}]
+      - configMap:
+          name: {{ $bundle.name }}
+          items: [{key: {{ $bundle.key }}, path: ca.crt}]
+  {{- else }}
   secret:
     secretName: {{ include "toban.tlsSecret" . }}
     defaultMode: 0440
+  {{- end }}
 - name: tmp
   emptyDir: {sizeLimit: {{ .values.tmpSize | default "256Mi" }}}
 {{- with .values.extraVolumes }}

@@ -41,8 +41,10 @@
 {{- end }}
 - {name: SCHEDULER_S3_REGION, value: {{ .region }}}
 - {name: SCHEDULER_S3_ADDRESSING_STYLE, value: {{ .addressingStyle }}}
+{{- if .existingSecret }}
 - {name: SCHEDULER_S3_ACCESS_KEY_FILE, value: /etc/scheduler/secrets/s3/access_key}
 - {name: SCHEDULER_S3_SECRET_KEY_FILE, value: /etc/scheduler/secrets/s3/secret_key}
+{{- end }}
 {{- if .caSecret.name }}
 - {name: AWS_CA_BUNDLE, value: /etc/scheduler/ca/s3/ca.crt}
 {{- end }}
@@ -52,7 +54,9 @@
 {{- define "toban.s3Mount" -}}
 {{- with .root.Values.s3 }}
 {{- if .bucket }}
+{{- if .existingSecret }}
 - {name: s3, mountPath: /etc/scheduler/secrets/s3, readOnly: true}
+{{- end }}
 {{- if .caSecret.name }}
 - {name: s3-ca, mountPath: /etc/scheduler/ca/s3, readOnly: true}
 {{- end }}
@@ -62,8 +66,9 @@
 {{- define "toban.s3Volume" -}}
 {{- with .root.Values.s3 }}
 {{- if .bucket }}
-{{- $name := required "s3.existingSecret: name the Secret that holds the keys of the bucket" .existingSecret -}}
-{{ include "toban.secretFiles" (dict "volume" "s3" "name" $name "items" (dict .accessKeyKey "access_key" .secretKeyKey "secret_key")) }}
+{{- if .existingSecret }}
+{{ include "toban.secretFiles" (dict "volume" "s3" "name" .existingSecret "items" (dict .accessKeyKey "access_key" .secretKeyKey "secret_key")) }}
+{{- end }}
 {{- include "toban.caVolume" (dict "volume" "s3-ca" "secret" .caSecret) }}
 {{- end }}
 {{- end }}

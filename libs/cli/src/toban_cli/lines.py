@@ -39,7 +39,7 @@ class LinePrinter:
         self._printed: dict[int, int] = {}
         # Streams whose last piece had no newline: the next piece goes on in its line.
         self._open: set[int] = set()
-        self._expired: set[int] = set()
+        self._expired: dict[int, int] = {}
 
     @property
     def has_expired(self) -> bool:
@@ -53,8 +53,8 @@ class LinePrinter:
 
     def show(self, answer: Any) -> None:
         """Prints the new lines of one ReadLogResponse."""
-        if answer.expired_lines and answer.token not in self._expired:
-            self._expired.add(answer.token)
+        if answer.expired_lines > self._expired.get(answer.token, 0):
+            self._expired[answer.token] = answer.expired_lines
             report.note(expired_words(answer.expired_lines, self._style.attempts.get(answer.token)))
         known = self._printed.get(answer.token, 0)
         for line in answer.lines:

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from toban_cli.client import Client
 
 RUNS_PAGE = 500
+MAX_NUMBER = (1 << 63) - 1
 _ENDED = frozenset({ErrorCode.UNAVAILABLE, ErrorCode.DEADLINE_EXCEEDED})
 
 
@@ -32,11 +33,15 @@ def read_place(text: str) -> Place | None:
     if not text:
         return None
     parts = text.split(".")
-    if len(parts) not in (1, 3) or not all(part.isascii() and part.isdigit() and len(part) < 20 for part in parts):
+    if len(parts) not in (1, 3) or not all(map(_is_number, parts)):
         raise TobanError(
             ErrorCode.INVALID_ARGUMENT, f"--after: {text!r} is no place; give what an earlier search ended with"
         )
     return Place(*map(int, parts))
+
+
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdigit() and len(text) < 20 and int(text) <= MAX_NUMBER
 
 
 class Search:
@@ -62,9 +67,7 @@ class Search:
             if not wanted:
                 continue
             by_id = {run.id: run for run in wanted}
-            expired = self.expired
             for answer in self._answers([run.id for run in wanted]):
-                self.expired = max(self.expired, expired + answer.expired_attempts)
                 for hit in answer.hits:
                     yield by_id[hit.run_id], hit
             if self.cut:
@@ -91,18 +94,20 @@ class Search:
                 self.place.token,
                 self.place.seq,
             )
-        answer, runs, size = None, self.runs, self.bytes
+        answer, runs, size, expired = None, self.runs, self.bytes, self.expired
         try:
             for answer in self._client.search_log(request):
                 yield answer
                 self._left -= len(answer.hits)
                 self.lines += len(answer.hits)
                 self.runs, self.bytes = runs + answer.runs, size + answer.bytes
+                self.expired = expired + answer.expired_attempts
                 if answer.position.run_id:
                     self.place = Place(answer.position.run_id, answer.position.token, answer.position.seq)
         except TobanError as error:
             if answer is None or error.code not in _ENDED:
                 raise
+            self.cut = self._left <= 0
             return False
         self.cut = self._left <= 0
         return answer is not None and not answer.cut

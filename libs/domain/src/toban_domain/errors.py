@@ -130,8 +130,8 @@ class TobanError(Exception):
 
 
 class FencedOut(TobanError):
-    """A write as leader found another epoch in the leader row: this process does not lead any more."""
+    """A write as leader (or `of` another office) found another epoch in its row: this process does not hold it any more."""
 
-    def __init__(self, epoch: int) -> None:
-        super().__init__(ErrorCode.FENCED_OUT, f"epoch {epoch} is not the leader's any more")
+    def __init__(self, epoch: int, *, of: str = "leader") -> None:
+        super().__init__(ErrorCode.FENCED_OUT, f"epoch {epoch} is not the {of}'s any more")
         self.epoch = epoch

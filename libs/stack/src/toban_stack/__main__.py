@@ -53,14 +53,15 @@ def down() -> int:
 
 
 def status() -> int:
-    """Prints a line a process; 0 only when all are green."""
-    rows = _stack().status()
+    """Prints a line a process, and where the site is; 0 only when all are green."""
+    stack = _stack()
+    rows = stack.status()
     if not rows:
         say("no stack runs here: make up")
         return 1
     table = [("PROCESS", "ROLE", "ADDRESS", "ADMIN", "PID", "HEALTH")]
     table += [(row.name, row.role, row.address, row.admin or "-", str(row.pid), row.health) for row in rows]
-    say(*columns(table))
+    say(*columns(table), *(f"\nSite  http://{address}" for address in stack.sites))
     return 0 if all(row.green for row in rows) else 1
 
 

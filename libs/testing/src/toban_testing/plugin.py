@@ -34,10 +34,14 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Groups for several processes (`make test`): a file stays in one; whole stacks never run beside each other, so they are one group."""
+    """Order and groups for several processes (`make test`): a file stays in one of them. Tests of whole stacks take longest and mostly wait, so
+    they come first, in two groups beside everything else.
+    """
+    items.sort(key=lambda item: item.get_closest_marker("e2e") is None)
+    stacks = sorted({item.path for item in items if item.get_closest_marker("e2e")})
+    groups = {path: f"stacks-{number % 2}" for number, path in enumerate(stacks)}
     for item in items:
-        group = "stacks" if item.get_closest_marker("e2e") else str(item.path)
-        item.add_marker(pytest.mark.xdist_group(group))
+        item.add_marker(pytest.mark.xdist_group(groups.get(item.path, str(item.path))))
 
 
 @pytest.fixture(scope="session")

@@ -45,6 +45,8 @@ class PostgresTestServer:
 
     def drop(self, url: str) -> None:
         """Drops a database that this object made, whoever is connected."""
+        if url in self._idle:
+            self._idle.remove(url)
         self._execute(sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)").format(sql.Identifier(_name(url))))
 
     def _create(self, template: str) -> str:

@@ -8,13 +8,12 @@ from datetime import datetime
 from pathlib import Path
 
 from cryptography import x509
-from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.types import PrivateKeyTypes
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
 from toban_domain.errors import ErrorCode, TobanError
 from toban_transport.identity import dns_name, spiffe_ids
-from toban_transport.tls import CA, CERTIFICATE, KEY
+from toban_transport.tls import CA, CERTIFICATE, KEY, issued
 
 _MAX_CHAIN = 5
 
@@ -32,13 +31,15 @@ class Identity:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileFacts:
-    """A folder of tls.crt, tls.key and ca.crt. None where a file could not be read; `problems` then says why, by file name."""
+    """A folder of tls.crt, tls.key and ca.crt. None where a file could not be read; `problems` then says why, by file name.
+    Of several authorities in ca.crt `authorities_begin` and `authorities_end` are those of the one that ends first."""
 
     directory: Path
     problems: tuple[tuple[str, str], ...] = ()
     certificate: Identity | None = None
     key_matches: bool | None = None
     key_mode: int | None = None
+    authorities_begin: datetime | None = None
     authorities_end: datetime | None = None
 
 
@@ -48,13 +49,15 @@ def inspect_files(directory: Path) -> FileFacts:
     chain = _certificates(directory / CERTIFICATE, problems)
     authorities = _certificates(directory / CA, problems)
     key, mode = _key(directory / KEY, problems)
+    first = min(authorities, key=lambda item: item.not_valid_after_utc, default=None)
     return FileFacts(
         directory=directory,
         problems=tuple(problems),
         certificate=_identity(chain[0], chain[1:], authorities) if chain else None,
         key_matches=chain[0].public_key() == key.public_key() if chain and key is not None else None,
         key_mode=mode,
-        authorities_end=min((item.not_valid_after_utc for item in authorities), default=None),
+        authorities_begin=first.not_valid_before_utc if first is not None else None,
+        authorities_end=first.not_valid_after_utc if first is not None else None,
     )
 
 
@@ -132,21 +135,13 @@ def _trusted(certificate: x509.Certificate, chain: list[x509.Certificate], autho
     """Whether a path of signatures leads from the certificate to an authority."""
     current = certificate
     for _ in range(_MAX_CHAIN):
-        if any(_issued(current, authority) for authority in authorities):
+        if any(issued(current, by=authority) for authority in authorities):
             return True
-        above = next((item for item in chain if _issued(current, item)), None)
+        above = next((item for item in chain if issued(current, by=item)), None)
         if above is None or above == current:
             return False
         current = above
     return False
-
-
-def _issued(certificate: x509.Certificate, by: x509.Certificate) -> bool:
-    try:
-        certificate.verify_directly_issued_by(by)
-    except (ValueError, TypeError, InvalidSignature):
-        return False
-    return True
 
 
 def _unavailable(why: str) -> TobanError:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from cryptography import x509
+from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, load_pem_private_key
 
@@ -38,6 +39,9 @@ class Triple:
     certificate_der: bytes
     key: ec.EllipticCurvePrivateKey = field(repr=False)
     authorities: tuple[x509.Certificate, ...]
+
+    authority: x509.Certificate
+    """The one that issued this certificate; when none did (an intermediate that is not in tls.crt), the one that ends first."""
 
 
 class _MixedError(TobanError):
@@ -132,7 +136,9 @@ class TlsFiles:
         if _stat(self.directory / KEY).st_mode & stat.S_IROTH:
             raise _invalid(self.directory / KEY, "can be read by everybody on this machine; chmod o-r")
         certificate_pem, key_pem, ca_pem = (_bytes(self.directory / name) for name in _NAMES)
-        certificate = _certificates(self.directory / CERTIFICATE, certificate_pem)[0]
+        chain = _certificates(self.directory / CERTIFICATE, certificate_pem)
+        certificate = chain[0]
+        authorities = _certificates(self.directory / CA, ca_pem)
         key = _key(self.directory / KEY, key_pem)
         if certificate.public_key() != key.public_key():
             error = _invalid(self.directory / KEY, f"is not the key of {CERTIFICATE}; issue both again")
@@ -147,7 +153,8 @@ class TlsFiles:
             certificate=certificate,
             certificate_der=certificate.public_bytes(Encoding.DER),
             key=key,
-            authorities=_certificates(self.directory / CA, ca_pem),
+            authorities=authorities,
+            authority=_authority(chain, authorities),
         )
 
 
@@ -170,6 +177,23 @@ def _certificates(path: Path, pem: bytes) -> tuple[x509.Certificate, ...]:
         return tuple(x509.load_pem_x509_certificates(pem))
     except ValueError:
         raise _invalid(path, "holds no PEM certificate") from None
+
+
+def _authority(chain: tuple[x509.Certificate, ...], authorities: tuple[x509.Certificate, ...]) -> x509.Certificate:
+    # One that was renewed with the same key is there twice: the later one counts, as for whoever checks the signature.
+    issuers = [item for item in authorities if any(issued(certificate, by=item) for certificate in chain)]
+    if issuers:
+        return max(issuers, key=lambda item: item.not_valid_after_utc)
+    return min(authorities, key=lambda item: item.not_valid_after_utc)
+
+
+def issued(certificate: x509.Certificate, *, by: x509.Certificate) -> bool:
+    """Whether `by` issued the certificate: its name and its signature."""
+    try:
+        certificate.verify_directly_issued_by(by)
+    except (ValueError, TypeError, InvalidSignature):
+        return False
+    return True
 
 
 def _key(path: Path, pem: bytes) -> ec.EllipticCurvePrivateKey:

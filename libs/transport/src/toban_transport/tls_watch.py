@@ -1,16 +1,15 @@
 """Keeps an eye on a service's certificate files: loads them while nobody calls, and tells metrics and /healthz about them."""
 
 import asyncio
-from datetime import datetime, timedelta
+from datetime import datetime
 
+from toban_domain.certificates import ends_soon
 from toban_observability import metrics
 from toban_observability.health import Check
 from toban_runtime.clock import Clock
-from toban_transport.tls import TlsFiles
+from toban_transport.tls import TlsFiles, Triple
 
 LOOK_SECONDS = 1.0
-_WARN_BEFORE = timedelta(days=14)
-_WARN_SHARE = 0.1
 
 _failures = metrics.counter(
     "toban_tls_reload_failures_total",
@@ -20,20 +19,33 @@ _reloads = metrics.counter("toban_tls_reloads_total", "Certificate files that re
 _not_after = metrics.gauge(
     "toban_tls_certificate_not_after_seconds", "When the certificate in use expires, in seconds since 1970."
 )
+_authority_not_after = metrics.gauge(
+    "toban_tls_authority_not_after_seconds",
+    "When the authority that issued the certificate in use expires, in seconds since 1970.",
+)
 
 
 def certificate_check(tls: TlsFiles, now: datetime) -> Check:
-    """For /healthz: when the certificate in use ends. A warning near its end (the last tenth of its life, at most 14 days) and while newer
-    files cannot be taken, an error after it."""
-    certificate = tls.current().certificate
-    begins, ends = certificate.not_valid_before_utc, certificate.not_valid_after_utc
-    value = {"not_after": ends.isoformat(), "serial": f"{certificate.serial_number:x}"}
-    if now >= ends:
-        return Check("error", value | {"problem": tls.problem or "expired"})
+    """For /healthz: when the certificate in use and its authority end. A warning near the end of either (the last tenth of its life, at most 14
+    days) and while newer files cannot be taken, an error after it."""
+    triple = tls.current()
+    certificate, authority = triple.certificate, triple.authority
+    value = {
+        "not_after": certificate.not_valid_after_utc.isoformat(),
+        "serial": f"{certificate.serial_number:x}",
+        "authority_not_after": authority.not_valid_after_utc.isoformat(),
+    }
+    named = (("", certificate), ("the authority of ca.crt ", authority))
+    if over := [whose for whose, item in named if now >= item.not_valid_after_utc]:
+        return Check("error", value | {"problem": tls.problem or f"{over[0]}expired"})
     if tls.problem:
         return Check("warning", value | {"problem": tls.problem})
-    near = ends - now <= min(_WARN_BEFORE, (ends - begins) * _WARN_SHARE)
-    return Check("warning", value | {"problem": "expires soon"}) if near else Check("ok", value)
+    near = [
+        whose
+        for whose, item in named
+        if ends_soon(now, ends=item.not_valid_after_utc, begins=item.not_valid_before_utc)
+    ]
+    return Check("warning", value | {"problem": f"{near[0]}expires soon"}) if near else Check("ok", value)
 
 
 class CertificateWatch:
@@ -44,7 +56,7 @@ class CertificateWatch:
         self._clock = clock
         self._failures = 0
         self._seen = tls.current()
-        _not_after.set(self._seen.certificate.not_valid_after_utc.timestamp())
+        _tell(self._seen)
 
     async def run(self) -> None:
         """Look each second."""
@@ -58,10 +70,15 @@ class CertificateWatch:
         if now is not self._seen:
             self._seen = now
             _reloads.inc()
-            _not_after.set(now.certificate.not_valid_after_utc.timestamp())
+            _tell(now)
         failures = self._tls.failures
         _failures.inc(failures - self._failures)
         self._failures = failures
+
+
+def _tell(triple: Triple) -> None:
+    _not_after.set(triple.certificate.not_valid_after_utc.timestamp())
+    _authority_not_after.set(triple.authority.not_valid_after_utc.timestamp())
 
 
 async def stop(watch: "asyncio.Task[None]") -> None:

@@ -153,7 +153,8 @@ def test_leader(change: dict[str, Any], expected: list[tuple[str, str]]) -> None
         ({"clock_skew_seconds": None}, []),
         ({"version": "0.9"}, [("version", "warning")]),
         ({"certificate_not_after": NOW - timedelta(1)}, [("certificate", "error")]),
-        ({"certificate_not_after": NOW + timedelta(10)}, [("certificate", "warning")]),
+        ({"certificate_not_after": NOW + timedelta(10)}, []),
+        ({"certificate_not_after": NOW + timedelta(2)}, [("certificate", "warning")]),
         ({"certificate_not_after": None}, []),
     ],
 )
@@ -214,7 +215,7 @@ def test_findings_grow_worse_with_what_they_measure(skew: float, disk: int, days
     ladder = ("ok", "warning", "error")
     assert ladder.index(found.get("clock", "ok")) == sum(abs(skew) > limit for limit in EXECUTOR_SKEW)
     assert ladder.index(found.get("disk", "ok")) == sum(disk < limit for limit in DISK_BYTES)
-    assert ladder.index(found.get("certificate", "ok")) == (days <= 30) + (days <= 0)
+    assert ladder.index(found.get("certificate", "ok")) == (days <= 3) + (days <= 0)
     member = replace(COORDINATOR, clock_skew_seconds=skew)
     clock = dict(unwell(d.coordinators([member, OTHER], now=NOW, version="1.0"))).get("clock", "ok")
     assert ladder.index(clock) == sum(abs(skew) > limit for limit in COORDINATOR_SKEW)

@@ -4,9 +4,12 @@ from dataclasses import replace
 from typing import Any
 
 from toban_coordinator.decide.report import Answer, Report
+from toban_coordinator.loops.definitions import Definitions
 from toban_coordinator.loops.lease import LeaseDeps, LeaseKeeper, Observer
 from toban_coordinator.loops.settle import settle
+from toban_domain.errors import ErrorCode
 from toban_runtime.clock import SystemClock
+from toban_store.errors import StoreError
 
 SLOW = "CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM pg_sleep(0.002); RETURN NEW; END $$"
 
@@ -23,6 +26,22 @@ async def test_a_definition_that_cannot_be_read_holds_up_no_other(world: Any, ma
     await world.turn("assign", "assign", "reap", "dispatch")
     assert [await world.state(run) for run in good] == ["ASSIGNED", "ASSIGNED"]
     assert {await world.state(run) for run in bad} == {"PENDING"}
+
+
+async def test_an_outcome_stands_though_its_definition_cannot_be_had(world: Any, make: Any) -> None:
+    """Only the metrics want it."""
+
+    class Gone(Definitions):
+        async def find(self, *_: Any) -> dict[Any, Any]:
+            raise StoreError(ErrorCode.UNAVAILABLE, "gone")
+
+    await world.executor()
+    await world.apply(make.job())
+    [run] = await world.start()
+    await world.turn("assign")
+    world.definitions = Gone()
+    assert await world.report(world.key(run), make.outcome()) is Answer.ACCEPTED
+    assert await world.state(run) == "SUCCEEDED"
 
 
 async def test_schedules_of_a_definition_that_cannot_be_read_say_so(world: Any, make: Any) -> None:

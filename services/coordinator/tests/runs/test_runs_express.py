@@ -8,8 +8,10 @@ import pytest
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from toban_domain.errors import ErrorCode, TobanError
-from toban_store.errors import OutcomeUnknown
-from toban_store.scheduler import runs_assign, runs_express
+from toban_domain.trace import parse
+from toban_observability import tracing
+from toban_store.errors import OutcomeUnknown, StoreError
+from toban_store.scheduler import runs_assign, runs_express, traces
 
 
 async def opened(world: Any, make: Any, **spec: Any) -> None:
@@ -41,6 +43,22 @@ async def test_one_write_makes_and_sends(world: Any, make: Any) -> None:
     assert attempts == [{"state": "DISPATCHED", "token": sent.key.token}]
     await world.report(sent.key, make.outcome())
     assert await world.state(run) == "SUCCEEDED"
+
+
+async def test_a_trace_that_cannot_be_kept_fails_nothing(
+    world: Any, make: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The runs are on their way: a caller that hears of a failure would ask for them again."""
+
+    async def broken(*_: Any) -> None:
+        raise StoreError(ErrorCode.UNAVAILABLE, "gone")
+
+    await opened(world, make)
+    place = parse("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01")
+    monkeypatch.setattr(tracing, "current", lambda: place)
+    monkeypatch.setattr(traces, "keep", broken)
+    [run] = await world.start_again()
+    assert await world.state(run) == "ASSIGNED"
 
 
 async def test_slots_are_never_overfilled(world: Any, make: Any) -> None:

@@ -2,12 +2,27 @@
 of these tests' world (`World.turn`)."""
 
 import asyncio
+from datetime import timedelta
 from types import SimpleNamespace
 from typing import Any
 
-from toban_coordinator.loops.base import Done, TermLoop
-from toban_testing.clock import FakeClock
+import pytest
 
+from toban_coordinator.loops.agenda import Question
+from toban_coordinator.loops.base import Done, TermLoop
+from toban_store import queries
+from toban_store.scheduler import agenda
+from toban_store.tx import tx
+from toban_testing.clock import FakeClock
+from toban_transport.convert import timestamp_to_pb
+
+# A row that goes on; what it lacks does not matter here.
+RUNNING = """
+INSERT INTO scheduler.runs_live (definition_id, definition_version, job_name, origin, scheduled_for, state, token, timeout_seconds, started_at,
+                                 assigned_incarnation, assigned_at, dispatched_at)
+SELECT d.id, 1, 'hello', 'demand', now(), 'RUNNING', i, 3600, now(), %(e)s::uuid, now(), now()
+  FROM generate_series(1, 3000) i CROSS JOIN scheduler.job_definitions d
+"""
 LOOPS = ("fire", "events", "assign", "dispatch", "reap")
 
 
@@ -36,6 +51,77 @@ async def test_each_kind_of_work_ends_the_rest_of_its_loops(world: Any, make: An
     await world.sql("SELECT scheduler.emit_event('order.paid', '{}'::jsonb)")
     await world.sql("UPDATE scheduler.schedules SET next_run_at = %(n)s", n=world.now())
     assert await resting(world) == ["assign", "dispatch", "reap"]
+
+
+async def test_care_is_taken_of_what_nobody_reports(world: Any, make: Any) -> None:
+    await world.executor()
+    await world.apply(make.job(timeout_seconds=60))
+    await world.start(count=3)
+    await world.turn("assign")
+    await world.sql("UPDATE scheduler.runs_live SET state = 'RUNNING', started_at = %(n)s", n=world.now())
+    assert "reap" in await resting(world)
+    world.time.offset = timedelta(seconds=61)
+    assert "reap" not in await resting(world), "a timeout has passed"
+    world.time.offset = timedelta()
+    await world.sql("UPDATE scheduler.executors SET state = 'off', off_at = now()")
+    assert "reap" not in await resting(world), "runs of an executor that is off"
+
+
+async def test_a_rest_ends_when_the_next_run_is_due(world: Any, make: Any) -> None:
+    """The tick alone would start it late."""
+    world.settings.set(assign_ahead_seconds=0)
+    await world.executor()
+    await world.apply(make.job(), make.job("first", priority=-3), make.job("last", priority=7))
+    await world.turn("assign")
+    for job, seconds in (("hello", 60), ("first", 5.4), ("last", 30)):
+        await world.start(job, scheduled_for=timestamp_to_pb(world.now() + timedelta(seconds=seconds)))
+    rest = await world.loops["assign"]._rests()
+    assert rest is not None and 4 < rest.next_in < 5.5
+    world.time.offset = timedelta(seconds=6)
+    assert await world.loops["assign"]._rests() is None
+
+
+async def test_the_question_reads_no_run_that_goes_on(world: Any, make: Any) -> None:
+    incarnation = await world.executor()
+    await world.apply(make.job())
+    await world.sql(RUNNING, e=incarnation)
+    statement = queries.load(agenda.__name__).agenda
+    for mode in ("force_custom_plan", "force_generic_plan"):
+        async with tx(world.pool) as t:
+            await t._run(f"SET LOCAL plan_cache_mode = {mode}", {})
+            asked = {"now": world.now(), "until": world.now()}
+            cursor = await t._run(f"EXPLAIN (ANALYZE, BUFFERS) {statement}", asked)
+            plan = [row["QUERY PLAN"] for row in await cursor.fetchall()]
+        read = [int(line.split(":")[1]) for line in plan if "Rows Removed by Filter" in line]
+        assert sum(read) < 10, "\n".join(plan)
+
+
+async def test_a_question_ends_with_those_who_asked(monkeypatch: pytest.MonkeyPatch, world: Any) -> None:
+    ends: list[str] = []
+    asked, answer = asyncio.Event(), asyncio.Event()
+
+    async def read(*_: Any) -> str:
+        asked.set()
+        try:
+            await answer.wait()
+        except asyncio.CancelledError:
+            ends.append("canceled")
+            raise
+        return "agenda"
+
+    monkeypatch.setattr(agenda, "read", read)
+    deps: Any = SimpleNamespace(pool=world.pool, server_time=world.time, settings=world.settings)
+    question = Question(deps=deps)
+    first, second, third = (asyncio.create_task(question.ask()) for _ in range(3))
+    await asyncio.wait_for(asked.wait(), 5)
+    first.cancel()
+    await asyncio.gather(first, return_exceptions=True)
+    assert not ends, "others wait for the answer"
+    second.cancel()
+    third.cancel()
+    await asyncio.gather(second, third, return_exceptions=True)
+    answer.set()
+    assert await question.ask() == "agenda" and ends == ["canceled"]
 
 
 class Bench:

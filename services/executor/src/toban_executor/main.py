@@ -264,8 +264,11 @@ class Executor:
             await self._clock.sleep(TICK_SECONDS / 2)
         if stop.is_set():
             self._tell()
+            # One that is not registered has nothing to wait for: nobody sends it runs.
             await self._retirement.drain(
-                self._shutdown_seconds(), lambda: self._lease.over, told=lambda: self._heartbeat.told
+                0.0 if self._attempts.lease is None else self._shutdown_seconds(),
+                lambda: self._lease.over,
+                told=lambda: self._heartbeat.told,
             )
             if not self._lease.over:
                 await self._retirement.hand_in(to_others=self._attempts.lease is not None)

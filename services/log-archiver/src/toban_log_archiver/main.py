@@ -16,7 +16,7 @@ from toban_log_archiver.adapters.coordinator_client import CoordinatorClient
 from toban_log_archiver.adapters.object_store import S3Bucket
 from toban_log_archiver.config import LogArchiverConfig
 from toban_log_archiver.decide.days import DAYS_BACK
-from toban_log_archiver.loops import archive, archive_watch, partitions, probe
+from toban_log_archiver.loops import archive_watch, partitions, probe, tally
 from toban_log_archiver.loops.archive import Archiver, ArchiverDeps
 from toban_log_archiver.loops.archive_steps import StepDeps
 from toban_log_archiver.loops.archive_watch import ArchiveWatch
@@ -24,7 +24,7 @@ from toban_log_archiver.loops.settings import SettingsWatch
 from toban_log_archiver.server import archive as archive_server
 from toban_log_archiver.server import ingest, reader
 from toban_log_archiver.server.archived import ArchivedChunks
-from toban_log_archiver.server.budget import Budget
+from toban_log_archiver.server.budget import Budget, held_in
 from toban_log_archiver.server.days import Days
 from toban_log_archiver.server.followers import CHANNEL, Followers
 from toban_log_archiver.server.frames import count_marks
@@ -86,7 +86,7 @@ async def serve(config: LogArchiverConfig, stop: Stop, *, clock: Clock) -> None:
     grpc = build_server(tls=tls, trust_domain=config.trust_domain, clock=clock, shared_identity=shared)
     verifier = TicketVerifier(tls, config.trust_domain, leeway=timedelta(days=DAYS_BACK), shared_identity=shared)
     watch = archiving.watch
-    budget = Budget(is_full=lambda: watch.is_full, words=lambda: watch.budget_words)
+    budget = Budget(is_full=lambda: watch.is_full, words=lambda: watch.budget_words, held=held_in(pool))
     new_session = partial(AppendSession, verifier=verifier, days=days, clock=clock, within_budget=budget.take)
     grpc.add(ingest.add_to_server, ingest.LogIngest(new_session=new_session, writer=writer))
     source = JoinedChunks(DatabaseChunks(pool=pool), ArchivedChunks(pool=pool, store=bucket))
@@ -162,7 +162,7 @@ def _archive_loops(archiving: _Archiving, clock: Clock, stop: Stop) -> list[Coro
     if archiving.archiver is None:
         archiving.settings.on_change = watching.wake
         return [watching.run(stop)]
-    moving = Loop("archive", archiving.archiver.run_once, archive.TICK_SECONDS, clock)
+    moving = Loop("archive", archiving.archiver.run_once, tally.TICK_SECONDS, clock)
 
     def wake() -> None:
         watching.wake()

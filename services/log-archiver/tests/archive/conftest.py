@@ -15,8 +15,9 @@ import zstandard
 from toban_domain.outcome import AttemptKey
 from toban_domain.settings import Settings
 from toban_log_archiver.adapters.object_store import S3Bucket
-from toban_log_archiver.loops.archive import Archiver, ArchiverDeps, Did
+from toban_log_archiver.loops.archive import Archiver, ArchiverDeps
 from toban_log_archiver.loops.archive_steps import StepDeps
+from toban_log_archiver.loops.tally import Did
 from toban_log_archiver.ports.archive_gateway import Ended
 from toban_log_archiver.server.archived import ArchivedChunks
 from toban_log_archiver.server.followers import Followers
@@ -54,8 +55,9 @@ class Heard:
 
 @dataclass
 class Gateway:
-    """What coordinators know of attempts that have ended."""
+    """What coordinators know of attempts that have ended, and of the settings."""
 
+    settings: Heard
     ended_attempts: dict[AttemptKey, int | None] = field(default_factory=dict)
     error: Exception | None = None
 
@@ -63,6 +65,11 @@ class Gateway:
         if self.error:
             raise self.error
         return [Ended(key, self.ended_attempts[key]) for key in keys if key in self.ended_attempts]
+
+    async def settings_now(self) -> Settings:
+        if self.error:
+            raise self.error
+        return self.settings.known
 
     def watch_settings(self, known_version: int) -> Any:
         raise NotImplementedError
@@ -78,8 +85,11 @@ class World:
     bucket: S3Bucket
     bucket_name: str
     remove: Callable[[str], None]
-    gateway: Gateway = field(default_factory=Gateway)
     settings: Heard = field(default_factory=Heard)
+    gateway: Gateway = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.gateway = Gateway(self.settings)
 
     def archiver(
         self,
@@ -89,6 +99,7 @@ class World:
         target_bytes: int = 4096,
         holder: str = "test",
         lease_seconds: float = 30.0,
+        grace_seconds: float = 0.0,
     ) -> Archiver:
         steps = StepDeps(pool=self.pool, store=store or self.bucket, clock=SystemClock(), passing=passing)
         return Archiver(
@@ -100,6 +111,7 @@ class World:
                 count_marks=count_marks,
                 lease_seconds=lease_seconds,
                 target_bytes=target_bytes,
+                grace_seconds=grace_seconds,
             )
         )
 

@@ -12,14 +12,13 @@ from toban_domain.log_marks import left_out_lines
 from toban_domain.settings import Settings
 from toban_log_archiver.decide import diagnose as checks
 from toban_log_archiver.decide import pressure
-from toban_log_archiver.decide.left_out import LeftOut
 from toban_log_archiver.loops import archive_watch
 from toban_log_archiver.loops.archive_watch import ArchiveWatch
 from toban_log_archiver.server import diagnose
-from toban_log_archiver.server.budget import SMALL_BYTES, Budget
+from toban_log_archiver.server.budget import SMALL_BYTES, Budget, held_in
 from toban_log_archiver.server.frames import lines_of
 from toban_proto.v1.logs_pb2 import LogLine
-from toban_store.logs import archive_reads, chunks, tokens
+from toban_store.logs import archive_reads, chunks, partitions, tokens
 from toban_store.logs.tokens import TokenNote
 from toban_store.tx import tx
 from toban_testing.log_chunks import new_chunk
@@ -32,7 +31,7 @@ async def fill_budget(world: Any, monkeypatch: pytest.MonkeyPatch, share: float)
     """As if log_budget_db_gb (1) were `share` used."""
     world.settings.known = Settings({"log_budget_db_gb": 1})
     async with archive_reads.patient(world.pool) as t:
-        gigabyte = await archive_reads.volume(t) / share
+        gigabyte = (await archive_reads.volume(t)).chunks / share
     for module in (archive_watch, pressure, diagnose):
         monkeypatch.setattr(module, "GB", gigabyte)
 
@@ -40,20 +39,13 @@ async def fill_budget(world: Any, monkeypatch: pytest.MonkeyPatch, share: float)
 def test_days_that_go_early() -> None:
     days = [(DAY - timedelta(days=ago), ago > 7) for ago in (9, 8, 7, 2, 1, 0)]
     due = [DAY - timedelta(days=9), DAY - timedelta(days=8)]
-    assert pressure.due_days(days, used=0.79, today=DAY) == due
-    assert pressure.due_days(days, used=0.8, today=DAY) == [*due, DAY - timedelta(days=7)]
-    assert pressure.due_days(days[4:], used=5.0, today=DAY) == [], "a day that still gets lines stays"
+    assert pressure.due_days(days) == due
+    assert pressure.early_days(days, used=0.79, today=DAY) == []
+    assert pressure.early_days(days, used=0.8, today=DAY) == [DAY - timedelta(days=7), DAY - timedelta(days=2)]
+    assert pressure.early_days(days[4:], used=5.0, today=DAY) == [], "a day that still gets lines stays"
     assert [pressure.is_full(used, was_full=was) for was in (False, True) for used in (0.94, 0.95, 1.0)] == [
         False, False, True, False, True, True,
     ]  # fmt: skip
-
-
-def test_numbers_that_no_line_has() -> None:
-    marks = LeftOut()
-    # A gap of 5 to 9 that line 5 announced and line 9 counts; one of 20 to 29; another line of the executor's own.
-    marks.add([(5, 0), (9, 5), (15, 0)])
-    marks.add([(29, 10)])
-    assert marks.numbers == 3 + 9
 
 
 async def test_a_day_goes_early_when_the_budget_is_nearly_used(world: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -67,28 +59,78 @@ async def test_a_day_goes_early_when_the_budget_is_nearly_used(world: Any, monke
     assert await world.read(1) == world.wanted(1, 10, [1, 2])
 
 
+async def test_a_day_that_cannot_go_early_holds_no_other_day_back(world: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    young = [world.today - timedelta(days=ago) for ago in (5, 4, 3)]
+    await world.store(1, 10, [1, 2], day=young[0])  # still runs
+    for run_id, day in enumerate(young[1:], start=2):
+        await world.store(run_id, 10, [1, 2], day=day, seal=2)
+    await fill_budget(world, monkeypatch, 0.9)
+    for day in young[1:]:
+        assert [(one.action, one.log_day) for one in await world.work()] == [("archived", day), ("dropped", day)]
+        await fill_budget(world, monkeypatch, 0.9)
+    assert [await world.has_day(day) for day in young] == [True, False, False]
+
+
+async def test_what_is_written_down_about_output_is_not_part_of_its_budget(world: Any) -> None:
+    async def look() -> archive_reads.Volume:
+        async with archive_reads.patient(world.pool) as t:
+            return await archive_reads.volume(t)
+
+    before = await look()
+    await world.store(1, 10, list(range(1, 400)), day=world.old, seal=399, size=1)
+    stored = await look()
+    assert stored.chunks > before.chunks
+    await world.work()
+    after = await look()
+    assert after.chunks < stored.chunks
+    assert after.bookkeeping > stored.bookkeeping
+
+
 def left_out_of(run_id: int) -> Any:
     lines = [LogLine(seq=seq, at_unix_nanos=10**18, stream=1, text=b"%d" % (seq * 7919**5)) for seq in range(1, 101)]  # type: ignore[arg-type]
     return new_chunk(run_id, 10, lines, log_day=DAY)
 
 
-def test_at_the_end_of_the_budget_a_line_counts_what_is_left_out() -> None:
+async def test_at_the_end_of_the_budget_a_line_counts_what_is_left_out() -> None:
     chunk = left_out_of(1)
     assert len(chunk.data) > SMALL_BYTES
     full = [False]
-    budget = Budget(is_full=lambda: full[0], words=lambda: "50 GB (log_budget_db_gb)")
-    assert budget.take(chunk) is chunk
+
+    async def held(_asked: Any) -> set[Any]:
+        return set()
+
+    budget = Budget(is_full=lambda: full[0], words=lambda: "50 GB (log_budget_db_gb)", held=held)
+    assert await budget.take([chunk]) == [chunk]
     full[0] = True
     small = replace(chunk, data=chunk.data[:SMALL_BYTES])
-    assert budget.take(small) is small, "nothing is won by leaving it out"
-    mark = budget.take(chunk)
+    kept, mark = await budget.take([small, chunk])
+    assert kept is small, "nothing is won by leaving it out"
     (line,) = lines_of(mark.data)
     assert (mark.stream, mark.seq_from, mark.seq_to, mark.line_count) == (3, 100, 100, 1)
     assert (line.seq, left_out_lines(line.text)) == (100, 100)
     assert line.text.decode().endswith("left out: more than the database may hold of logs, 50 GB (log_budget_db_gb)")
     assert mark.raw_bytes == len(line.text) + 1
-    assert budget.take(mark) is mark
+    assert await budget.take([mark]) == [mark]
     assert len(mark.data) < SMALL_BYTES
+
+
+async def test_what_is_stored_already_and_comes_again_is_not_left_out(world: Any) -> None:
+    """Its acknowledgement was lost. A line that counts it would tell of a loss that is none."""
+    in_database, in_archive, new = (replace(left_out_of(run_id), log_day=world.old) for run_id in (1, 2, 3))
+    async with tx(world.pool) as t:
+        await partitions.ensure(t, first=world.old, last=world.old)
+        await chunks.append(t, [in_archive])
+        note = TokenNote(log_day=world.old, run_id=2, token=10, incarnation=INCARNATION, last_seq=100)
+        await tokens.note(t, [note])
+    await world.work()
+    assert not await world.has_day()
+    async with tx(world.pool) as t:
+        await partitions.ensure(t, first=world.old, last=world.old)
+        await chunks.append(t, [in_database])
+    budget = Budget(is_full=lambda: True, words=lambda: "50 GB", held=held_in(world.pool))
+    taken = await budget.take([in_database, new, in_archive])
+    assert (taken[0], taken[2]) == (in_database, in_archive)
+    assert (taken[1].stream, taken[1].line_count) == (3, 1)
 
 
 async def test_health_and_doctor_speak_of_the_budget(world: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -130,7 +172,12 @@ async def test_an_attempt_with_left_out_lines_is_archived_at_once(world: Any) ->
     assert [one.action for one in await world.work()] == ["archived", "dropped"]
 
 
-async def test_what_doctor_is_told(world: Any) -> None:
+async def too_long(t: Any) -> Any:
+    await t.execute("SET LOCAL statement_timeout = 1")
+    await t.execute("SELECT pg_sleep(1)")
+
+
+async def test_what_doctor_is_told(world: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     async def look(**given: Any) -> dict[str, Any]:
         parts = {"store": world.bucket, "archiver": world.archiver(), **given}
         return {one.name: one for one in await diagnose.look(pool=world.pool, settings=world.settings, **parts)}
@@ -166,6 +213,8 @@ async def test_what_doctor_is_told(world: Any) -> None:
     assert all(one.message and one.mend for one in ill.values() if one.status != "ok")
     bare = await look(store=None, archiver=None)
     assert (bare["log-archive"].status, bare["log-backlog"].status) == ("warning", "ok")
+    monkeypatch.setattr(diagnose.schema, "migrations", too_long)
+    assert ((await look())["log-database"].value, (await look())["log-database"].status) == ("slow", "warning")
     await world.pool.close()
     assert (await look())["log-database"].status == "error"
 

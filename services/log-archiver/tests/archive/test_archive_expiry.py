@@ -6,17 +6,22 @@ from typing import Any
 
 import psycopg
 import pytest
+from botocore.exceptions import ClientError
 
 from toban_domain.errors import ErrorCode, FencedOut, TobanError
 from toban_domain.settings import Settings
+from toban_log_archiver.adapters.object_store import S3Bucket
 from toban_log_archiver.decide.expiry import expires_before, forgotten_before
-from toban_log_archiver.loops.archive import Did
+from toban_log_archiver.loops import expire
+from toban_log_archiver.loops.tally import Did
 from toban_proto.v1 import logs_pb2 as pb
+from toban_store.logs import archive_expiry
+from toban_store.migrate import MIGRATIONS
 
 DAYS = {"log_retention_days_db": 7, "log_retention_days_archive": 30, "history_retention_days": 60}
 RUNS = (1, 2, 3)
 LINES = list(range(1, 40))
-STEPS = ("expire", "expire_commit", "delete", "deleted", "forget_object", "forget_day")
+STEPS = ("mark", "expire", "expire_commit", "delete", "deleted", "forget_object", "forget_day")
 
 
 class Killed(BaseException):
@@ -111,11 +116,11 @@ async def test_a_kill_before_any_step_is_mended_by_the_next_pass(world: Any, ste
     assert await world.sql("SELECT 1 FROM logs.manifests WHERE run_id <> 7") == []
 
 
-@pytest.mark.parametrize("step", ["expire", "delete", "deleted"])
+@pytest.mark.parametrize("step", ["mark", "expire", "delete", "deleted"])
 async def test_a_stale_archiver_deletes_and_marks_nothing_more(world: Any, step: str) -> None:
     await archived(world, age=40)
     world.settings.known = Settings(DAYS)
-    state = "SELECT count(expired_at) AS marked, count(deleted_at) AS deleted FROM logs.objects"
+    state = "SELECT count(marked_at) AS marked, count(expired_at) AS expired, count(deleted_at) AS deleted FROM logs.objects"
     before: list[Any] = []
 
     def take_over(name: str) -> None:
@@ -124,7 +129,7 @@ async def test_a_stale_archiver_deletes_and_marks_nothing_more(world: Any, step:
                 connection.execute("UPDATE logs.archive_lease SET epoch = epoch + 1, holder = 'newer', held = true")
                 before.append(connection.execute(state).fetchone())
 
-    with pytest.raises(FencedOut):
+    with pytest.raises(FencedOut, match="not the archiver's any more"):
         await world.work(passing=take_over)
     assert list((await world.sql(state))[0].values()) == list(before[0])
     # Of what is marked it may have deleted the one object that was on its way.
@@ -153,6 +158,126 @@ async def test_a_store_that_does_not_delete_stops_nothing_else(world: Any) -> No
     assert len(actions(await world.work(), "expired")) == len(await keys(world)) - 1
 
 
+class Locked:
+    """A bucket in which some objects may not be deleted."""
+
+    def __init__(self, world: Any, locked: set[str]) -> None:
+        self.bucket, self.locked = world.bucket, locked
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.bucket, name)
+
+    async def delete(self, key: str) -> None:
+        if key in self.locked:
+            raise TobanError(ErrorCode.CONFLICT, f"the object store refuses to delete {key}: it is locked")
+        await self.bucket.delete(key)
+
+
+async def test_an_object_that_may_not_be_deleted_holds_nothing_else_up(
+    world: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await archived(world, age=80, runs=[4])
+    await archived(world, age=70)
+    world.settings.known = Settings(DAYS)
+    first, *others = await keys(world)
+    assert len(others) > 1
+    did = await world.work(store=Locked(world, {first}))
+    assert [one.key for one in actions(did, "expired")] == others
+    assert len(actions(did, "forgotten")) == 1, "the other day"
+    assert "is locked" in actions(did, "failed")[0].message
+    assert await keys(world) == {first: True}
+    # Many of them are not asked for in every pass, and keep the next ones from nothing.
+    monkeypatch.setattr(expire, "MAX_REFUSED", 1)
+    world.settings.known = Settings({**DAYS, "log_retention_days_archive": 0})
+    await archived(world, age=70)
+    world.settings.known = Settings(DAYS)
+    archiver = world.archiver(store=Locked(world, {first}))
+    did = []
+    for _ in range(2):
+        await archiver.work(did.append)
+    assert len(actions(did, "expired")) == len(others)
+
+
+@pytest.mark.parametrize(
+    ("status", "code"),
+    [(403, ErrorCode.CONFLICT), (409, ErrorCode.CONFLICT), (429, ErrorCode.UNAVAILABLE), (503, ErrorCode.UNAVAILABLE)],
+)
+async def test_a_store_that_says_no_is_not_one_that_is_busy(
+    monkeypatch: pytest.MonkeyPatch, status: int, code: ErrorCode
+) -> None:
+    class Answer:
+        def delete_object(self, **_: Any) -> None:
+            raise ClientError({"ResponseMetadata": {"HTTPStatusCode": status}}, "DeleteObject")  # type: ignore[typeddict-item]
+
+    bucket = S3Bucket(endpoint_url="http://127.0.0.1:1", bucket="b", access_key="k", secret_key="s", region="r")
+    monkeypatch.setattr(bucket, "_data", Answer())
+    with pytest.raises(TobanError) as caught:
+        await bucket.delete("key")
+    assert caught.value.code is code
+
+
+async def test_what_is_marked_is_read_and_kept_when_the_retention_grows_again(world: Any) -> None:
+    """A retention of 30 days instead of 300, mended within a day."""
+    await archived(world, age=40)
+    world.settings.known = Settings(DAYS)
+    day = 24 * 3600.0
+    (would,) = [one async for one in world.archiver(grace_seconds=day).plan()]
+    assert "24 hours" in would.message
+    assert await world.work(grace_seconds=day) == []
+    marked = "SELECT count(marked_at) AS n FROM logs.objects"
+    assert (await world.sql(marked))[0]["n"] == len(await keys(world))
+    assert await world.read(1) == world.wanted(1, 10, LINES)
+    world.settings.known = Settings({**DAYS, "log_retention_days_archive": 300})
+    assert await world.work(grace_seconds=day) == []
+    assert (await world.sql(marked))[0]["n"] == 0
+    # Marked again, it expires a day later, not before.
+    world.settings.known = Settings(DAYS)
+    await world.work(grace_seconds=day)
+    await world.execute("UPDATE logs.objects SET marked_at = marked_at - interval '23 hours'")
+    assert await world.work(grace_seconds=day) == []
+    await world.execute("UPDATE logs.objects SET marked_at = marked_at - interval '1 hour'")
+    assert len(actions(await world.work(grace_seconds=day), "expired")) == len(await keys(world))
+    assert await world.read(1) == []
+
+
+async def test_nothing_expires_by_settings_that_no_coordinator_confirms(world: Any) -> None:
+    await archived(world, age=40)
+    archiver = world.archiver()
+    world.settings.known = Settings(DAYS)
+    world.gateway.error = TobanError(ErrorCode.UNAVAILABLE, "no coordinator answers")
+    did: list[Did] = []
+    await archiver.work(did.append)
+    assert [(one.action, one.message) for one in did] == [("failed", "no coordinator answers")]
+    # What this process has heard last is old: another retention holds by now.
+    world.gateway.error = None
+    world.gateway.settings = type(world.settings)(known=Settings({**DAYS, "log_retention_days_archive": 300}))
+    assert await world.work() == []
+    assert all((await keys(world)).values())
+
+
+async def test_the_migration_is_not_taken_back_once_objects_are_gone(world: Any) -> None:
+    await archived(world, age=40, runs=[1])
+    down = MIGRATIONS.joinpath("logs/0003_expiry.sql").read_text().split("-- migrate:down")[1]
+    with psycopg.connect(world.url) as connection:
+        connection.execute(down)
+        connection.rollback()
+        world.settings.known = Settings(DAYS)
+        await world.work()
+        with pytest.raises(psycopg.errors.RaiseException, match="have expired"):
+            connection.execute(down)
+
+
+async def test_a_large_object_is_forgotten_in_pieces(world: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    await archived(world, age=70)
+    world.settings.known = Settings(DAYS)
+    monkeypatch.setattr(archive_expiry, "FORGET_ROWS", 3)
+    steps: list[str] = []
+    rows = (await world.sql("SELECT count(*) AS n FROM logs.manifests"))[0]["n"]
+    await world.work(passing=steps.append)
+    assert steps.count("forget_object") >= rows // 3 > 1
+    assert await world.sql("SELECT 1 FROM logs.manifests") == await world.sql("SELECT 1 FROM logs.objects") == []
+
+
 async def test_lines_that_expire_under_a_reader_are_gone_and_no_error(world: Any) -> None:
     await archived(world, age=40, runs=[1])
     world.settings.known = Settings(DAYS)
@@ -167,7 +292,10 @@ async def test_lines_that_expire_under_a_reader_are_gone_and_no_error(world: Any
                 passes.append(await world.work())
             return bytes(await world.bucket.read(key, offset, length))
 
-    assert await world.read(1, store=Slow()) == []
+    said = [answer async for answer in world.reader(store=Slow()).Read(pb.ReadLogRequest(run_id=1), None)]
+    assert [(one.token, one.expired_lines, len(one.lines)) for one in said if one.expired_lines or one.lines] == [
+        (10, len(LINES), 0)
+    ]
     # An object that is missing without having expired is an error.
     await archived(world, age=20, runs=[2])
     for key, there in (await keys(world)).items():

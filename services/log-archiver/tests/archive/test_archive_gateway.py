@@ -88,6 +88,16 @@ async def test_without_an_address_the_error_says_what_to_set(channels: Any) -> N
     assert caught.value.code is ErrorCode.UNAVAILABLE
 
 
+async def test_the_settings_of_this_moment(coordinator: Any, channels: Any, free_port: int) -> None:
+    servicer, address = coordinator
+    client = CoordinatorClient(channels=channels, addresses=[f"127.0.0.1:{free_port}", address])
+    servicer.changes.put_nowait({"log_retention_days_archive": "30"})
+    assert (await client.settings_now())["log_retention_days_archive"] == 30
+    with pytest.raises(TobanError) as caught:
+        await CoordinatorClient(channels=channels, addresses=[f"127.0.0.1:{free_port}"]).settings_now()
+    assert caught.value.code is ErrorCode.UNAVAILABLE
+
+
 async def test_settings_are_followed(coordinator: Any, channels: Any) -> None:
     servicer, address = coordinator
     watch = SettingsWatch(source=CoordinatorClient(channels=channels, addresses=[address]), clock=SystemClock())

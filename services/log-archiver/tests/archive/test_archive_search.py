@@ -154,6 +154,17 @@ async def test_what_has_expired_is_counted(world: Any) -> None:
     world.settings.known = Settings({"log_retention_days_archive": 8})
     await world.work()
     assert (await once(world.reader(), run_ids=[1, 2], grep="value"))[1].expired_attempts == 3
+    # Over several calls each is counted in one of them.
+    for run_id in (40, 39, 38):
+        await insert(
+            world, run_id, [pb.LogLine(seq=1, at_unix_nanos=NANOS, stream=pb.LOG_STREAM_STDOUT, text=b"value")]
+        )
+    counts, after, cut = [], None, True
+    while cut:
+        last = (await once(world.reader(), run_ids=[2, 40, 1, 39, 38], grep="value", limit=1, after=after))[1]
+        counts.append(last.expired_attempts)
+        after, cut = last.position, bool(last.cut)
+    assert (sum(counts), len(counts)) == (3, 4)
 
 
 @pytest.mark.parametrize(

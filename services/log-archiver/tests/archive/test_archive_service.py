@@ -42,6 +42,7 @@ async def test_status_before_and_after_a_pass(filled: Any) -> None:
     assert (day.log_day, day.due, day.tokens, day.open_chunks) == (filled.old.isoformat(), True, 2, day.chunks)
     assert (before.oldest_not_archived, before.retention_days) == (filled.old.isoformat(), 7)
     assert before.database_bytes > day.bytes > 0
+    assert before.bookkeeping_bytes > 0
     assert before.bucket == f"s3://{filled.bucket_name}"
     assert not before.HasField("last_pass_at")
     did = await heard(desk(filled).RunArchive(pb.RunArchiveRequest(), None))
@@ -104,7 +105,7 @@ async def test_health_warns_of_a_failed_pass_and_of_the_budget(filled: Any, monk
     archiver.problem = ""
     filled.settings.known = Settings({"log_budget_db_gb": 1})
     async with archive_reads.patient(filled.pool) as t:
-        monkeypatch.setattr(archive_watch, "GB", await archive_reads.volume(t))
+        monkeypatch.setattr(archive_watch, "GB", (await archive_reads.volume(t)).chunks)
     await watch.run_once()
     assert "of log_budget_db_gb" in watch.check().value["problem"]
 

@@ -126,6 +126,7 @@ def _page(found: Any, *, wide: bool) -> None:
             ("Kept in the database", count(found.retention_days, "day")),
             ("Kept in the archive", _kept(found)),
             ("Database", f"{size(found.database_bytes)}, {used:.0%} of {size(found.budget_bytes)}"),
+            ("Bookkeeping", f"{size(found.bookkeeping_bytes)}, not part of the budget"),
             ("Oldest not archived", found.oldest_not_archived or NOTHING),
             ("Works now", found.holder or NOTHING),
             ("Last pass", f"{last}: {found.last_pass}" if found.last_pass else last),

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from toban_cli.doctor.finding import Finding
+from toban_domain.certificates import ends_soon
 from toban_domain.errors import TobanError
 from toban_transport.inspect import FileFacts, Identity
 
-SOON = timedelta(days=30)
 # This machine's clock, seconds off PostgreSQL's: it decides which certificates count as valid, and shows times.
 CLOCK_WARNING, CLOCK_ERROR = 2.0, 60.0
 _OTHERS_WRITE_OR_READ = 0o027
@@ -54,7 +54,7 @@ def files(facts: FileFacts, *, service: str, trust_domain: str, now: datetime) -
     if facts.certificate is not None:
         found += _own(facts, facts.certificate, service=service, trust_domain=trust_domain, now=now)
     if facts.authorities_end is not None:
-        found.append(ending(str(facts.directory / "ca.crt"), facts.authorities_end, now))
+        found.append(ending(str(facts.directory / "ca.crt"), facts.authorities_end, now, facts.authorities_begin))
     return found
 
 
@@ -73,7 +73,7 @@ def unusable(error: TobanError) -> Finding:
 
 
 def ending(subject: str, not_after: datetime, now: datetime, not_before: datetime | None = None) -> Finding:
-    """The validity of a certificate: an error when it is over or has not begun, a warning within 30 days of its end."""
+    """The validity of a certificate: an error when it is over or has not begun, a warning when its end is near."""
     value = f"valid until {not_after:%Y-%m-%d %H:%M} UTC"
     if not_before is not None and not_before > now:
         return _bad(
@@ -84,7 +84,7 @@ def ending(subject: str, not_after: datetime, now: datetime, not_before: datetim
             "set the clock of this machine, or wait",
         )
     left = not_after - now
-    if left > SOON:
+    if not ends_soon(now, ends=not_after, begins=not_before):
         return Finding(name="certificate", subject=subject, value=value)
     if left <= timedelta(0):
         return _bad("certificate", subject, value, "it has expired", _REISSUE)

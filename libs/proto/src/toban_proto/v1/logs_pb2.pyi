@@ -444,7 +444,9 @@ class ReadLogResponse(_message.Message):
     """With raw, instead of lines: text that begins at byte_offset of the attempt's text."""
     byte_offset: _builtins.int
     expired_lines: _builtins.int
-    """So many lines of the attempt are gone by now: they were older than log_retention_days_archive. Said once, before its other lines."""
+    """So many lines of the attempt are gone by now: they were older than log_retention_days_archive. Said before its other lines, and at the end when they
+    have become more.
+    """
     @_builtins.property
     def lines(self) -> _containers.RepeatedCompositeFieldContainer[Global___LogLine]:
         """Empty when nothing passed the filters for a while: a sign of life in a long search."""
@@ -644,7 +646,7 @@ class SearchLogResponse(_message.Message):
     """So far, in this call: runs that were searched to their end, and bytes of text that were looked at."""
     bytes: _builtins.int
     expired_attempts: _builtins.int
-    """Attempts of which lines are gone: they were older than log_retention_days_archive."""
+    """So far, in this call, of these runs: attempts of which lines are gone. They were older than log_retention_days_archive."""
     @_builtins.property
     def hits(self) -> _containers.RepeatedCompositeFieldContainer[Global___LogHit]:
         """Empty as a sign of life."""
@@ -728,11 +730,12 @@ class ArchiveStatusResponse(_message.Message):
     BUCKET_FIELD_NUMBER: _builtins.int
     ARCHIVE_RETENTION_DAYS_FIELD_NUMBER: _builtins.int
     EXPIRED_WAITING_FIELD_NUMBER: _builtins.int
+    BOOKKEEPING_BYTES_FIELD_NUMBER: _builtins.int
     retention_days: _builtins.int
     oldest_not_archived: _builtins.str
     """The oldest day that should be in the archive and is not; empty = none."""
     database_bytes: _builtins.int
-    """Size of schema logs, and the size that it should keep to."""
+    """Size of the output in the database, and the size that it should keep to."""
     budget_bytes: _builtins.int
     last_pass: _builtins.str
     """What the last pass did, and how it failed; empty = it went well."""
@@ -745,6 +748,8 @@ class ArchiveStatusResponse(_message.Message):
     """log_retention_days_archive; 0 = for ever."""
     expired_waiting: _builtins.int
     """Objects that have expired and are still in the bucket."""
+    bookkeeping_bytes: _builtins.int
+    """Size of what the database holds about the output: attempts, objects and manifests. Not part of the budget."""
     @_builtins.property
     def days(self) -> _containers.RepeatedCompositeFieldContainer[Global___ArchiveDay]:
         """Days with chunks in the database or in the archive, the oldest first."""
@@ -766,10 +771,11 @@ class ArchiveStatusResponse(_message.Message):
         bucket: _builtins.str = ...,
         archive_retention_days: _builtins.int = ...,
         expired_waiting: _builtins.int = ...,
+        bookkeeping_bytes: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["last_pass_at", b"last_pass_at"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["archive_retention_days", b"archive_retention_days", "bucket", b"bucket", "budget_bytes", b"budget_bytes", "database_bytes", b"database_bytes", "days", b"days", "expired_waiting", b"expired_waiting", "holder", b"holder", "last_error", b"last_error", "last_pass", b"last_pass", "last_pass_at", b"last_pass_at", "oldest_not_archived", b"oldest_not_archived", "retention_days", b"retention_days"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["archive_retention_days", b"archive_retention_days", "bookkeeping_bytes", b"bookkeeping_bytes", "bucket", b"bucket", "budget_bytes", b"budget_bytes", "database_bytes", b"database_bytes", "days", b"days", "expired_waiting", b"expired_waiting", "holder", b"holder", "last_error", b"last_error", "last_pass", b"last_pass", "last_pass_at", b"last_pass_at", "oldest_not_archived", b"oldest_not_archived", "retention_days", b"retention_days"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

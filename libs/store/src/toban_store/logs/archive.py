@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date
 
-from toban_domain.errors import FencedOut
-from toban_store.logs.archive_lease import ArchiveTx
+from toban_store.logs.archive_lease import ArchiveTx, fenced
 from toban_store.queries import load
 
 _Q = load(__name__)
@@ -105,7 +104,7 @@ async def drop_day(a: ArchiveTx, log_day: date) -> bool:
     row = await a.t.fetch_one(_Q.drop_day, {"log_day": log_day, "epoch": a.epoch})
     result = row["result"] if row else "fenced"
     if result == "fenced":
-        raise FencedOut(a.epoch)
+        raise fenced(a.epoch)
     return bool(result == "dropped")
 
 

@@ -1,8 +1,11 @@
 -- What leaves the archive because it is old enough; each statement that writes runs behind the fence of archive_lease.
 
 -- name: days
--- Days before a date whose objects have not expired yet and whose chunks are all out of the database, the oldest first, with what they hold.
-SELECT o.log_day, count(*) AS objects, sum(o.bytes)::bigint AS bytes, sum(o.token_count)::bigint AS tokens, sum(o.chunk_count)::bigint AS chunks,
+-- Days before a date whose objects have not expired yet and whose chunks are all out of the database, the oldest first, with what they hold,
+-- how many of them are marked and how many have been for so long that they expire.
+SELECT o.log_day, count(o.marked_at) AS marked,
+       count(*) FILTER (WHERE o.marked_at < now() - make_interval(secs => %(grace_seconds)s::double precision)) AS ready,
+       count(*) AS objects, sum(o.bytes)::bigint AS bytes, sum(o.token_count)::bigint AS tokens, sum(o.chunk_count)::bigint AS chunks,
        sum(o.line_count)::bigint AS lines
   FROM logs.objects o
  WHERE o.state = 'verified' AND o.expired_at IS NULL AND o.log_day < %(before)s::date
@@ -10,9 +13,20 @@ SELECT o.log_day, count(*) AS objects, sum(o.bytes)::bigint AS bytes, sum(o.toke
  GROUP BY o.log_day ORDER BY o.log_day;
 
 -- name: mark
--- verified -> expired for every object of a day.
+-- verified -> marked for every object of a day.
+UPDATE logs.objects SET marked_at = now(), epoch = %(epoch)s::bigint
+ WHERE log_day = %(log_day)s::date AND state = 'verified' AND marked_at IS NULL;
+
+-- name: unmark
+-- marked -> verified for objects that are not before the date any more; without a date for all.
+UPDATE logs.objects SET marked_at = NULL, epoch = %(epoch)s::bigint
+ WHERE marked_at IS NOT NULL AND expired_at IS NULL AND (log_day >= %(before)s::date OR %(before)s::date IS NULL);
+
+-- name: expire
+-- marked -> expired for the objects of a day whose mark is old enough.
 UPDATE logs.objects SET expired_at = now(), epoch = %(epoch)s::bigint
- WHERE log_day = %(log_day)s::date AND state = 'verified' AND expired_at IS NULL;
+ WHERE log_day = %(log_day)s::date AND expired_at IS NULL
+   AND marked_at < now() - make_interval(secs => %(grace_seconds)s::double precision);
 
 -- name: waiting
 -- The next objects that have expired and may still be in the bucket.
@@ -33,11 +47,14 @@ SELECT count(*) AS waiting FROM logs.objects WHERE expired_at IS NOT NULL AND de
 SELECT id FROM logs.objects WHERE deleted_at IS NOT NULL AND log_day < %(before)s::date ORDER BY id LIMIT %(size)s::integer;
 
 -- name: forget_frames
--- The manifest rows of a deleted object go.
-DELETE FROM logs.manifests m USING logs.objects o WHERE o.id = %(id)s::bigint AND o.deleted_at IS NOT NULL AND m.object_id = o.id;
+-- Some manifest rows of a deleted object go.
+DELETE FROM logs.manifests m
+ USING (SELECT f.ctid FROM logs.manifests f JOIN logs.objects o ON o.id = f.object_id
+         WHERE o.id = %(id)s::bigint AND o.deleted_at IS NOT NULL LIMIT %(size)s::integer) g
+ WHERE m.ctid = g.ctid;
 
 -- name: forget_object
--- And then its own row.
+-- And when there are none any more, its own row.
 DELETE FROM logs.objects WHERE id = %(id)s::bigint AND deleted_at IS NOT NULL;
 
 -- name: token_days

@@ -36,12 +36,17 @@ class ArchiveTx:
     epoch: int
 
 
+def fenced(epoch: int) -> FencedOut:
+    """Another archiver has taken the lease since."""
+    return FencedOut(epoch, of="archiver")
+
+
 @asynccontextmanager
 async def archive_tx(pool: Pool, epoch: int) -> AsyncIterator[ArchiveTx]:
     """A transaction as the holder of the lease. Raises FencedOut when another archiver has taken it, StoreError otherwise."""
     async with tx(pool) as t:
         if not await t.fetch_all(_Q.fence, {"epoch": epoch}):
-            raise FencedOut(epoch)
+            raise fenced(epoch)
         yield ArchiveTx(t, epoch)
 
 
@@ -56,14 +61,14 @@ async def renew(pool: Pool, epoch: int) -> None:
     """Says that the holder lives. Raises FencedOut when it is not the holder any more."""
     async with autocommit(pool) as t:
         if await t.execute(_Q.renew, {"epoch": epoch}) != 1:
-            raise FencedOut(epoch)
+            raise fenced(epoch)
 
 
 async def release(pool: Pool, epoch: int, *, summary: str, error: str) -> None:
     """Gives the lease back at the end of a pass. Raises FencedOut when it is not the holder any more."""
     async with autocommit(pool) as t:
         if await t.execute(_Q.release, {"epoch": epoch, "summary": summary, "error": error}) != 1:
-            raise FencedOut(epoch)
+            raise fenced(epoch)
 
 
 async def look(t: Tx) -> LeaseRow:

@@ -85,6 +85,14 @@ class DayArchived:
     expired_bytes: int
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Volume:
+    """Bytes in the database with indexes: of `chunks`, which archiving frees, and of the rows about attempts and objects."""
+
+    chunks: int
+    bookkeeping: int
+
+
 @asynccontextmanager
 async def patient(pool: Pool) -> AsyncIterator[Tx]:
     """A transaction for reads that look at a whole day: a statement may take 30 seconds, and so may it to take in what it gave."""
@@ -165,7 +173,9 @@ async def archived_days(t: Tx) -> list[DayArchived]:
     return [DayArchived(**row) for row in await t.fetch_all(_Q.archived_days)]
 
 
-async def volume(t: Tx) -> int:
+async def volume(t: Tx) -> Volume:
     """Bytes of schema logs in the database."""
     row = await t.fetch_one(_Q.volume)
-    return int(row["bytes"]) if row else 0
+    if row is None:
+        raise AssertionError("an aggregate has one row")
+    return Volume(**row)

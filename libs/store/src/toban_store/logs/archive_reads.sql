@@ -110,6 +110,9 @@ SELECT log_day, count(*) FILTER (WHERE expired_at IS NULL) AS objects,
   FROM logs.objects WHERE state = 'verified' GROUP BY log_day ORDER BY log_day;
 
 -- name: volume
--- Bytes of schema logs in the database, indexes and TOAST included.
-SELECT COALESCE(sum(pg_total_relation_size(c.oid)), 0)::bigint AS bytes
-  FROM pg_class c WHERE c.relnamespace = 'logs'::regnamespace AND c.relkind = 'r';
+-- Bytes of the chunks in the database, and of everything else in schema logs, indexes and TOAST included.
+SELECT COALESCE(sum(s.bytes) FILTER (WHERE s.is_chunks), 0)::bigint AS chunks,
+       COALESCE(sum(s.bytes) FILTER (WHERE NOT s.is_chunks), 0)::bigint AS bookkeeping
+  FROM (SELECT pg_total_relation_size(c.oid) AS bytes,
+               EXISTS (SELECT 1 FROM pg_inherits i WHERE i.inhrelid = c.oid AND i.inhparent = 'logs.chunks'::regclass) AS is_chunks
+          FROM pg_class c WHERE c.relnamespace = 'logs'::regnamespace AND c.relkind = 'r') s;

@@ -137,6 +137,13 @@ async def append(t: Tx, chunks: Sequence[NewChunk]) -> Appended:
     return Appended(new=new, different=different)
 
 
+async def held(t: Tx, asked: Sequence[NewChunk]) -> set[tuple[int, int, int, int]]:
+    """Those places of `asked` where a chunk is stored, in the database or the archive."""
+    names = ("log_day", "run_id", "token", "stream", "seq_from")
+    rows = await t.fetch_all(_Q.held, {name: _LITERALS[name]([getattr(one, name) for one in asked]) for name in names})
+    return {(row["run_id"], row["token"], row["stream"], row["seq_from"]) for row in rows}
+
+
 async def page(
     t: Tx, place: TokenPlace, *, after: Mapping[int, int], size: int, span: TimeSpan = ALWAYS
 ) -> list[StoredChunk]:

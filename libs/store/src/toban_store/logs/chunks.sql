@@ -18,6 +18,16 @@ SELECT g.run_id, g.token, g.stream, g.seq_from, c.seq_to
   JOIN logs.chunks AS c USING (run_id, token, stream, seq_from, log_day)
  WHERE (c.seq_to, c.line_count) IS DISTINCT FROM (g.seq_to, g.line_count);
 
+-- name: held
+-- Those places of chunks where one is stored, here or in the archive.
+SELECT g.run_id, g.token, g.stream, g.seq_from
+  FROM unnest(%(log_day)s::date[], %(run_id)s::bigint[], %(token)s::bigint[], %(stream)s::smallint[], %(seq_from)s::bigint[])
+       AS g (log_day, run_id, token, stream, seq_from)
+ WHERE EXISTS (SELECT 1 FROM logs.chunks c
+                WHERE c.log_day = g.log_day AND c.run_id = g.run_id AND c.token = g.token AND c.stream = g.stream AND c.seq_from = g.seq_from)
+    OR EXISTS (SELECT 1 FROM logs.manifests m
+                WHERE m.log_day = g.log_day AND m.run_id = g.run_id AND m.token = g.token AND m.stream = g.stream AND m.seq_from = g.seq_from);
+
 -- name: page
 -- The next chunks of one token in order of their first line, after a position in each stream; three index scans that stop early.
 SELECT stream, seq_from, seq_to, data

@@ -13,13 +13,14 @@ _sql = queries.load(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Agenda:
-    """What waits: schedules with slots up to `until` (`next_slot`: the earliest slot of all), events, runs that are due up to `until`, runs that
-    were ordered (to start or to be canceled) and not confirmed, and whatever `reap` takes care of."""
+    """What waits: schedules with slots up to `until` (`next_slot`: the earliest slot of all), events, runs that are due up to `until` (`next_due`:
+    the earliest time of all), runs that were ordered (to start or to be canceled) and not confirmed, and whatever `reap` takes care of."""
 
     fire: bool
     next_slot: datetime | None
     events: bool
     pending: bool
+    next_due: datetime | None
     ordered: bool
     care: bool
 

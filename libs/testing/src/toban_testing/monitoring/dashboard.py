@@ -121,7 +121,7 @@ ROWS = (
         "Leadership",
         (
             graph("Who leads", "none", ("toban_is_leader", "{{instance}}")),
-            graph("Take-overs within an hour", "none", ("sum(increase(toban_takeovers_total[1h]))", "take-overs")),
+            graph("Take-overs within an hour", "none", ("changes(toban:leader_epoch:max[1h])", "take-overs")),
             graph("Epoch", "none", ("max(toban_leader_epoch)", "epoch")),
             graph("Beat to commit", "s", *quantiles("toban_leader_beat_seconds")),
             graph("Calls about the lock", "s", *quantiles("toban_leader_lock_seconds", "call")),

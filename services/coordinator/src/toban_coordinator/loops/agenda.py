@@ -22,6 +22,7 @@ class Question:
     def __init__(self, *, deps: LoopDeps) -> None:
         self._deps = deps
         self._asking: asyncio.Task[Agenda] | None = None
+        self._waiting = 0
 
     def rests(self, judge: Callable[[Agenda], Done | None]) -> Callable[[], Awaitable[Done | None]]:
         """The `rests` of a TermLoop: its loop's own judgement of the agenda."""
@@ -35,8 +36,17 @@ class Question:
         """The agenda. Raises StoreError."""
         if self._asking is None or self._asking.done():
             self._asking = asyncio.create_task(self._ask(), name="agenda")
-        # A loop that ends does not take the answer from the others.
-        return await asyncio.shield(self._asking)
+        asking = self._asking
+        self._waiting += 1
+        try:
+            # A loop that ends does not take the answer from the others.
+            return await asyncio.shield(asking)
+        finally:
+            self._waiting -= 1
+            if not self._waiting:
+                # All have ended, as their term has: the statement goes on for nobody.
+                asking.cancel()
+                self._asking = None
 
     async def _ask(self) -> Agenda:
         now = self._deps.server_time.now()

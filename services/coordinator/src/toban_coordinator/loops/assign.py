@@ -68,8 +68,10 @@ class Assign:
 
     def rests(self, agenda: Agenda) -> Done | None:
         """A turn without work; None when a run is due or comes into view, and when what the short way knows of free slots has aged."""
+        if agenda.pending or agenda.ordered or self._blocked:
+            return None
         aged = self._deps.clock.monotonic() - self._turned_at >= BOARD_SECONDS or not self._express.untouched
-        return None if aged or agenda.pending or agenda.ordered or self._blocked else Done()
+        return None if aged else Done(0, _seconds_to(agenda.next_due, self._deps.server_time.now()))
 
     async def _turn(self) -> Done:
         # Whatever this turn finds or breaks on: what was free before is not known to be free any more.
@@ -207,8 +209,7 @@ class Assign:
             outlook = await runs_assign.outlook(t, now, until)
         if outlook.unnamed:
             moved += await self._name_ahead(usable, now, until)
-        at = outlook.next_due
-        return Done(moved, None if at is None else max(0.001, (at - now).total_seconds()))
+        return Done(moved, _seconds_to(outlook.next_due, now))
 
     async def _name_ahead(self, usable: Sequence[ExecutorLoad], now: datetime, until: datetime) -> int:
         async with autocommit(self._deps.pool) as t:
@@ -229,6 +230,10 @@ class Assign:
 
         await self._parts.each(decide.name_ahead(wanted, usable), write)
         return len(named)
+
+
+def _seconds_to(at: datetime | None, now: datetime) -> float | None:
+    return None if at is None else max(0.001, (at - now).total_seconds())
 
 
 def _order(

@@ -16,7 +16,7 @@ from toban_domain.outcome import AttemptKey, Outcome
 from toban_domain.retry import RetrySpec
 from toban_domain.run import RunState
 from toban_observability.logs import get_logger
-from toban_store.errors import Refused
+from toban_store.errors import Refused, StoreError
 from toban_store.pool import Pool
 from toban_store.scheduler import attempts, runs_finish
 from toban_store.tx import Tx, autocommit, tx
@@ -87,11 +87,26 @@ async def _end_certain(
         return set()
     async with autocommit(pool) as t:
         finished = await runs_finish.finish_held(t, incarnation, RunState.SUCCEEDED, outcomes)
-        # For the metrics alone; a version is read once.
-        await definitions.find(t, {run.definition for run in finished})
+    await _know(pool, definitions, finished)
     count_finished(finished, definitions.known)
     moved = {run.id for run in finished}
     return {key for key in outcomes if key.run_id in moved}
+
+
+async def _know(pool: Pool, definitions: Definitions, finished: Sequence[runs_finish.Finished]) -> None:
+    """For the metrics alone, so after the commit; a version is read once."""
+    unknown = {
+        run.definition
+        for run in finished
+        if not (definitions.known(run.definition) or definitions.broken(run.definition))
+    }
+    if not unknown:
+        return
+    try:
+        async with autocommit(pool) as t:
+            await definitions.find(t, unknown)
+    except StoreError as error:
+        _log.warning("runs are counted without their definitions", runs=len(finished), error=error.message)
 
 
 async def _settle_rest(

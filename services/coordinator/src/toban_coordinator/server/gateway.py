@@ -128,15 +128,18 @@ class Gateway(ExecutorGatewayServicer):
         return given, given
 
     async def Heartbeat(self, request: pb.HeartbeatRequest, context: Context) -> pb.HeartbeatResponse:
-        """Grant, and tell what the executor has to know."""
+        """Grant, and tell what the executor has to know; the last word of one that has stopped is only noted."""
         skew = self._skew(request)
         incarnation = await self._keys.verified(metadata(context), request.incarnation)
         if request.order_outcomes:
             done = {item.order_id: item.result for item in request.order_outcomes}
             await orders.finish(self._deps.pool, incarnation=incarnation, results=done)
         held = [key_from_pb(item.key) for item in request.held if item.state != ATTEMPT_STATE_FINISHED]
-        if request.stopped and not held:
-            await executors.attest_stopped(self._deps.pool, incarnation)
+        if request.stopped:
+            # No grant, whatever it holds: none is used any more, and one would move the row away from the leader that closes it.
+            if not held:
+                await executors.attest_stopped(self._deps.pool, incarnation)
+            return self._response(Answer(grant=None))
         beat = _beat(request, incarnation, self._epoch(request.epoch_max), skew)
         answer = await self._granter.heartbeat(beat, held)
         self._mirror(request, answer, held)

@@ -14,8 +14,11 @@ from toban_domain.errors import ErrorCode, TobanError
 from toban_domain.job import JobSpec
 from toban_domain.manifest.problems import nearest
 from toban_domain.payload import parse_payload
+from toban_domain.trace import TraceContext
 from toban_observability import tracing
+from toban_observability.logs import get_logger
 from toban_proto.v1 import coordinator_pb2 as pb
+from toban_store.errors import StoreError
 from toban_store.pool import Pool
 from toban_store.scheduler import jobs, runs, traces
 from toban_store.tx import Tx, autocommit, tx
@@ -26,6 +29,7 @@ MAX_KEY = 200
 # Definitions whose heads are kept, and how often a call looks them up anew when they change under it.
 KEPT_HEADS = 10_000
 LOOKS = 3
+_log = get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,9 +54,7 @@ class StartRuns:
         if (quick := await self._express(request.runs, actor)) is not None:
             submitted.labels("demand").inc(len(quick))
             if (place := tracing.current()) is not None:
-                # For their later attempts; the first one has it already.
-                async with autocommit(self.pool) as t:
-                    await traces.keep(t, quick, place)
+                await self._keep(quick, place)
             return pb.StartRunsResponse(runs=[pb.StartedRun(run_id=run, created=True) for run in quick])
         # Without keys one statement writes everything; with keys a later check may still refuse the whole call.
         place = tracing.current()
@@ -83,6 +85,16 @@ class StartRuns:
                 return None
             specs[head.id, head.version] = spec
         return await self.desk.place([self._new(run, heads[run.job], specs) for run in wanted], specs, actor=actor)
+
+    async def _keep(self, made: Sequence[int], place: TraceContext) -> None:
+        """For their later attempts; the first one has it already. The runs exist: no failure here may have the caller ask for them again."""
+        try:
+            async with autocommit(self.pool) as t:
+                await traces.keep(t, made, place)
+        except StoreError as error:
+            _log.warning(
+                "later attempts of runs will not be in their callers' traces", runs=len(made), error=error.message
+            )
 
     async def _enqueue(
         self, t: Tx, wanted: Sequence[pb.StartRunRequest], actor: str

@@ -50,7 +50,7 @@ class GuardClient:
             loop.add_reader(sock.fileno(), self._read, slot)
 
     async def close(self, patience: float) -> bool:
-        """Let the guards go; True when they have ended within `patience` seconds, which proves that no job is left."""
+        """Let the guards go; True when they have ended in order within `patience` seconds, which proves that no job is left."""
         loop = asyncio.get_running_loop()
         for sock in self._guards.slots:
             loop.remove_reader(sock.fileno())
@@ -60,7 +60,8 @@ class GuardClient:
             if self._clock.boottime() > until:
                 return False
             await self._clock.sleep(0.005)
-        return True
+        # A master that crashed has not seen its keepers end.
+        return self._guards.master.returncode == 0
 
     # ---- orders
 

@@ -83,9 +83,10 @@ class Heartbeat:
     async def farewell(self) -> None:
         """The last word, once the guards have ended and every outcome is committed: nothing runs here and nothing will.
 
-        The row is closed at once then, instead of after its lease. Raises TobanError when no coordinator answers.
+        The row is closed at once then, instead of after its lease; what became of relayed orders goes along, so that refused runs are not taken
+        for lost. Raises TobanError when no coordinator answers.
         """
-        await self._gateway.heartbeat(replace(self._request(()), stopped=True))
+        await self._gateway.heartbeat(replace(self._request(list(self._outcomes)), stopped=True))
 
     def _request(self, outcomes: Sequence[tuple[int, str]]) -> Beat:
         book = self._attempts.book

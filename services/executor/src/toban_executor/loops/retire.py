@@ -43,8 +43,8 @@ class Retirement:
         self._attempts.book.stopping = True
         _log.info("draining", live=len(self._attempts.book.live), timeout_seconds=timeout)
         began = self._clock.boottime()
-        await self._until(lambda: told() or bool(lost()), TELL_SECONDS)
-        if not lost():
+        await self._until(lambda: told() or bool(lost()), min(TELL_SECONDS, timeout))
+        if told() and not lost():
             await self._clock.sleep(LINGER_SECONDS)
         spent = self._clock.boottime() - began
         await self._until(lambda: self._attempts.idle.is_set() or bool(lost()), timeout - spent)

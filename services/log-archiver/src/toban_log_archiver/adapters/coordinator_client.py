@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from contextlib import aclosing
 from datetime import date
 
 from toban_domain.errors import ErrorCode, TobanError
@@ -40,15 +41,32 @@ class CoordinatorClient:
             for one in answer.attempts
         ]
 
+    async def settings_now(self) -> Settings:
+        """The first answer of any coordinator."""
+        failure = _nobody()
+        for address in tuple(self._order):
+            try:
+                async with aclosing(self._settings(address, 0, CALL_SECONDS)) as answers:
+                    async for settings in answers:
+                        return settings
+                failure = TobanError(ErrorCode.UNAVAILABLE, f"coordinator {address} stops: ask another one")
+            except TobanError as error:
+                failure = error
+        raise failure
+
     async def watch_settings(self, known_version: int) -> AsyncIterator[Settings]:
         """The settings now and on each change."""
         if not self._order:
             raise _nobody()
         address = self._order[self._streams % len(self._order)]
         self._streams += 1
+        async for settings in self._settings(address, known_version, STREAM_SECONDS):
+            yield settings
+
+    async def _settings(self, address: str, known_version: int, seconds: float) -> AsyncGenerator[Settings, None]:
         method = self._channels.stub(ArchiveGatewayStub, address, "coordinator").WatchSettings
         request = coordinator_pb2.WatchSettingsRequest(known_version=known_version)
-        async for message in stream(method, request, timeout=STREAM_SECONDS):
+        async for message in stream(method, request, timeout=seconds):
             values = {name: _json(text) for name, text in message.values_json.items()}
             yield Settings.tolerant(values, version=message.version)
 

@@ -25,6 +25,8 @@ PIECE_BYTES = 1024 * 1024
 _MISSING = 404
 _CONFLICT = 409
 _EXISTS = 412
+# It has waited too long for us, or has too much to do.
+_BUSY = frozenset({408, 429})
 
 AddressingStyle = Literal["path", "virtual", "auto"]
 T = TypeVar("T")
@@ -100,7 +102,8 @@ class S3Bucket:
         try:
             return await asyncio.to_thread(call)
         except ClientError as error:
-            code = ErrorCode.CONFLICT if _status(error) == _CONFLICT else ErrorCode.UNAVAILABLE
+            refused = _status(error) == _CONFLICT or (what == "delete" and _is_final(error))
+            code = ErrorCode.CONFLICT if refused else ErrorCode.UNAVAILABLE
             raise TobanError(code, f"the object store refuses to {what} {self.uri(key)}: {error}") from None
         except (BotoCoreError, OSError, ValueError) as error:
             raise TobanError(
@@ -165,6 +168,11 @@ class S3Bucket:
 
 def _status(error: ClientError) -> int:
     return int(error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0))
+
+
+def _is_final(error: ClientError) -> bool:
+    """The store has understood and says no; not that it is busy, or broken."""
+    return 400 <= _status(error) < 500 and _status(error) not in _BUSY
 
 
 def _code(error: ClientError) -> str:

@@ -14,6 +14,7 @@ from toban_log_archiver.decide.chunk import (
     check_size,
     measured,
 )
+from toban_log_archiver.decide.select import Selection
 
 NEWLINE = b"\n"
 
@@ -76,6 +77,16 @@ def _check(block: HasLines, *, stream: int) -> None:
         raise ChunkInvalid("the levels of a block are not those of its lines")
     if len(block.text) > MAX_LINE_BYTES:
         check_size(max(map(len, texts(block))))
+
+
+def may_keep(block: HasLines, selection: Selection) -> bool:
+    """False when no line of a block is wanted, which is known before its lines are made."""
+    return (
+        max(block.levels, default=0) >= selection.min_level
+        and (selection.since_nanos is None or block.at_unix_nanos >= selection.since_nanos)
+        and (selection.until_nanos is None or block.at_unix_nanos < selection.until_nanos)
+        and (selection.pattern is None or selection.pattern.may_match(block.text))
+    )
 
 
 def texts(block: HasLines) -> Iterator[bytes]:

@@ -38,6 +38,18 @@ def unreachable(why: str) -> Finding:
     )
 
 
+def too_slow(why: str) -> Finding:
+    """PostgreSQL answers, and not in time, so the rest cannot be known."""
+    return Finding(
+        name="log-database",
+        subject=_DATABASE,
+        value="slow",
+        status="warning",
+        message=f"what the log-archiver asked its database took too long: {why}",
+        mend="see what keeps PostgreSQL busy or locks schema logs (pg_stat_activity, pg_locks), and ask again",
+    )
+
+
 def migrations(*, pending: Sequence[str], changed: Sequence[str], newer: Sequence[str], applied: int) -> Finding:
     """Whether schema logs is the one that this release of the log-archiver expects."""
     found = Finding(name="log-migrations", subject=_DATABASE, value=f"{applied} applied")

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Protocol
 
+from toban_log_archiver.decide.left_out import Mark
+
 HOLE_SECONDS = 10.0
 """How long a follower waits for the lines of a hole before it passes over it."""
 
@@ -14,23 +16,51 @@ class Holes:
 
     def __init__(self, *, next_seq: int) -> None:
         self.next_seq = next_seq
+        self.passed_over = 0
+        """Holes that nobody filled."""
         self._seen_at: float | None = None
         self._seen_seq = 0
+        self._ahead: dict[int, int] = {}
 
-    def is_hole(self, seq: int, *, left_out: int = 0) -> bool:
-        """True when lines before `seq` are missing; `left_out` is the number of lines that it stands for, itself counted."""
-        return seq - max(1, left_out) + 1 > self.next_seq
+    def expect(self, marks: Iterable[Mark]) -> bool:
+        """Marks from `next_seq` on, in order: numbers before the scattered ones are nowhere, so many. True when one is new."""
+        known = len(self._ahead)
+        for mark in marks:
+            if mark.scattered and mark.seq >= self.next_seq:
+                self._ahead.setdefault(mark.seq, mark.lines - 1)
+        return len(self._ahead) > known
 
-    def passes(self, seq: int, *, left_out: int = 0, patient: bool, now: float) -> bool:
-        """True when the line `seq` may be given out; it is taken as given then.
+    def passes(self, mark: Mark, *, patient: bool, now: float) -> bool:
+        """True when the line, which may stand for others, may be given out; it is taken as given then.
 
         Without patience nothing is waited for. `now` are monotonic seconds; a hole's time runs from its first sight.
         """
-        if self.is_hole(seq, left_out=left_out) and patient and not self._expired(now):
+        self.expect([mark])
+        missing = self._missing(mark)
+        hole = missing > 0 and missing > sum(self._ahead.values())
+        if hole and patient and not self._expired(now):
             return False
-        self.next_seq = seq + 1
+        self.passed_over += hole
+        if self._ahead and (missing or mark.scattered):
+            self._use_up(missing, mark.seq)
+        self.next_seq = max(self.next_seq, mark.seq + 1)
         self._seen_at = None
         return True
+
+    def _missing(self, mark: Mark) -> int:
+        lines = 1 if mark.scattered else max(1, mark.lines)
+        return max(0, mark.seq - lines + 1 - self.next_seq)
+
+    def _use_up(self, missing: int, given: int) -> None:
+        """So many numbers before the line `given` are those of the first marks to come: later ones may have others."""
+        for seq in sorted(self._ahead):
+            used = min(missing, self._ahead[seq])
+            self._ahead[seq] -= used
+            missing -= used
+            if seq <= given:
+                del self._ahead[seq]
+            elif not missing:
+                return
 
     def _expired(self, now: float) -> bool:
         if self._seen_at is None or self._seen_seq != self.next_seq:

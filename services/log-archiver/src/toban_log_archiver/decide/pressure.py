@@ -18,11 +18,14 @@ def is_full(used: float, *, was_full: bool) -> bool:
     return used >= (AGAIN if was_full else FULL)
 
 
-def due_days(days: Sequence[tuple[date, bool]], *, used: float, today: date) -> list[date]:
-    """What is archived now of `days` (the oldest first, and whether each is older than its retention).
+def due_days(days: Sequence[tuple[date, bool]]) -> list[date]:
+    """What is archived now of `days` (the oldest first, and whether each is older than its retention)."""
+    return [day for day, is_due in days if is_due]
 
-    From ALARM on that is one more day: the oldest one whose chunks can no longer come in numbers. The next pass sees what it was worth.
+
+def early_days(days: Sequence[tuple[date, bool]], *, used: float, today: date) -> list[date]:
+    """From ALARM on: the days that may go before their time, the oldest first. Those are out whose chunks may still come in numbers.
+
+    One that leaves the database is enough: the next pass sees what it was worth. One that cannot leave must not keep the others there.
     """
-    due = [day for day, is_due in days if is_due]
-    early = [day for day, is_due in days if not is_due and (today - day).days > 1]
-    return due + early[:1] if used >= ALARM else due
+    return [day for day, is_due in days if not is_due and (today - day).days > 1] if used >= ALARM else []

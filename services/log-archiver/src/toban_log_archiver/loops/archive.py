@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import date
 
 from toban_domain.errors import ErrorCode, FencedOut, TobanError
@@ -13,21 +13,20 @@ from toban_domain.outcome import AttemptKey
 from toban_log_archiver.decide import pressure
 from toban_log_archiver.decide.pack import TARGET_BYTES, Packer
 from toban_log_archiver.loops import expire
-from toban_log_archiver.loops.archive_steps import Archived, ManifestDiffers, ObjectDiffers, StepDeps, Steps
+from toban_log_archiver.loops.archive_steps import ManifestDiffers, ObjectDiffers, StepDeps, Steps
 from toban_log_archiver.loops.left_out import CountMarks, LeftOutLines
 from toban_log_archiver.loops.settings import SettingsWatch
+from toban_log_archiver.loops.tally import TICK_SECONDS, Did, Report, Tally
 from toban_log_archiver.ports.archive_gateway import ArchiveGateway
 from toban_observability import metrics, tracing
 from toban_observability.logs import get_logger
 from toban_store.errors import StoreError, TooLong
 from toban_store.logs import archive, archive_lease, archive_reads, partitions
 from toban_store.logs.archive import EndedToken
-from toban_store.logs.archive_expiry import ExpiredObject
 from toban_store.logs.archive_lease import archive_tx
 from toban_store.logs.archive_reads import ChunkFacts, TokenFacts
 from toban_store.tx import autocommit
 
-TICK_SECONDS = 60.0
 # A holder that is silent this long is taken over; it says that it lives this often, seconds.
 LEASE_SECONDS = 30.0
 RENEW_SECONDS = 5.0
@@ -35,36 +34,13 @@ TOKENS_PAGE = 500
 # Chunks of several attempts that are looked up together.
 CHUNKS_PAGE = 2000
 UNFINISHED_PAGE = 100
+FAILURES_TOLD = 3
 
 _log = get_logger(__name__)
-_failures = metrics.counter(
-    "toban_archive_failures_total",
-    "Failures of the archive by kind: unavailable, differs, database, coordinator.",
-    ("kind",),
-)
-for _kind in ("unavailable", "differs", "database", "coordinator"):
-    _failures.labels(_kind)
 _dropped = metrics.counter(
     "toban_archive_partitions_dropped_total", "Days whose chunks are all archived and left the database."
 )
 _working = metrics.gauge("toban_archive_working", "1 while this process archives.")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Did:
-    """One thing that a pass did: sealed, would_archive, archived, dropped, failed, would_expire, expired or forgotten."""
-
-    action: str
-    log_day: date | None = None
-    key: str = ""
-    tokens: int = 0
-    chunks: int = 0
-    lines: int = 0
-    bytes: int = 0
-    message: str = ""
-
-
-Report = Callable[[Did], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,52 +54,7 @@ class ArchiverDeps:
     count_marks: CountMarks
     lease_seconds: float = LEASE_SECONDS
     target_bytes: int = TARGET_BYTES
-
-
-@dataclass(slots=True)
-class _Tally:
-    """What a pass did so far, and what it could not do."""
-
-    report: Report
-    objects: int = 0
-    chunks: int = 0
-    bytes: int = 0
-    days: int = 0
-    expired: int = 0
-    errors: list[str] = field(default_factory=list)
-
-    def archived(self, done: Archived) -> None:
-        self.objects += 1
-        self.chunks += done.chunks
-        self.bytes += done.bytes
-        names = ("log_day", "key", "tokens", "chunks", "lines", "bytes")
-        self.report(Did(action="archived", **{name: getattr(done, name) for name in names}))
-        _log.info("archived", object=done.key, tokens=done.tokens, chunks=done.chunks, bytes=done.bytes)
-
-    def gone(self, one: ExpiredObject | date) -> None:
-        if isinstance(one, date):
-            self.report(Did(action="forgotten", log_day=one))
-            _log.info("a day is forgotten", log_day=str(one))
-            return
-        self.expired += 1
-        names = ("log_day", "key", "tokens", "chunks", "lines", "bytes")
-        self.report(Did(action="expired", **{name: getattr(one, name) for name in names}))
-        _log.info("expired", object=one.key, bytes=one.bytes)
-
-    def failed(self, kind: str, error: TobanError, log_day: date | None = None) -> None:
-        _failures.labels(kind).inc()
-        self.errors.append(error.message)
-        self.report(Did(action="failed", log_day=log_day, message=error.message))
-        _log.warning("archive failed", kind=kind, error=error.message, next_try_seconds=TICK_SECONDS)
-
-    @property
-    def problem(self) -> str:
-        return "; ".join(self.errors[:3])
-
-    @property
-    def summary(self) -> str:
-        expired = f", {self.expired} objects expired" if self.expired else ""
-        return f"{self.objects} objects, {self.chunks} chunks, {self.bytes} bytes, {self.days} days dropped{expired}"
+    grace_seconds: float = expire.GRACE_SECONDS
 
 
 class Archiver:
@@ -134,6 +65,8 @@ class Archiver:
         self._pool = deps.steps.pool
         self.problem = ""
         self._unheard = 0
+        # The object behind which the next pass begins to delete.
+        self._delete_after = 0
         self._counted = LeftOutLines(pool=self._pool, count_marks=deps.count_marks)
         # A lease that could not be given back: its epoch, what the pass did, and how it failed.
         self._owed: tuple[int, str, str] | None = None
@@ -160,7 +93,7 @@ class Archiver:
         if epoch is None:
             async with autocommit(self._pool) as t:
                 raise Busy((await archive_lease.look(t)).holder)
-        tally = _Tally(report)
+        tally = Tally(report)
         self._deps.steps.passing("taken")
         try:
             async with self._renewed(epoch):
@@ -193,7 +126,8 @@ class Archiver:
 
     async def plan(self) -> AsyncIterator[Did]:
         """What a pass would archive, day by day, without doing it."""
-        for day in await self._due_days():
+        due, early = await self._days()
+        for day in due + early[:1]:
             found = [token async for token in self._tokens(day)]
             ready = [token for token in found if token.ready and token.chunks]
             waiting = [token for token in found if not token.ready]
@@ -205,7 +139,8 @@ class Archiver:
                 bytes=sum(token.bytes for token in ready),
                 message=f"{len(waiting)} attempts have not ended" if waiting else "",
             )
-        for old in await expire.plan(self._deps.steps, self._deps.settings.known):
+        grace = self._deps.grace_seconds
+        for old in await expire.plan(self._deps.steps, self._deps.settings.known, grace_seconds=grace):
             yield Did(
                 action="would_expire",
                 log_day=old.log_day,
@@ -213,36 +148,53 @@ class Archiver:
                 chunks=old.chunks,
                 lines=old.lines,
                 bytes=old.bytes,
+                message="" if old.ready == old.objects else f"{grace / 3600:g} hours after a pass has marked it",
             )
 
-    async def _pass(self, steps: Steps, epoch: int, tally: _Tally) -> None:
+    async def _pass(self, steps: Steps, epoch: int, tally: Tally) -> None:
         await self._resume(steps, tally)
-        for day in await self._due_days():
-            await self._seal(day, epoch, tally)
-            async for pack in self._packs(day):
-                try:
-                    done = await steps.archive(day, pack)
-                except (ObjectDiffers, ManifestDiffers) as error:
-                    # This pack alone is in trouble: the others go on.
-                    tally.failed("differs", error, day)
-                    continue
-                if done:
-                    tally.archived(done)
-            await self._drop(day, epoch, tally)
+        due, _ = await self._days()
+        for day in due:
+            await self._move(day, steps, epoch, tally)
+        _, early = await self._days()
+        for day in early:
+            if await self._move(day, steps, epoch, tally):
+                break
         await self._expire(epoch, tally)
 
-    async def _expire(self, epoch: int, tally: _Tally) -> None:
-        expiry = expire.Expiry(self._deps.steps, epoch)
-        try:
-            async for gone in expiry.run(self._deps.settings.known):
-                tally.gone(gone)
-        except TobanError as error:
-            if isinstance(error, FencedOut | StoreError):
-                raise
-            # Everything else of the pass is done: what has expired waits in the bucket.
-            tally.failed("unavailable", error)
+    async def _move(self, day: date, steps: Steps, epoch: int, tally: Tally) -> bool:
+        """What of a day may be archived is; whether the day left the database."""
+        await self._seal(day, epoch, tally)
+        async for pack in self._packs(day):
+            try:
+                done = await steps.archive(day, pack)
+            except (ObjectDiffers, ManifestDiffers) as error:
+                # This pack alone is in trouble: the others go on.
+                tally.failed("differs", error, day)
+                continue
+            if done:
+                tally.archived(done)
+        return await self._drop(day, epoch, tally)
 
-    async def _resume(self, steps: Steps, tally: _Tally) -> None:
+    async def _expire(self, epoch: int, tally: Tally) -> None:
+        """By the settings as a coordinator has them now: old ones may have been mistyped, and mended since."""
+        try:
+            settings = await self._deps.gateway.settings_now()
+        except TobanError as error:
+            if self._deps.settings.known["log_retention_days_archive"]:
+                tally.failed("coordinator", error)
+            return
+        expiry = expire.Expiry(
+            self._deps.steps, epoch, grace_seconds=self._deps.grace_seconds, after=self._delete_after
+        )
+        async for gone in expiry.run(settings):
+            tally.gone(gone)
+        self._delete_after = expiry.refused_to
+        # What has expired waits in the bucket. The last ones say enough: a store that refuses one often refuses many.
+        for failure in expiry.failures[-FAILURES_TOLD:]:
+            tally.failed("unavailable", failure)
+
+    async def _resume(self, steps: Steps, tally: Tally) -> None:
         """What an archiver that died, or was fenced, had begun."""
         async with autocommit(self._pool) as t:
             rows = await archive_reads.unfinished(t, size=UNFINISHED_PAGE)
@@ -255,15 +207,16 @@ class Archiver:
             if done:
                 tally.archived(done)
 
-    async def _due_days(self) -> list[date]:
+    async def _days(self) -> tuple[list[date], list[date]]:
+        """Days whose time has come, and those that the budget sends before their time."""
         settings = self._deps.settings.known
         async with archive_reads.patient(self._pool) as t:
             days = await archive_reads.days(t, retention_days=settings.whole("log_retention_days_db"))
-            used = await archive_reads.volume(t) / (settings["log_budget_db_gb"] * pressure.GB)
+            used = (await archive_reads.volume(t)).chunks / (settings["log_budget_db_gb"] * pressure.GB)
             today, _ = await partitions.present(t, [])
-        return pressure.due_days(days, used=used, today=today)
+        return pressure.due_days(days), pressure.early_days(days, used=used, today=today)
 
-    async def _seal(self, day: date, epoch: int, tally: _Tally) -> None:
+    async def _seal(self, day: date, epoch: int, tally: Tally) -> None:
         """Attempts that will never seal themselves are sealed with what the coordinators know of them."""
         off_seconds = self._deps.settings.known["seal_after_seconds"]
         after = (0, 0)
@@ -324,11 +277,11 @@ class Archiver:
                 return
             after = (page[-1].run_id, page[-1].token)
 
-    async def _drop(self, day: date, epoch: int, tally: _Tally) -> None:
+    async def _drop(self, day: date, epoch: int, tally: Tally) -> bool:
         async with archive_reads.patient(self._pool) as t:
             stored = await archive_reads.stored_day(t, day)
         if stored.open_chunks:
-            return
+            return False
         self._deps.steps.passing("drop")
         try:
             async with archive_tx(self._pool, epoch) as a:
@@ -336,7 +289,7 @@ class Archiver:
                 self._deps.steps.passing("drop_commit")
         except TooLong as error:
             _log.info("a day's table is in use", log_day=str(day), error=error.message, next_try_seconds=TICK_SECONDS)
-            return
+            return False
         self._deps.steps.passing("dropped")
         if gone:
             _dropped.inc()
@@ -345,6 +298,7 @@ class Archiver:
                 Did(action="dropped", log_day=day, tokens=stored.tokens, chunks=stored.chunks, bytes=stored.bytes)
             )
             _log.info("a day left the database", log_day=str(day), chunks=stored.chunks)
+        return gone
 
     @asynccontextmanager
     async def _renewed(self, epoch: int) -> AsyncIterator[None]:

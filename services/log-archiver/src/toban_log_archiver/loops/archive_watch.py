@@ -18,8 +18,14 @@ _full = metrics.gauge("toban_log_budget_full", "1 while new output is left out s
 _backlog = metrics.gauge(
     "toban_archive_backlog_partitions", "Days older than log_retention_days_db whose chunks are in the database."
 )
-_bytes = metrics.gauge("toban_log_database_bytes", "Size of schema logs in PostgreSQL.")
-_share = metrics.gauge("toban_log_budget_ratio", "That size as a part of log_budget_db_gb; 1 = all of it.")
+_bytes = metrics.gauge("toban_log_database_bytes", "Size of the output in PostgreSQL, with indexes.")
+_bookkeeping = metrics.gauge(
+    "toban_log_bookkeeping_bytes",
+    "Size of what PostgreSQL holds about the output: attempts, objects and manifests. Not part of the budget.",
+)
+_share = metrics.gauge(
+    "toban_log_budget_ratio", "The part of log_budget_db_gb that toban_log_database_bytes is; 1 = all of it."
+)
 
 
 class ArchiveWatch:
@@ -41,7 +47,7 @@ class ArchiveWatch:
             found = await archive_reads.days(t, retention_days=settings.whole("log_retention_days_db"))
             size = await archive_reads.volume(t)
         self._days = sum(due for _, due in found)
-        self._used = size / (settings["log_budget_db_gb"] * GB)
+        self._used = size.chunks / (settings["log_budget_db_gb"] * GB)
         full = is_full(self._used, was_full=self.is_full)
         if full != self.is_full:
             _log.warning(
@@ -50,7 +56,8 @@ class ArchiveWatch:
         self.is_full = full
         _full.set(full)
         _backlog.set(self._days)
-        _bytes.set(size)
+        _bytes.set(size.chunks)
+        _bookkeeping.set(size.bookkeeping)
         _share.set(self._used)
 
     @property
@@ -69,11 +76,12 @@ class ArchiveWatch:
             return self._archiver.problem
         if self.is_full:
             return (
-                f"schema logs has {self._used:.0%} of log_budget_db_gb: new output is left out, and counted; "
+                f"output in the database has {self._used:.0%} of log_budget_db_gb: new output is left out, and counted; "
                 "see that the archive works, or raise the budget"
             )
         if self._used >= ALARM:
             return (
-                f"schema logs has {self._used:.0%} of log_budget_db_gb: see that the archive works, or raise the budget"
+                f"output in the database has {self._used:.0%} of log_budget_db_gb: "
+                "see that the archive works, or raise the budget"
             )
         return ""

@@ -1,6 +1,6 @@
-"""The last part of a pass: what is older than its retention in the archive is marked, leaves the bucket, and is forgotten.
+"""The last part of a pass: what is older than its retention in the archive is marked, expires a day later, leaves the bucket, and is forgotten.
 
-Each step may be the last one before a crash, and is done again by the next pass: a mark is never taken back, to delete an object twice
+Each step may be the last one before a crash, and is done again by the next pass: what has expired stays so, to delete an object twice
 is to delete it once, and its row goes last.
 """
 
@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from datetime import date
 
+from toban_domain.errors import ErrorCode, TobanError
 from toban_domain.settings import Settings
 from toban_log_archiver.decide.expiry import expires_before, forgotten_before
 from toban_log_archiver.loops.archive_steps import StepDeps
@@ -22,6 +23,10 @@ from toban_store.logs.archive_lease import archive_tx
 from toban_store.tx import autocommit
 
 PAGE = 100
+# A mark is this old before nothing can take it back: time to see that a retention was mistyped.
+GRACE_SECONDS = 24 * 3600.0
+# A pass asks for so many deletes that are refused, and the next one goes on behind them.
+MAX_REFUSED = 50
 
 _log = get_logger(__name__)
 _objects = metrics.counter(
@@ -55,28 +60,34 @@ async def dates(deps: StepDeps, settings: Settings) -> Dates:
     )
 
 
-async def plan(deps: StepDeps, settings: Settings) -> list[ExpiringDay]:
-    """The days that a pass would let expire."""
+async def plan(deps: StepDeps, settings: Settings, *, grace_seconds: float) -> list[ExpiringDay]:
+    """The days that a pass would mark or let expire."""
     before = (await dates(deps, settings)).expire
     if before is None:
         return []
     async with autocommit(deps.pool) as t:
-        return await archive_expiry.days(t, before=before)
+        return await archive_expiry.days(t, before=before, grace_seconds=grace_seconds)
 
 
 class Expiry:
-    """As the archiver of `epoch`. Every write raises FencedOut once another one has the lease."""
+    """As the archiver of `epoch`. Every write raises FencedOut once another one has the lease.
 
-    def __init__(self, deps: StepDeps, epoch: int) -> None:
+    Deletes begin behind the object `after`. At the end `failures` are what the object store refused, or that it did not answer, and
+    `refused_to` is where the next pass begins (0 = with the oldest).
+    """
+
+    def __init__(self, deps: StepDeps, epoch: int, *, grace_seconds: float = GRACE_SECONDS, after: int = 0) -> None:
         self._deps = deps
         self._epoch = epoch
+        self._grace_seconds = grace_seconds
+        self._after = after
+        self.failures: list[TobanError] = []
+        self.refused_to = 0
 
     async def run(self, settings: Settings) -> AsyncIterator[ExpiredObject | date]:
-        """Objects that left the bucket, and days that are forgotten. What was marked earlier goes whatever the settings say now.
-
-        Raises TobanError UNAVAILABLE when the object store does not delete.
-        """
+        """Objects that left the bucket, and days that are forgotten. `settings` are those that hold now: what they do stays done."""
         found = await dates(self._deps, settings)
+        await self._unmark(found.expire)
         if found.expire is not None:
             await self._mark(found.expire)
         async for gone in self._delete():
@@ -85,18 +96,30 @@ class Expiry:
             async for day in self._forget(found.forget):
                 yield day
 
+    async def _unmark(self, before: date | None) -> None:
+        async with archive_tx(self._deps.pool, self._epoch) as a:
+            kept = await archive_expiry.unmark(a, before=before)
+        if kept:
+            _log.info("marked objects are kept after all: the retention is longer now", objects=kept)
+
     async def _mark(self, before: date) -> None:
         async with autocommit(self._deps.pool) as t:
-            days = await archive_expiry.days(t, before=before)
+            days = await archive_expiry.days(t, before=before, grace_seconds=self._grace_seconds)
         for day in days:
-            self._deps.passing("expire")
+            self._deps.passing("mark")
             async with archive_tx(self._deps.pool, self._epoch) as a:
                 marked = await archive_expiry.mark(a, day.log_day)
+            self._deps.passing("expire")
+            async with archive_tx(self._deps.pool, self._epoch) as a:
+                expired = await archive_expiry.expire(a, day.log_day, grace_seconds=self._grace_seconds)
                 self._deps.passing("expire_commit")
-            _log.info("a day of the archive has expired", log_day=str(day.log_day), objects=marked)
+            if marked:
+                _log.info("a day of the archive will expire", log_day=str(day.log_day), objects=marked)
+            if expired:
+                _log.info("a day of the archive has expired", log_day=str(day.log_day), objects=expired)
 
     async def _delete(self) -> AsyncIterator[ExpiredObject]:
-        after = 0
+        after = self._after
         while True:
             async with autocommit(self._deps.pool) as t:
                 page = await archive_expiry.waiting(t, after=after, size=PAGE)
@@ -106,7 +129,16 @@ class Expiry:
                 # An archiver that was taken over deletes nothing more.
                 await archive_lease.renew(self._deps.pool, self._epoch)
                 self._deps.passing("delete")
-                await self._deps.store.delete(row.key)
+                try:
+                    await self._deps.store.delete(row.key)
+                except TobanError as error:
+                    self.failures.append(error)
+                    if error.code is not ErrorCode.CONFLICT:
+                        return
+                    if len(self.failures) == MAX_REFUSED:
+                        self.refused_to = after
+                        return
+                    continue
                 self._deps.passing("deleted")
                 async with archive_tx(self._deps.pool, self._epoch) as a:
                     await archive_expiry.deleted(a, row.id)
@@ -122,9 +154,7 @@ class Expiry:
             async with autocommit(self._deps.pool) as t:
                 objects = await archive_expiry.forgettable(t, before=before, size=PAGE)
             for object_id in objects:
-                self._deps.passing("forget_object")
-                async with archive_tx(self._deps.pool, self._epoch) as a:
-                    await archive_expiry.forget_object(a, object_id)
+                await self._forget_object(object_id)
             if len(objects) < PAGE:
                 break
         async with autocommit(self._deps.pool) as t:
@@ -139,3 +169,11 @@ class Expiry:
                 continue
             if gone:
                 yield day
+
+    async def _forget_object(self, object_id: int) -> None:
+        """In pieces: a statement has to end in time, and nobody waits long for a large object."""
+        gone = False
+        while not gone:
+            self._deps.passing("forget_object")
+            async with archive_tx(self._deps.pool, self._epoch) as a:
+                gone = await archive_expiry.forget_object(a, object_id)

@@ -26,6 +26,10 @@ class ArchiveGateway(Protocol):
         """Those of `keys` that have ended; an executor counts as gone when it has been off for `off_seconds`."""
         ...
 
+    async def settings_now(self) -> Settings:
+        """The settings as a coordinator has them at this moment."""
+        ...
+
     def watch_settings(self, known_version: int) -> AsyncIterator[Settings]:
         """The settings now and on each change, from one coordinator; the next call asks the next one."""
         ...

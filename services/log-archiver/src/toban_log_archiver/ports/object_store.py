@@ -38,5 +38,5 @@ class ObjectStore(Protocol):
         ...
 
     async def delete(self, key: str) -> None:
-        """Removes an object; nothing happens when there is none."""
+        """Removes an object; nothing happens when there is none. Raises CONFLICT when the store answers that it may not go."""
         ...

@@ -12,8 +12,9 @@ from typing import Any
 from toban_domain.errors import ErrorCode, TobanError
 from toban_domain.version import VERSION
 from toban_log_archiver.decide.pressure import GB
-from toban_log_archiver.loops.archive import Archiver, Did
+from toban_log_archiver.loops.archive import Archiver
 from toban_log_archiver.loops.settings import SettingsWatch
+from toban_log_archiver.loops.tally import Did
 from toban_log_archiver.ports.object_store import ObjectStore
 from toban_log_archiver.server import diagnose
 from toban_proto.v1 import logs_pb2 as pb
@@ -60,7 +61,8 @@ class LogArchive(LogArchiveServicer):
             days=[_day(day, stored.get(day), archived.get(day), due=day in due) for day in known],
             retention_days=retention,
             oldest_not_archived=late[0].isoformat() if late else "",
-            database_bytes=size,
+            database_bytes=size.chunks,
+            bookkeeping_bytes=size.bookkeeping,
             budget_bytes=int(settings["log_budget_db_gb"] * GB),
             last_pass_at=timestamp_to_pb(lease.last_pass_at) if lease.last_pass_at else None,
             last_pass=lease.last_pass,

@@ -113,7 +113,7 @@ class ArchivedChunks:
 
     async def expired(self, run_ids: Sequence[int]) -> Mapping[tuple[int, int], int]:
         """How many lines of each token have left the archive."""
-        async with autocommit(self._pool) as t:
+        async with patient(self._pool) as t:
             return await archived.expired(t, run_ids)
 
     async def _gone(self, key: str) -> bool:

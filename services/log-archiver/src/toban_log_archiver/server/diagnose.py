@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import date, timedelta
 
-from toban_domain.errors import TobanError
+from toban_domain.errors import ErrorCode, TobanError
 from toban_log_archiver.decide import diagnose as checks
 from toban_log_archiver.decide.diagnose import Finding
 from toban_log_archiver.decide.pressure import GB
@@ -33,11 +33,12 @@ async def look(
             found.append(checks.partitions(await _missing(t)))
             found.append(checks.backlog(await _late(t, settings), configured=store is not None))
             budget_gb = settings.known.whole("log_budget_db_gb")
-            used = await archive_reads.volume(t) / (budget_gb * GB)
+            used = (await archive_reads.volume(t)).chunks / (budget_gb * GB)
             found.append(checks.budget(used=used, words=f"{budget_gb:,} GB"))
             last_error = (await archive_lease.look(t)).last_error or last_error
     except TobanError as error:
-        found.append(checks.unreachable(error.message))
+        late = error.code is ErrorCode.DEADLINE_EXCEEDED
+        found.append(checks.too_slow(error.message) if late else checks.unreachable(error.message))
     problem = await store.problem() if store else ""
     uri = store.uri("").rstrip("/") if store else ""
     found.append(checks.bucket(configured=store is not None, uri=uri, problem=problem, last_error=last_error))

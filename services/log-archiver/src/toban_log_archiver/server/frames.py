@@ -10,15 +10,18 @@ from typing import overload
 import zstandard
 from google.protobuf.message import DecodeError
 
-from toban_domain.log_marks import LEVEL_WORDS, left_out_lines
-from toban_log_archiver.decide.blocks import check_blocks, texts
+from toban_domain.log_marks import LEVEL_WORDS, is_of_database, left_out_lines
+from toban_log_archiver.decide.blocks import check_blocks, may_keep, texts
 from toban_log_archiver.decide.chunk import MAX_RAW_BYTES, ChunkInvalid, Claim, Columns, check_claim, check_lines
+from toban_log_archiver.decide.left_out import Mark
 from toban_log_archiver.decide.select import Selection
 from toban_proto.v1.logs_pb2 import LineBlock, LogChunk, LogLine, LogLines
 from toban_store.logs.chunks import NewChunk
 
 # What a decompressor may reserve for its window.
 MAX_WINDOW_BYTES = 8 * 1024 * 1024
+
+_NO_SIZE = frozenset({zstandard.CONTENTSIZE_UNKNOWN, zstandard.CONTENTSIZE_ERROR})
 
 _threads = local()
 
@@ -34,30 +37,36 @@ def selected(data: bytes, selection: Selection, opened: Callable[[int], None] = 
     opened(len(raw))
     if selection.is_everything:
         return _parsed(raw)
-    pattern = selection.pattern
-    if pattern is None:
-        return [line for line in _parsed(raw) if selection.keeps(line)]
-    if not pattern.may_match(raw):
+    if selection.pattern is not None and not selection.pattern.may_match(raw):
         return ()
     content = _content(raw)
-    blocks = [block for block in content.blocks if pattern.may_match(block.text)]
+    blocks = [block for block in content.blocks if may_keep(block, selection)]
     return [line for line in (BlockLines(blocks) if content.blocks else content.lines) if selection.keeps(line)]
 
 
-def count_marks(data: bytes) -> list[tuple[int, int]]:
-    """For each line of a frame its number, and how many lines it says were left out; nothing for a frame that cannot be opened."""
+def count_marks(data: bytes) -> list[Mark]:
+    """For each line of a frame of the stream system what it stands for; nothing for a frame that cannot be opened."""
     try:
-        return [(line.seq, left_out_lines(line.text)) for line in lines_of(data)]
+        return [Mark(line.seq, left_out_lines(line.text), is_of_database(line.text)) for line in lines_of(data)]
     except ChunkInvalid:
         # Who reads it is told what is wrong with it.
         return []
+
+
+def opened_size(data: bytes) -> int:
+    """How large a frame says it is once it is opened; the most that is taken when it does not say."""
+    try:
+        size = zstandard.get_frame_parameters(data).content_size
+    except zstandard.ZstdError:
+        return MAX_RAW_BYTES
+    return MAX_RAW_BYTES if size in _NO_SIZE else size
 
 
 def _opened(data: bytes) -> bytes:
     try:
         size = zstandard.get_frame_parameters(data).content_size
         # A frame that states its size is allocated at that size, whatever limit is given: look before.
-        if size not in (zstandard.CONTENTSIZE_UNKNOWN, zstandard.CONTENTSIZE_ERROR) and size > MAX_RAW_BYTES:
+        if size not in _NO_SIZE and size > MAX_RAW_BYTES:
             raise ChunkInvalid(f"its lines have {size} bytes; at most {MAX_RAW_BYTES} are taken")
         return _decompressor().decompress(data, max_output_size=MAX_RAW_BYTES, allow_extra_data=False)
     except zstandard.ZstdError as error:

@@ -50,22 +50,26 @@ class LogReader(LogReaderServicer):
         Raises INVALID_ARGUMENT for what cannot be asked, UNAVAILABLE when a follower has to go on elsewhere or a source does not answer.
         """
         reading = self._reading(question.checked(request))
-        async for answer in self._expired(request):
+        told: dict[int, int] = {}
+        async for answer in self._expired(request, told):
             yield answer
         with self._followers.follow(request.run_id) as event:
             while True:
                 event.clear()
                 async for answer in worth_sending(reading.available(), self._clock):
                     yield answer
-                if reading.at_end:
-                    yield ReadLogResponse(token=reading.token, at_end=True)
                 if reading.at_end or reading.done or not request.follow:
-                    return
+                    break
                 if self._followers.stopping:
                     raise TobanError(ErrorCode.UNAVAILABLE, "this log-archiver stops: follow through another one")
                 with suppress(TimeoutError):
                     async with asyncio.timeout(POLL_SECONDS):
                         await event.wait()
+        # Lines that expired while they were read were passed over.
+        async for answer in self._expired(request, told):
+            yield answer
+        if reading.at_end:
+            yield ReadLogResponse(token=reading.token, at_end=True)
 
     async def Describe(self, request: DescribeLogRequest, _context: Any) -> DescribeLogResponse:
         """Every attempt that has sent something, with what is stored of it and where."""
@@ -97,13 +101,16 @@ class LogReader(LogReaderServicer):
         async for answer in searching.answers():
             yield answer
 
-    async def _expired(self, request: ReadLogRequest) -> AsyncIterator[ReadLogResponse]:
-        """What of the wanted attempts is gone."""
+    async def _expired(self, request: ReadLogRequest, told: dict[int, int]) -> AsyncIterator[ReadLogResponse]:
+        """What of the wanted attempts is gone, as far as it was not `told` (token → lines), which grows."""
         gone = await self._source.expired([request.run_id])
         if gone:
             for row in await attempts.wanted(self._source, request):
-                if lines := gone.get((request.run_id, row.place.token)):
-                    yield ReadLogResponse(token=row.place.token, expired_lines=lines)
+                token = row.place.token
+                lines = gone.get((request.run_id, token), 0)
+                if lines > told.get(token, 0):
+                    told[token] = lines
+                    yield ReadLogResponse(token=token, expired_lines=lines)
 
     def _reading(self, request: ReadLogRequest) -> RunReading | RawReading:
         kind = RawReading if request.raw else RunReading

@@ -8,13 +8,14 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from functools import partial
 
-from toban_domain.log_marks import left_out_lines
+from toban_domain.log_marks import is_of_database, left_out_lines
 from toban_log_archiver.decide.chunk import STREAMS
 from toban_log_archiver.decide.holes import Holes
+from toban_log_archiver.decide.left_out import Mark
 from toban_log_archiver.decide.merge import END, Merge
 from toban_log_archiver.decide.select import Selection
 from toban_log_archiver.ports.chunk_source import ChunkSource
-from toban_log_archiver.server.frames import lines_of, selected
+from toban_log_archiver.server.frames import count_marks, lines_of, opened_size, selected
 from toban_observability import metrics
 from toban_proto.v1.logs_pb2 import LOG_STREAM_SYSTEM, LogLine
 from toban_runtime.clock import Clock
@@ -26,8 +27,10 @@ BATCH_LINES = 1000
 BATCH_BYTES = 256 * 1024
 # A search gives a sign of life after this time without a line, and can be ended there, seconds.
 QUIET_SECONDS = 1.0
-# Pages below this are opened in place, the others in a thread: other readers and senders do not wait.
+# Pages whose text is below this are opened in place, the others in a thread: other readers and senders do not wait.
 INLINE_BYTES = 16 * 1024
+# Chunks of the stream system that a follower looks at when it stands before a hole.
+MARKS_AHEAD = 64
 # Expressions are looked for in threads of their own, one slice of at most QUIET_SECONDS after the other: whoever searches does not
 # keep others from reading and writing, and searches take turns.
 SEARCH_THREADS = 2
@@ -75,7 +78,7 @@ async def _batches(
     costly: bool,
 ) -> AsyncIterator[_Taken]:
     """What `take` makes of the lines that are stored now, until it says that it is over."""
-    more = True
+    more, inline = True, not costly
     while more:
         page = await pages.next(from_seq)
         more = len(page) == PAGE_CHUNKS
@@ -83,7 +86,8 @@ async def _batches(
             merge.add(chunk.stream, chunk.data)
         horizon = page[-1].seq_from if more else END
         ready = merge.ready(horizon)
-        inline = not costly and sum(len(chunk.data) for chunk in page) < INLINE_BYTES
+        # What is left of a large page is opened with the next one.
+        inline = inline and sum(opened_size(chunk.data) for chunk in page) < INLINE_BYTES
         while True:
             if costly:
                 taken = await asyncio.get_running_loop().run_in_executor(_searchers, _timed(take), ready)
@@ -185,6 +189,8 @@ class LiveLines:
     def __init__(
         self, *, source: ChunkSource, place: TokenPlace, selection: Selection, clock: Clock, from_seq: int = 1
     ) -> None:
+        self._source = source
+        self._place = place
         self._pages = _Pages(source=source, place=place, streams=sorted(STREAMS), span=ALWAYS)
         self._selection = selection
         self._clock = clock
@@ -201,25 +207,43 @@ class LiveLines:
 
         With patience it stops at a hole, which is waited for.
         """
+        again = True
+        while again:
+            again = False
+            async for taken in self._stored(patient=patient):
+                yield taken.lines
+                again = taken.over and await self._marks_ahead()
+
+    async def _stored(self, *, patient: bool) -> AsyncIterator[_Taken]:
+        """What is stored now, up to a hole."""
+        before = self._holes.passed_over
         take = partial(self._take, patient=patient)
         costly = self._selection.parts[1] is not None
         async for taken in _batches(self._pages, self._merge, self._holes.next_seq, take, costly=costly):
             if taken.over:
                 self._pages.rewind()
                 self._merge = self._new_merge()
-            yield taken.lines
+            _holes.inc(self._holes.passed_over - before)
+            before = self._holes.passed_over
+            yield taken
+
+    async def _marks_ahead(self) -> bool:
+        """True when marks behind a hole were found that say something new of its lines."""
+        after: dict[int, int] = {LOG_STREAM_SYSTEM: self._holes.next_seq - 1}
+        page = await self._source.page(self._place, after=after, size=MARKS_AHEAD, span=ALWAYS)
+        marks = await asyncio.to_thread(lambda: [mark for chunk in page for mark in count_marks(chunk.data)])
+        return self._holes.expect(marks)
 
     def _take(self, ready: Iterator[LogLine], *, patient: bool) -> _Taken:
         taken = _Taken()
         now = self._clock.monotonic()
         for line in ready:
-            left_out = left_out_lines(line.text) if line.stream == LOG_STREAM_SYSTEM else 0
-            hole = self._holes.is_hole(line.seq, left_out=left_out)
-            if not self._holes.passes(line.seq, left_out=left_out, patient=patient, now=now):
+            mark = Mark(line.seq, 0)
+            if line.stream == LOG_STREAM_SYSTEM:
+                mark = Mark(line.seq, left_out_lines(line.text), is_of_database(line.text))
+            if not self._holes.passes(mark, patient=patient, now=now):
                 taken.over = True
                 return taken
-            if hole:
-                _holes.inc()
             if self._selection.keeps(line) and taken.add(line):
                 return taken
             if self._clock.monotonic() > now + QUIET_SECONDS:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import AsyncIterator, Mapping, Sequence
 from itertools import groupby
 
@@ -47,6 +48,7 @@ class Searching:
         self._bytes = 0
         self._runs = 0
         self._expired = 0
+        self._gone: Counter[int] = Counter()
         self._spoke = clock.monotonic()
 
     async def answers(self) -> AsyncIterator[SearchLogResponse]:
@@ -58,7 +60,7 @@ class Searching:
                 page, streams=sorted(self._selection.streams), span=span_of(self._selection)
             )
             by_run = {run_id: list(found) for run_id, found in groupby(places, key=lambda place: place.run_id)}
-            self._expired += len(await self._source.expired(page))
+            self._gone = Counter(run_id for run_id, _ in await self._source.expired(page))
             async for answer in self._page(page, by_run):
                 yield answer
             if cut := self._cut():
@@ -77,6 +79,7 @@ class Searching:
                     return
             self._position = SearchPosition(run_id=run_id)
             self._runs += 1
+            self._expired += self._gone[run_id]
             if self._clock.monotonic() - self._spoke > LIFE_SECONDS:
                 yield self._answer(())
             if self._cut():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import date
 from typing import TypeVar
@@ -16,7 +16,7 @@ from toban_domain.errors import ErrorCode, TobanError
 from toban_domain.outcome import AttemptKey
 from toban_log_archiver.decide.chunk import ChunkInvalid
 from toban_log_archiver.server.days import Days
-from toban_log_archiver.server.frames import checked
+from toban_log_archiver.server.frames import checked, opened_size
 from toban_log_archiver.server.writer import Place, Work
 from toban_observability import metrics
 from toban_proto.v1 import common_pb2
@@ -28,8 +28,8 @@ from toban_transport.ticket import TicketVerifier
 
 # Attempts whose ticket a stream remembers; one that was forgotten is asked for by TICKET_MISSING.
 MAX_TICKETS = 20_000
-# The chunks of a request that is larger than this are opened in a thread, so that other streams do not wait.
-INLINE_BYTES = 16 * 1024
+# The chunks of a request whose text is larger than this are opened in a thread, so that other streams do not wait.
+INLINE_BYTES = 64 * 1024
 CHUNK_INVALID = "CHUNK_INVALID"
 
 # Stands for the attempt of a ticket whose body cannot be read.
@@ -66,7 +66,7 @@ class AppendSession:
         verifier: TicketVerifier,
         days: Days,
         clock: Clock,
-        within_budget: Callable[[NewChunk], NewChunk] = lambda chunk: chunk,
+        within_budget: Callable[[list[NewChunk]], Awaitable[list[NewChunk]]],
     ) -> None:
         self._verifier = verifier
         self._within_budget = within_budget
@@ -118,12 +118,12 @@ class AppendSession:
             held = self._pass(AttemptKey(chunk.run_id, chunk.token), chunk.seq_from, refusals)
             if held is not None:
                 allowed.append((chunk, held.log_day))
-        if sum(len(chunk.data) for chunk, _ in allowed) <= INLINE_BYTES:
+        if sum(opened_size(chunk.data) for chunk, _ in allowed) <= INLINE_BYTES:
             good, bad = _opened(allowed)
         else:
             good, bad = await asyncio.to_thread(_opened, allowed)
         refusals += [_refusal(AttemptKey(one.run_id, one.token), one.seq_from, CHUNK_INVALID, why) for one, why in bad]
-        return [self._within_budget(chunk) for chunk in good]
+        return await self._within_budget(good)
 
     def _take_seal(self, seal: Seal, refusals: list[ChunkRefusal]) -> TokenNote | None:
         key = AttemptKey(seal.run_id, seal.token)

@@ -1,11 +1,18 @@
 -- migrate:up
 -- Retention of the archive (docs/logs.md "How long the archive keeps"): an object is marked, leaves the bucket, and is forgotten with its day.
 
--- expired_at: readers pass over its lines from then on, and nothing takes that back. deleted_at: it is not in the bucket any more. The
--- state stays verified, so that an older release neither packs its chunks again nor takes it for unfinished.
-ALTER TABLE logs.objects ADD COLUMN expired_at timestamptz, ADD COLUMN deleted_at timestamptz;
-ALTER TABLE logs.objects ADD CONSTRAINT objects_expired CHECK (expired_at IS NULL OR state = 'verified');
-ALTER TABLE logs.objects ADD CONSTRAINT objects_deleted CHECK (deleted_at IS NULL OR expired_at IS NOT NULL);
+-- Readers queue behind a lock that is waited for: rather begin again than keep them for long.
+SET LOCAL lock_timeout = '1s';
+
+-- marked_at: it is old enough, and still read; a longer retention takes that back. expired_at: readers pass over its lines from then on, and
+-- nothing takes that back. deleted_at: it is not in the bucket any more. The state stays verified, so that an older release neither packs
+-- its chunks again nor takes it for unfinished. NOT VALID: no row has these columns yet, so none is looked at.
+ALTER TABLE logs.objects
+    ADD COLUMN marked_at timestamptz, ADD COLUMN expired_at timestamptz, ADD COLUMN deleted_at timestamptz,
+    ADD CONSTRAINT objects_marked CHECK (marked_at IS NULL OR state = 'verified') NOT VALID,
+    ADD CONSTRAINT objects_expired CHECK (expired_at IS NULL OR marked_at IS NOT NULL) NOT VALID,
+    ADD CONSTRAINT objects_deleted CHECK (deleted_at IS NULL OR expired_at IS NOT NULL) NOT VALID;
+CREATE INDEX objects_marked_waiting ON logs.objects (log_day) WHERE marked_at IS NOT NULL AND expired_at IS NULL;
 CREATE INDEX objects_expired_waiting ON logs.objects (id) WHERE expired_at IS NOT NULL AND deleted_at IS NULL;
 
 -- Drops the tokens of one day when the caller still holds the lease and nothing else is left of the day: forgotten | absent | kept | fenced.
@@ -32,6 +39,14 @@ END $$;
 REVOKE ALL ON FUNCTION logs.forget_day(date, bigint) FROM PUBLIC;
 
 -- migrate:down
+DO $$
+BEGIN
+    LOCK TABLE logs.objects IN ACCESS EXCLUSIVE MODE;
+    IF EXISTS (SELECT 1 FROM logs.objects WHERE expired_at IS NOT NULL) THEN
+        RAISE EXCEPTION 'objects have expired or are deleted: without this migration readers would look for them in the bucket'
+            USING HINT = 'stay at this migration, or bring logs.objects back from a backup';
+    END IF;
+END $$;
 DROP FUNCTION logs.forget_day(date, bigint);
-DROP INDEX logs.objects_expired_waiting;
-ALTER TABLE logs.objects DROP COLUMN deleted_at, DROP COLUMN expired_at;
+DROP INDEX logs.objects_expired_waiting, logs.objects_marked_waiting;
+ALTER TABLE logs.objects DROP COLUMN deleted_at, DROP COLUMN expired_at, DROP COLUMN marked_at;

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Literal
 
+from toban_domain.certificates import ends_soon
+
 Status = Literal["ok", "warning", "error"]
-CERTIFICATE_WARNING = timedelta(days=30)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,12 +24,13 @@ class Finding:
 
 
 def certificate(subject: str, not_after: datetime | None, now: datetime) -> list[Finding]:
-    """The end of a certificate: an error when it has passed, a warning within 30 days. Nothing is said of one that nobody knows."""
+    """The end of a certificate: an error when it has passed, a warning when it is near. Nothing is said of one that nobody knows.
+    When it began is not stored, so near is three days; its own process, which knows its life, may warn earlier."""
     if not_after is None:
         return []
     left = not_after - now
     value = f"valid until {not_after:%Y-%m-%d %H:%M} UTC"
-    if left > CERTIFICATE_WARNING:
+    if not ends_soon(now, ends=not_after, begins=None):
         return [Finding(name="certificate", subject=subject, value=value)]
     expired = left <= timedelta(0)
     return [
