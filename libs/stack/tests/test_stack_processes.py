@@ -32,7 +32,7 @@ def said(tmp_path: Path, line: str) -> bool:
 
 
 def test_a_reused_pid_is_not_ours(tmp_path: Path) -> None:
-    record = shell(tmp_path, "echo up; sleep 100")
+    record = shell(tmp_path, "sleep 100 & echo up; wait")
     assert said(tmp_path, "up") and processes.alive(record)
     for stranger in (
         dataclasses.replace(record, started=record.started - 1),

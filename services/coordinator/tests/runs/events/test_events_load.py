@@ -1,6 +1,7 @@
 """Large, deep and odd events: none of them stops the others, or keeps the event loop from its heartbeats."""
 
 import asyncio
+import contextlib
 import json
 from typing import Any
 
@@ -17,7 +18,7 @@ from toban_domain.event import EventPlan, InboxEvent
 from toban_proto.v1 import coordinator_pb2 as pb
 from toban_runtime.breath import Breath
 from toban_runtime.clock import SystemClock
-from toban_store.errors import DidNotHappen
+from toban_store.errors import DidNotHappen, TooLong
 from toban_store.scheduler import events as store
 from toban_store.tx import tx
 
@@ -111,7 +112,10 @@ async def test_large_events_leave_the_event_loop_its_breath(world: Any, make: An
             last = clock.monotonic()
 
     beating = asyncio.create_task(heart())
-    await world.turn("events")
+    while await inbox.outcomes(unprocessed=True):
+        # A busy machine may end a transaction at its bound: the loop turns again.
+        with contextlib.suppress(TooLong):
+            await world.turn("events")
     beating.cancel()
     assert len(await inbox.runs()) == 500 and await inbox.outcomes(unprocessed=True) == {}
     # Planned in one go this was a gap of more than a second; the leader steps down after one.
