@@ -68,12 +68,15 @@ def started(output: str) -> int:
     return int(json.loads(output)["run_id"])
 
 
-def told(admin: AdminClient, run_id: int) -> list[tuple[str, str]]:
+def told(admin: AdminClient, run_id: int, *, attempts: int = 1) -> list[tuple[str, str]]:
     """Trace and span that each attempt of a run found in its environment."""
     admin.until_ended(run_id)
-    lines = admin.until(
-        lambda: [line for line in admin.log(run_id) if line.startswith("trace ")], seconds=10, of="its lines"
-    )
+
+    def look() -> list[str] | None:
+        found = [line for line in admin.log(run_id) if line.startswith("trace ")]
+        return found if len(found) == attempts else None
+
+    lines = admin.until(look, seconds=10, of=f"a line of each of {attempts} attempts")
     found = [line.removeprefix("trace ").split("-") for line in lines]
     assert all(len(parts) == 4 and parts[3] == "01" for parts in found), lines
     return [(trace, span) for _, trace, span, _ in found]
@@ -122,7 +125,7 @@ def test_from_the_command_into_the_job(stack: Stack, admin: AdminClient, receive
 def test_over_the_queue_and_over_retries(stack: Stack, admin: AdminClient, receiver: Receiver) -> None:
     """The second attempt, which the leader reads from the queue, is in the trace of the call too."""
     environment = {"TRACEPARENT": "00-1af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"}
-    found = told(admin, started(command(stack, "run", "start", "again", "-o", "json", **environment)))
+    found = told(admin, started(command(stack, "run", "start", "again", "-o", "json", **environment)), attempts=2)
     assert [trace for trace, _ in found] == ["1af7651916cd43dd8448eb211c80319c"] * 2
     assert len({span for _, span in found}) == 2
 

@@ -62,3 +62,13 @@ def test_the_place_goes_to_whom_is_called_and_into_log_lines() -> None:
 def test_without_a_sink_a_span_is_its_block() -> None:
     with tracing.span("a") as opened:
         assert opened is None and tracing.current() is None
+
+
+def test_outside_of_a_trace_nothing_is_carried() -> None:
+    before = TRACE.set(HERE)
+    try:
+        with tracing.outside():
+            assert tracing.headers() == ()
+        assert tracing.headers() == (("traceparent", HERE.header),)
+    finally:
+        TRACE.reset(before)

@@ -11,6 +11,7 @@ from toban_domain.errors import ErrorCode, TobanError
 from toban_domain.outcome import AttemptKey
 from toban_domain.settings import Settings
 from toban_log_archiver.ports.archive_gateway import Ended
+from toban_observability import tracing
 from toban_proto.v1 import common_pb2, coordinator_pb2
 from toban_proto.v1.coordinator_pb2_grpc import ArchiveGatewayStub
 from toban_transport.call import stream, unary
@@ -46,9 +47,10 @@ class CoordinatorClient:
         failure = _nobody()
         for address in tuple(self._order):
             try:
-                async with aclosing(self._settings(address, 0, CALL_SECONDS)) as answers:
-                    async for settings in answers:
-                        return settings
+                with tracing.outside():
+                    async with aclosing(self._settings(address, 0, CALL_SECONDS)) as answers:
+                        async for settings in answers:
+                            return settings
                 failure = TobanError(ErrorCode.UNAVAILABLE, f"coordinator {address} stops: ask another one")
             except TobanError as error:
                 failure = error
