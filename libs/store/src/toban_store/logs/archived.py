@@ -20,23 +20,10 @@ class FramePlace:
     stream: int
     seq_from: int
     seq_to: int
-    line_count: int
-    raw_bytes: int
     key: str
     byte_offset: int
     byte_length: int
     sha256: bytes
-
-    @property
-    def head(self) -> ChunkHead:
-        """What it holds."""
-        return ChunkHead(
-            stream=self.stream,
-            seq_from=self.seq_from,
-            seq_to=self.seq_to,
-            line_count=self.line_count,
-            raw_bytes=self.raw_bytes,
-        )
 
 
 async def page(t: Tx, place: TokenPlace, *, after: Mapping[int, int], size: int, span: TimeSpan) -> list[FramePlace]:
@@ -56,6 +43,12 @@ async def heads(t: Tx, place: TokenPlace, *, streams: Sequence[int], before: int
     """At most `size` chunks of these streams that begin before `before`, the last one first."""
     params = {**place.params(), "streams": list(streams), "before": before, "size": size}
     return [ChunkHead(**row) for row in await t.fetch_all(_Q.heads, params)]
+
+
+async def heads_after(t: Tx, place: TokenPlace, *, after: Mapping[int, int], size: int) -> list[ChunkHead]:
+    """As `page` for any time, without the places of the frames."""
+    params = {**place.params(), "streams": list(after), "after": list(after.values()), "size": size}
+    return [ChunkHead(**row) for row in await t.fetch_all(_Q.heads_after, params)]
 
 
 async def sizes(t: Tx, run_id: int) -> dict[int, TokenSize]:

@@ -2,7 +2,7 @@
 
 -- name: page
 -- As the page of logs.chunks: the next chunks of one token after a position in each stream, with the places of their frames.
-SELECT c.stream, c.seq_from, c.seq_to, c.line_count, c.raw_bytes, o.key, c.byte_offset, c.byte_length, c.sha256
+SELECT c.stream, c.seq_from, c.seq_to, o.key, c.byte_offset, c.byte_length, c.sha256
   FROM (SELECT * FROM unnest(%(streams)s::smallint[], %(after)s::bigint[]) AS s (stream, after)
          CROSS JOIN LATERAL (
                SELECT m.seq_from, max(m.seq_to) AS seq_to FROM logs.manifests m
@@ -38,6 +38,19 @@ SELECT c.stream, c.seq_from, c.seq_to, c.line_count, c.raw_bytes
           AND NOT EXISTS (SELECT 1 FROM logs.objects x WHERE x.id = m.object_id AND x.expired_at IS NOT NULL)
         ORDER BY m.seq_from DESC, m.seq_to DESC LIMIT %(size)s::integer) c
  ORDER BY c.seq_from DESC, c.stream
+ LIMIT %(size)s::integer;
+
+-- name: heads_after
+-- As page for any time, without the places of the frames.
+SELECT c.stream, c.seq_from, c.seq_to, c.line_count, c.raw_bytes
+  FROM unnest(%(streams)s::smallint[], %(after)s::bigint[]) AS s (stream, after)
+ CROSS JOIN LATERAL (
+       SELECT DISTINCT ON (m.seq_from) m.stream, m.seq_from, m.seq_to, m.line_count, m.raw_bytes FROM logs.manifests m
+        WHERE m.run_id = %(run_id)s::bigint AND m.token = %(token)s::bigint AND m.log_day = %(log_day)s::date
+          AND m.stream = s.stream AND m.seq_from > s.after
+          AND NOT EXISTS (SELECT 1 FROM logs.objects x WHERE x.id = m.object_id AND x.expired_at IS NOT NULL)
+        ORDER BY m.seq_from, m.seq_to DESC LIMIT %(size)s::integer) c
+ ORDER BY c.seq_from, c.stream
  LIMIT %(size)s::integer;
 
 -- name: sizes

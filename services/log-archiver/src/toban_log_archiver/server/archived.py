@@ -92,7 +92,10 @@ class ArchivedChunks:
 
     async def heads_after(self, place: TokenPlace, *, after: Mapping[int, int], size: int) -> Sequence[ChunkHead]:
         """As `page` for any time, without the lines."""
-        return [one.head for one in await self.places_of(place, after=after, size=size, span=TimeSpan())]
+        if not after:
+            return []
+        async with autocommit(self._pool) as t:
+            return await archived.heads_after(t, place, after=after, size=size)
 
     async def sizes(self, run_id: int) -> Mapping[int, TokenSize]:
         """What is archived of each token of a run."""
