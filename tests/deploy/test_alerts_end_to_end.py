@@ -227,8 +227,9 @@ def test_the_alert_reaches_the_webhook_when_nobody_leads(
         assert told <= {leader}, metric.name
     assert watch.value("sum(toban_is_leader)") == [1]
     assert [rule for group in watch.ask("rules")["groups"] for rule in group["rules"] if rule["health"] != "ok"] == []
-    assert watch.firing("critical") == set()
-    assert inbox.firing("TobanNoLeader") == []
+    # With `for` as short as here a stack that has just begun to be watched may have had no leader for long enough.
+    assert wait_until(lambda: watch.firing("critical") == set(), 30)
+    inbox.alerts.clear()
 
     standby = next(name for name, item in processes.items() if item.role == "coordinator" and name != leader)
     with admin_of(stack, without=leader) as admin:
