@@ -17,7 +17,7 @@ from toban_domain.errors import ErrorCode, TobanError
 from toban_proto.v1.common_pb2 import LogTicket, LogTicketBody
 from toban_transport.authz import COORDINATOR, services_of
 from toban_transport.identity import spiffe_ids
-from toban_transport.tls import TlsFiles
+from toban_transport.tls import TlsFiles, issued
 
 MAX_BODY_BYTES = 512
 MAX_CERTIFICATE_BYTES = 8192
@@ -97,7 +97,7 @@ class TicketVerifier:
             names = spiffe_ids(certificate)
         except ValueError:
             raise _invalid("it carries no certificate") from None
-        if not any(_issued(certificate, authority) for authority in self._authorities):
+        if not any(issued(certificate, by=authority) for authority in self._authorities):
             raise _invalid("its signer's certificate is not of our CA")
         try:
             services = services_of(names, self._trust_domain, shared=self._shared)
@@ -112,14 +112,6 @@ def _digest(ticket: LogTicket) -> bytes:
     # Lengths first, so that two tickets cannot share a text by moving bytes from one field to the next.
     parts = (ticket.body, ticket.signature, ticket.certificate)
     return hashlib.sha256(b"".join(len(part).to_bytes(4, "big") + part for part in parts)).digest()
-
-
-def _issued(certificate: x509.Certificate, authority: x509.Certificate) -> bool:
-    try:
-        certificate.verify_directly_issued_by(authority)
-    except (ValueError, TypeError, InvalidSignature):
-        return False
-    return True
 
 
 def _body(text: bytes) -> LogTicketBody:

@@ -45,19 +45,13 @@ class ArchivedChunks:
         known: Collection[tuple[int, int]] = (),
     ) -> Sequence[StoredChunk]:
         """The next archived chunks with their frames. Raises TobanError UNAVAILABLE or NOT_FOUND when the object store does not give them."""
-        places = await self.places_of(place, after=after, size=size, span=span)
-        return await self.fetch([one for one in places if (one.stream, one.seq_from) not in known])
-
-    async def places_of(
-        self, place: TokenPlace, *, after: Mapping[int, int], size: int, span: TimeSpan
-    ) -> list[FramePlace]:
-        """As `page`, without asking the object store."""
         if not after:
             return []
         async with autocommit(self._pool) as t:
-            return await archived.page(t, place, after=after, size=size, span=span)
+            places = await archived.page(t, place, after=after, size=size, span=span)
+        return await self._fetch([one for one in places if (one.stream, one.seq_from) not in known])
 
-    async def fetch(self, places: Sequence[FramePlace]) -> list[StoredChunk]:
+    async def _fetch(self, places: Sequence[FramePlace]) -> list[StoredChunk]:
         """The frames of some places, in that order, without those that have expired meanwhile."""
         found: list[StoredChunk] = []
         for group in _neighbours(places):
