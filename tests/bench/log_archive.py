@@ -20,8 +20,8 @@ from bench_stack import whole_stack
 from log_text import MB, pieces
 
 from toban_executor.adapters.log_client import Packer
+from toban_executor.decide.blocks import CHUNK_BYTES
 from toban_executor.guard.lines import LineCutter, Numbering
-from toban_executor.loops.collect import CHUNK_BYTES
 from toban_executor.ports import Block
 from toban_proto.v1 import coordinator_pb2, coordinator_pb2_grpc, logs_pb2, logs_pb2_grpc
 from toban_stack.certs import TRUST_DOMAIN

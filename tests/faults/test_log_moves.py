@@ -191,7 +191,7 @@ def chunks_in_database(stack: Stack) -> int:
 
 
 def archive_rest(stack: Stack, seconds: float) -> None:
-    """Passes until nothing is left in the database: executors that were killed never tell the last lines of their attempts, which are waited for."""
+    """Passes until nothing is left in the database: attempts whose guards were killed as well never tell their last lines, which are waited for."""
     sql(stack, "UPDATE scheduler.executors SET off_at = off_at - interval '5 minutes' WHERE off_at IS NOT NULL")
     move_on(stack, minutes=5)
     with readers_of(stack) as readers:
@@ -206,11 +206,10 @@ def archive_rest(stack: Stack, seconds: float) -> None:
         assert wait_until(gone, seconds, 0.5), f"{chunks_in_database(stack)} chunks are left in the database"
 
 
-def check_attempts(stack: Stack, read: dict[int, dict[int, Any]], killed: set[str]) -> tuple[int, int]:
-    """What the executor was alive to tell is whole; how many attempts there were, and how many ended without their last lines."""
-    rows = sql(
-        stack, "SELECT run_id, token, state, incarnation::text AS incarnation, last_seq FROM scheduler.job_attempts"
-    )
+def check_attempts(stack: Stack, read: dict[int, dict[int, Any]]) -> tuple[int, int]:
+    """Every attempt whose outcome is known is whole, whether its executor was killed or not; how many attempts there were, and how many were cut
+    short by a kill."""
+    rows = sql(stack, "SELECT run_id, token, state, last_seq FROM scheduler.job_attempts")
     cut = 0
     known = {(row["run_id"], row["token"]) for row in rows}
     for run_id, attempts in read.items():
@@ -224,8 +223,6 @@ def check_attempts(stack: Stack, read: dict[int, dict[int, Any]], killed: set[st
         attempt = read[run_id].get(token)
         whole = attempt is not None and is_whole(run_id, token, attempt)
         cut += not whole
-        if row["incarnation"] in killed:
-            continue
         told = attempt.last_seq if attempt else 0
         assert whole or row["state"] != "SUCCEEDED", f"{row}: {told} lines of {len(lines_of(run_id, token))}"
         assert row["last_seq"] is None or row["last_seq"] == told, f"{row}: its last line is {told}"
@@ -263,7 +260,7 @@ def read_everything(move: Move, faults: Faults) -> dict[str, Any]:
     everything = AcknowledgedFile(move.file)
     everything.read()
     read = move.read_all([row["id"] for row in rows], everything)
-    attempts, cut = check_attempts(move.stack, read, faults.killed)
+    attempts, cut = check_attempts(move.stack, read)
     return {
         "seed": move.seed,
         "runs": len(rows),

@@ -50,8 +50,12 @@ class FakeArchiver(LogIngestServicer):
     def __init__(self) -> None:
         self.lines: dict[tuple[int, int], dict[int, tuple[int, bytes, bool]]] = {}
         self.seals: dict[tuple[int, int], int] = {}
+        # First number of the chunk that each line came in.
+        self.places: dict[tuple[int, int], dict[int, int]] = {}
         self.tickets: list[bytes] = []
         self.chunks = 0
+        # Lines that came in two different chunks, which an archiver would store twice.
+        self.doubled = 0
         self.down = False
 
     async def Append(self, requests: Any, context: Any) -> AsyncIterator[Any]:
@@ -77,7 +81,9 @@ class FakeArchiver(LogIngestServicer):
         found = [(seq, text, one.partial) for one in data.blocks for seq, text in enumerate(_texts(one), start=one.seq)]
         assert {one.stream for one in data.blocks} == {chunk.stream}
         assert (len(found), found[0][0], found[-1][0]) == (chunk.line_count, chunk.seq_from, chunk.seq_to)
+        places = self.places.setdefault((chunk.run_id, chunk.token), {})
         for seq, text, partial in found:
+            self.doubled += places.setdefault(seq, chunk.seq_from) != chunk.seq_from
             stored[seq] = (chunk.stream, text, partial)
 
     def text(self, key: tuple[int, int]) -> list[bytes]:
@@ -111,12 +117,13 @@ class ExecutorProcess:
         self.process: subprocess.Popen[bytes] | None = None
         # What starts it, such as `prlimit`.
         self.prefix: tuple[str, ...] = ()
+        self.module = "toban_executor"
 
     def start(self) -> None:
         """Start, without waiting."""
         self.ready.unlink(missing_ok=True)
         log = (self.state.parent / f"{self.state.name}.log").open("ab")
-        command = [*self.prefix, sys.executable, "-m", "toban_executor"]
+        command = [*self.prefix, sys.executable, "-m", self.module]
         self.process = subprocess.Popen(command, env=self.env, stdout=log, stderr=log)
         log.close()
 
@@ -156,6 +163,7 @@ class World:
         self.tmp = tmp
         self.serial = count(1)
         self.archiver_address = ""
+        self.module = "toban_executor"
         self._servers: list[Any] = []
         self._pool = ChannelPool(tls=TlsFiles(tls / "coordinator"), trust_domain=TRUST_DOMAIN)
         self.executor: ExecutorProcess
@@ -172,7 +180,7 @@ class World:
             **more,
         )
         self.executor.env = {name: value for name, value in self.executor.env.items() if value != UNSET}
-        self.executor.prefix = prefix
+        self.executor.prefix, self.executor.module = prefix, self.module
         self.executor.start()
         await self.granted()
 
@@ -286,6 +294,8 @@ class GuardHarness:
         self.state = state
         self.guards: GuardSet = start_guards(incarnation=INCARNATION, state_dir=state, slots=slots)
         self.blocks: list[LogBlock] = []
+        # Messages of the guards.
+        self.heard = 0
         self.tokens = count(1)
 
     def spawn(self, *argv: str, slot: int = 0, lease: float = 60.0, **fields: Any) -> int:
@@ -320,6 +330,7 @@ class GuardHarness:
         while True:
             data = sock.recv(1 << 18)
             assert data, "the guard has gone"
+            self.heard += 1
             message = decode(data)
             if isinstance(message, LogBlock):
                 self.blocks.append(message)
@@ -330,6 +341,7 @@ class GuardHarness:
         """Until the job has written this."""
         self.guards.slots[slot].settimeout(10)
         while text not in self.text:
+            self.heard += 1
             message = decode(self.guards.slots[slot].recv(1 << 18))
             if isinstance(message, LogBlock):
                 self.blocks.append(message)

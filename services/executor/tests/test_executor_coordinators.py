@@ -84,7 +84,7 @@ async def cluster(tls: Path) -> AsyncIterator[Cluster]:
     client = CoordinatorClient(
         channels=channels, addresses=[leader.address, other.address], incarnation="i", clock=clock
     )
-    await client.register(IDENTITY, 0)
+    await client.register(IDENTITY, 0, ())
     other.registered, other.address = leader.registered, leader.address
     yield Cluster(client, clock, leader, other)
     await channels.close()

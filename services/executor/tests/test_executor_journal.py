@@ -13,7 +13,7 @@ from toban_domain.outcome import AttemptKey, Outcome, OutcomeKind
 from toban_executor.adapters import journal as journal_module
 from toban_executor.adapters.journal import Journal
 from toban_executor.decide.messages import Record, Report
-from toban_executor.ports import Chunk, Seal
+from toban_executor.ports import Chunk, Seal, Taken
 
 KEY = AttemptKey(1, 101)
 END = Outcome(kind=OutcomeKind.SUCCEEDED, exit_code=0, finished_at=datetime(2026, 11, 21, tzinfo=UTC))
@@ -82,7 +82,8 @@ async def test_many_records_share_commits(tmp_path: Path) -> None:
 
 async def test_chunks_come_in_order_with_tickets_and_seals_last(tmp_path: Path) -> None:
     journal = await opened(tmp_path / "j")
-    await journal.put_chunks([chunk(KEY, number) for number in (1, 2, 3)], [Seal(KEY, 3)], {KEY: b"ticket"})
+    chunks = [chunk(KEY, number) for number in (1, 2, 3)]
+    assert await journal.take(Taken(chunks=chunks, seals=[Seal(KEY, 3)], tickets={KEY: b"ticket"})) == 30
     first = await journal.chunks_after(0, limit=2, max_bytes=1000)
     assert ([one.seq_from for one in first.chunks], first.seals, first.tickets) == ([1, 2], [], {KEY: b"ticket"})
     small = await journal.chunks_after(0, limit=10, max_bytes=15)
@@ -106,7 +107,7 @@ async def test_a_full_disk_fails_those_who_wait_and_keeps_what_was_posted(
     journal._connection.execute(f"PRAGMA max_page_count = {pages}")
     journal.put_report(Report(key=KEY, seq=2, outcome=END))
     with pytest.raises(TobanError) as caught:
-        await journal.put_chunks([chunk(KEY, 1, size=100_000)], [], {})
+        await journal.take(Taken(chunks=[chunk(KEY, 1, size=100_000)]))
     assert caught.value.code is ErrorCode.UNAVAILABLE
     journal._connection.execute("PRAGMA max_page_count = 1000000")
     await journal.flush()
@@ -114,3 +115,9 @@ async def test_a_full_disk_fails_those_who_wait_and_keeps_what_was_posted(
     again = Journal(tmp_path / "j")
     assert [report.key for report in again.remembered().reports] == [KEY]
     again.close()
+
+
+def test_a_damaged_journal_says_what_to_do(tmp_path: Path) -> None:
+    (tmp_path / "j").write_bytes(b"no database " * 100)
+    with pytest.raises(TobanError, match=r"journal .*/j cannot be opened: file is not a database; .* move it away"):
+        Journal(tmp_path / "j")

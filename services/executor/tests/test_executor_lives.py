@@ -161,6 +161,9 @@ async def test_outcomes_and_lines_outlive_a_crash(world: Any) -> None:
     world.archiver.down = world.coordinator.silent = False
     world.executor.start()
     assert (await world.outcome(1)).last_line == "kept"
+    # It came with the registration, before anybody could take the run for lost.
+    [told] = world.coordinator.registered[1].reports
+    assert (told.key.run_id, told.outcome.last_line) == (1, "kept")
     await world.until(lambda: world.archiver.text((1, EPOCH | 1)) == [b"kept"])
     await world.until(lambda: not journal_has(world, "chunks") and not journal_has(world, "reports"))
 

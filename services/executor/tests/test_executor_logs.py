@@ -185,3 +185,20 @@ async def test_what_can_never_be_stored_does_not_block_the_rest(journal: Journal
     archive.answers = [Shipped(refused=[(KEY, 1, "TICKET_INVALID")])]
     await Shipper(journal=journal, archivers=archive).run_once()
     assert await stored(journal) == 0
+
+
+async def test_refusals_are_told_in_one_line_a_code_however_many_they_are(
+    journal: Journal, caplog: pytest.LogCaptureFixture
+) -> None:
+    it, archive = collector(journal, []), Archive()
+    it.opened(KEY, b"t")
+    for number in range(1, 41):
+        it.add(KEY, block(number, b"line\n"))
+        await it.run_once()
+    refused = [(KEY, number, "TICKET_INVALID") for number in range(1, 40)]
+    archive.answers = [Shipped(refused=[*refused, (KEY, 40, "CHUNK_INVALID")])]
+    await Shipper(journal=journal, archivers=archive).run_once()
+    assert await stored(journal) == 0
+    assert caplog.text.count("archiver refused log lines") == 2
+    assert "'code': 'TICKET_INVALID', 'chunks': 39" in caplog.text
+    assert "'seq_from': 40, 'code': 'CHUNK_INVALID', 'chunks': 1" in caplog.text

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from toban_domain.errors import ErrorCode, TobanError
 from toban_executor.adapters.guard_client import GuardClient
 from toban_executor.decide.orders import OrderBook
 from toban_executor.loops.heartbeat import Heartbeat, Surroundings
@@ -54,6 +55,21 @@ async def test_a_drain_waits_for_a_coordinator_no_longer_than_it_may(
     while not drain.done():
         await clock.advance(0.02)
     assert clock.boottime() - began == pytest.approx(seconds, abs=0.05)
+
+
+async def test_a_disk_that_refuses_does_not_stop_the_stop() -> None:
+    async def refuse() -> int:
+        raise TobanError(ErrorCode.UNAVAILABLE, "no space left")
+
+    released: list[bool] = []
+    collector: Any = SimpleNamespace(pending=False, release=lambda: released.append(True))
+    reporter: Any = SimpleNamespace(pending=0)
+    journal: Any = SimpleNamespace(log_bytes=refuse)
+    retirement = Retirement(
+        attempts=attempts(), reporter=reporter, collector=collector, journal=journal, clock=FakeClock()
+    )
+    await retirement.hand_in(to_others=True)
+    assert released == [True]
 
 
 def process(program: str) -> "subprocess.Popen[bytes]":

@@ -150,6 +150,7 @@ class Services:
         }
         if role == "executor":
             settings["SHUTDOWN_TIMEOUT_SECONDS"] = str(JOB_GRACE_SECONDS)
+            settings["SHUTDOWN_GRACE_SECONDS"] = str(JOB_GRACE_SECONDS)
         given = {
             key: self._environment[f"SCHEDULER_{key}"] for key in PASSED_ON if f"SCHEDULER_{key}" in self._environment
         }

@@ -42,12 +42,11 @@ def patient_sql(stack: Stack, statement: str, **params: Any) -> list[dict[str, A
 class Faults:
     """A thread of faults: rounds of all KINDS, each round in an order of its own. `done` counts them.
 
-    `killed` are the incarnations of executors that were killed. An error of the thread is raised by `wait` and `stop`.
+    An error of the thread is raised by `wait` and `stop`.
     """
 
     def __init__(self, stack: Stack, *, seed: int, rounds: int, pause: tuple[float, float] = (0.3, 2.0)) -> None:
         self.done: Counter[str] = Counter()
-        self.killed: set[str] = set()
         self._stack = stack
         self._random = random.Random(seed)
         self._rounds = rounds
@@ -112,8 +111,6 @@ class Faults:
     def _kill(self, name: str, signum: int) -> None:
         """Kill, wait a moment, start again."""
         record = self._stack.processes()[name]
-        if record.role == "executor":
-            self.killed |= self._incarnations(record)
         self._stack.kill(name, signum)
         if not wait_until(lambda: not alive(record), 20):
             raise TimeoutError(f"{name} does not end")
@@ -121,11 +118,6 @@ class Faults:
             patient_sql(self._stack, _LET_GO, pid=record.pid)
         self._stopping.wait(self._random.uniform(0.0, 1.0))
         self._stack.start(name)
-
-    def _incarnations(self, record: ProcessRecord) -> set[str]:
-        port = int(record.address.rpartition(":")[2])
-        statement = "SELECT incarnation::text FROM scheduler.executors WHERE grpc_port = %(port)s AND off_at IS NULL"
-        return {row["incarnation"] for row in patient_sql(self._stack, statement, port=port)}
 
     def _kill_backend(self) -> None:
         """SIGKILL of one server process that works for a client: PostgreSQL ends all others and recovers."""

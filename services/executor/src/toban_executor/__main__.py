@@ -1,7 +1,11 @@
-"""Entry of the executor: ``python -m toban_executor``. Guards first: gRPC must not be loaded when they start."""
+"""Entry of the executor: ``python -m toban_executor``. Guards first: gRPC must not be loaded when they start.
+
+``python -m toban_executor drain`` asks the one that runs to take no new work, and waits for its jobs.
+"""
 
 import os
 import sys
+from collections.abc import Sequence
 
 from toban_domain.errors import TobanError
 from toban_executor.adapters.first_slots import start_slots
@@ -13,6 +17,9 @@ from toban_executor.guard.limits import raise_open_files, set_open_files
 from toban_observability.logs import setup_logging
 from toban_runtime.config import load
 from toban_runtime.ids import IdSource
+
+EXIT_USAGE = 64
+"""Exit code for arguments that it does not know (EX_USAGE)."""
 
 
 def main() -> int:
@@ -47,5 +54,16 @@ def main() -> int:
     return code
 
 
+def _entry(words: Sequence[str]) -> int:
+    if not words:
+        return main()
+    if list(words) == ["drain"]:
+        from toban_executor.adapters.drain import main as drain
+
+        return drain()
+    sys.stderr.write(f"toban_executor takes no arguments, or `drain`; not {' '.join(words)!r}\n")
+    return EXIT_USAGE
+
+
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(_entry(sys.argv[1:]))

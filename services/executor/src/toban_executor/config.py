@@ -15,6 +15,11 @@ class ExecutorConfig(ServiceConfig):
     shutdown_timeout_seconds: float | None = Field(
         None, ge=0, description="how long running jobs may go on after SIGTERM; unset = the setting of that name"
     )
+    shutdown_grace_seconds: float | None = Field(
+        None,
+        ge=0,
+        description="longest grace_seconds of a job that is ended because the executor stops; unset = each job's own",
+    )
     machine: str = Field(
         "",
         description="name of the machine that the state directory belongs to; unset = its machine id and host name",

@@ -1,6 +1,7 @@
 """Wires the executor: journal, adapters, loops, server. One call of `main` is one incarnation."""
 
 import asyncio
+import math
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -15,7 +16,9 @@ from toban_executor.adapters.journal import Journal
 from toban_executor.adapters.log_client import ArchiverClient, Packer
 from toban_executor.adapters.machine import fingerprint, vitals
 from toban_executor.adapters.programs import ProgramFinder, load_allow_list
+from toban_executor.adapters.serving import announced
 from toban_executor.adapters.state_dir import keep_slots
+from toban_executor.adapters.take_up import take_up
 from toban_executor.config import ExecutorConfig
 from toban_executor.decide.instance import Instance, Kept, instance_of
 from toban_executor.decide.lease import HoldSide
@@ -74,6 +77,8 @@ class Executor:
         self._prepared = prepared
         self._clock = SystemClock()
         self._halt = asyncio.Event()
+        # Asked to take no new work ahead of its stop.
+        self._drain = asyncio.Event()
         self._errors = ErrorRate()
         # Sends a heartbeat at once.
         self._tell: Callable[[], None] = lambda: None
@@ -125,6 +130,7 @@ class Executor:
             collector=self._collector,
             journal=self._journal,
             clock=self._clock,
+            longest_grace=math.inf if config.shutdown_grace_seconds is None else config.shutdown_grace_seconds,
         )
 
     def _surroundings(self) -> Surroundings:
@@ -157,12 +163,15 @@ class Executor:
         if registered is not None:
             tasks += [asyncio.create_task(loop.run(self._halt)) for loop in self._lease_loops(registered)]
         follows = asyncio.create_task(self._settings.run()) if registered is not None else None
-        again = await self._serve(stop)
+        with announced(self._prepared.state_dir, admin_port=admin_port, on_drain=self._drain.set):
+            again = await self._serve(stop)
         if follows is not None:
             follows.cancel()
         await server.stop(0.5)
         self._halt.set()
         await stop_all(tasks, 1.0)
+        self._guards.deafen()
+        await self._collector.finish()
         ended = await self._guards.close(patience=0.5 if again else 10.0)
         if ended and not again:
             await self._farewell()
@@ -174,6 +183,7 @@ class Executor:
 
     def _recall(self, grpc_port: int) -> Identity:
         """Put back what the journal remembers, and say who this executor is."""
+        take_up(self._prepared.state_dir / "guards", self._journal, Packer())
         kept = self._journal.remembered()
         finished = {*kept.seen, *(report.key for report in kept.reports)}
         self._attempts.book.restore(epoch_max=kept.epoch_max, tombstones=kept.tombstones, finished=finished)
@@ -215,7 +225,7 @@ class Executor:
         await self._journal.set_meta("machine", self._machine)
         try:
             registered = await join(
-                lambda: self._gateway.register(identity, self._attempts.book.epoch_max),
+                lambda: self._gateway.register(identity, self._attempts.book.epoch_max, self._reporter.first),
                 clock=self._clock,
                 stop=stop,
                 backoff=Backoff(base=0.2, cap=2.0),
@@ -260,9 +270,11 @@ class Executor:
         return True
 
     async def _serve(self, stop: Stop) -> bool:
-        while not stop.is_set() and not self._lease.over:
-            await self._clock.sleep(TICK_SECONDS / 2)
-        if stop.is_set():
+        def leaving() -> bool:
+            return stop.is_set() or self._drain.is_set()
+
+        await self._until(leaving)
+        if leaving():
             self._tell()
             # One that is not registered has nothing to wait for: nobody sends it runs.
             await self._retirement.drain(
@@ -270,16 +282,21 @@ class Executor:
                 lambda: self._lease.over,
                 told=lambda: self._heartbeat.told,
             )
+            await self._until(stop.is_set)
             if not self._lease.over:
                 await self._retirement.hand_in(to_others=self._attempts.lease is not None)
                 return False
         _log.warning("incarnation is over", why=self._lease.over)
         await self._retirement.abandon(self._lease.over)
         await self._retirement.hand_in(to_others=False)
-        return not stop.is_set()
+        return not leaving()
+
+    async def _until(self, told: Callable[[], bool]) -> None:
+        while not told() and not self._lease.over:
+            await self._clock.sleep(TICK_SECONDS / 2)
 
     async def _farewell(self) -> None:
-        if self._lease.over or self._attempts.lease is None or self._reporter.pending:
+        if self._lease.over or self._attempts.lease is None or self._reporter.pending or self._collector.pending:
             # Its lease ends by itself; an outcome that nobody has taken yet comes with the next incarnation.
             return
         try:
@@ -295,6 +312,8 @@ class Executor:
         collect = Loop("collect", self._collector.run_once, 1.0, self._clock)
         ship = Loop("ship", Shipper(journal=self._journal, archivers=self._archivers).run_once, 2.0, self._clock)
         self._collector.on_new, self._collector.on_stored = collect.wake, ship.wake
+        self._collector.on_report = self._reporter.add
+        self._collector.heard, self._collector.on_kept = self._guards.heard, self._guards.stored
         return [collect, ship, Loop("errors", self._sample_errors, SAMPLE_SECONDS, self._clock)]
 
     async def _sample_errors(self) -> None:

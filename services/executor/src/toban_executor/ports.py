@@ -1,10 +1,11 @@
 """What loops and server need from the outside, and the few data that pass there. Adapters implement it."""
 
+import math
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, Self
 
 from toban_domain.outcome import AttemptKey, AttemptState
 from toban_domain.progress import Progress
@@ -38,6 +39,23 @@ class Chunk(NamedTuple):
     last_ns: int
     data: bytes
 
+    @classmethod
+    def of(cls, key: AttemptKey, blocks: Sequence[Block], data: bytes) -> Self:
+        """These lines of one stream, in order, which are `data`."""
+        first, last = blocks[0], blocks[-1]
+        return cls(
+            id=0,
+            key=key,
+            stream=first.stream,
+            seq_from=first.seq_from,
+            seq_to=last.seq_from + last.lines - 1,
+            lines=sum(block.lines for block in blocks),
+            raw_bytes=sum(len(block.text) for block in blocks),
+            first_ns=first.at_ns,
+            last_ns=last.at_ns,
+            data=data,
+        )
+
 
 class Seal(NamedTuple):
     """The last line number of an attempt."""
@@ -53,6 +71,21 @@ class ChunkBatch:
     chunks: Sequence[Chunk]
     seals: Sequence[Seal]
     tickets: Mapping[AttemptKey, bytes]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Taken:
+    """What guards have said, to be written down in one transaction.
+
+    `tickets` are those of attempts that have no chunk in the journal yet, `reports` the outcomes of attempts of which this has the last lines,
+    `heard` the number of the last message of each guard that is in this or was written before.
+    """
+
+    chunks: Sequence[Chunk] = ()
+    seals: Sequence[Seal] = ()
+    tickets: Mapping[AttemptKey, bytes] = field(default_factory=dict)
+    reports: Sequence[Report] = ()
+    heard: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -168,9 +201,7 @@ class Journal(Protocol):
     def forget_below(self, token: int) -> None: ...
     def put_report(self, report: Report) -> None: ...
     def drop_reports(self, done: Sequence[tuple[AttemptKey, int]]) -> None: ...
-    async def put_chunks(
-        self, chunks: Sequence[Chunk], seals: Sequence[Seal], tickets: dict[AttemptKey, bytes]
-    ) -> None: ...
+    async def take(self, taken: "Taken") -> int: ...
     async def chunks_after(self, chunk_id: int, limit: int, max_bytes: int) -> ChunkBatch: ...
     def drop_chunks(self, ids: Sequence[int], seals: Sequence[AttemptKey]) -> None: ...
     async def log_bytes(self) -> int: ...
@@ -215,8 +246,13 @@ class Guards(Protocol):
         """Tell every busy guard until when it may let its job run."""
         ...
 
-    def kill(self, key: AttemptKey, *, cause: str, reason: str, grace: float | None) -> bool:
-        """SIGTERM now, SIGKILL after `grace` seconds (None = the order's own), for the whole tree. False when no slot has the attempt."""
+    def kill(
+        self, key: AttemptKey, *, cause: str, reason: str, grace: float | None, at_most: float = math.inf
+    ) -> float | None:
+        """SIGTERM now, SIGKILL after `grace` seconds (None = the order's own, `at_most` so many), for the whole tree.
+
+        The seconds that it has; None when no slot has the attempt.
+        """
         ...
 
     def kill_directly(self) -> None:

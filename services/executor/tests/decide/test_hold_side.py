@@ -1,8 +1,9 @@
-"""The hold side of a lease."""
+"""The hold side of a lease, and that it ends before the take side begins, whatever the clocks do within their bounds."""
 
 from hypothesis import given
 from hypothesis import strategies as st
 
+from toban_domain.lease import CLOCK_RATE_ERROR, HOLD_MARGIN, may_fence, observe
 from toban_executor.decide.lease import HoldSide, Instant
 
 seconds = st.floats(0, 1000, allow_nan=False)
@@ -49,3 +50,18 @@ def test_late_answers_never_shorten_and_nothing_lives_past_its_last_grant(sends:
         assert lease.valid(Instant(now, now + 1e9))
     if now > max(sends) + 9.71:
         assert not lease.valid(Instant(now, now + 1e9))
+
+
+@given(
+    lease_ms=st.integers(1_000, 600_000),
+    sent=st.floats(0, 1e6),
+    flight=st.floats(0, 100),
+    rate=st.floats(-CLOCK_RATE_ERROR, CLOCK_RATE_ERROR),
+)
+def test_no_fence_before_the_hold_ends(lease_ms: int, sent: float, flight: float, rate: float) -> None:
+    """By the executor's clock, taken for the true one; the observer sees the grant at or after its send, by a clock that is off by `rate`."""
+    lease = HoldSide(lease_ms=lease_ms, margin_ms=int(HOLD_MARGIN * 1000))
+    ends = lease.granted(Instant(sent, sent)).boot
+    sighting = observe(None, cluster="c", grant_seq=1, read_returned_at=(sent + flight) * (1 + rate))
+    # SIGKILL goes out before that; the rest of both margins is for machines that stall.
+    assert not may_fence(sighting, lease_ms=lease_ms, now=(ends + HOLD_MARGIN) * (1 + rate))

@@ -1,7 +1,7 @@
 """Which orders are obeyed: tables, and the safety properties behind I3, I6 and Revoke."""
 
 import pytest
-from hypothesis import settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
@@ -63,6 +63,21 @@ def test_the_authority_of_a_header(header: Header, refusal: str) -> None:
     if refusal:
         # Not refused as an attempt: no tombstone, the right leader may send it.
         assert start(it, order(A), header=Header(7, 1, "me")) == [""]
+
+
+@given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5)), max_size=30))
+def test_admitted_orders_strictly_grow(orders: list[tuple[int, int]]) -> None:
+    it = book()
+    admitted = [(epoch, serial) for epoch, serial in orders if not it.admit(Header(epoch, serial, "me"))[0]]
+    assert admitted == sorted(set(admitted))
+
+
+def test_an_epoch_that_a_heartbeat_brought_shuts_older_leaders_out() -> None:
+    it = book()
+    start(it, header=Header(5, 9, "me"))
+    assert it.raise_epoch(7) == [Record("epoch", 0, 7)] and it.raise_epoch(6) == [Record("epoch", 0, 7)]
+    assert it.admit(Header(6, 99, "me"))[0] == "STALE_EPOCH"
+    assert it.admit(Header(7, 1, "me"))[0] == "", "a new epoch begins its own serials"
 
 
 def test_every_refusal_is_for_ever() -> None:

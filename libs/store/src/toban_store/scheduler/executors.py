@@ -108,7 +108,7 @@ class Observed:
 
 
 async def register(pool: Pool, new: Registration, *, key_hash: bytes, lease_ms: int) -> Registered | None:
-    """Insert the row of a new incarnation, and note which earlier ones of its instance are proven dead; None when it is registered already.
+    """Insert the row of a new incarnation; None when it is registered already.
 
     `lease_ms` counts when the setting executor_lease_seconds is not set, or not to a value that is allowed.
     """
@@ -120,14 +120,17 @@ async def register(pool: Pool, new: Registration, *, key_hash: bytes, lease_ms: 
         "least": allowed.minimum,
         "most": allowed.maximum,
     }
-    async with tx(pool) as t:
+    async with autocommit(pool) as t:
         row = await t.fetch_one(_Q.register, params)
-        if row is None:
-            return None
-        names = ("incarnation", "instance", "node_id", "boot_id", "previous")
-        if await t.execute(_Q.attest, {name: params[name] for name in names}):
+    return None if row is None else Registered(**row)
+
+
+async def attest(pool: Pool, new: Registration) -> None:
+    """Note which earlier incarnations of a registered one are proven dead; the leader is woken to take what they held."""
+    names = ("incarnation", "instance", "node_id", "boot_id", "previous")
+    async with tx(pool) as t:
+        if await t.execute(_Q.attest, {name: getattr(new, name) for name in names}):
             await t.notify("lease")
-    return Registered(**row)
 
 
 async def attest_stopped(pool: Pool, incarnation: str) -> None:

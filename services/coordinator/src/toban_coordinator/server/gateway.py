@@ -102,6 +102,8 @@ class Gateway(ExecutorGatewayServicer):
             raise TobanError(
                 ErrorCode.ALREADY_EXISTS, f"incarnation {new.incarnation} is registered already; register a new one"
             )
+        if await self._told_first(request, new.incarnation):
+            await executors.attest(self._deps.pool, new)
         _log.info("executor registered", worker_id=made.worker_id, node_id=new.node_id, incarnation=new.incarnation)
         return pb.RegisterResponse(
             worker_id=made.worker_id,
@@ -112,6 +114,20 @@ class Gateway(ExecutorGatewayServicer):
             epoch=self._deps.leader.view().epoch,
             max_jobs_per_worker=max_jobs,
         )
+
+    async def _told_first(self, request: pb.RegisterRequest, incarnation: str) -> bool:
+        """What earlier incarnations have reached is committed. False when it is not: their leases end by themselves then, and it is told again."""
+        if not request.reports:
+            return True
+        try:
+            reports = pb.ReportRequest(incarnation=incarnation, reports=request.reports)
+            await self._deps.reports.report(reports, incarnation)
+        except TobanError as error:
+            _log.warning(
+                "no death is attested: outcomes are not committed", error=error.message, reports=len(request.reports)
+            )
+            return False
+        return True
 
     async def _slots(self, request: pb.RegisterRequest) -> tuple[int, int]:
         """What the answer says of max_jobs_per_worker (0 = keep those that you have), and the slots of the new row."""

@@ -79,8 +79,8 @@ class CoordinatorClient:
         # Streams of settings that were opened so far.
         self._streams = 0
 
-    async def register(self, identity: Identity, epoch_max: int) -> Registered:
-        """Insert the incarnation; later calls carry the key of the answer. Raises TobanError."""
+    async def register(self, identity: Identity, epoch_max: int, reports: Sequence[Report]) -> Registered:
+        """Insert the incarnation, which has inherited `reports`; later calls carry the key of the answer. Raises TobanError."""
         request = coordinator_pb2.RegisterRequest(
             incarnation=identity.incarnation,
             instance=identity.instance,
@@ -97,6 +97,7 @@ class CoordinatorClient:
             previous_verified_empty=identity.previous_verified_empty,
             most_slots=identity.most_slots,
             ready_slots=identity.ready_slots,
+            reports=[report_to_pb(report) for report in reports],
         )
         answer = await self._any(lambda stub: unary(stub.Register, request, timeout=REGISTER_SECONDS))
         self._metadata = (

@@ -1,7 +1,9 @@
 """The executor's side of its guards: orders out, what they say in, on the event loop."""
 
 import asyncio
+import base64
 import contextlib
+import math
 import os
 import signal
 import socket
@@ -14,6 +16,7 @@ from toban_executor.decide.blocks import LogBlock
 from toban_executor.decide.lease import Instant
 from toban_executor.decide.messages import AttemptEnd, StartOrder
 from toban_executor.guard.launch import GuardSet
+from toban_executor.guard.left import name_of
 from toban_executor.guard.tree import children, descendants
 from toban_executor.guard.wire import MAX_MESSAGE, decode, encode
 from toban_executor.ports import Block, GuardListener
@@ -22,6 +25,8 @@ from toban_observability.logs import get_logger
 from toban_runtime.clock import Clock
 
 _READS_A_TURN = 64
+_TELL_BYTES = 64 * 1024
+"""A guard is told with the next message how far its own are on disk, or at once when it keeps so many bytes of them."""
 
 _log = get_logger(__name__)
 _restarts = metrics.counter("toban_executor_guard_restarts_total", "Keepers that died and were replaced.")
@@ -40,6 +45,11 @@ class GuardClient:
         self._hold = False
         # What each keeper has been told; it differs from `_hold` while a message could not be sent.
         self._held = [False] * len(guards.slots)
+        # Number of the last message of each keeper that is on disk, and bytes heard since the keeper was told.
+        self._stored = [0] * len(guards.slots)
+        self._untold = [0] * len(guards.slots)
+        # Number of the last message of slots that have said more than is on disk.
+        self._heard: dict[int, int] = {}
 
     def listen(self, listener: GuardListener) -> None:
         """Begin to hear the guards."""
@@ -49,11 +59,17 @@ class GuardClient:
             sock.setblocking(False)
             loop.add_reader(sock.fileno(), self._read, slot)
 
-    async def close(self, patience: float) -> bool:
-        """Let the guards go; True when they have ended in order within `patience` seconds, which proves that no job is left."""
+    def deafen(self) -> None:
+        """Hear nothing more; the guards keep it for the next incarnation."""
         loop = asyncio.get_running_loop()
         for sock in self._guards.slots:
             loop.remove_reader(sock.fileno())
+
+    async def close(self, patience: float) -> bool:
+        """Let the guards go; True when they have ended in order within `patience` seconds, which proves that no job is left."""
+        self.deafen()
+        for slot in range(len(self._guards.slots)):
+            self._tell_stored(slot)
         self._guards.close()
         until = self._clock.boottime() + patience
         while self._guards.master.poll() is None:
@@ -77,7 +93,8 @@ class GuardClient:
         """Hand an attempt to a free slot; what cannot be handed over ends at once with the reason."""
         slot = self._free.pop()
         self._busy[slot], self._slot_of[order.key] = order, slot
-        data = encode(self._spawn_message(order, env, programs, deadline, lease_grace))
+        message = self._spawn_message(order, env, programs, deadline, lease_grace)
+        data = encode(self._named(slot, message))
         if len(data) > MAX_MESSAGE:
             self._end_unstarted(slot, f"argv, environment and payload together exceed {MAX_MESSAGE} bytes")
         elif not self._send(slot, data):
@@ -87,17 +104,22 @@ class GuardClient:
         """Tell every busy guard until when it may let its job run."""
         for slot, order in self._busy.items():
             message = {"t": "lease", "token": order.key.token, "boot": deadline.boot, "wall": deadline.wall}
-            self._send(slot, encode(self._named(message)))
+            self._send(slot, encode(self._named(slot, message)))
 
-    def kill(self, key: AttemptKey, *, cause: str, reason: str, grace: float | None) -> bool:
-        """SIGTERM now, SIGKILL after `grace` seconds (None = the order's own), for the whole tree. False when no slot has the attempt."""
+    def kill(
+        self, key: AttemptKey, *, cause: str, reason: str, grace: float | None, at_most: float = math.inf
+    ) -> float | None:
+        """SIGTERM now, SIGKILL after `grace` seconds (None = the order's own, `at_most` so many), for the whole tree.
+
+        The seconds that it has; None when no slot has the attempt.
+        """
         slot = self._slot_of.get(key)
         if slot is None:
-            return False
-        seconds = self._busy[slot].grace_seconds if grace is None else grace
+            return None
+        seconds = min(self._busy[slot].grace_seconds if grace is None else grace, at_most)
         message = {"t": "kill", "token": key.token, "cause": cause, "reason": reason, "grace": seconds}
-        self._send(slot, encode(self._named(message)))
-        return True
+        self._send(slot, encode(self._named(slot, message)))
+        return seconds
 
     def kill_directly(self) -> None:
         """SIGKILL every job from this process, for guards that are stopped themselves."""
@@ -118,7 +140,7 @@ class GuardClient:
                 self._tell_hold(slot)
 
     def _tell_hold(self, slot: int) -> None:
-        data = encode(self._named({"t": "hold", "on": self._hold}))
+        data = encode(self._named(slot, {"t": "hold", "on": self._hold}))
         with contextlib.suppress(OSError):
             self._guards.slots[slot].send(data, socket.MSG_DONTWAIT)
             self._held[slot] = self._hold
@@ -138,10 +160,11 @@ class GuardClient:
         message = {"t": "spawn", "run": order.key.run_id, "token": order.key.token, "steps": steps, "env": dict(env)}
         message |= {"cwd": order.working_dir, "payload": order.payload_json, "timeout": order.timeout_seconds}
         message |= {"grace": order.grace_seconds, "lease_grace": lease_grace, "logs": asdict(order.logs)}
-        return self._named(message | {"boot": deadline.boot, "wall": deadline.wall})
+        message |= {"ticket": base64.b64encode(order.ticket).decode()}
+        return message | {"boot": deadline.boot, "wall": deadline.wall}
 
-    def _named(self, message: dict[str, Any]) -> dict[str, Any]:
-        return message | {"inc": self._guards.incarnation}
+    def _named(self, slot: int, message: dict[str, Any]) -> dict[str, Any]:
+        return message | {"inc": self._guards.incarnation, "stored": self._stored[slot]}
 
     def _send(self, slot: int, data: bytes) -> bool:
         try:
@@ -149,6 +172,7 @@ class GuardClient:
         except OSError as error:
             _log.warning("guard does not take a message", slot=slot, error=str(error))
             return False
+        self._untold[slot] = 0
         return True
 
     def _end_unstarted(self, slot: int, reason: str) -> None:
@@ -156,6 +180,27 @@ class GuardClient:
         now_ns = int(self._clock.wall().timestamp() * 1e9)
         end = AttemptEnd(key=order.key, cause="spawn_failed", reason=reason, finished_ns=now_ns)
         asyncio.get_running_loop().call_soon(self._ended, slot, end)
+
+    # ---- what of theirs is on disk
+
+    def heard(self) -> dict[str, int]:
+        """Number of the last message of each guard that has said more than is known to be on disk, by the guard's name."""
+        return {name_of(self._guards.incarnation, slot): number for slot, number in self._heard.items()}
+
+    def stored(self, marks: Mapping[str, int]) -> None:
+        """Messages up to these are on disk, in the way of `heard`."""
+        for slot, number in list(self._heard.items()):
+            mark = marks.get(name_of(self._guards.incarnation, slot), 0)
+            self._stored[slot] = max(self._stored[slot], mark)
+            if mark >= number:
+                del self._heard[slot]
+            if self._untold[slot] > _TELL_BYTES:
+                self._tell_stored(slot)
+
+    def _tell_stored(self, slot: int) -> None:
+        with contextlib.suppress(OSError):
+            self._guards.slots[slot].send(encode(self._named(slot, {"t": "stored"})), socket.MSG_DONTWAIT)
+            self._untold[slot] = 0
 
     # ---- what they say
 
@@ -170,11 +215,14 @@ class GuardClient:
             if not data:
                 self._gone(slot)
                 return
+            self._untold[slot] += len(data)
             self._hear(slot, decode(data))
 
     def _hear(self, slot: int, message: dict[str, Any] | LogBlock) -> None:
         assert self._listener is not None
         order = self._busy.get(slot)
+        if isinstance(message, LogBlock) or message["t"] != "lost":
+            self._heard[slot] = self._heard.get(slot, self._stored[slot]) + 1
         if isinstance(message, LogBlock):
             if order is not None:
                 fields = (message.stream, message.partial, message.at_ns, message.seq_from, message.count, message.text)
@@ -185,7 +233,7 @@ class GuardClient:
             if message["t"] == "started":
                 self._listener.started(order.key, int(message["pid"]), int(message["at_ns"]))
             else:
-                self._ended(slot, _end(order, message))
+                self._ended(slot, end_of(message))
 
     def _ended(self, slot: int, end: AttemptEnd) -> None:
         assert self._listener is not None
@@ -198,7 +246,9 @@ class GuardClient:
         """The keeper died and the master has killed its tree. Its successor obeys what is sent after this answer."""
         _restarts.inc()
         _log.error("guard of a slot died and was replaced", slot=slot)
-        if not self._send(slot, encode(self._named({"t": "reset", "losses": losses}))):
+        # As the successor counts its messages.
+        self._heard[slot] = losses << 32
+        if not self._send(slot, encode(self._named(slot, {"t": "reset", "losses": losses}))):
             self._gone(slot)
         self._held[slot] = False
         if self._hold:
@@ -216,15 +266,16 @@ class GuardClient:
         self._listener.guards_gone()
 
 
-def _end(order: StartOrder, message: dict[str, Any]) -> AttemptEnd:
+def end_of(message: Mapping[str, Any]) -> AttemptEnd:
+    """What a guard's message of the end of an attempt says."""
     return AttemptEnd(
-        key=order.key,
+        key=AttemptKey(int(message["run"]), int(message["token"])),
         cause=message["cause"],
         reason=message["reason"],
         exit_code=message["exit"],
         signal=message["signal"],
         step=message["step"],
-        steps=len(order.steps),
+        steps=message["steps"],
         started_ns=message["started_ns"] if message["pid"] else 0,
         finished_ns=message["finished_ns"],
         last_seq=message["last_seq"],

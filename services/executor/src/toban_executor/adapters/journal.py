@@ -17,7 +17,7 @@ from toban_domain.errors import ErrorCode, TobanError
 from toban_domain.outcome import AttemptKey
 from toban_executor.adapters.convert import report_from_bytes, report_to_bytes
 from toban_executor.decide.messages import Record, Report
-from toban_executor.ports import Chunk, ChunkBatch, Remembered, Seal
+from toban_executor.ports import Chunk, ChunkBatch, Remembered, Seal, Taken
 from toban_observability import metrics
 from toban_observability.logs import get_logger
 
@@ -31,6 +31,7 @@ CREATE TABLE IF NOT EXISTS tickets (token INTEGER, run_id INTEGER, ticket BLOB, 
 CREATE TABLE IF NOT EXISTS chunks (id INTEGER PRIMARY KEY AUTOINCREMENT, token INTEGER, run_id INTEGER, stream INTEGER,
     seq_from INTEGER, seq_to INTEGER, lines INTEGER, raw_bytes INTEGER, first_ns INTEGER, last_ns INTEGER, data BLOB);
 CREATE TABLE IF NOT EXISTS seals (token INTEGER, run_id INTEGER, last_seq INTEGER, PRIMARY KEY (token, run_id)) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS heard (guard TEXT PRIMARY KEY, number INTEGER) WITHOUT ROWID;
 """
 # The size of all chunks, kept by the transactions that change them: summing up thousands of rows for each question would be slow.
 _SIZE = """
@@ -38,6 +39,10 @@ CREATE TEMP TABLE log_size (bytes INTEGER);
 INSERT INTO log_size SELECT coalesce(sum(length(data)), 0) FROM main.chunks;
 CREATE TEMP TRIGGER chunk_in AFTER INSERT ON main.chunks BEGIN UPDATE log_size SET bytes = bytes + length(NEW.data); END;
 CREATE TEMP TRIGGER chunk_out AFTER DELETE ON main.chunks BEGIN UPDATE log_size SET bytes = bytes - length(OLD.data); END;
+"""
+# Of attempts whose executor and guard were both killed: their seals never came.
+_UNUSED_TICKETS = """
+DELETE FROM tickets WHERE (token, run_id) NOT IN (SELECT token, run_id FROM chunks) AND (token, run_id) NOT IN (SELECT token, run_id FROM seals)
 """
 _RETRY_SECONDS = 0.5
 _BUSY_MS = 5000
@@ -63,14 +68,20 @@ class _Work:
 
 
 class Journal:
-    """The journal of one state directory. Open it, `start` it on the event loop's thread, `close` it at the end."""
+    """The journal of one state directory. Open it, `start` it on the event loop's thread, `close` it at the end.
+
+    Raises UNAVAILABLE when it cannot be opened: the disk is full, or the file is damaged.
+    """
 
     def __init__(self, path: Path) -> None:
-        self._connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=_BUSY_MS / 1000)
-        self._connection.execute("PRAGMA journal_mode=WAL")
-        self._connection.execute("PRAGMA synchronous=FULL")
-        self._connection.execute("PRAGMA temp_store=MEMORY")
-        self._connection.executescript(_SCHEMA + _SIZE)
+        try:
+            self._connection = _open(path)
+        except sqlite3.Error as error:
+            raise TobanError(
+                ErrorCode.UNAVAILABLE,
+                f"the executor's journal {path} cannot be opened: {error}; free its disk, or, when the file is damaged, "
+                "move it away: what it holds of outcomes and lines that nobody has taken yet goes with it",
+            ) from error
         self._queue: queue.SimpleQueue[_Work | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._write_all, name="journal", daemon=True)
         # True until a write fails, and again after the next that does not.
@@ -92,6 +103,26 @@ class Journal:
         """A named value, empty when unknown. Only before `start`."""
         row = self._connection.execute("SELECT value FROM meta WHERE key = ?", (key,)).fetchone()
         return "" if row is None else str(row[0])
+
+    def heard(self, guard: str) -> int:
+        """Number of the last message of a guard whose content is, or was, in here. Only before `start`."""
+        row = self._connection.execute("SELECT number FROM heard WHERE guard = ?", (guard,)).fetchone()
+        return 0 if row is None else int(row[0])
+
+    def take_up(self, taken: Taken) -> None:
+        """As `take`, for what guards left. Raises sqlite3.Error. Only before `start`."""
+        with self._connection:
+            self._connection.execute("BEGIN IMMEDIATE")
+            for sql, values in _taken(taken):
+                self._connection.execute(sql, values)
+
+    def tidy(self) -> None:
+        """All that guards have left is in here: forget how far they were heard, and tickets of attempts that have no line here and never get one.
+
+        Raises sqlite3.Error. Only before `start`.
+        """
+        self._connection.execute("DELETE FROM heard")
+        self._connection.execute(_UNUSED_TICKETS)
 
     def start(self) -> None:
         """Begin to write."""
@@ -127,27 +158,20 @@ class Journal:
 
     def put_report(self, report: Report) -> None:
         """Keep a report until a coordinator has answered it."""
-        row = (report.key.token, report.key.run_id, report.seq, report_to_bytes(report))
-        self._post([("INSERT OR REPLACE INTO reports VALUES (?, ?, ?, ?)", row)])
+        self._post([_report(report)])
 
     def drop_reports(self, done: Iterable[tuple[AttemptKey, int]]) -> None:
         """Forget reports that were answered."""
         sql = "DELETE FROM reports WHERE token = ? AND run_id = ? AND seq = ?"
         self._post([(sql, (key.token, key.run_id, seq)) for key, seq in done])
 
-    async def put_chunks(
-        self, chunks: Sequence[Chunk], seals: Sequence[Seal], tickets: dict[AttemptKey, bytes]
-    ) -> None:
-        """Keep log chunks, ends and tickets until an archiver has committed them; on disk when this returns."""
-        statements: list[Statement] = [
-            ("INSERT OR IGNORE INTO tickets VALUES (?, ?, ?)", (key.token, key.run_id, ticket))
-            for key, ticket in tickets.items()
-        ]
-        statements += [_chunk(chunk) for chunk in chunks]
-        statements += [
-            ("INSERT OR REPLACE INTO seals VALUES (?, ?, ?)", (s.key.token, s.key.run_id, s.last_seq)) for s in seals
-        ]
-        await self._ask(_Work(statements=statements))
+    async def take(self, taken: Taken) -> int:
+        """Keep log chunks, ends and tickets until an archiver has committed them, and reports until they are answered.
+
+        All of it or nothing; on disk when this returns. The compressed bytes of log chunks that wait there. Raises UNAVAILABLE when the disk refuses.
+        """
+        waiting: int = await self._ask(_Work(statements=_taken(taken), question=_log_bytes))
+        return waiting
 
     async def chunks_after(self, chunk_id: int, limit: int, max_bytes: int) -> ChunkBatch:
         """The next chunks in order of writing, with their tickets; the seals too once no chunk is left behind."""
@@ -165,8 +189,7 @@ class Journal:
 
     async def log_bytes(self) -> int:
         """Compressed bytes of log chunks that wait on disk."""
-        sql = "SELECT bytes FROM log_size"
-        waiting: int = await self._ask(_Work(question=lambda db: db.execute(sql).fetchone()[0]))
+        waiting: int = await self._ask(_Work(question=_log_bytes))
         return waiting
 
     async def flush(self) -> None:
@@ -246,6 +269,15 @@ class Journal:
         return [work for work in batch if not work.done]
 
 
+def _open(path: Path) -> sqlite3.Connection:
+    connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=_BUSY_MS / 1000)
+    connection.execute("PRAGMA journal_mode=WAL")
+    connection.execute("PRAGMA synchronous=FULL")
+    connection.execute("PRAGMA temp_store=MEMORY")
+    connection.executescript(_SCHEMA + _SIZE)
+    return connection
+
+
 def _call_back(
     loop: asyncio.AbstractEventLoop, future: "asyncio.Future[Any]", result: Any, error: Exception | None
 ) -> None:
@@ -271,6 +303,30 @@ def _record(record: Record) -> Statement:
     if record.kind == "seen":
         return "INSERT OR IGNORE INTO seen VALUES (?, ?)", pair
     return "INSERT OR IGNORE INTO tombstones VALUES (?, ?)", pair
+
+
+def _taken(taken: Taken) -> list[Statement]:
+    statements: list[Statement] = [
+        ("INSERT OR IGNORE INTO tickets VALUES (?, ?, ?)", (key.token, key.run_id, ticket))
+        for key, ticket in taken.tickets.items()
+    ]
+    statements += [_chunk(chunk) for chunk in taken.chunks]
+    statements += [
+        ("INSERT OR REPLACE INTO seals VALUES (?, ?, ?)", (seal.key.token, seal.key.run_id, seal.last_seq))
+        for seal in taken.seals
+    ]
+    statements += [_report(report) for report in taken.reports]
+    statements += [("INSERT OR REPLACE INTO heard VALUES (?, ?)", mark) for mark in taken.heard.items()]
+    return statements
+
+
+def _report(report: Report) -> Statement:
+    row = (report.key.token, report.key.run_id, report.seq, report_to_bytes(report))
+    return "INSERT OR REPLACE INTO reports VALUES (?, ?, ?, ?)", row
+
+
+def _log_bytes(db: sqlite3.Connection) -> int:
+    return int(db.execute("SELECT bytes FROM log_size").fetchone()[0])
 
 
 def _chunk(chunk: Chunk) -> Statement:

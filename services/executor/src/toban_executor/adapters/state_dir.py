@@ -7,6 +7,7 @@ from pathlib import Path
 
 from toban_domain.errors import ErrorCode, TobanError
 
+LOCK = "lock"
 _SLOTS = "max-jobs"
 
 
@@ -21,7 +22,7 @@ class StateDir:
         """Make the directory (0700) and lock it. Raises TobanError CONFIG_INVALID when another process has it."""
         try:
             self.path.mkdir(parents=True, exist_ok=True, mode=0o700)
-            self._lock = os.open(self.path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            self._lock = os.open(self.path / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except OSError as error:
             raise _invalid(f"cannot use {self.path} ({error.strerror}); name a writable folder") from None
         try:

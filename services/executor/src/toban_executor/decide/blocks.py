@@ -2,6 +2,9 @@
 
 from dataclasses import dataclass
 
+CHUNK_BYTES = 256 * 1024
+"""Bytes of text above which no more lines go into the same chunk."""
+
 STDOUT, STDERR, SYSTEM = 1, 2, 3
 """Streams. The lines of SYSTEM are ours: they say what was left out, and why."""
 

@@ -54,6 +54,7 @@ class Keeper:
         self._held = False
         self._held_since = 0.0
         self._job: Job | None = None
+        self._gone = False
         self._poll = select.poll()
         self._null = os.open("/dev/null", os.O_RDONLY | os.O_CLOEXEC)
         self._lease_pipe = os.pipe()
@@ -61,9 +62,10 @@ class Keeper:
         self._poll.register(self._signals, select.POLLIN)
 
     def run(self) -> None:
-        """Serve until the executor has gone and nothing is left of the last job."""
+        """Serve until the executor has gone and nothing is left of the last job; then leave what it had not on disk to its successor."""
         while self._job is not None or not self._channel.closed:
             self._turn()
+        self._channel.leave()
 
     # ---- the loop
 
@@ -79,6 +81,10 @@ class Keeper:
                 self._receive()
             elif self._job is not None and fd in self._job.pipes:
                 self._read_pipe(self._job, fd)
+        if self._channel.closed and not self._gone:
+            # Whichever saw it first: a read, or a write that failed.
+            self._gone = True
+            self._executor_gone()
         if self._job is not None:
             self._look_at(self._job, child_ended)
 
@@ -117,7 +123,6 @@ class Keeper:
     def _receive(self) -> None:
         while (data := self._channel.receive()) is not None:
             if not data:
-                self._executor_gone()
                 return
             message = decode(data)
             if isinstance(message, dict) and message.get("inc") == self._incarnation:
@@ -130,7 +135,9 @@ class Keeper:
         if self._muted_until:
             if kind == "reset" and message["losses"] == self._muted_until:
                 self._muted_until = 0
-        elif kind == "hold":
+            return
+        self._channel.stored(int(message.get("stored", 0)))
+        if kind == "hold":
             self._hold(bool(message["on"]))
         elif kind == "spawn":
             self._start(message)
@@ -327,7 +334,7 @@ class Keeper:
         self._scratch.clear()
         self._send_blocks(job.intake.finish())
         self._job = None
-        self._channel.send(encode(_end_message(job)))
+        self._channel.send(encode(_end_message(job)), ticket=job.order.get("ticket", ""))
 
 
 def _timeout_text(job: Job, attempt_seconds: float | None) -> str:
@@ -359,6 +366,7 @@ def _end_message(job: Job) -> dict[str, Any]:
         "exit": os.WEXITSTATUS(status) if status is not None and os.WIFEXITED(status) else None,
         "signal": os.WTERMSIG(status) if status is not None and os.WIFSIGNALED(status) else None,
         "step": job.step,
+        "steps": len(job.order["steps"]),
         "started_ns": job.started_ns,
         "finished_ns": job.finished_ns or wall_ns(),
         "last_seq": job.intake.numbering.last_seq,

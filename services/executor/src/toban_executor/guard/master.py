@@ -15,7 +15,7 @@ import socket
 from dataclasses import replace
 from pathlib import Path
 
-from toban_executor.guard import cgroup, record
+from toban_executor.guard import cgroup, left, record
 from toban_executor.guard.cgroup import SlotCgroup
 from toban_executor.guard.channel import Channel
 from toban_executor.guard.clock import pause
@@ -95,7 +95,12 @@ class Master:
         set_open_files(self._job_files)
         become_subreaper()
         serve(
-            channel=Channel(self._slots[slot]),
+            channel=Channel(
+                self._slots[slot],
+                left_file=left.file_of(self._state_dir / "guards", self._incarnation, slot),
+                # Above every number of a keeper that died before.
+                number=self._losses[slot] << 32,
+            ),
             incarnation=self._incarnation,
             scratch=Scratch(directory=self._work / f"slot-{slot}", payload=self._payloads / f"payload-{slot}.json"),
             group=SlotCgroup(base=self._cgroup, slot=slot) if self._cgroup else None,

@@ -4,6 +4,7 @@ Both belong to the slot and are empty before and after each attempt. The payload
 hold what should not reach a disk, and two writes of a disk's directory a run are what a thousand runs a second notice.
 """
 
+import errno
 import os
 import shutil
 from pathlib import Path
@@ -60,6 +61,9 @@ class Scratch:
         flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
         fd = os.open(self.payload, flags, 0o600)
         try:
-            os.write(fd, payload.encode())
+            data = payload.encode()
+            if os.write(fd, data) < len(data):
+                # A disk that becomes full takes the beginning; a job must not run with half of its payload.
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         finally:
             os.close(fd)

@@ -4,6 +4,7 @@ Its state is the OrderBook's; everything else here is an effect. All of it runs 
 """
 
 import asyncio
+import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
@@ -199,7 +200,7 @@ class Attempts:
 
     def _cancel_one(self, order: CancelOrder) -> None:
         reason = order.reason or "canceled"
-        if not self._guards.kill(order.key, cause="cancel", reason=reason, grace=order.grace_seconds):
+        if self._guards.kill(order.key, cause="cancel", reason=reason, grace=order.grace_seconds) is None:
             # Accepted, but its start is still on the way to the disk.
             self._early[order.key] = order
 
@@ -231,9 +232,11 @@ class Attempts:
         for key in keys:
             self._guards.kill(key, cause=cause, reason=reason, grace=grace)
 
-    def end_all(self, *, cause: str, reason: str, grace: float | None) -> None:
-        """Begin to end every live attempt."""
-        self.end([key for key, _state in self.book.live], cause=cause, reason=reason, grace=grace)
+    def end_all(self, *, cause: str, reason: str, grace: float | None, at_most: float = math.inf) -> float:
+        """Begin to end every live attempt. The longest grace that one of them has, in seconds: 0 when there is none."""
+        live = [key for key, _state in self.book.live]
+        given = [self._guards.kill(key, cause=cause, reason=reason, grace=grace, at_most=at_most) for key in live]
+        return max((seconds for seconds in given if seconds is not None), default=0.0)
 
     # ---- what the guards say
 
@@ -247,15 +250,13 @@ class Attempts:
         self.progress.read(key, stream=block.stream, text=block.text, partial=block.partial, at_ns=block.at_ns)
 
     def ended(self, end: AttemptEnd) -> None:
-        """The attempt is over: its slot is free, its outcome goes to the journal and to a coordinator at once."""
+        """The attempt is over: its slot is free at once, its outcome goes to a coordinator when all its lines are in the journal."""
         outcome = replace(outcome_of(end), progress=self.progress.closed(end.key))
         self._collector.closed(end.key, end.last_seq)
         count_end(end)
         self.book.finished(end.key)
         self._note_live()
-        report = Report(key=end.key, seq=2, outcome=outcome)
-        self._journal.put_report(report)
-        self._reporter.add(report)
+        self._collector.conclude(Report(key=end.key, seq=2, outcome=outcome))
         _outcomes.labels(outcome.kind.value, outcome.reason.value).inc()
         self._tell(end.key, outcome)
 

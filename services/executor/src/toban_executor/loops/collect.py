@@ -1,25 +1,33 @@
 """Gathers the output of jobs into chunks and puts them into the journal, from where they are shipped.
 
+The end of an attempt that wrote something waits for nothing else: its last chunks, its seal and its outcome are one transaction, and
+only then the outcome is reported.
+
 Bounded: when more waits than the disk takes, or the journal holds more than its share, the guards read no more output, and jobs
 wait in their writes. What was read before that is still taken, and so are the starts and ends of attempts.
 """
 
-from collections.abc import Callable, Sequence
+import asyncio
+import contextlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from toban_domain.errors import TobanError
 from toban_domain.outcome import AttemptKey
-from toban_executor.decide.blocks import STDERR, STDOUT, SYSTEM
-from toban_executor.decide.messages import AttemptEnd
-from toban_executor.ports import Block, Chunk, Journal, Seal
+from toban_executor.decide.blocks import CHUNK_BYTES, STDERR, STDOUT, SYSTEM
+from toban_executor.decide.conclusions import Conclusions
+from toban_executor.decide.messages import AttemptEnd, Report
+from toban_executor.ports import Block, Chunk, Journal, Seal, Taken
 from toban_observability import metrics
 from toban_observability.logs import get_logger
 from toban_runtime.clock import Clock
 
-CHUNK_BYTES = 256 * 1024
 GATHER_SECONDS = 0.05
 """From one write to the next at least, while output keeps coming."""
 FIRST_SECONDS = 0.005
 """After a quiet time: who follows a run sees a line soon, and what is printed together is written together."""
+QUIET_SECONDS = 0.5
+"""Guards whose jobs print nothing are told so long after the last write that their words are on disk."""
 MEMORY_BYTES = 8 << 20
 
 _log = get_logger(__name__)
@@ -37,6 +45,10 @@ _left_bytes = metrics.counter(
 )
 _redacted = metrics.counter("toban_executor_log_redactions_total", "Values masked in the output of ended attempts.")
 _budget = metrics.gauge("toban_executor_log_budget_bytes", "Compressed log bytes in the journal above which jobs wait.")
+_ahead = metrics.counter(
+    "toban_executor_outcomes_ahead_total",
+    "Outcomes that were reported before their last lines were on disk, since the disk refused.",
+)
 _full = metrics.gauge("toban_executor_log_full", "1 while jobs wait in their writes because the journal is full.")
 
 Pack = Callable[[Sequence[Block]], bytes]
@@ -56,17 +68,23 @@ class _Gathering:
 
     blocks: list[Block] = field(default_factory=list)
     size: int = 0
-    lines: int = 0
 
 
 class Collector:
-    """`pack` makes the bytes of a chunk; `hold` stops (True) or resumes the reading of output; `on_stored` wakes the shipper."""
+    """`pack` makes the bytes of a chunk; `hold` stops (True) or resumes the reading of output.
+
+    `on_new` asks for a turn, `on_stored` wakes the shipper, `on_report` hears each outcome that may be reported. `heard` says how far the guards
+    have been heard, `on_kept` how much of that is on disk.
+    """
 
     def __init__(
         self, *, journal: Journal, pack: Pack, hold: Callable[[bool], None], clock: Clock, max_journal_bytes: int
     ) -> None:
         self.on_new: Callable[[], None] = lambda: None
         self.on_stored: Callable[[], None] = lambda: None
+        self.on_report: Callable[[Report], None] = lambda _report: None
+        self.heard: Callable[[], Mapping[str, int]] = dict
+        self.on_kept: Callable[[Mapping[str, int]], None] = lambda _marks: None
         self._journal = journal
         self._pack = pack
         self._hold = hold
@@ -82,6 +100,8 @@ class Collector:
         self._chunks: list[Chunk] = []
         self._seals: list[Seal] = []
         self._first_tickets: dict[AttemptKey, bytes] = {}
+        self._conclusions = Conclusions()
+        self._nap: asyncio.Future[None] | None = None
 
     def opened(self, key: AttemptKey, ticket: bytes) -> None:
         """An attempt begins; its ticket is used when it writes something."""
@@ -92,7 +112,6 @@ class Collector:
         gathering = self._gathering.setdefault((key, block.stream), _Gathering())
         gathering.blocks.append(block)
         gathering.size += len(block.text)
-        gathering.lines += block.lines
         self._size += len(block.text)
         _lines.inc(block.lines)
         _bytes.inc(len(block.text))
@@ -108,8 +127,27 @@ class Collector:
             for stream in (STDOUT, STDERR, SYSTEM):
                 self._cut((key, stream))
             self._seals.append(Seal(key, last_seq))
-            self.on_new()
+            self._wake()
         self._tickets.pop(key, None)
+
+    def conclude(self, report: Report) -> None:
+        """The outcome of an attempt that was `closed`: into the journal, and on to its report once its lines are there."""
+        if any(seal.key == report.key for seal in self._seals):
+            self._conclusions.wait(report, self._clock.monotonic())
+        else:
+            self._journal.put_report(report)
+            self.on_report(report)
+
+    def release(self) -> None:
+        """This process ends: report every outcome, although the disk has not taken its lines."""
+        self._report_ahead(self._conclusions.all())
+
+    async def finish(self) -> None:
+        """The guards have gone and no turn will come: write down what they said last."""
+        if self.pending:
+            with contextlib.suppress(TobanError):
+                await self.run_once()
+        self.release()
 
     @property
     def pending(self) -> bool:
@@ -117,31 +155,81 @@ class Collector:
         return bool(self._gathering or self._chunks or self._seals)
 
     async def run_once(self) -> int:
-        """Gather for a moment, then write everything; returns the number of chunks."""
+        """Gather for a moment, then write everything; returns the number of chunks. Raises TobanError when the disk refuses."""
         if not self.pending:
             await self._relieve()
             return 0
-        if not self._chunks:
-            quiet = self._clock.monotonic() - self._wrote_at
-            await self._clock.sleep(max(FIRST_SECONDS, GATHER_SECONDS - quiet))
+        await self._gather()
         for place in list(self._gathering):
             self._cut(place)
-        chunks, seals, tickets = self._chunks[:], self._seals[:], dict(self._first_tickets)
+        taken = Taken(
+            chunks=self._chunks[:],
+            seals=self._seals[:],
+            tickets=dict(self._first_tickets),
+            reports=self._conclusions.waiting,
+            heard=self.heard(),
+        )
         size, self._wrote_at = self._size, self._clock.monotonic()
-        await self._journal.put_chunks(chunks, seals, tickets)
-        del self._chunks[: len(chunks)]
-        del self._seals[: len(seals)]
-        for key in tickets:
-            self._first_tickets.pop(key, None)
+        try:
+            stored = await self._journal.take(taken)
+        except TobanError:
+            self._report_ahead(self._conclusions.overdue(self._clock.monotonic()))
+            raise
+        self._forget(taken)
         self._size -= size
+        for report in self._conclusions.stored(seal.key for seal in taken.seals):
+            self.on_report(report)
+        self.on_kept(taken.heard)
         self.on_stored()
-        await self._relieve()
+        self._note_stored(stored)
         if self.pending:
             self.on_new()
-        return len(chunks)
+        return len(taken.chunks)
+
+    def _forget(self, taken: Taken) -> None:
+        """This is on disk."""
+        del self._chunks[: len(taken.chunks)]
+        del self._seals[: len(taken.seals)]
+        for key in taken.tickets:
+            self._first_tickets.pop(key, None)
+
+    async def _gather(self) -> None:
+        """Wait for more lines, unless a chunk is full or an attempt has ended."""
+        if self._chunks or self._seals:
+            return
+        quiet = self._clock.monotonic() - self._wrote_at
+        self._nap = asyncio.ensure_future(self._clock.sleep(max(FIRST_SECONDS, GATHER_SECONDS - quiet)))
+        try:
+            await asyncio.wait([self._nap])
+        finally:
+            self._nap.cancel()
+            self._nap = None
+
+    def _wake(self) -> None:
+        """Somebody waits for what there is."""
+        if self._nap is not None:
+            self._nap.cancel()
+        self.on_new()
+
+    def _report_ahead(self, reports: Iterable[Report]) -> None:
+        for report in reports:
+            _ahead.inc()
+            _log.error(
+                "an outcome is reported before the last lines of its attempt are on disk: the journal cannot be written",
+                run_id=report.key.run_id,
+                token=report.key.token,
+            )
+            self._journal.put_report(report)
+            self.on_report(report)
 
     async def _relieve(self) -> None:
-        stored = await self._journal.log_bytes()
+        """Nothing waits. What was said beside lines and last words of those is in the journal too once this is written."""
+        quiet = self._clock.monotonic() - self._wrote_at
+        heard = self.heard() if quiet >= QUIET_SECONDS else {}
+        self._note_stored(await self._journal.take(Taken(heard=heard)))
+        self.on_kept(heard)
+
+    def _note_stored(self, stored: int) -> None:
         _waiting.set(stored)
         self._note_full(stored > self._max_journal_bytes, stored)
         self._hold(self._is_full or self._size > MEMORY_BYTES)
@@ -163,21 +251,7 @@ class Collector:
         gathering = self._gathering.pop(place, None)
         if gathering is None:
             return
-        key, stream = place
-        first, last = gathering.blocks[0], gathering.blocks[-1]
+        key, _stream = place
         if key in self._tickets:
             self._first_tickets[key] = self._tickets.pop(key)
-        self._chunks.append(
-            Chunk(
-                id=0,
-                key=key,
-                stream=stream,
-                seq_from=first.seq_from,
-                seq_to=last.seq_from + last.lines - 1,
-                lines=gathering.lines,
-                raw_bytes=gathering.size,
-                first_ns=first.at_ns,
-                last_ns=last.at_ns,
-                data=self._pack(gathering.blocks),
-            )
-        )
+        self._chunks.append(Chunk.of(key, gathering.blocks, self._pack(gathering.blocks)))

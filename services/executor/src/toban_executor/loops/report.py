@@ -36,13 +36,18 @@ class Reporter:
         self.on_new()
 
     @property
+    def first(self) -> list[Report]:
+        """What goes with the next call: the oldest that wait."""
+        return list(islice(self._waiting.values(), _MOST))
+
+    @property
     def pending(self) -> int:
         """How many are not answered yet."""
         return len(self._waiting)
 
     async def run_once(self) -> int:
         """One call with what waits. Raises TobanError when no coordinator answers; the loop comes back."""
-        batch = list(islice(self._waiting.values(), _MOST))
+        batch = self.first
         _pending.set(len(self._waiting))
         if not batch:
             return 0

@@ -1,7 +1,7 @@
 """Ships log chunks from the journal to a log-archiver and forgets them once they are committed there."""
 
 import asyncio
-from collections import deque
+from collections import Counter, deque
 
 from toban_domain.errors import ErrorCode, TobanError
 from toban_executor.ports import Archivers, ChunkBatch, Journal, LogStream
@@ -60,10 +60,20 @@ class Shipper:
         result = await stream.append(batch)
         if result.lacks_ticket:
             raise TobanError(ErrorCode.TICKET_MISSING, "the archiver has not seen a ticket; all are sent again")
-        for key, seq_from, code in result.refused:
-            # Such a chunk can never be stored: keeping it would only hide those behind it.
-            _log.error("archiver refused log lines", run_id=key.run_id, token=key.token, seq_from=seq_from, code=code)
-            _shipped.labels(code).inc()
+        # Such chunks can never be stored: keeping them would only hide those behind them.
+        refused = Counter(code for _, _, code in result.refused)
+        for code, chunks in refused.items():
+            # One line, however many they are: a run that writes much has many chunks a second.
+            key, seq_from, _ = next(one for one in result.refused if one[2] == code)
+            _log.error(
+                "archiver refused log lines",
+                run_id=key.run_id,
+                token=key.token,
+                seq_from=seq_from,
+                code=code,
+                chunks=chunks,
+            )
+            _shipped.labels(code).inc(chunks)
         _shipped.labels("committed").inc(len(batch.chunks) - len(result.refused))
         self._journal.drop_chunks([chunk.id for chunk in batch.chunks], [seal.key for seal in batch.seals])
 

@@ -1,0 +1,62 @@
+"""``python -m toban_executor drain``: the executor of this state directory takes no new work; back when its jobs have ended.
+
+For whoever stops executors in two steps, such as a preStop hook: the SIGTERM afterwards finds nothing to wait for. Until it
+comes, the executor stays as it is, with what it knows handed in.
+"""
+
+import http.client
+import json
+import sys
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from toban_domain.errors import TobanError
+from toban_executor.adapters.serving import ask_to_drain
+from toban_executor.config import ExecutorConfig
+from toban_runtime.config import load
+
+POLL_SECONDS = 0.25
+ANSWER_SECONDS = 5.0
+_ANY = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}
+
+
+def main(say: Callable[[str], object] = sys.stderr.write) -> int:
+    """Drain and wait; the exit code. How long jobs may go on is the executor's own SCHEDULER_SHUTDOWN_TIMEOUT_SECONDS."""
+    config = load(ExecutorConfig)
+    assert config.state_dir is not None
+    try:
+        port = ask_to_drain(config.state_dir.absolute())
+    except TobanError as error:
+        say(f"{error}\n")
+        return error.exit_code
+    host = _ANY.get(config.admin_host, config.admin_host)
+    before, pause = "", threading.Event()
+    while (busy := _busy(host, port)) is not None:
+        if busy != before:
+            say(f"draining, {busy} slots busy\n")
+        if busy.startswith("0/"):
+            say("drained: nothing runs here any more\n")
+            return 0
+        before = busy
+        pause.wait(POLL_SECONDS)
+    say("the executor has ended\n")
+    return 0
+
+
+def _busy(host: str, port: int) -> str | None:
+    """Slots with a job and slots in all, `2/8`; empty while the executor may still take work, None when it is gone."""
+    try:
+        checks = _health(host, port)["checks"]
+    except (OSError, http.client.HTTPException):
+        return None
+    return str(checks["slots"]["value"]) if checks["draining"]["value"] else ""
+
+
+def _health(host: str, port: int) -> Any:
+    connection = http.client.HTTPConnection(host, port, timeout=ANSWER_SECONDS)
+    try:
+        connection.request("GET", "/healthz", headers={"Host": "localhost"})
+        return json.loads(connection.getresponse().read())
+    finally:
+        connection.close()

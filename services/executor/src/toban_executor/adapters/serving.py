@@ -1,0 +1,68 @@
+"""How a process on the same machine finds a serving executor by its state directory, and asks it to drain."""
+
+import asyncio
+import contextlib
+import json
+import os
+import signal
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from toban_domain.errors import ErrorCode, TobanError
+from toban_executor.adapters.state_dir import LOCK
+from toban_runtime.lifecycle import write_ready_file
+
+_FILE = "serving.json"
+DRAIN_SIGNAL = signal.SIGUSR1
+
+
+@contextlib.contextmanager
+def announced(state_dir: Path, *, admin_port: int, on_drain: Callable[[], None]) -> Iterator[None]:
+    """While this lasts, `python -m toban_executor drain` finds this process; `on_drain` is called when it asks."""
+    # Kept until the event loop closes: without a handler the signal would end the process.
+    asyncio.get_running_loop().add_signal_handler(DRAIN_SIGNAL, on_drain)
+    file = state_dir / _FILE
+    write_ready_file(file, admin_port=admin_port)
+    try:
+        yield
+    finally:
+        file.unlink(missing_ok=True)
+
+
+def ask_to_drain(state_dir: Path) -> int:
+    """Tell the executor that serves with this state directory to take no new work; its admin port.
+
+    Raises TobanError RESOURCE_INVALID_STATE when there is none, PERMISSION_DENIED when it belongs to somebody else.
+    """
+    try:
+        serving = json.loads((state_dir / _FILE).read_text())
+        _signal(serving["pid"], state_dir / LOCK)
+    except PermissionError as error:
+        raise TobanError(
+            ErrorCode.PERMISSION_DENIED, f"{state_dir}: {error.strerror}; ask as the user of the executor"
+        ) from None
+    except OSError:
+        raise TobanError(
+            ErrorCode.RESOURCE_INVALID_STATE,
+            f"no executor serves with the state directory {state_dir}; SCHEDULER_STATE_DIR names it",
+        ) from None
+    return int(serving["admin_port"])
+
+
+def _signal(pid: int, lock: Path) -> None:
+    """A pid from before a crash may be anybody's by now: the executor has the directory's lock open. Raises OSError when this one has not."""
+    process = os.pidfd_open(pid)
+    try:
+        if not _has_open(pid, lock.stat()):
+            raise ProcessLookupError
+        signal.pidfd_send_signal(process, DRAIN_SIGNAL)
+    finally:
+        os.close(process)
+
+
+def _has_open(pid: int, wanted: os.stat_result) -> bool:
+    for file in Path(f"/proc/{pid}/fd").iterdir():
+        with contextlib.suppress(FileNotFoundError):
+            if os.path.samestat(file.stat(), wanted):
+                return True
+    return False

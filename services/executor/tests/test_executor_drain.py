@@ -1,0 +1,100 @@
+"""`python -m toban_executor drain`: jobs end before the executor is told to stop, and how much of their grace they have when they must."""
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from toban_executor.guard.clock import boottime
+from toban_proto.v1 import common_pb2
+
+
+def drain(world: Any, *words: str, **environment: str) -> "subprocess.Popen[bytes]":
+    command = [sys.executable, "-m", "toban_executor", *(words or ("drain",))]
+    environment = world.executor.env | environment
+    return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+
+
+async def said(process: "subprocess.Popen[bytes]") -> tuple[int, str]:
+    """Its exit code and what it has written."""
+    output, _ = await asyncio.to_thread(process.communicate, timeout=20)
+    return process.returncode, output.decode()
+
+
+async def test_jobs_end_before_the_executor_is_told_to_stop(world: Any, tmp_path: Path) -> None:
+    gate = tmp_path / "gate"
+    await world.start(world.order(1, "sh", "-c", f"until [ -e {gate} ]; do sleep 0.01; done; echo whole"))
+    hook = drain(world)
+    await world.until(lambda: world.coordinator.beats[-1].draining)
+    [answer] = await world.start(world.order(2, "true"))
+    assert not answer.accepted
+    assert hook.stdout is not None
+    assert await asyncio.to_thread(hook.stdout.readline) == b"draining, 1/4 slots busy\n"
+    gate.touch()
+    assert await said(hook) == (0, "draining, 0/4 slots busy\ndrained: nothing runs here any more\n")
+    assert (await world.outcome(1)).last_line == "whole"
+    # It lives on, drained, and tells so, until the signal comes; and a second drain has nothing to wait for.
+    assert world.coordinator.beats[-1].draining
+    assert await said(drain(world)) == (0, "draining, 0/4 slots busy\ndrained: nothing runs here any more\n")
+    assert world.executor.process.poll() is None
+    began = boottime()
+    world.executor.process.terminate()
+    assert await asyncio.to_thread(world.executor.process.wait, 10) == 0
+    assert boottime() - began < 3
+    assert world.coordinator.beats[-1].stopped
+
+
+async def test_a_drain_that_takes_too_long_is_a_stop(world_maker: Any) -> None:
+    """The time that jobs have counts from the first word, not again from SIGTERM."""
+    world = world_maker()
+    await world.open(SCHEDULER_SHUTDOWN_TIMEOUT_SECONDS="0.5")
+    try:
+        await world.start(world.order(1, "sleep", "60"))
+        assert (await said(drain(world)))[0] == 0
+        assert (await world.outcome(1)).reason == "forced_shutdown"
+        assert len(world.coordinator.registered) == 1
+    finally:
+        await world.close()
+
+
+@pytest.mark.parametrize(("longest", "tidied"), [("60", True), ("0.3", False)])
+async def test_a_job_has_its_own_grace_when_its_executor_stops(
+    world_maker: Any, tmp_path: Path, longest: str, tidied: bool
+) -> None:
+    """A job that tidies up for longer than `SCHEDULER_SHUTDOWN_GRACE_SECONDS` is killed in the middle."""
+    world, ready = world_maker(), tmp_path / "ready"
+    await world.open(SCHEDULER_SHUTDOWN_TIMEOUT_SECONDS="0", SCHEDULER_SHUTDOWN_GRACE_SECONDS=longest)
+    try:
+        tidy = f"trap 'sleep 1; echo TIDY; exit 3' TERM; touch {ready}; while :; do sleep 0.02; done"
+        await world.start(world.order(1, "sh", "-c", tidy, grace_seconds=30.0))
+        await world.until(ready.exists)
+        world.executor.process.terminate()
+        outcome = await world.outcome(1)
+        assert (outcome.kind, outcome.reason) == (common_pb2.OUTCOME_KIND_FAILED, "forced_shutdown")
+        assert (outcome.last_line == "TIDY") is tidied
+        assert await asyncio.to_thread(world.executor.process.wait, 10) == 0
+    finally:
+        await world.close()
+
+
+async def test_nobody_else_is_asked_to_drain(world: Any, tmp_path: Path) -> None:
+    """Not a process that has the pid of an executor that crashed: this test would not outlive the signal."""
+    code, text = await said(drain(world, SCHEDULER_STATE_DIR=str(tmp_path / "other")))
+    assert code != 0
+    assert f"no executor serves with the state directory {tmp_path / 'other'}; SCHEDULER_STATE_DIR names it" in text
+    world.executor.process.kill()
+    world.executor.process.wait()
+    file = world.tmp / "state" / "serving.json"
+    serving = json.loads(file.read_text())
+    file.write_text(json.dumps(serving | {"pid": os.getpid()}))
+    code, text = await said(drain(world))
+    assert (code != 0, "no executor serves" in text, text.count("\n")) == (True, True, 1)
+
+
+async def test_other_words_are_refused(world: Any) -> None:
+    assert await said(drain(world, "drian")) == (64, "toban_executor takes no arguments, or `drain`; not 'drian'\n")

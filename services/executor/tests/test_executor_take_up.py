@@ -1,0 +1,188 @@
+"""What guards left is taken up once: not what the journal has, not twice, and not by half."""
+
+import asyncio
+import base64
+import os
+import signal
+import sqlite3
+from pathlib import Path
+from typing import Any
+
+import pytest
+import zstandard
+
+from toban_domain.outcome import AttemptKey, OutcomeKind
+from toban_executor.adapters import take_up as module
+from toban_executor.adapters.journal import Journal
+from toban_executor.adapters.log_client import Packer
+from toban_executor.adapters.take_up import take_up
+from toban_executor.decide.blocks import STDERR, STDOUT, LogBlock
+from toban_executor.guard import left
+from toban_executor.guard.left import Said
+from toban_executor.guard.wire import encode, encode_block
+from toban_executor.ports import Block, Chunk, Seal, Taken
+from toban_proto.v1 import logs_pb2
+from toban_testing.fake_coordinator import EPOCH
+
+TICKET = base64.b64encode(b"ticket").decode()
+
+
+def line(seq: int, stream: int = STDOUT) -> bytes:
+    text = b"line %d\n" % seq
+    return encode_block(LogBlock(stream=stream, partial=False, at_ns=1000 + seq, seq_from=seq, count=1, text=text))
+
+
+def end(run: int, *, last_seq: int, cause: str = "", exit_code: int | None = 0) -> bytes:
+    fields = {"cause": cause, "reason": cause, "exit": exit_code, "signal": None, "step": 0, "steps": 1, "pid": 9}
+    told = {"started_ns": 10**18, "finished_ns": 10**18 + 10**9, "last_seq": last_seq, "last_line": ""}
+    logs = {"redacted": 0, "left": {}}
+    return encode({"t": "end", "run": run, "token": 100 + run, **fields, **told, "logs": logs})
+
+
+def leave(folder: Path, *messages: bytes, first: int = 1, name: str = "inc.0") -> Path:
+    file = folder / (name + left.SUFFIX)
+    tickets = ["" if data[:1] == b"L" else TICKET for data in messages]
+    left.write(file, [Said(first + at, data, tickets[at]) for at, data in enumerate(messages)])
+    return file
+
+
+@pytest.fixture
+def journal(tmp_path: Path) -> Any:
+    made = Journal(tmp_path / "j")
+    yield made
+    made.close()
+
+
+def left_in(folder: Path, pattern: str) -> list[Path]:
+    return list(folder.glob(pattern))
+
+
+def lines_of(journal: Journal) -> list[tuple[int, int, int]]:
+    """(run, stream, number) of every line, in order of the chunks."""
+    found = []
+    for run, data in journal._connection.execute("SELECT run_id, data FROM chunks ORDER BY id"):
+        parsed = logs_pb2.LogLines.FromString(zstandard.ZstdDecompressor().decompress(data))
+        found += [(run, one.stream, one.seq) for one in parsed.blocks]
+    return found
+
+
+def rows(journal: Journal, sql: str) -> list[Any]:
+    return journal._connection.execute(sql).fetchall()
+
+
+def test_lines_ends_and_outcomes_of_several_attempts(tmp_path: Path, journal: Journal) -> None:
+    messages = [line(1), line(2, STDERR), line(3), end(1, last_seq=3), end(2, last_seq=0, exit_code=7), line(1)]
+    file = leave(tmp_path, *messages, end(3, last_seq=1, cause="executor_gone"))
+    take_up(tmp_path, journal, Packer())
+    assert lines_of(journal) == [(1, 1, 1), (1, 1, 3), (1, 2, 2), (3, 1, 1)]
+    assert rows(journal, "SELECT run_id, last_seq FROM seals ORDER BY run_id") == [(1, 3), (3, 1)]
+    assert rows(journal, "SELECT run_id, ticket FROM tickets ORDER BY run_id") == [(1, b"ticket"), (3, b"ticket")]
+    outcomes = {report.key: report.outcome for report in journal.remembered().reports}
+    assert {key: one and one.kind for key, one in outcomes.items()} == {
+        AttemptKey(1, 101): OutcomeKind.SUCCEEDED,
+        AttemptKey(2, 102): OutcomeKind.FAILED,
+    }, "of the one that died with the executor the cluster knows that it is lost"
+    assert not file.exists()
+
+
+async def test_what_the_journal_had_is_passed_over(tmp_path: Path, journal: Journal) -> None:
+    journal.start()
+    await journal.take(Taken(heard={"inc.0": 2, "inc.1": 9}))
+    journal.close()
+    again = Journal(tmp_path / "j")
+    leave(tmp_path, line(1), line(2), line(3), end(1, last_seq=3))
+    leave(tmp_path, line(1), end(2, last_seq=1), first=8, name="inc.1")
+    take_up(tmp_path, again, Packer())
+    assert lines_of(again) == [(1, 1, 3)]
+    assert [report.key.run_id for report in again.remembered().reports] == [1]
+    assert rows(again, "SELECT * FROM heard") == [], "no file is left that these are about"
+    again.close()
+
+
+def test_a_kill_before_the_file_is_removed_doubles_nothing(
+    tmp_path: Path, journal: Journal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    leave(tmp_path, line(1), end(1, last_seq=1))
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "unlink", lambda _self: os.kill(os.getpid(), signal.SIGKILL))
+        if (child := os.fork()) == 0:
+            take_up(tmp_path, Journal(tmp_path / "j"), Packer())
+            os._exit(1)
+        assert os.waitpid(child, 0)[1] == signal.SIGKILL
+    take_up(tmp_path, journal, Packer())
+    assert lines_of(journal) == [(1, 1, 1)]
+    assert not left_in(tmp_path, "*" + left.SUFFIX)
+
+
+def test_a_disk_that_refuses_leaves_it_to_the_next(
+    tmp_path: Path, journal: Journal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(_taken: Taken) -> None:
+        raise sqlite3.OperationalError("database or disk is full")
+
+    file = leave(tmp_path, line(1), end(1, last_seq=1))
+    with monkeypatch.context() as patch:
+        patch.setattr(journal, "take_up", refuse)
+        take_up(tmp_path, journal, Packer())
+    assert (lines_of(journal), file.exists()) == ([], True)
+    take_up(tmp_path, journal, Packer())
+    assert lines_of(journal) == [(1, 1, 1)]
+
+
+@pytest.mark.parametrize("data", [b"J{}", b"Jno json", b"J" + b'{"t": "end", "run": 1}', b"L"])
+def test_a_file_that_is_not_understood_stops_nothing(
+    tmp_path: Path, journal: Journal, data: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    leave(tmp_path, data)
+    leave(tmp_path, line(1), end(1, last_seq=1), name="inc.1")
+    take_up(tmp_path, journal, Packer())
+    assert lines_of(journal) == [(1, 1, 1)]
+    assert "is not understood" in caplog.text
+
+
+async def test_tickets_of_attempts_that_nobody_can_end_any_more_are_forgotten(tmp_path: Path, journal: Journal) -> None:
+    """Executor and guard were killed: the chunks were shipped, and no seal comes."""
+    journal.start()
+    chunk = Chunk.of(AttemptKey(2, 102), [Block(1, False, 1, 1, 1, b"x\n")], b"data")
+    await journal.take(Taken(chunks=[chunk], tickets={AttemptKey(run, 100 + run): b"t" for run in (1, 2, 3)}))
+    await journal.take(Taken(seals=[Seal(AttemptKey(3, 103), 5)]))
+    journal.close()
+    again = Journal(tmp_path / "j")
+    (tmp_path / "x.0.draft").write_bytes(b"half")
+    take_up(tmp_path, again, Packer())
+    assert rows(again, "SELECT run_id FROM tickets ORDER BY run_id") == [(2,), (3,)]
+    assert not left_in(tmp_path, "*.draft")
+    again.close()
+
+
+def test_many_lines_become_chunks_of_the_usual_size(
+    tmp_path: Path, journal: Journal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "CHUNK_BYTES", 100)
+    leave(tmp_path, *(line(number) for number in range(1, 101)), end(1, last_seq=100))
+    take_up(tmp_path, journal, Packer())
+    assert [number for _, _, number in lines_of(journal)] == list(range(1, 101))
+    assert rows(journal, "SELECT max(raw_bytes) < 200, count(*) FROM chunks") == [(1, 8)]
+
+
+async def test_jobs_that_print_while_their_executor_is_killed_lose_no_line(world: Any, tmp_path: Path) -> None:
+    """Again and again, at moments that have nothing to do with what it is doing."""
+    counts = [tmp_path / f"count-{number}" for number in range(1, 9)]
+    script = 'i=0; while :; do i=$((i+1)); echo "line $i"; echo $i > "$0.new"; mv "$0.new" "$0"; done'
+    for life in range(4):
+        await world.granted(incarnations=life + 1)
+        mine = [2 * life + 1, 2 * life + 2]
+        await world.start(*(world.order(run, "sh", "-c", script, str(counts[run - 1])) for run in mine))
+        await world.until(lambda mine=mine: all(counts[run - 1].exists() for run in mine))
+        await asyncio.sleep(0.013 * life)
+        world.executor.process.kill()
+        world.executor.process.wait()
+        world.executor.start()
+    for run, count in enumerate(counts, start=1):
+        key, printed = (run, EPOCH | run), int(count.read_text())
+        await world.until(lambda key=key: key in world.archiver.seals)
+        lines = world.archiver.text(key)
+        assert lines == [b"line %d" % number for number in range(1, len(lines) + 1)]
+        assert len(lines) == world.archiver.seals[key] >= printed
+    assert world.archiver.doubled == 0
+    assert not left_in(world.executor.state / "guards", "*" + left.SUFFIX)
