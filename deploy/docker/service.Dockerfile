@@ -49,8 +49,10 @@ RUN (command -v tini >/dev/null || { apt-get update -qq && apt-get install -y -q
     && ln -s /opt/toban/bin/toban /usr/local/bin/toban
 COPY --from=build /opt/toban /opt/toban
 COPY LICENSE /usr/share/doc/toban/LICENSE
+# SSL_CERT_FILE: the PostgreSQL library brings its own OpenSSL, which looks elsewhere: sslrootcert=system would trust nobody.
 ENV TOBAN_SERVICE=${SERVICE} \
     LANG=C.UTF-8 \
+    SSL_CERT_FILE=${SSL_CERT_FILE:-/etc/ssl/certs/ca-certificates.crt} \
     GRPC_ENABLE_FORK_SUPPORT=0 \
     PYTHONUNBUFFERED=1 \
     PYTHONDONTWRITEBYTECODE=1 \

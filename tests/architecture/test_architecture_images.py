@@ -68,6 +68,8 @@ def test_the_dockerfile_and_the_compose_file_agree_with_the_code() -> None:
     dockerfile = (ROOT / "deploy" / "docker" / "service.Dockerfile").read_text(encoding="utf-8")
     assert f"\nARG VERSION={VERSION}\n" in dockerfile
     assert set(re.findall(r"/hand-out/([a-z-]+)", dockerfile)) == set(keys.SHARES)
+    # psycopg-binary looks for public authorities where no image has them: `sslrootcert=system` needs this.
+    assert re.search(r"\bSSL_CERT_FILE=\$\{SSL_CERT_FILE:-/etc/ssl/certs/ca-certificates.crt\}", dockerfile)
     services = yaml.safe_load((ROOT / "docker-compose.yml").read_text(encoding="utf-8"))["services"]
     given = {f"keys-{name}:/hand-out/{name}" for name in keys.SHARES}
     assert set(services["certs"]["volumes"]) == {*given, "keys:/keys"}
@@ -81,6 +83,32 @@ def test_the_dockerfile_and_the_compose_file_agree_with_the_code() -> None:
     assert not [name for name, one in services.items() if "container_name" in one]
     assert not [name for name in ("coordinator", "executor", "log-archiver") if "ports" in services[name]]
     assert all(port.startswith("127.0.0.1:") for one in services.values() for port in one.get("ports", ()))
+
+
+def test_containers_share_a_network_only_with_those_that_they_work_with() -> None:
+    """Jobs are other people's programs and have the network of their executor; the site asks nobody who they are."""
+    file = yaml.safe_load((ROOT / "docker-compose.yml").read_text(encoding="utf-8"))
+    networks = {name: set(one.get("networks", ())) for name, one in file["services"].items()}
+
+    def beside(name: str) -> set[str]:
+        return {other for other, theirs in networks.items() if other != name and theirs & networks[name]}
+
+    assert beside("executor") == {"coordinator", "log-archiver", "cli", "demo", "prometheus"}
+    assert beside("admin-web") == {"coordinator", "log-archiver", "prometheus", "alertmanager", "grafana"}
+    stores = {"postgres", "valkey", "seaweedfs"}
+    assert all(beside(store) == {"coordinator", "log-archiver", "migrate", *stores} - {store} for store in stores)
+    assert beside("certs") == set()
+    assert file["networks"]["data"] == {"internal": True}
+
+
+def test_postgresql_has_connections_for_more_replicas_than_anybody_needs() -> None:
+    from toban_coordinator.main import parts
+
+    (most,) = re.findall(r"max_connections=(\d+)", (ROOT / "docker-compose.yml").read_text(encoding="utf-8"))
+    pools = parts.POOL_SIZE + parts.ELECTION_POOL_SIZE + parts.GRANT_POOL_SIZE + parts.QUICK_POOL_SIZE
+    # One more listens. docs/kubernetes.md gives this number.
+    assert pools + 1 == 20
+    assert int(most) >= 5 * 20 + 5 * 13 + 10
 
 
 def test_every_container_of_ours_hears_where_traces_go() -> None:

@@ -98,6 +98,17 @@ def test_what_comes_later_is_said_of_alerts_that_cannot_fire() -> None:
     assert silent == says
 
 
+@pytest.mark.parametrize("alert", ALERTS, ids=[alert.name for alert in ALERTS])
+def test_a_runbook_says_what_an_answer_means(alert: rules.Alert) -> None:
+    """Above each command and query stands what a good answer is, or a bad one."""
+    page = (ROOT / alert.runbook).read_text()
+    lines = page.split("## What to look at\n```\n")[1].split("```")[0].splitlines()
+    asked, told = lines[1::2], lines[::2]
+    assert asked and len(asked) == len(told)
+    assert [line for line in told if not line.startswith(("# ", "-- "))] == []
+    assert [line for line in asked if line.startswith(("# ", "-- "))] == []
+
+
 def test_a_runbook_asks_processes_in_ways_that_exist() -> None:
     for alert in ALERTS:
         page = (ROOT / alert.runbook).read_text()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -22,10 +23,10 @@ class Chart:
         self.helm = helm
         self._loaded = helm.Chart.load(CHART)
 
-    def render(self, values: Object, release: str = "toban") -> list[Object]:
-        """Every object of a release in the namespace `jobs`."""
+    def render(self, values: Object, release: str = "toban", namespace: str = "jobs") -> list[Object]:
+        """Every object of a release."""
         self._loaded.validate_schema(values)
-        files = self._loaded.render(values, name=release, namespace="jobs")
+        files = self._loaded.render(values, name=release, namespace=namespace)
         return [
             found
             for path, text in files.items()
@@ -47,8 +48,13 @@ def chart() -> Chart:
 
 @pytest.fixture(scope="session")
 def example(chart: Chart) -> Callable[[str], list[Object]]:
-    """The objects of one file of deploy/helm/toban/examples."""
-    return lambda name: chart.render(yaml.safe_load((CHART / "examples" / f"{name}.yaml").read_text()))
+    """The objects of one file of deploy/helm/toban/examples, rendered once: nobody changes them."""
+
+    @cache
+    def objects(name: str) -> list[Object]:
+        return chart.render(yaml.safe_load((CHART / "examples" / f"{name}.yaml").read_text()))
+
+    return objects
 
 
 @pytest.fixture(scope="session")

@@ -5,15 +5,17 @@ The configurations are those of deploy/, with addresses of this stack and second
 
 from __future__ import annotations
 
+import functools
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
 import threading
 import urllib.parse
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -25,6 +27,7 @@ import yaml
 from toban_stack.ports import free_port
 from toban_stack.stack import Stack
 from toban_stack.wait import wait_until
+from toban_testing.monitoring import panels, rules
 from toban_testing.monitoring.catalogue import declared
 from toban_testing.recorder import interval_schedule, recorder_job
 from toban_testing.stacks import admin_of, leader_name, running_stack
@@ -99,8 +102,12 @@ class Watch:
         with urllib.request.urlopen(f"{self.url}/api/v1/{path}?{urllib.parse.urlencode(query)}", timeout=10) as answer:
             return json.load(answer)["data"]
 
+    def series(self, expression: str) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = self.ask("query", query=expression)["result"]
+        return found
+
     def value(self, expression: str) -> list[float]:
-        return [float(sample["value"][1]) for sample in self.ask("query", query=expression)["result"]]
+        return [float(sample["value"][1]) for sample in self.series(expression)]
 
     def firing(self, severity: str) -> set[str]:
         found = self.ask("alerts")["alerts"]
@@ -177,10 +184,10 @@ def _write_prometheus(folder: Path, stack: Stack, alertmanager: int) -> None:
         job["static_configs"] = [{"targets": [r.admin for r in stack.processes().values() if r.role == service]}]
         assert job["job_name"] == f"toban-{service}" and job["static_configs"][0]["targets"]
     for path in (DEPLOY / "prometheus").glob("*.rules.yml"):
-        rules = yaml.safe_load(path.read_text())
-        for rule in (rule for group in rules["groups"] for rule in group["rules"] if "alert" in rule):
+        document = yaml.safe_load(path.read_text())
+        for rule in (rule for group in document["groups"] for rule in group["rules"] if "alert" in rule):
             rule["for"] = LASTING
-        (folder / path.name).write_text(yaml.safe_dump(rules))
+        (folder / path.name).write_text(yaml.safe_dump(document))
     (folder / "prometheus.yml").write_text(yaml.safe_dump(config))
 
 
@@ -192,10 +199,7 @@ def exposition(address: str) -> str:
 def check_metrics(text: str) -> None:
     """What a process shows is declared, and promtool finds no fault with it."""
     shown = {line.split()[2] for line in text.splitlines() if line.startswith("# TYPE")}
-    # Histograms and counters have a series of their birth each.
-    names = {name.removesuffix("_created") for name in shown}
-    known = {metric.name for metric in METRICS} | {metric.name.removesuffix("_total") for metric in METRICS}
-    assert names - known == set()
+    assert shown - {metric.name for metric in METRICS} == set()
     done = subprocess.run(
         [binary("promtool"), "check", "metrics"], input=text, capture_output=True, text=True, check=False, timeout=30
     )
@@ -226,6 +230,8 @@ def test_the_alert_reaches_the_webhook_when_nobody_leads(
         told = {name for name, text in shown.items() if _told(metric.name, text)}
         assert told <= {leader}, metric.name
     assert watch.value("sum(toban_is_leader)") == [1]
+    empty = functools.partial(panels.faults, watch.series, _series(shown.values()), rules.recorded(ROOT))
+    assert wait_until(lambda: empty() == [], 30), empty()
     assert [rule for group in watch.ask("rules")["groups"] for rule in group["rules"] if rule["health"] != "ok"] == []
     # With `for` as short as here a stack that has just begun to be watched may have had no leader for long enough.
     assert wait_until(lambda: watch.firing("critical") == set(), 30)
@@ -248,6 +254,11 @@ def test_the_alert_reaches_the_webhook_when_nobody_leads(
     assert alert["receiver"] == "page"
     assert alert["annotations"]["summary"].startswith("No coordinator leads.")
     assert (ROOT / alert["annotations"]["runbook"]).is_file()
+
+
+def _series(texts: Iterable[str]) -> set[str]:
+    """The names of all series, as they stand in an expression."""
+    return {re.split(r"[{ ]", line)[0] for text in texts for line in text.splitlines() if not line.startswith("#")}
 
 
 def _told(metric: str, text: str) -> bool:

@@ -141,6 +141,44 @@ def test_with_a_bucket_the_log_archiver_alone_reaches_s3(chart: Any) -> None:
     assert [name for name in SERVICES if network.leaves(labels_of(name), S3)] == ["log-archiver"]
 
 
+@pytest.mark.parametrize(
+    ("s3", "port"),
+    [
+        ({"endpointUrl": "http://minio.storage.svc:9000"}, 9000),
+        ({"endpointUrl": "http://minio.storage.svc"}, 80),
+        ({"endpointUrl": "https://[fd00::1]:8333"}, 8333),
+        ({"endpointUrl": "https://s3.example.com"}, 443),
+        # A Service of the cluster: policies see the port of its pods.
+        ({"endpointUrl": "http://minio.storage.svc", "port": 9000}, 9000),
+        ({}, 443),
+    ],
+)
+def test_the_object_store_is_reached_where_its_url_says(chart: Any, one: Any, s3: dict[str, Any], port: int) -> None:
+    values = {**LEAST, "s3": {"bucket": "b", "existingSecret": "s3", **s3}}
+    egress = one(chart.render(values), "NetworkPolicy", "toban-log-archiver")["spec"]["egress"]
+    assert {item["port"] for rule in egress for item in rule["ports"]} == {53, GRPC, POSTGRESQL, port}
+
+
+def test_a_secret_past_the_pooler_opens_its_own_port(chart: Any) -> None:
+    """docs/kubernetes.md: services by a pooler, the migration directly."""
+    direct = {"migrate": {"databaseSecret": {"name": "direct", "port": 5432}}}
+    network = Network(chart.render({**LEAST, "postgresql": {"existingSecret": "pg", "port": 6432}, **direct}))
+    reached = {
+        name: [port for port in (5432, 6432) if network.leaves(labels_of(name), port)]
+        for name in ("coordinator", "log-archiver", "migrate")
+    }
+    assert reached == {"coordinator": [6432], "log-archiver": [6432], "migrate": [5432]}
+
+
+def test_dns_listens_elsewhere_on_openshift(chart: Any) -> None:
+    peers = [{"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "openshift-dns"}}}]
+    objects = chart.render({**LEAST, "networkPolicy": {"dns": peers, "dnsPorts": [5353]}})
+    wanted = {"to": peers, "ports": [{"port": 5353, "protocol": protocol} for protocol in ("UDP", "TCP")]}
+    policies = [found["spec"] for found in objects if found["kind"] == "NetworkPolicy" and "egress" in found["spec"]]
+    assert len(policies) == 7
+    assert all(policy["egress"][0] == wanted for policy in policies)
+
+
 def test_every_service_reaches_the_collector_that_it_is_told(chart: Any) -> None:
     peers = [{"podSelector": {"matchLabels": {"app": "collector"}}}]
     tracing = {"endpoint": "http://collector.jobs.svc:4318/otlp", "to": peers}

@@ -72,16 +72,17 @@ def test_an_executors_grace_covers_its_jobs(chart: Any, one: Any) -> None:
     values = {
         "postgresql": {"existingSecret": "pg"},
         "redis": {"existingSecret": "rd"},
-        "executor": {"drainSeconds": 7200},
+        "executor": {"drainSeconds": 7200, "maxGraceSeconds": 300},
     }
     spec = one(chart.render(values), "StatefulSet", "toban-executor")["spec"]["template"]["spec"]
     (container,) = spec["containers"]
     env = {item["name"]: item.get("value") for item in container["env"]}
     assert env["SCHEDULER_SHUTDOWN_TIMEOUT_SECONDS"] == "7200"
-    # docs/kubernetes.md says it: a longer grace of a job is cut.
-    assert KILL_SECONDS == 60
+    assert env["SCHEDULER_SHUTDOWN_GRACE_SECONDS"] == "300"
     # Outcomes, lines, and what is told to coordinators, one after the other; then the guards and the servers end.
-    assert spec["terminationGracePeriodSeconds"] >= 7200 + KILL_SECONDS + 3 * HAND_IN_SECONDS + 10
+    assert spec["terminationGracePeriodSeconds"] >= 7200 + 300 + KILL_SECONDS + 3 * HAND_IN_SECONDS + 10
+    drain = container["lifecycle"]["preStop"]["exec"]["command"]
+    assert drain == ["/opt/toban/bin/python", "-m", "toban_executor", "drain"]
 
 
 def test_an_executor_keeps_its_state_with_its_name_and_its_node_is_its_machine(least: Any, one: Any) -> None:
@@ -221,7 +222,10 @@ def test_a_release_holds_no_identity_of_a_service_that_it_does_not_have(example:
 
 def test_a_shared_certificate_names_only_services_of_the_release(chart: Any) -> None:
     off = {name: {"enabled": False} for name in ("coordinator", "logArchiver", "adminWeb", "migrate")}
-    objects = chart.render({**off, "tls": {"secretName": "one", "certManager": {"adminCli": False}}})
+    elsewhere = {"coordinators": ["c.example.com:50051"], "logArchivers": ["l.example.com:50051"]}
+    objects = chart.render(
+        {**off, "external": elsewhere, "tls": {"secretName": "one", "certManager": {"adminCli": False}}}
+    )
     assert certificates(objects) == {"one": (["spiffe://toban.internal/shared/toban"], ["executor.toban.internal"])}
 
 

@@ -100,6 +100,18 @@ def test_a_wrong_value_is_refused_by_its_name(chart: Any, values: dict[str, Any]
             },
             "adminWeb.ingress.enabled needs adminWeb.exposed: true",
         ),
+        (
+            {"coordinator": {"enabled": False}, "migrate": {"enabled": False}, "postgresql": {"existingSecret": "pg"}},
+            "external.coordinators: name host:port",
+        ),
+        (
+            {
+                "postgresql": {"existingSecret": "pg"},
+                "redis": {"existingSecret": "rd"},
+                "logArchiver": {"enabled": False},
+            },
+            "external.logArchivers: name host:port",
+        ),
     ],
 )
 def test_what_is_missing_is_said_in_a_sentence(chart: Any, values: dict[str, Any], says: str) -> None:
@@ -161,6 +173,92 @@ def test_scaling_asks_for_a_metric_that_exists(example: Any, chart: Any) -> None
 LEAST = {"postgresql": {"existingSecret": "pg"}, "redis": {"existingSecret": "rd"}}
 
 
+def texts(value: Any, *path: str) -> list[tuple[str, ...]]:
+    """Where an object has a number or a truth value that was given as a text."""
+    if isinstance(value, dict):
+        return [found for key, item in value.items() for found in texts(item, *path, str(key))]
+    if isinstance(value, list):
+        return [found for item in value for found in texts(item, *path)]
+    return [] if isinstance(value, str) or not re.fullmatch(r"9{3,}", str(value)) else [path]
+
+
+def test_texts_that_look_like_something_else_stay_texts(chart: Any) -> None:
+    """A Secret called 9999, a region called 999, a wildcard of a host, a release and a namespace of digits alone."""
+    validator = pytest.importorskip("kubernetes_validate")
+    given = {"name": "9999", "key": "9999"}
+    values = {
+        "image": {"tag": "9999", "pullSecrets": ["9999"]},
+        "serviceAccount": {"name": "9999"},
+        "postgresql": {"existingSecret": "9999", "key": "9999", "caSecret": given},
+        "redis": {"existingSecret": "9999", "key": "9999", "caSecret": given},
+        "s3": {
+            "bucket": "9999",
+            "region": "9999",
+            "existingSecret": "9999",
+            "accessKeyKey": "9999",
+            "secretKeyKey": "99999",
+            "caSecret": given,
+        },
+        "tls": {
+            "trustDomain": "9999",
+            "secretName": "9999",
+            "caBundle": given,
+            "certManager": {"issuerRef": {"name": "9999", "kind": "9999", "group": "9999"}},
+        },
+        "coordinator": {"priorityClassName": "9999", "runtimeClassName": "9999", "databaseSecret": given},
+        "logArchiver": {"serviceAccountName": "99999"},
+        "adminCli": {"enabled": True},
+        "adminWeb": {
+            "exposed": True,
+            "networkPolicy": {"from": [{"podSelector": {}}]},
+            "ingress": {"enabled": True, "className": "9999", "host": "*.example.com", "tlsSecret": "9999"},
+        },
+        "monitoring": {"scrape": "podMonitor", "labels": {"team": "9999"}},
+    }
+    objects = chart.render(values, release="9999", namespace="9999")
+    for found in objects:
+        assert texts(found) == [], f"{found['kind']} {found['metadata']['name']}"
+        if not found["apiVersion"].startswith(CUSTOM):
+            validator.validate(found, validator.latest_version(), strict=True)
+
+
+def test_large_numbers_are_written_out(chart: Any) -> None:
+    """Numbers of values are floats to Helm, which writes 1000680000, a usual user on OpenShift, as 1.00068e+09."""
+    numbers = {
+        "security": {"uid": 1000680000, "gid": 1000690000},
+        "migrate": {"ttlSeconds": 2592000, "skipLateRunsAfterSeconds": 2592000},
+        "executor": {"logBudgetMb": 4000000},
+    }
+    for found in chart.render({**LEAST, **numbers}):
+        spec = found.get("spec", {}).get("template", {}).get("spec")
+        if spec is None:
+            continue
+        security = spec["securityContext"]
+        assert [security[name] for name in ("runAsUser", "runAsGroup", "fsGroup")] == [
+            1000680000,
+            1000690000,
+            1000690000,
+        ]
+        assert isinstance(security["runAsUser"], int)
+        if found["kind"] == "Job":
+            assert found["spec"]["ttlSecondsAfterFinished"] == 2592000
+            env = {item["name"]: item["value"] for item in spec["containers"][0]["env"]}
+            assert env["SCHEDULER_SKIP_LATE_RUNS_AFTER_SECONDS"] == "2592000"
+        if found["kind"] == "StatefulSet":
+            env = {item["name"]: item.get("value") for item in spec["containers"][0]["env"]}
+            assert env["SCHEDULER_LOG_BUDGET_MB"] == "4000000"
+
+
+def test_without_an_account_of_its_own_a_pod_has_one_that_exists(chart: Any) -> None:
+    from toban_testing.rendered import pods
+
+    for account, name in (({"create": False}, "default"), ({"create": False, "name": "mine"}, "mine"), ({}, "toban")):
+        objects = chart.render({**LEAST, "serviceAccount": account})
+        assert {spec["serviceAccountName"] for _, spec in pods(objects)} == {name}
+        made = [found["metadata"]["name"] for found in objects if found["kind"] == "ServiceAccount"]
+        assert made == ([name] if account == {} else [])
+
+
 def test_a_migration_job_has_a_new_name_when_it_changes(chart: Any) -> None:
     def job(values: dict[str, Any]) -> str:
         (found,) = [item for item in chart.render({**LEAST, **values}) if item["kind"] == "Job"]
@@ -208,7 +306,10 @@ def test_the_notes_lead_the_command_to_both_services(chart: Any) -> None:
         (forwarded,) = re.findall(rf"port-forward service/toban-{service} (\d+)", notes)
         assert forwarded == port
         assert f"SCHEDULER_{name}=127.0.0.1:{port}" in notes
-    left = chart.notes({**LEAST, "coordinator": {"enabled": False}, "migrate": {"enabled": False}})
+    elsewhere = {"coordinators": ["c.example.com:50051"]}
+    left = chart.notes(
+        {**LEAST, "external": elsewhere, "coordinator": {"enabled": False}, "migrate": {"enabled": False}}
+    )
     assert "port-forward service/" not in left
     assert "Init" not in left
 

@@ -131,6 +131,9 @@ def test_a_container_holds_only_what_it_may(compose: Compose, service: str) -> N
     assert all(secrets) and not [secret for secret in secrets if secret in json.dumps(container)]
     stores = compose.inside(container, "getent", "hosts", "postgres", "valkey", "seaweedfs").returncode == 0
     assert stores == (service in ("coordinator", "log-archiver"))
+    # The site asks nobody who they are: it is out of reach for jobs.
+    site = compose.inside(container, "getent", "hosts", "admin-web").returncode == 0
+    assert site == (service != "executor")
 
 
 def test_the_executors_image_has_no_driver_of_a_store(compose: Compose) -> None:
@@ -208,6 +211,24 @@ def test_more_replicas_join_and_fewer_drain(compose: Compose) -> None:
         succeeded(compose, run)
     compose.run("up", "-d", "--no-recreate", seconds=180)
     compose.until(lambda: len(executors(compose)) == 2, 60, "two executors")
+
+
+def test_an_executor_drains_ahead_of_its_stop(compose: Compose) -> None:
+    """As the chart's preStop hook does it: the program is in the image, and may ask the process beside it."""
+    drain = ["/opt/toban/bin/python", "-m", "toban_executor", "drain"]
+    begun = [start(compose, "slow") for _ in range(2)]
+    compose.until(lambda: all("begins" in compose.toban("run", "logs", str(run)) for run in begun), 60, "they run")
+    for container in compose.containers("executor"):
+        folders = compose.inside(container, "sh", "-c", "ls -d /proc/[0-9]*/fd/9 && readlink /proc/[0-9]*/fd/9").stdout
+        folder = next(line for line in folders.splitlines() if line.endswith("/container")).removesuffix("/container")
+        done = compose.inside(container, "env", f"SCHEDULER_STATE_DIR={folder}", *drain)
+        assert done.returncode == 0, done.stderr
+        assert done.stderr.endswith("drained: nothing runs here any more\n")
+    for run in begun:
+        succeeded(compose, run)
+    assert {one["state"] for one in executors(compose).values()} == {"draining"}
+    compose.run("restart", "executor", seconds=180)
+    compose.until(lambda: {one["state"] for one in executors(compose).values()} == {"on"}, 60, "they take work again")
 
 
 def test_a_new_container_is_the_same_executor(compose: Compose) -> None:

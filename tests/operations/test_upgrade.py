@@ -1,11 +1,13 @@
 """One release beside the next: the last tagged version on today's schema, today's code on the schema of that version, and a rolling upgrade.
 
-TOBAN_UPGRADE_FROM names another revision of git to come from, for trying this out.
+TOBAN_UPGRADE_FROM names another revision of git to come from.
 """
 
 import os
 import re
+import signal
 import subprocess
+import sys
 import tarfile
 from io import BytesIO
 from pathlib import Path
@@ -13,23 +15,27 @@ from pathlib import Path
 import psycopg
 import pytest
 
+from toban_stack.processes import alive
 from toban_stack.stack import Stack
+from toban_stack.wait import wait_until
 from toban_store import migrate
-from toban_store.queries import positional, read
+from toban_store.queries import read
 from toban_testing.rolling import (
     begin_ticks,
     check_logs,
     check_once,
     check_slots,
     end_ticks,
-    stop_in_order,
     wait_for_ticks,
 )
-from toban_testing.stacks import admin_of, running_stack
+from toban_testing.stacks import admin_of
+from toban_testing.statements import positional
 
 ROOT = Path(__file__).resolve().parents[2]
 RELEASE = re.compile(r"v\d+\.\d+\.\d+")
 STORE = "libs/store/src/toban_store"
+# To come from until a version is tagged: the first state that has every part which an upgrade goes through.
+BEFORE_TAGS = "a06a2874a1f77dba1c28fcafbb316bc69091791b"
 
 
 def git(*arguments: str) -> bytes:
@@ -37,18 +43,15 @@ def git(*arguments: str) -> bytes:
 
 
 def last_release() -> str:
-    """The revision to come from; skips the test, and says so, when nothing was released yet."""
+    """The revision to come from; skips the test, and says so, when this clone has no history."""
     if wanted := os.environ.get("TOBAN_UPGRADE_FROM"):
         return wanted
     try:
         tags = git("tag", "--merged", "HEAD", "--sort=-version:refname").decode().split()
+        found = [tag for tag in tags if RELEASE.fullmatch(tag)] or [BEFORE_TAGS]
+        git("merge-base", "--is-ancestor", found[0], "HEAD")
     except (OSError, subprocess.CalledProcessError) as error:
         pytest.skip(f"the history of this clone cannot be read ({error}), so there is no release to come from")
-    found = [tag for tag in tags if RELEASE.fullmatch(tag)]
-    if not found:
-        pytest.skip(
-            "no version is tagged yet (vX.Y.Z), so there is no release to come from: these tests begin with the first tag"
-        )
     return found[0]
 
 
@@ -97,19 +100,35 @@ def test_this_code_waits_for_its_schema(old: Path, pg_empty_url: str) -> None:
 @pytest.mark.e2e
 @pytest.mark.timeout(300)
 def test_a_rolling_upgrade_under_load(old: Path, tmp_path: Path) -> None:
-    """Old services on the new schema, replaced one by one by new ones: nothing is lost, nothing comes twice."""
-    sources = os.pathsep.join(str(path) for path in (*old.glob("libs/*/src"), *old.glob("services/*/src")))
+    """Old services go on while the schema is migrated and are replaced one by one by new ones: nothing is lost, nothing comes twice."""
     record, home = tmp_path / "record", tmp_path / "home"
-    with running_stack(home, slots=8, environment={"PYTHONPATH": sources}) as stack, admin_of(stack) as admin:
-        begin_ticks(admin, record)
-        new = Stack(home=home, admin_webs=0, environment={"SCHEDULER_SLOTS": "8"})
-        for name in [
-            name for name in stack.processes() if name.startswith(("coordinator", "log-archiver", "executor"))
-        ]:
-            stop_in_order(stack, name)
-            new.start(name)
-            wait_for_ticks(admin, record, 40, seconds=30)
-        runs = end_ticks(stack, admin)
-        check_slots(runs)
-        check_once(runs, record)
-        check_logs(admin, [run["id"] for run in runs][::10])
+    stack = Stack(home=home, admin_webs=0, environment={"SCHEDULER_SLOTS": "8"})
+    try:
+        start_old(old, home)
+        with admin_of(stack) as admin:
+            begin_ticks(admin, record)
+            migrate.up(stack.endpoints().database_url)
+            for name in [
+                one for one in stack.processes() if one.startswith(("coordinator", "log-archiver", "executor"))
+            ]:
+                its = stack.processes()[name]
+                stack.kill(name, signal.SIGTERM)
+                assert wait_until(lambda its=its: not alive(its), 30), f"{name} does not end"
+                stack.start(name)
+                wait_for_ticks(admin, record, 40, seconds=30)
+            runs = end_ticks(stack, admin)
+            check_slots(runs)
+            check_once(runs, record)
+            check_logs(admin, [run["id"] for run in runs][::10])
+    finally:
+        stack.down()
+
+
+def start_old(old: Path, home: Path) -> None:
+    """A stack of the release, started by its own code, as it would have been."""
+    sources = os.pathsep.join(str(path) for path in (*old.glob("libs/*/src"), *old.glob("services/*/src")))
+    start = (
+        "import sys, pathlib, toban_stack.stack as its; its.Stack(home=pathlib.Path(sys.argv[1]), admin_webs=0).up()"
+    )
+    environment = os.environ | {"PYTHONPATH": sources, "SCHEDULER_SLOTS": "8"}
+    subprocess.run([sys.executable, "-c", start, str(home)], env=environment, check=True)

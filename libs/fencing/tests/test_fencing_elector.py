@@ -63,6 +63,14 @@ def test_a_still_beat_needs_a_second_and_the_lock(box):
     assert effects == (e.TakeOver(row()),)
 
 
+@pytest.mark.parametrize(("age", "takes"), [(1.4, True), (1.6, False)])
+def test_a_lock_counts_from_the_send_of_its_call(box, age, takes):
+    """It may have ended by its TTL while the answer was on its way."""
+    box.see(1.2)
+    effects = box.feed(e.LockTried(sent_at=box.now - age, outcome=e.LockOutcome.HELD))
+    assert (e.TakeOver in kinds(effects)) is takes
+
+
 def test_a_foreign_lock_holds_a_candidate_back(box):
     box.see(1.2)
     assert box.feed(e.LockTried(sent_at=box.now, outcome=e.LockOutcome.FOREIGN)) == ()
@@ -238,6 +246,15 @@ def test_silence_about_the_lock_ends_the_term(box):
     start = box.now
     assert not run_leader(box, 5, renew=None)
     assert 1.5 < box.now - start <= 1.7
+
+
+def test_a_renewal_counts_from_its_send(box):
+    box.lead()
+    sent = box.now
+    for at in (0.6, 1.2):
+        box.feed(e.BeatDone(epoch=EPOCH, ok=True), sent + at)
+    assert kinds(box.feed(e.RenewDone(epoch=EPOCH, sent_at=sent, outcome=e.LockOutcome.HELD), sent + 1.4)) == [e.Renew]
+    assert kinds(box.feed(e.Tick(), sent + 1.6))[0] is e.StopLeading
 
 
 def test_a_paused_leader_stops_with_its_first_word(box):

@@ -8,7 +8,7 @@ import pytest
 from toban_domain.errors import TobanError
 from toban_fencing.election import LockOutcome
 from toban_fencing.members import Members, RunLeases, worker_key
-from toban_fencing.redis_lease import EPOCH_KEY, LOCK_KEY, LeaderLock, SubleaderLock
+from toban_fencing.redis_lease import EPOCH_KEY, LOCK_KEY, LeaderLock, Renewal, SubleaderLock
 from toban_fencing.redis_link import CALL_SECONDS, RedisGone, RedisLink, open_client
 from toban_runtime.clock import SystemClock
 from toban_testing.proxy import FaultProxy
@@ -87,17 +87,24 @@ async def test_members(link):
     await members.write({7: {"role": "worker"}, 8: {"role": "leader"}}, ttl_seconds=5, now=1000.0)
     assert await members.read(7) == {"role": "worker"}
     assert 0 < await link.call(lambda client: client.pttl(worker_key(8))) <= 5000
-    assert await members.degrade_flag(8) is None
-    await members.set_degrade(8, EPOCH)
-    assert await members.degrade_flag(8) == EPOCH
-    await members.clear_degrade(8)
-    assert await members.degrade_flag(8) is None
     await link.call(lambda client: client.set("scheduler:detach:7", "stop"))
     assert await members.detach_flags([7, 8]) == {7: "stop"}
     await members.clear_detach(7)
     assert await members.detach_flags([7, 8]) == {}
     await members.remove(7)
     assert await members.read(7) == {}
+
+
+@pytest.mark.parametrize("nonsense", ["", "x", "-5", "1.5", "9" * 20, "9" * 5000])
+async def test_a_renewal_brings_the_degrade_flag_and_survives_nonsense_there(locks, link, nonsense):
+    members = Members(link=link)
+    assert (await locks[0].renew(EPOCH, overwrite=True)).degrade is None
+    await members.set_degrade(1, EPOCH)
+    assert (await locks[0].renew(EPOCH, overwrite=True)).degrade == EPOCH
+    await members.clear_degrade(1)
+    assert (await locks[0].renew(EPOCH, overwrite=True)).degrade is None
+    await link.call(lambda client: client.hset(worker_key(1), "degrade_leader", nonsense))
+    assert await locks[0].renew(EPOCH, overwrite=True) == Renewal(HELD)
 
 
 async def test_marks_of_runs_yield_to_a_higher_epoch(link):

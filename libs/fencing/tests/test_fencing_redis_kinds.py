@@ -2,13 +2,9 @@
 
 import asyncio
 import gc
-import subprocess
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
-from pathlib import Path
+from collections.abc import Iterator
 
 import pytest
-import redis
 
 from toban_domain.errors import TobanError
 from toban_fencing.election import LockOutcome
@@ -18,59 +14,11 @@ from toban_fencing.redis_lease import LeaderLock, SubleaderLock
 from toban_fencing.redis_link import CALL_SECONDS, RedisGone, RedisLink, open_client
 from toban_runtime.clock import SystemClock
 from toban_stack.ports import free_port
-from toban_stack.servers.binaries import find_redis
-from toban_stack.wait import wait_until
+from toban_testing.proxy import FaultProxy
+from toban_testing.redis_nodes import PASSWORD, SLOTS, Node, nodes, wait
 
 CLOCK = SystemClock()
-PASSWORD, SENTINEL_PASSWORD = "k1nds-of-redis", "s3ntinel's own"
 EPOCH = (5 << 51) | (7 << 27)
-SLOTS = 16384
-
-
-class Node:
-    """One server process on loopback."""
-
-    def __init__(self, folder: Path, lines: list[str], *, sentinel: bool = False) -> None:
-        folder.mkdir()
-        # A cluster's bus is 10,000 above its port.
-        self.port = free_port(companion_offset=10_000)
-        self.address = f"127.0.0.1:{self.port}"
-        self.password = SENTINEL_PASSWORD if sentinel else PASSWORD
-        config = folder / "redis.conf"
-        settings = ["bind 127.0.0.1", f"port {self.port}", f'requirepass "{self.password}"', f'dir "{folder}"', *lines]
-        config.write_text("\n".join(settings) + "\n")
-        words = [str(find_redis()), str(config), *(["--sentinel"] if sentinel else [])]
-        with (folder / "log").open("w") as log:
-            self.process = subprocess.Popen(words, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
-        self.client = redis.Redis(port=self.port, password=self.password, decode_responses=True)
-        wait(self._answers)
-
-    def _answers(self) -> bool:
-        try:
-            return bool(self.client.ping())
-        except redis.RedisError:
-            return False
-
-    def stop(self) -> None:
-        self.client.close()
-        self.process.kill()
-        self.process.wait()
-
-
-def wait(ready: Callable[[], bool]) -> None:
-    assert wait_until(ready, 10.0)
-
-
-@contextmanager
-def nodes() -> Iterator[Callable[..., Node]]:
-    with ExitStack() as stack:
-
-        def start(*args: object, **kwargs: object) -> Node:
-            node = Node(*args, **kwargs)
-            stack.callback(node.stop)
-            return node
-
-        yield start
 
 
 @pytest.fixture(scope="module")
@@ -116,8 +64,9 @@ def url(request: pytest.FixtureRequest) -> str:
     return sentinel_url(request.getfixturevalue("sentinel")["sentinel"])
 
 
-def sentinel_url(guard: Node) -> str:
-    return f"redis+sentinel://:{PASSWORD}@{guard.address}/turns?sentinel_password=s3ntinel%27s+own"
+def sentinel_url(guard: Node, *before: str) -> str:
+    hosts = ",".join([*before, guard.address])
+    return f"redis+sentinel://:{PASSWORD}@{hosts}/turns?sentinel_password=s3ntinel%27s+own"
 
 
 async def held(lock: LeaderLock, seconds: float) -> None:
@@ -137,8 +86,8 @@ async def test_everything_that_a_coordinator_does_there(url: str) -> None:
     # More workers than nodes: one pipeline over keys of every slot.
     await members.write({number: {"role": "worker"} for number in range(30)}, ttl_seconds=5, now=1000.0)
     assert [await members.read(number) for number in range(30)] == [{"role": "worker"}] * 30
-    await members.set_degrade(7, EPOCH)
-    assert await members.degrade_flag(7) == EPOCH
+    await members.set_degrade(1, EPOCH)
+    assert (await mine.renew(EPOCH, overwrite=True)).degrade == EPOCH
     await members.raise_sequence(30)
     await link.call(lambda client: client.set("scheduler:detach:9", "stop"))
     assert await members.detach_flags(range(30)) == {9: "stop"}
@@ -173,6 +122,33 @@ async def test_a_lost_cluster_node_costs_a_bounded_wait(cluster: list[Node]) -> 
     gc.collect()
 
 
+@pytest.mark.filterwarnings("ignore::ResourceWarning")
+async def test_without_any_node_a_cluster_is_a_redis_that_is_gone() -> None:
+    link = RedisLink(client=open_client(f"redis+cluster://127.0.0.1:{free_port()}"), clock=CLOCK)
+    assert await LeaderLock(link=link, worker_id=1).try_lock() is LockOutcome.UNREACHABLE
+    await link.close()
+    del link
+    gc.collect()
+
+
+async def test_sentinels_that_are_gone_do_not_hide_the_one_that_is_there(sentinel: dict[str, Node]) -> None:
+    guard = sentinel["sentinel"]
+    async with FaultProxy(host="127.0.0.1", port=guard.port) as silent:
+        silent.freeze()
+        link = RedisLink(
+            client=open_client(sentinel_url(guard, f"127.0.0.1:{free_port()}", silent.address)), clock=CLOCK
+        )
+        assert await link.call(lambda client: client.ping())
+        await link.close()
+
+
+async def test_without_any_sentinel_each_says_why() -> None:
+    link = RedisLink(client=open_client(f"redis+sentinel://127.0.0.1:{free_port()}/turns"), clock=CLOCK)
+    with pytest.raises(RedisGone, match=r"no sentinel names a master of 'turns': Error 111 connecting to 127\.0\.0\.1"):
+        await link.call(lambda client: client.ping())
+    await link.close()
+
+
 async def test_a_new_master_is_found_after_a_fail_over(sentinel: dict[str, Node]) -> None:
     link = RedisLink(client=open_client(sentinel_url(sentinel["sentinel"])), clock=CLOCK)
     lock = LeaderLock(link=link, worker_id=3)
@@ -194,8 +170,15 @@ async def test_a_new_master_is_found_after_a_fail_over(sentinel: dict[str, Node]
         ("redis+sentinel://a:1/turns?sentinel_pasword=x", "unknown parameter 'sentinel_pasword'"),
         ("redis+sentinel://a:1/turns/first", "may have a database"),
         ("redis+cluster://a:1?sentinel_password=x", "unknown parameter"),
+        ("redis://a:1?pasword=x", "unknown parameter 'pasword'"),
+        ("redis://:s3cret/x@a:1", "not HOST:PORT; special characters of a password need %XX"),
+        ("redis://a:1?ssl_ca_certs=/ca.crt", "ssl_ca_certs is for TLS: rediss instead of redis"),
+        ("redis+cluster://a:1?ssl_ca_certs=/ca.crt", "ssl_ca_certs is for TLS"),
+        ("rediss://a:1?ssl_ca_certs=/not/here.crt", "/not/here.crt cannot be read: No such file"),
+        (f"rediss+sentinel://a:1/turns?ssl_ca_certs={__file__}", "there is no certificate in"),
     ],
 )
 def test_what_the_url_says_wrongly_is_named(url: str, says: str) -> None:
-    with pytest.raises(TobanError, match=says):
+    with pytest.raises(TobanError, match=says) as caught:
         open_client(url)
+    assert "s3cret" not in str(caught.value)

@@ -107,3 +107,24 @@ def test_one_line_is_one_printable_line(text: str) -> None:
 @given(st.text(alphabet=st.characters(exclude_characters="/@'\" \t\n\r", exclude_categories=["Z", "C"]), min_size=1))
 def test_credentials_of_urls_are_masked(secret: str) -> None:
     assert mask_text(f"see amqp://u:{secret}@host/x") == f"see amqp://{MASK}@host/x"
+
+
+def test_a_library_that_repeats_itself_is_heard_once_in_a_while() -> None:
+    """As psycopg's pools do with each try to connect, several a second and pool."""
+    out, _ = lines("json")
+    pool = logging.getLogger("psycopg.pool")
+
+    def tries(at: float, name: str = "toban/grants") -> None:
+        record = pool.makeRecord(pool.name, logging.WARNING, "f", 1, "error connecting in %r: %s", (name, "gone"), None)
+        record.created = at
+        pool.handle(record)
+
+    for at in (100.0, 100.5, 101.0, 129.9):
+        tries(at)
+    tries(101.0, "toban/election")
+    tries(130.0)
+    tries(70.0)
+    said = [json.loads(line)["event"] for line in out.getvalue().splitlines()]
+    grants = "error connecting in 'toban/grants': gone"
+    others = [grants, "error connecting in 'toban/election': gone"]
+    assert said == [*others, f"{grants} (3 more like this were not shown)", grants]

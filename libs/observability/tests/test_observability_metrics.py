@@ -48,6 +48,20 @@ def test_health_is_a_number(status: health.Status, state: int) -> None:
     assert (checks["fine"], checks["this"]) == (0, state)
 
 
+def test_a_check_that_is_not_made_any_more_is_not_shown() -> None:
+    health.tell(health.report({"health": health.Check("error")}))
+    health.tell(health.report({"fine": health.Check("ok")}))
+    assert metrics.samples("toban_health_check_state") == [({"check": "fine"}, 0)]
+
+
+def test_counters_and_histograms_show_no_birthday() -> None:
+    number = next(_numbers)
+    metrics.counter(f"toban_test_{number}_total", "For this test.").inc()
+    metrics.histogram(f"toban_test_{number}_seconds", "For this test.").observe(1)
+    assert f"toban_test_{number}_total 1.0" in metrics.exposition().decode()
+    assert "_created" not in metrics.exposition().decode()
+
+
 def test_wrong_names_are_refused() -> None:
     with pytest.raises(ValueError, match="must start with toban_"):
         metrics.leader_gauge("runs", "Runs.")

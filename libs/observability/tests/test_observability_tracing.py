@@ -4,11 +4,13 @@ import subprocess
 import sys
 
 import pytest
+from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 
 from toban_domain.trace import TraceContext
 from toban_observability import tracing
 from toban_observability.logs import get_logger, setup_logging
 from toban_observability.place import TRACE, shown
+from toban_observability.tracing_sdk import OtlpSpan
 
 HERE = TraceContext("0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331")
 
@@ -72,3 +74,10 @@ def test_outside_of_a_trace_nothing_is_carried() -> None:
         assert tracing.headers() == (("traceparent", HERE.header),)
     finally:
         TRACE.reset(before)
+
+
+def test_a_secret_in_an_error_does_not_leave_with_its_span() -> None:
+    span = TracerProvider().get_tracer("tests").start_span("a")
+    OtlpSpan(span).end(error="no answer of postgresql://toban:hunter2@db/toban, password=hunter2")
+    assert isinstance(span, ReadableSpan)
+    assert span.status.description == "no answer of postgresql://***@db/toban, password=***"

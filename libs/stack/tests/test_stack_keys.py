@@ -119,3 +119,6 @@ def test_a_wrong_call_and_a_folder_that_is_not_there(
     monkeypatch.setenv("TOBAN_HAND_OUT", str(tmp_path / "nowhere"))
     assert keys.main([]) == 1
     assert "the keys cannot be made" in capsys.readouterr().err
+    monkeypatch.setenv("TOBAN_KEYS", str(tmp_path / "unused"))
+    assert keys.main(["renew"]) == 1
+    assert "start once, which makes everything" in capsys.readouterr().err

@@ -65,6 +65,17 @@ def test_a_run_that_never_succeeds_says_what_was_seen(
         welcome.first_run(toban, set(), SystemClock())
 
 
+def test_the_newest_runs_say_what_is_waited_for(
+    command: tuple[welcome.Command, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    toban, listed = command
+    listed.write_text(json.dumps([*(run(number, "PENDING") for number in (9, 8, 7)), run(1, "SKIPPED")]))
+    monkeypatch.setattr(welcome, "FIRST_RUN_SECONDS", 0.1)
+    with pytest.raises(StackError) as caught:
+        welcome.first_run(toban, set(), SystemClock())
+    assert "(run 9 of hello is PENDING; run 8 of hello is PENDING; run 7 of hello is PENDING); see" in str(caught.value)
+
+
 def test_a_command_that_fails_is_shown_with_its_words(command: tuple[welcome.Command, Path]) -> None:
     with pytest.raises(StackError, match=r"toban apply -f x failed \(exit 1\):\nexamples/hello.yaml: spec.cron"):
         command[0].output("apply", "-f", "x")
@@ -87,6 +98,19 @@ def test_wrong_numbers_of_processes(
     assert not (tmp_path / "home").exists()
 
 
+def test_a_home_that_cannot_be_made_is_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("TOBAN_HOME", str(tmp_path / "file" / "home"))
+    assert prompt.main(["up"]) == 1
+    said = capsys.readouterr().err.strip().splitlines()
+    assert said == [
+        f"make up failed: {tmp_path}/file/home cannot be made (Not a directory): "
+        "set TOBAN_HOME to a folder that this account may write"
+    ]
+
+
 def test_status_and_down_where_nothing_runs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -94,6 +118,12 @@ def test_status_and_down_where_nothing_runs(
     assert prompt.main(["status"]) == 1
     assert prompt.main(["down"]) == 0
     assert capsys.readouterr().out == "no stack runs here: make up\nnothing was running\n"
+
+
+def test_a_path_is_told_as_it_is_called_from_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert welcome.near(tmp_path / ".toban" / "log") == Path(".toban/log")
+    assert welcome.near(Path("/elsewhere/log")) == Path("/elsewhere/log")
 
 
 def test_commands_that_are_told_reach_this_stack(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,5 +1,6 @@
 """Migrations: once, in order, whole or not at all, by one runner at a time."""
 
+import os
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from queue import Queue
@@ -131,6 +132,28 @@ def test_it_waits_for_a_server_that_is_away(pg_major: int, free_port: int, folde
 
     with pytest.raises(Enough):
         migrate.wait(f"postgresql://toban:x@127.0.0.1:{free_port}/toban", say=say, folder=folder)
+
+
+def test_a_role_without_rights_is_told_what_it_needs(pg_major: int, pg_empty_url: str, folder: Path) -> None:
+    """As the first role of many managed servers: it may connect and nothing else."""
+    role = f"weak_{pg_major}_{os.getpid()}"
+    with psycopg.connect(pg_empty_url, autocommit=True) as owner:
+        owner.execute(f"CREATE ROLE {role} LOGIN PASSWORD 'k1DF8s'")
+        owner.execute("REVOKE CREATE ON SCHEMA public FROM PUBLIC")
+    try:
+        weak = psycopg.conninfo.make_conninfo(pg_empty_url, user=role, password="k1DF8s")
+        with pytest.raises(
+            MigrationError, match=r"permission denied for schema public.* the role has to own the database"
+        ):
+            migrate.up(weak, folder=folder)
+        migrate.up(pg_empty_url, folder=folder)
+        with pytest.raises(
+            MigrationError, match=r"permission denied for table toban_migrations.* act as the one that does"
+        ):
+            migrate.status(weak, folder=folder)
+    finally:
+        with psycopg.connect(pg_empty_url, autocommit=True) as owner:
+            owner.execute(f"DROP ROLE {role}")
 
 
 def test_an_old_server_is_refused_with_one_line() -> None:

@@ -8,7 +8,7 @@
 {{- /* What a policy or a service selects by: dict "root" $ "component" NAME; without a component everything of the release. */ -}}
 {{- define "toban.selector" -}}
 app.kubernetes.io/name: toban
-app.kubernetes.io/instance: {{ .root.Release.Name }}
+app.kubernetes.io/instance: {{ .root.Release.Name | quote }}
 {{- with .component }}
 app.kubernetes.io/component: {{ . }}
 {{- end }}
@@ -23,7 +23,7 @@ helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version }}
 
 {{- define "toban.metadata" -}}
 name: {{ include "toban.name" .root }}{{ with .component }}-{{ . }}{{ end }}
-namespace: {{ .root.Release.Namespace }}
+namespace: {{ .root.Release.Namespace | quote }}
 labels:
   {{- include "toban.labels" . | nindent 2 }}
 {{- end }}
@@ -33,7 +33,7 @@ labels:
 {{- end }}
 
 {{- define "toban.serviceAccount" -}}
-{{- default (include "toban.name" .) .Values.serviceAccount.name -}}
+{{- .Values.serviceAccount.name | default (ternary (include "toban.name" .) "default" .Values.serviceAccount.create) -}}
 {{- end }}
 
 {{- /* Ports; the images bind the same ones. */ -}}
@@ -44,9 +44,15 @@ labels:
 {{- /* host:port,host:port of the coordinators and log-archivers. */ -}}
 {{- define "toban.coordinators" -}}
 {{- $own := printf "%s-coordinator.%s.svc:%s" (include "toban.name" .) .Release.Namespace (include "toban.grpcPort" .) -}}
+{{- if not (or .Values.coordinator.enabled .Values.external.coordinators) }}
+{{- fail "external.coordinators: name host:port of the coordinators, since coordinator.enabled is false" }}
+{{- end }}
 {{- .Values.external.coordinators | default (list $own) | join "," -}}
 {{- end }}
 {{- define "toban.logArchivers" -}}
 {{- $own := printf "%s-log-archiver.%s.svc:%s" (include "toban.name" .) .Release.Namespace (include "toban.grpcPort" .) -}}
+{{- if not (or .Values.logArchiver.enabled .Values.external.logArchivers) }}
+{{- fail "external.logArchivers: name host:port of the log-archivers, since logArchiver.enabled is false; without them jobs wait in their writes" }}
+{{- end }}
 {{- .Values.external.logArchivers | default (list $own) | join "," -}}
 {{- end }}

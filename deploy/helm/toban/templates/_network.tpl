@@ -36,8 +36,10 @@ spec:
     - to:
         {{- toYaml $root.Values.networkPolicy.dns | nindent 8 }}
       ports:
-        - {port: 53, protocol: UDP}
-        - {port: 53, protocol: TCP}
+        {{- range $root.Values.networkPolicy.dnsPorts }}
+        - {port: {{ . }}, protocol: UDP}
+        - {port: {{ . }}, protocol: TCP}
+        {{- end }}
     {{- range .calls }}
     - to:
         - podSelector:
@@ -59,6 +61,20 @@ spec:
     {{- with .further }}
     {{- toYaml . | nindent 4 }}
     {{- end }}
+{{- end }}
+
+{{- /* What a component sends to PostgreSQL: dict "root" $ "values" VALUES. Its own Secret may name another port. */ -}}
+{{- define "toban.postgresql" -}}
+{{- $own := .values.databaseSecret | default dict -}}
+{{- $port := ternary ($own.port | default .root.Values.postgresql.port) .root.Values.postgresql.port (not (empty $own.name)) -}}
+{{- dict "to" .root.Values.postgresql.to "ports" (list ($port | int64)) | toJson -}}
+{{- end }}
+
+{{- /* The port of the object store: as given, else that of its URL. */ -}}
+{{- define "toban.s3Port" -}}
+{{- $url := urlParse .endpointUrl -}}
+{{- $ofUrl := regexFind ":[0-9]+$" $url.host | trimPrefix ":" | default (ternary "80" "443" (eq $url.scheme "http")) -}}
+{{- .port | default $ofUrl -}}
 {{- end }}
 
 {{- define "toban.storeRule" -}}

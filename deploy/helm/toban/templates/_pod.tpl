@@ -12,32 +12,32 @@ annotations:
 {{- end }}
 {{- end }}
 
-{{- /* No token, no service links (a Service called scheduler would set SCHEDULER_PORT, which stops a start), no root. */ -}}
+{{- /* Numbers of values are floats: a large one would be written as 1e+09. No token, no service links (a Service called scheduler would set SCHEDULER_PORT, which stops a start), no root. */ -}}
 {{- define "toban.podSecurity" -}}
-serviceAccountName: {{ .values.serviceAccountName | default (include "toban.serviceAccount" .root) }}
+serviceAccountName: {{ .values.serviceAccountName | default (include "toban.serviceAccount" .root) | quote }}
 automountServiceAccountToken: false
 enableServiceLinks: false
 securityContext:
   runAsNonRoot: true
-  runAsUser: {{ .root.Values.security.uid }}
-  runAsGroup: {{ .root.Values.security.gid }}
-  fsGroup: {{ .root.Values.security.gid }}
+  runAsUser: {{ .root.Values.security.uid | int64 }}
+  runAsGroup: {{ .root.Values.security.gid | int64 }}
+  fsGroup: {{ .root.Values.security.gid | int64 }}
   fsGroupChangePolicy: OnRootMismatch
   seccompProfile: {type: RuntimeDefault}
 {{- with .root.Values.image.pullSecrets }}
 imagePullSecrets:
   {{- range . }}
-  - name: {{ . }}
+  - name: {{ . | quote }}
   {{- end }}
 {{- end }}
 {{- end }}
 
 {{- define "toban.placement" -}}
 {{- with .values.priorityClassName }}
-priorityClassName: {{ . }}
+priorityClassName: {{ . | quote }}
 {{- end }}
 {{- with .values.runtimeClassName }}
-runtimeClassName: {{ . }}
+runtimeClassName: {{ . | quote }}
 {{- end }}
 {{- with .values.nodeSelector }}
 nodeSelector:
@@ -75,7 +75,7 @@ securityContext:
 
 {{- define "toban.container" -}}
 name: {{ .component }}
-image: {{ include "toban.image" . }}
+image: {{ include "toban.image" . | quote }}
 imagePullPolicy: {{ .root.Values.image.pullPolicy }}
 {{ include "toban.containerSecurity" . }}
 resources:
@@ -110,7 +110,7 @@ lifecycle:
 
 {{- define "toban.env" -}}
 - {name: SCHEDULER_TLS_DIR, value: /etc/scheduler/tls}
-- {name: SCHEDULER_TRUST_DOMAIN, value: {{ .root.Values.tls.trustDomain }}}
+- {name: SCHEDULER_TRUST_DOMAIN, value: {{ .root.Values.tls.trustDomain | quote }}}
 {{- if or .root.Values.tls.secretName .root.Values.tls.acceptShared }}
 - {name: SCHEDULER_TLS_SHARED_IDENTITY, value: "1"}
 {{- end }}
@@ -159,14 +159,14 @@ lifecycle:
     defaultMode: 0440
     sources:
       - secret:
-          name: {{ include "toban.tlsSecret" . }}
+          name: {{ include "toban.tlsSecret" . | quote }}
           items: [{key: tls.crt, path: tls.crt}, {key: tls.key, path: tls.key}]
       - configMap:
-          name: {{ $bundle.name }}
-          items: [{key: {{ $bundle.key }}, path: ca.crt}]
+          name: {{ $bundle.name | quote }}
+          items: [{key: {{ $bundle.key | quote }}, path: ca.crt}]
   {{- else }}
   secret:
-    secretName: {{ include "toban.tlsSecret" . }}
+    secretName: {{ include "toban.tlsSecret" . | quote }}
     defaultMode: 0440
   {{- end }}
 - name: tmp

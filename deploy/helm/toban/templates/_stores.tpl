@@ -39,7 +39,7 @@
 {{- if .endpointUrl }}
 - {name: SCHEDULER_S3_ENDPOINT_URL, value: {{ .endpointUrl | quote }}}
 {{- end }}
-- {name: SCHEDULER_S3_REGION, value: {{ .region }}}
+- {name: SCHEDULER_S3_REGION, value: {{ .region | quote }}}
 - {name: SCHEDULER_S3_ADDRESSING_STYLE, value: {{ .addressingStyle }}}
 {{- if .existingSecret }}
 - {name: SCHEDULER_S3_ACCESS_KEY_FILE, value: /etc/scheduler/secrets/s3/access_key}
@@ -77,11 +77,11 @@
 {{- define "toban.secretFiles" -}}
 - name: {{ .volume }}
   secret:
-    secretName: {{ .name }}
+    secretName: {{ .name | quote }}
     defaultMode: 0440
     items:
       {{- range $key, $path := .items }}
-      - {key: {{ $key }}, path: {{ $path }}}
+      - {key: {{ $key | quote }}, path: {{ $path }}}
       {{- end }}
 {{- end }}
 {{- define "toban.caVolume" -}}
@@ -94,7 +94,7 @@
 {{- define "toban.waitForSchema" -}}
 initContainers:
   - name: schema
-    image: {{ include "toban.image" . }}
+    image: {{ include "toban.image" . | quote }}
     imagePullPolicy: {{ .root.Values.image.pullPolicy }}
     args: [/opt/toban/bin/python, -m, toban_store.migrate, wait]
     {{- include "toban.containerSecurity" . | nindent 4 }}

@@ -12,9 +12,9 @@
 {{- $given := .Values.tls.certManager.issuerRef -}}
 issuerRef:
   {{- if $given.name }}
-  name: {{ $given.name }}
-  kind: {{ $given.kind }}
-  group: {{ $given.group }}
+  name: {{ $given.name | quote }}
+  kind: {{ $given.kind | quote }}
+  group: {{ $given.group | quote }}
   {{- else }}
   name: {{ include "toban.authorityName" . }}
   kind: Issuer
@@ -27,12 +27,12 @@ issuerRef:
 apiVersion: cert-manager.io/v1
 kind: Certificate
 metadata:
-  name: {{ .name }}
-  namespace: {{ .root.Release.Namespace }}
+  name: {{ .name | quote }}
+  namespace: {{ .root.Release.Namespace | quote }}
   labels:
     {{- include "toban.labels" . | nindent 4 }}
 spec:
-  secretName: {{ .name }}
+  secretName: {{ .name | quote }}
   commonName: {{ .path | replace "/" "-" }}
   uris: ["spiffe://{{ .root.Values.tls.trustDomain }}/{{ .path }}"]
   dnsNames:

@@ -11,6 +11,8 @@ WORKERS_KEY = "scheduler:workers"
 SEQUENCE_KEY = "scheduler:worker:id_seq"
 DEGRADE_FIELD = "degrade_leader"
 RUN_LEASE_MS = 5000
+# Of a 63-bit epoch.
+MOST_DIGITS = 19
 # Members that have not been heard of for this long leave the index (seconds); their hashes went by their TTL long before.
 INDEX_SECONDS = 3600
 
@@ -21,8 +23,9 @@ def worker_key(worker_id: int) -> str:
 
 
 def flag_of(text: str | None) -> int | None:
-    """What a degrade flag says; None when it is unset or not a number."""
-    return int(text) if text and text.isdecimal() else None
+    """What a degrade flag says; None when it is unset or no epoch."""
+    # Anybody may have written it, in any script and length.
+    return int(text) if text and len(text) <= MOST_DIGITS and text.isdecimal() else None
 
 
 class Members:
@@ -60,10 +63,6 @@ class Members:
     async def raise_sequence(self, worker_id: int) -> None:
         """Mirror a worker id drawn from PostgreSQL's sequence; the mirror is only ever raised."""
         await self._link.run("raise", SEQUENCE_KEY, str(worker_id))
-
-    async def degrade_flag(self, worker_id: int) -> int | None:
-        """The epoch in `degrade_leader` of a coordinator's hash (1 = the current one); None when unset or not a number."""
-        return flag_of(await self._link.call(lambda client: client.hget(worker_key(worker_id), DEGRADE_FIELD)))
 
     async def set_degrade(self, worker_id: int, epoch: int) -> None:
         """Ask the leader with this worker id to step down from this epoch."""

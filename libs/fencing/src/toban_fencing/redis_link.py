@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from importlib import resources
+from pathlib import Path
 from typing import Any
 from urllib.parse import SplitResult, parse_qs, unquote, urlsplit
 
 from redis.asyncio import Redis
 from redis.asyncio.cluster import ClusterNode, RedisCluster
 from redis.asyncio.retry import Retry
-from redis.asyncio.sentinel import Sentinel
+from redis.asyncio.sentinel import MasterNotFoundError, Sentinel
 from redis.backoff import NoBackoff
-from redis.exceptions import RedisError
+from redis.exceptions import RedisClusterException, RedisError
 
 from toban_domain.errors import ErrorCode, TobanError
 from toban_observability.logs import get_logger
@@ -27,6 +29,16 @@ _PORT = 6379
 _SENTINEL_PORT = 26379
 _LOGIN = ("username", "password")
 _CA = "ssl_ca_certs"
+_CERTIFICATE = re.compile(r"^-----BEGIN (TRUSTED )?CERTIFICATE-----", re.MULTILINE)
+# The driver's own family has none for a cluster of which no node answers.
+_FAILURES = (RedisError, RedisClusterException, OSError, TimeoutError, EOFError)
+# An authority that was made anew under its old name shows as a signature that fails.
+_UNTRUSTED = (
+    "self-signed certificate",
+    "unable to get local issuer",
+    "unable to get issuer",
+    "certificate signature failure",
+)
 _log = get_logger(__name__)
 
 
@@ -42,14 +54,22 @@ def open_client(url: str) -> Any:
 
     `USER:PASSWORD@` before the hosts is for Redis; sentinels that ask for one too get `?sentinel_username=…&sentinel_password=…`. With rediss
     every connection is TLS, to the sentinels as well; `?ssl_ca_certs=PATH` names an authority of your own.
-    Raises TobanError CONFIG_INVALID when the URL has another form.
+    Raises TobanError CONFIG_INVALID when the URL has another form or PATH holds no certificate.
     """
-    parts = urlsplit(url)
+    try:
+        return _client(url, urlsplit(url))
+    except (ValueError, RedisError) as error:
+        # Neither tells its words on: a password that is not escaped may be in them.
+        raise _bad_url("not HOST:PORT; special characters of a password need %XX") from error
+
+
+def _client(url: str, parts: SplitResult) -> Any:
     base, _, kind = parts.scheme.partition("+")
     if base not in ("redis", "rediss") or kind not in ("", "sentinel", "cluster"):
         raise _bad_url("use redis://, rediss://, redis+sentinel:// or redis+cluster://")
+    _check_authority(parts, base == "rediss")
     if not kind:
-        return Redis.from_url(url, **_options())
+        return _single(url)
     if kind == "sentinel":
         return _sentinel(parts, base == "rediss")
     nodes = [ClusterNode(host, port) for host, port in _hosts(parts, _PORT)]
@@ -86,9 +106,10 @@ class RedisLink:
         try:
             async with asyncio.timeout(CALL_SECONDS):
                 answer = await make(self._client)
-        except (RedisError, OSError, TimeoutError, EOFError) as error:
-            self._failed(error)
-            raise RedisGone(f"{type(error).__name__}: {error}") from error
+        except _FAILURES as error:
+            why = _words(error)
+            self._failed(why)
+            raise RedisGone(why) from error
         self._worked()
         return answer
 
@@ -109,10 +130,10 @@ class RedisLink:
         try:
             async with asyncio.timeout(CALL_SECONDS):
                 await self._client.aclose()
-        except (RedisError, OSError, TimeoutError):
+        except _FAILURES:
             pass
 
-    def _failed(self, error: Exception) -> None:
+    def _failed(self, why: str) -> None:
         self._failures += 1
         now = self._clock.monotonic()
         wait = self._backoff.delay(self._failures)
@@ -121,7 +142,7 @@ class RedisLink:
             _log.warning(
                 "redis does not answer",
                 attempt=self._failures,
-                error=f"{type(error).__name__}: {error}",
+                error=why,
                 next_try_seconds=round(wait, 3),
             )
             self._logged_at = now
@@ -142,6 +163,23 @@ def _options() -> dict[str, Any]:
     }
 
 
+def _words(error: BaseException) -> str:
+    told = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+    if any(words in told for words in _UNTRUSTED):
+        told += f" ({_CA}=FILE in SCHEDULER_REDIS_URL names the authority of its certificate)"
+    return told
+
+
+def _single(url: str) -> Any:
+    client: Any = Redis.from_url(url, **_options())
+    try:
+        # Connects to nothing; a parameter that the driver does not know would show with the first call only.
+        client.connection_pool.make_connection()
+    except TypeError as error:
+        raise _bad_url(f"unknown parameter {str(error).rpartition(' ')[2]}") from error
+    return client
+
+
 class _BehindSentinels(Redis):
     """The master, with the connections that ask who it is."""
 
@@ -153,6 +191,32 @@ class _BehindSentinels(Redis):
             await sentinel.aclose()
 
 
+class _Sentinels(Sentinel):
+    """Asks all at once: the driver asks one after the other, and one that is gone, as on the machine of the old master, takes a whole call's time."""
+
+    async def discover_master(self, service_name: str) -> Any:
+        """(address, port) from whichever sentinel answers first; raises MasterNotFoundError with what each says."""
+        asked = [asyncio.ensure_future(self._ask(sentinel, service_name)) for sentinel in self.sentinels]
+        told = set()
+        try:
+            for answer in asyncio.as_completed(asked):
+                try:
+                    return await answer
+                except (RedisError, OSError) as error:
+                    told.add(str(error))
+        finally:
+            for task in asked:
+                task.cancel()
+            await asyncio.gather(*asked, return_exceptions=True)
+        raise MasterNotFoundError(f"no sentinel names a master of {service_name!r}: {'; '.join(sorted(told))}")
+
+    async def _ask(self, sentinel: Any, service_name: str) -> Any:
+        state = (await sentinel.sentinel_masters()).get(service_name)
+        if state is None or not self.check_master_state(state, service_name):
+            raise MasterNotFoundError("it knows none that is up")
+        return state["ip"], state["port"]
+
+
 def _sentinel(parts: SplitResult, tls: bool) -> Any:
     service, _, db = parts.path.strip("/").partition("/")
     if not service or (db and not db.isdecimal()):
@@ -161,9 +225,9 @@ def _sentinel(parts: SplitResult, tls: bool) -> Any:
         )
     query = _query(parts, (*_LOGIN, *(f"sentinel_{name}" for name in _LOGIN)))
     secure = _tls(tls, query)
-    of_sentinels: dict[str, Any] = {"socket_timeout": CALL_SECONDS, "socket_connect_timeout": CALL_SECONDS, **secure}
+    of_sentinels = {**_options(), **secure}
     of_sentinels |= {name: query[f"sentinel_{name}"] for name in _LOGIN if f"sentinel_{name}" in query}
-    sentinel: Any = Sentinel(_hosts(parts, _SENTINEL_PORT), sentinel_kwargs=of_sentinels)  # type: ignore[no-untyped-call]
+    sentinel: Any = _Sentinels(_hosts(parts, _SENTINEL_PORT), sentinel_kwargs=of_sentinels)  # type: ignore[no-untyped-call]
     return sentinel.master_for(
         service, redis_class=_BehindSentinels, db=int(db or 0), **secure, **_login(parts, query), **_options()
     )
@@ -197,6 +261,19 @@ def _query(parts: SplitResult, names: Iterable[str]) -> dict[str, str]:
 
 def _tls(wanted: bool, query: Mapping[str, str]) -> dict[str, Any]:
     return {"ssl": wanted, **({_CA: query[_CA]} if _CA in query else {})}
+
+
+def _check_authority(parts: SplitResult, tls: bool) -> None:
+    """The driver would not say which file it is that is missing."""
+    for path in parse_qs(parts.query).get(_CA, ()):
+        if not tls:
+            raise _bad_url(f"{_CA} is for TLS: rediss instead of redis")
+        try:
+            text = Path(path).read_text(encoding="ascii", errors="replace")
+        except OSError as error:
+            raise _bad_url(f"{_CA}: {path} cannot be read: {error.strerror}") from error
+        if not _CERTIFICATE.search(text):
+            raise _bad_url(f"{_CA}: there is no certificate in {path}, which has to be PEM")
 
 
 def _bad_url(why: str) -> TobanError:

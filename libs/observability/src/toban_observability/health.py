@@ -36,5 +36,7 @@ def report(checks: Mapping[str, Check]) -> dict[str, Any]:
 def tell(document: Mapping[str, Any]) -> None:
     """Show a document of `report` in the metrics."""
     _state.set(_ORDER.index(document["status"]))
+    # A check that is not made any more says nothing.
+    _checks.clear()
     for name, check in document["checks"].items():
         _checks.labels(name).set(_ORDER.index(check["status"]))

@@ -9,10 +9,13 @@ from structlog.typing import FilteringBoundLogger, Processor
 
 from toban_observability.masking import escape_event, mask_event
 from toban_observability.place import add_trace
+from toban_observability.seldom import Seldom
 
 LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
 QUIET = ("grpc", "asyncio", "botocore", "urllib3", "psycopg.pool")
 """Libraries whose own chatter is shown from warnings on."""
+REPEATING = ("psycopg.pool",)
+"""Libraries that warn of each try while something is away."""
 
 
 def setup_logging(service: str, fmt: str = "auto", level: str = "info", stream: TextIO | None = None) -> None:
@@ -34,6 +37,8 @@ def setup_logging(service: str, fmt: str = "auto", level: str = "info", stream: 
     root.setLevel(LEVELS[level])
     for name in QUIET:
         logging.getLogger(name).setLevel(max(logging.WARNING, LEVELS[level]))
+    for name in REPEATING:
+        logging.getLogger(name).filters[:] = [Seldom()]
     _configure(service, LEVELS[level])
 
 

@@ -21,6 +21,7 @@ from opentelemetry.trace import (
 )
 
 from toban_domain.trace import TraceContext
+from toban_observability.masking import mask_text
 from toban_observability.tracing import Attributes
 
 EXPORT_SECONDS = 3.0
@@ -54,7 +55,8 @@ class OtlpSpan:
         if attributes:
             self._span.set_attributes(attributes)
         if error:
-            self._span.set_status(Status(StatusCode.ERROR, error))
+            # Spans leave the installation: an error of a database quotes its address.
+            self._span.set_status(Status(StatusCode.ERROR, mask_text(error)))
         self._span.end()
 
 

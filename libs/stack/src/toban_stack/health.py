@@ -6,6 +6,7 @@ import urllib.request
 from dataclasses import dataclass
 from typing import Any
 
+from toban_domain.health import seen_words
 from toban_stack.processes import ProcessRecord, alive
 
 TIMEOUT_SECONDS = 2.0
@@ -34,7 +35,7 @@ def of_service(record: ProcessRecord) -> ProcessStatus:
     status = str(document.get("status", "error"))
     checks: dict[str, Any] = document.get("checks", {})
     leads = str(checks.get("role", {}).get("value", ""))
-    bad = [f"{name}: {check.get('value')}" for name, check in checks.items() if check.get("status") != "ok"]
+    bad = [f"{name}: {seen_words(check.get('value'))}" for name, check in checks.items() if check.get("status") != "ok"]
     words = status if status == "ok" else f"{status} ({'; '.join(bad)})"
     return _status(record, green=status in ("ok", "warning"), health=words, detail=leads)
 

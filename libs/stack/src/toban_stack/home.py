@@ -22,7 +22,12 @@ class Home:
     def create(self) -> None:
         """Makes the folders that every stack has, readable by their owner only."""
         for folder in (self.root, self.logs, self.secrets, self.data, self.run, self.sockets):
-            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            try:
+                folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            except OSError as error:
+                raise StackError(
+                    f"{folder} cannot be made ({error.strerror}): set TOBAN_HOME to a folder that this account may write"
+                ) from None
         if self.sockets.stat().st_uid != os.geteuid() or self.sockets.is_symlink():
             raise StackError(f"{self.sockets} belongs to somebody else: remove it, or set TOBAN_HOME to a shorter path")
 

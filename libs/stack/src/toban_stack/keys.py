@@ -52,6 +52,8 @@ def make(keys: Path, hand_out: Path, *, step: str = "", now: datetime | None = N
 
     Raises StackError when a step may not be done now, OSError when a folder cannot be written.
     """
+    if step and not (keys / "ca" / "ca.crt").exists():
+        raise StackError(f"{keys} is empty, so {step} has nothing to change: start once, which makes everything")
     lines = [rollover.STEPS[step](keys)] if step else []
     certs.make_all(keys, now=now)
     secrets = _secrets(Home(keys))

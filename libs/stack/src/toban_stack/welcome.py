@@ -37,7 +37,7 @@ def run(stack: Stack, *, root: Path) -> None:
         known = _seen(command) if set(stack.processes()) - before else set()
         examples = root / "examples"
         if examples.is_dir():
-            say(f"• examples: {command.lines('apply', '-f', str(examples))} definitions applied")
+            say(f"• examples: {command.lines('apply', '-f', str(examples), '-o', 'name')} definitions applied")
         first = first_run(command, known, clock)
     except BaseException:
         if not before:
@@ -101,7 +101,7 @@ def first_run(command: Command, known: set[int], clock: SystemClock) -> Mapping[
 
     def look() -> bool:
         fresh = [row for row in command.runs() if int(row["id"]) not in known and row.get("schedule")]
-        states[:] = [f"run {row['id']} of {row['job']} is {row['state']}" for row in fresh[-3:]]
+        states[:] = [f"run {row['id']} of {row['job']} is {row['state']}" for row in fresh[:3]]
         found[:] = [row for row in fresh if row["state"] == SUCCEEDED]
         if not found and clock.monotonic() - told[0] > PROGRESS_SECONDS:
             told[0] = clock.monotonic()
@@ -111,7 +111,9 @@ def first_run(command: Command, known: set[int], clock: SystemClock) -> Mapping[
     say("• waiting for the first scheduled run")
     if not wait_until(look, FIRST_RUN_SECONDS, POLL_SECONDS):
         seen = "; ".join(states) or "none was created"
-        raise StackError(f"no scheduled run succeeded within {FIRST_RUN_SECONDS:g} s ({seen}); see `make status`")
+        raise StackError(
+            f"no scheduled run succeeded within {FIRST_RUN_SECONDS:g} s ({seen}); see {typed('scripts/toban doctor')}"
+        )
     return found[0]
 
 
@@ -142,11 +144,16 @@ def _addresses(stack: Stack) -> None:
     say(*columns(table), "")
     say(*(f"Site  http://{address}" for address in stack.sites))
     say(
-        f"logs: {stack.home.logs}",
+        f"logs: {near(stack.home.logs)}",
         f"try:  {typed('scripts/toban run start hello --wait --follow')}",
         f"      {typed('scripts/toban cluster status')}",
         f"      {typed('make status')}",
     )
+
+
+def near(path: Path) -> Path:
+    """As it is called from here, when it is below."""
+    return path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
 
 
 def typed(command: str) -> str:

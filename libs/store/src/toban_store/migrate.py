@@ -15,7 +15,8 @@ import os
 import re
 import sys
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
@@ -99,7 +100,7 @@ def up(url: str, *, folder: Path = MIGRATIONS, seeds: Mapping[str, float] | None
     nothing of that file behind).
     """
     wanted = read_migrations(folder)
-    with _connect(url) as connection:
+    with _session(url) as connection:
         connection.execute("SELECT pg_advisory_lock(%s::bigint)", (_LOCK,))
         connection.execute(_TABLE)
         applied = _applied(connection)
@@ -130,7 +131,7 @@ def seeds_from(environment: Mapping[str, str]) -> dict[str, float]:
 
 def status(url: str, *, folder: Path = MIGRATIONS) -> list[MigrationState]:
     """Where each migration stands; changes nothing."""
-    with _connect(url) as connection:
+    with _session(url) as connection:
         applied = _applied(connection)
     return compare(applied, folder=folder)
 
@@ -222,6 +223,20 @@ def _connect(url: str) -> psycopg.Connection[tuple[object, ...]]:
         connection.close()
         raise
     return connection
+
+
+@contextmanager
+def _session(url: str) -> Iterator[psycopg.Connection[tuple[object, ...]]]:
+    """A connection whose errors are MigrationErrors: a role without rights is as common as a server that goes away."""
+    with _connect(url) as connection:
+        try:
+            yield connection
+        except psycopg.errors.InsufficientPrivilege as error:
+            raise MigrationError(
+                f"{_one_line(error)}: the role has to own the database, or act as the one that does (ALTER ROLE … SET role)"
+            ) from error
+        except psycopg.Error as error:
+            raise MigrationError(f"PostgreSQL does not do it: {_one_line(error)}") from error
 
 
 def _applied(connection: psycopg.Connection[tuple[object, ...]]) -> dict[tuple[str, int], str]:

@@ -27,8 +27,8 @@ SETTINGS = {
     "log_timezone": "UTC",
     "jit": "off",
 }
-# For tests: the data is thrown away, so a crash of the machine may take it.
-VOLATILE = {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off"}
+# For tests: the data is thrown away, so a crash of the machine may take it. They also read the log as others' tools do.
+VOLATILE = {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off", "wal_level": "logical"}
 
 
 class PostgresServer:

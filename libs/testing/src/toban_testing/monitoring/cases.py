@@ -132,7 +132,8 @@ CASES = {
         of("toban_is_leader", 1) | of("toban_executors", 1, f'{COORDINATOR}, state="on"'),
     ),
     "TobanExecutorDiskLow": Case(
-        of("toban_executor_disk_free_bytes", 1e9, EXECUTOR), of("toban_executor_disk_free_bytes", 1e11, EXECUTOR)
+        of("toban_executor_disk_free_bytes", 1e9, EXECUTOR) | of("toban_executor_disk_size_bytes", 1e11, EXECUTOR),
+        of("toban_executor_disk_free_bytes", 3e9, EXECUTOR) | of("toban_executor_disk_size_bytes", 1e11, EXECUTOR),
     ),
     "TobanPostgresUnreachable": Case(check("postgresql", 2), check("postgresql", 0) | check("redis", 2, OTHER)),
     "TobanPostgresGone": Case(
@@ -192,9 +193,10 @@ CASES = {
     ),
     "TobanCertificateExpiring": Case(check("certificate", 1, EXECUTOR), check("certificate", 0, EXECUTOR)),
     "TobanCertificateEnds": Case(
-        of("toban_tls_certificate_not_after_seconds", 43200, EXECUTOR),
+        of("toban_tls_certificate_not_after_seconds", 43200, EXECUTOR) | check("certificate", 1, EXECUTOR),
         of("toban_tls_certificate_not_after_seconds", 90000, EXECUTOR)
-        | of("toban_tls_authority_not_after_seconds", 90000, EXECUTOR),
+        | of("toban_tls_authority_not_after_seconds", 90000, EXECUTOR)
+        | check("certificate", 1, EXECUTOR),
     ),
     "TobanClockSkew": Case(
         of("toban_clock_skew_seconds", -1.2) | of("toban_executors_clock_skew_seconds", 0.1, OTHER),
@@ -224,6 +226,20 @@ MORE = {
             of("toban_is_leader", 1, STAGING) | of("toban_is_leader", 1, STAGING.replace("a:9464", "c:9464")),
             of("toban_is_leader", 1, STAGING) | of("toban_is_leader", 1, PRODUCTION),
             where='namespace="staging"',
+        ),
+        "a leader's machine was taken away, scraped each 30 s": Case(
+            of("toban_is_leader", 1) | of("toban_is_leader", 1, OTHER),
+            {
+                f"toban_is_leader{{{COORDINATOR}}}": "1 _ 1 _x4 stale",
+                f"toban_is_leader{{{OTHER}}}": f"0 _ 1x{LONG}",
+            },
+        ),
+    },
+    "TobanPoolExhausted": {
+        "PostgreSQL was away for a minute": Case(
+            {f'toban_pool_errors_total{{{COORDINATOR}, pool="grants", kind="wait"}}': f"0+1x{LONG}"},
+            {f'toban_pool_errors_total{{{COORDINATOR}, pool="grants", kind="wait"}}': f"0x4 5 9 14 18x{LONG}"},
+            lead="1m",
         ),
     },
     "TobanNoExecutor": {
@@ -280,11 +296,22 @@ MORE = {
             where='job="toban-executor"',
         ),
     },
+    "TobanExecutorDiskLow": {
+        "a small volume": Case(
+            of("toban_executor_disk_free_bytes", 2e8, EXECUTOR) | of("toban_executor_disk_size_bytes", 1e9, EXECUTOR),
+            of("toban_executor_disk_free_bytes", 9e8, EXECUTOR) | of("toban_executor_disk_size_bytes", 1e9, EXECUTOR),
+        ),
+    },
     "TobanCertificateEnds": {
         "the authority ends": Case(
             of("toban_tls_certificate_not_after_seconds", 90000, EXECUTOR)
-            | of("toban_tls_authority_not_after_seconds", 43200, EXECUTOR),
+            | of("toban_tls_authority_not_after_seconds", 43200, EXECUTOR)
+            | check("certificate", 1, EXECUTOR),
             of("toban_tls_certificate_not_after_seconds", 90000, EXECUTOR),
+        ),
+        "one of a day has expired, and before it was renewed in time": Case(
+            of("toban_tls_certificate_not_after_seconds", 0, EXECUTOR) | check("certificate", 2, EXECUTOR),
+            of("toban_tls_certificate_not_after_seconds", 28800, EXECUTOR) | check("certificate", 0, EXECUTOR),
         ),
     },
 }

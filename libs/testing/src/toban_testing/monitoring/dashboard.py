@@ -54,8 +54,10 @@ def quantiles(metric: str, by: str = "") -> tuple[tuple[str, str], ...]:
 
 
 def rate(metric: str, by: str, *, only: str = "") -> tuple[str, str]:
-    """Events a second of a counter, by a label."""
-    return f"sum by ({by}) (rate({metric}{only}[$__rate_interval]))", f"{{{{{by}}}}}"
+    """Events a second of a counter, by a label. `only` some of them: none is 0, and not an empty panel."""
+    found = f"sum by ({by}) (rate({metric}{only}[$__rate_interval]))"
+    none = f" or 0 * sum by ({by}) (rate({metric}[$__rate_interval]))" if only else ""
+    return f"{found}{none}", f"{{{{{by}}}}}"
 
 
 ROWS = (
@@ -161,7 +163,11 @@ ROWS = (
         "Calls and stores",
         (
             graph("Calls a second", "ops", rate("toban_rpc_total", "method")),
-            graph("Share of failed calls", "percentunit", ("toban:rpc_errors:ratio5m", "{{job}}")),
+            graph(
+                "Share of failed calls",
+                "percentunit",
+                ("toban:rpc_errors:ratio5m or 0 * sum by (namespace, job) (rate(toban_rpc_total[5m]))", "{{job}}"),
+            ),
             graph(
                 "Duration of calls, p99",
                 "s",
@@ -272,7 +278,8 @@ def _panel(number_: int, panel: Panel, x: int, y: int) -> dict[str, Any]:
         "title": panel.title,
         "datasource": SOURCE,
         "gridPos": _place(x, y, panel.width, HEIGHT),
-        "fieldConfig": {"defaults": {"unit": panel.unit, "min": 0 if panel.unit != "s" else None}, "overrides": []},
+        # Seconds may be below zero: of a clock, of a certificate that has ended.
+        "fieldConfig": {"defaults": {"unit": panel.unit, **({} if panel.unit == "s" else {"min": 0})}, "overrides": []},
         "options": {"reduceOptions": {"calcs": ["lastNotNull"]}}
         if panel.stat
         else {"legend": {"displayMode": "list", "placement": "bottom"}},
