@@ -113,6 +113,10 @@ def test_the_two_commands_of_the_readme(newcomer: Newcomer) -> None:
     assert re.match(r"\d{4}-\d\d-\d\dT", slot) and re.match(r"executor-\d", executor) and "world" in last_line
     assert re.search(r"^Toban is up after \d+ s\. Stop it with: make down$", said, re.MULTILINE)
 
+    [applied] = re.findall(r"^• examples: (\d+) definitions applied$", said, re.MULTILINE)
+    named = newcomer.types("scripts/toban", "validate", "-f", "examples", "-o", "name")
+    assert int(applied) == len(named.split())
+
     output = newcomer.types("scripts/toban", "run", "start", "hello", "--wait", "--follow")
     assert "Hello, world" in output
     leads = r"^Leader: +127\.0\.0\.1:\d+ \(worker \d+, epoch \d+"

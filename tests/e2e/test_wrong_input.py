@@ -222,3 +222,20 @@ def test_tls_without_a_client_certificate_is_refused_at_the_transport(stack: Sta
     for address in service_addresses(stack):
         assert over_tls(stack, address, None) == b""
         assert over_tls(stack, address, stack.home.tls / "admin-cli")[3:4] == EMPTY_SETTINGS[3:4]
+
+
+def test_a_run_that_no_executor_fits_names_the_labels(stack: Stack, tmp_path: Path) -> None:
+    file = tmp_path / "picky.yaml"
+    file.write_text(
+        JOB.replace("NAME", "picky").replace("PROGRAM", "/bin/true") + "  selector: {labels: {gpu: a100}}\n"
+    )
+    assert toban(stack, "apply", "-f", str(file)).returncode == 0
+    run = toban(stack, "run", "start", "picky", "-o", "name").stdout.strip()
+    assert "no executor has the labels of its selector (gpu=a100)" in toban(stack, "run", "get", run).stdout
+    assert toban(stack, "run", "cancel", run).returncode == 0
+    assert "Waits" not in toban(stack, "run", "get", run).stdout
+
+
+def test_a_variable_that_is_misspelt_does_not_lead_to_the_local_stack(stack: Stack) -> None:
+    done = toban(stack, "run", "list", SCHEDULER_COORDINATERS="elsewhere:1")
+    assert (done.returncode, done.stdout) == (78, "") and "did you mean SCHEDULER_COORDINATORS?" in done.stderr

@@ -248,6 +248,14 @@ def test_silence_about_the_lock_ends_the_term(box):
     assert 1.5 < box.now - start <= 1.7
 
 
+def test_a_term_counts_from_the_send_of_its_take_over(box):
+    box.feed(e.RowRead(row=row(epoch=0, beat=0, holder="")))
+    assert e.StartLeading in kinds(box.feed(e.TakeOverDone(sent_at=box.now - 0.9, epoch=EPOCH)))
+    assert kinds(box.feed(e.Tick(), box.now + 0.2))[0] is e.StopLeading, (
+        "a second has passed since PostgreSQL may have taken it"
+    )
+
+
 def test_a_renewal_counts_from_its_send(box):
     box.lead()
     sent = box.now

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from toban_domain.schedule import RuleSpec
-from toban_schedule import Rule, noted_slots, slots
+from toban_schedule import Rule, coming_change, noted_slots, slots
 
 BERLIN = "Europe/Berlin"
 
@@ -116,3 +116,34 @@ def test_notes_stand_where_the_local_time_is_not_plain(
         early, late = (wall.replace(tzinfo=slot.local.tzinfo, fold=fold).astimezone(UTC) for fold in (0, 1))
         assert ("fold: first" in slot.note) == (early < late and slot.at == early)
         assert ("fold: second" in slot.note) == (early < late and slot.at == late)
+
+
+@pytest.mark.parametrize(
+    ("rule", "said"),
+    [
+        ({"daily_at": "02:30"}, "2026-10-25: 02:30 comes twice, runs the first time (fold: first)"),
+        ({"daily_at": "02:30", "fold": "both"}, "2026-10-25: 02:30 comes twice, runs both times (fold: both)"),
+        (
+            {"cron": "30 2 * 3 *"},
+            "2027-03-28: 02:30 does not exist, runs as much later as the clock jumps (gap: shift)",
+        ),
+        ({"cron": "30 2 * 3 *", "gap": "skip"}, "2027-03-28: 02:30 does not exist, is left out (gap: skip)"),
+        (
+            {"cron": "*/10 1-3 * 3 *", "gap": "run_after"},
+            "2027-03-28: 02:00 to 02:50 (6 times) do not exist, run when the gap is over (gap: run_after)",
+        ),
+        ({"daily_at": "02:30", "start": "2026-10-26T00:00:00Z"}, "2027-03-28: 02:30 does not exist, "),
+        ({"daily_at": "02:30", "end": "2026-10-25T00:00:00Z"}, ""),
+        ({"daily_at": "03:00"}, ""),
+        ({"weekly_at": "mon 02:30"}, ""),
+        ({"cron": "*/5 * * * *"}, ""),
+        ({"interval_seconds": 3600}, ""),
+        ({"daily_at": "02:30", "timezone": "UTC"}, ""),
+        ({"daily_at": "02:30", "timezone": "Asia/Tokyo"}, ""),
+        ({"daily_at": "02:10", "timezone": "Australia/Lord_Howe"}, "2026-10-04: 02:10 does not exist, "),
+    ],
+)
+def test_the_next_change_of_the_clocks_that_touches_a_rule(rule: dict[str, str], said: str) -> None:
+    made = Rule.of(RuleSpec(**{"timezone": BERLIN, **rule}))  # type: ignore[arg-type]
+    told = coming_change(made, datetime(2026, 6, 1, 12, 0, 0, 7, tzinfo=UTC))
+    assert told.startswith(said) and bool(told) == bool(said)

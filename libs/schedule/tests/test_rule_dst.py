@@ -14,6 +14,7 @@ from toban_schedule import Rule, load_zone, slots
 
 BERLIN, NEW_YORK, LORD_HOWE = "Europe/Berlin", "America/New_York", "Australia/Lord_Howe"
 APIA, TROLL, KATHMANDU, CARACAS = "Pacific/Apia", "Antarctica/Troll", "Asia/Kathmandu", "America/Caracas"
+CASABLANCA, SAO_PAULO, NUUK = "Africa/Casablanca", "America/Sao_Paulo", "America/Nuuk"
 
 # zone, first instant with the new offset (UTC), minutes that the local clock jumps
 CHANGES = [
@@ -41,6 +42,13 @@ CHANGES = [
     # At midnight: the day begins at 01:00, or ends twice.
     ("Asia/Beirut", "2026-03-28T22:00", 60),
     ("Asia/Beirut", "2026-10-24T21:00", -60),
+    (SAO_PAULO, "2018-11-04T03:00", 60),
+    (SAO_PAULO, "2019-02-17T02:00", -60),
+    # Back for Ramadan and forth after it: the moon says when, and the offset of winter is the larger one.
+    (CASABLANCA, "2026-02-15T02:00", -60),
+    (CASABLANCA, "2026-03-22T02:00", 60),
+    # The last hour of a Saturday is left out.
+    (NUUK, "2026-03-29T01:00", 60),
 ]
 
 
@@ -95,6 +103,13 @@ def test_the_zones_change_when_we_think(zone: str, at: str, minutes: int) -> Non
         (APIA, "2011-12-29T12:00", "0 9 * * *", "shift", ["31 09:00 +1400", "01 09:00 +1400"]),
         (APIA, "2011-12-29T12:00", "0 9 * * *", "run_after", ["31 00:00 +1400", "31 09:00 +1400", "01 09:00 +1400"]),
         ("Asia/Beirut", "2026-03-28T12:00", "15 0 * * *", "shift", ["29 01:15 +0300", "30 00:15 +0300"]),
+        # Midnight itself does not exist.
+        (SAO_PAULO, "2018-11-03T12:00", "0 0 * * *", "skip", ["05 00:00 -0200"]),
+        (SAO_PAULO, "2018-11-03T12:00", "0 0 * * *", "shift", ["04 01:00 -0200", "05 00:00 -0200"]),
+        (CASABLANCA, "2026-03-21T12:00", "30 2 * * *", "shift", ["22 03:30 +0100", "23 02:30 +0100"]),
+        # A slot of Saturday that is shifted is Sunday's by the clock, and still Saturday's by the rule.
+        (NUUK, "2026-03-28T12:00", "30 23 * * SAT", "shift", ["29 00:30 -0100"]),
+        (NUUK, "2026-03-28T12:00", "30 23 * * SAT", "run_after", ["29 00:00 -0100"]),
         # A shifted slot and one that is there anyway are one slot.
         (BERLIN, "2026-03-29T00:00", "30 2,3 29 3 *", "shift", ["29 03:30 +0200"]),
         (BERLIN, "2026-03-29T00:00", "*/20 2 29 3 *", "run_after", ["29 03:00 +0200"]),
@@ -115,6 +130,11 @@ def test_a_local_time_that_does_not_exist(zone: str, day: str, cron: str, gap: s
         (LORD_HOWE, "2027-04-04T00:00", "45 1 4 * *", "first", ["04 01:45 +1100"]),
         (LORD_HOWE, "2027-04-04T00:00", "45 1 4 * *", "second", ["04 01:45 +1030"]),
         (LORD_HOWE, "2027-04-04T00:00", "45 1 4 * *", "both", ["04 01:45 +1100", "04 01:45 +1030"]),
+        (SAO_PAULO, "2019-02-16T12:00", "30 23 16 * *", "both", ["16 23:30 -0200", "16 23:30 -0300"]),
+        # The day that ends twice begins once.
+        (SAO_PAULO, "2019-02-16T12:00", "0 0 17 * *", "both", ["17 00:00 -0300"]),
+        (CASABLANCA, "2026-02-15T00:00", "30 2 15 * *", "first", ["15 02:30 +0100"]),
+        (CASABLANCA, "2026-02-15T00:00", "30 2 15 * *", "second", ["15 02:30 +0000"]),
         # 01:15 is not repeated where the clock goes back by half an hour only.
         (LORD_HOWE, "2027-04-04T00:00", "15 1 4 * *", "both", ["04 01:15 +1100"]),
         (

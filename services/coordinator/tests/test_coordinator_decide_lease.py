@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -23,6 +24,15 @@ def test_a_still_grant_is_fenced_after_the_whole_lease():
     seen = watch(seen, [ROW], read_returned_at=110.5)
     assert fenced(seen, 110.5) == ()
     assert fenced(seen, 110.52) == (FencePlan(incarnation="a", grant_seq=1, reason="no grant for 10.51 s"),)
+
+
+@pytest.mark.parametrize("state", [state for state in ExecutorState if state is not ExecutorState.OFF])
+def test_no_state_of_a_row_shortens_the_wait(state):
+    """Least of all `cut`, which waits for just this: the executor may run jobs until its lease ends."""
+    row = replace(ROW, state=state)
+    seen = watch(watch({}, [row], read_returned_at=100.0), [row], read_returned_at=110.5)
+    assert fenced(seen, 110.5) == ()
+    assert fenced(seen, 110.52)
 
 
 def test_another_cluster_or_counter_begins_the_wait_again():

@@ -9,14 +9,17 @@ from typing import Any
 import psycopg
 import pytest
 import redis
+from psycopg.conninfo import make_conninfo
 
 from toban_coordinator.server.diagnose import Doctor
 from toban_domain.version import VERSION
+from toban_fencing.redis_lease import EPOCH_KEY
 from toban_fencing.redis_link import RedisLink, open_client
 from toban_runtime.clock import SystemClock
 from toban_runtime.ids import IdSource
 from toban_store.pool import open_pool
-from toban_store.scheduler import executors
+from toban_store.scheduler import census, executors
+from toban_store.tx import autocommit
 
 # The servers of the tests are not durable, and a fresh database has neither leader nor executors.
 BARE = {"durability": "error", "leader": "error", "executor": "error"}
@@ -73,6 +76,48 @@ def whole(sql: Callable[..., Any]) -> None:
     sql(
         "UPDATE scheduler.leader_beat SET beaten_at = now() + interval '1 minute', last_tick_at = now() + interval '1 minute'"
     )
+
+
+@pytest.fixture
+def replicate(pg_url: str) -> Iterator[Callable[..., None]]:
+    """Opens a connection that PostgreSQL takes for a stand-by's, or with `slot` for that of a reader of changes."""
+    opened: list[psycopg.pq.PGconn] = []
+
+    def begin(slot: str = "") -> None:
+        kind = "database" if slot else "true"
+        link = psycopg.pq.PGconn.connect(make_conninfo(pg_url, replication=kind).encode())
+        opened.append(link)
+        if slot:
+            link.exec_(f"CREATE_REPLICATION_SLOT {slot} TEMPORARY LOGICAL pgoutput".encode())
+            options = "proto_version '1', publication_names 'none'"
+            begun = link.exec_(f"START_REPLICATION SLOT {slot} LOGICAL 0/0 ({options})".encode())
+        else:
+            begun = link.exec_(b"START_REPLICATION PHYSICAL 0/1000000")
+        assert begun.status == psycopg.pq.ExecStatus.COPY_BOTH, link.error_message
+
+    yield begin
+    for link in opened:
+        link.finish()
+
+
+async def test_a_stand_by_that_no_commit_waits_for(doctor: Doctor, whole: None, replicate: Any) -> None:
+    """A reader of changes is no stand-by: nobody fails over to it."""
+    replicate(slot="changes")
+    assert await unwell(doctor) == {"durability": "error"}
+    replicate()
+    assert await unwell(doctor) == {"durability": "error", "replication": "warning"}
+
+
+async def test_a_role_that_may_not_see_stand_bys(doctor: Doctor, sql: Any, whole: None, replicate: Any) -> None:
+    replicate()
+    sql("CREATE ROLE plain")
+    try:
+        async with autocommit(doctor.pool) as t:
+            await t.execute("SET ROLE plain")
+            assert await census.standbys(t) == {"unknown": 1}
+            await t.execute("RESET ROLE")
+    finally:
+        sql("DROP ROLE plain")
 
 
 @pytest.mark.pg_versions
@@ -151,6 +196,15 @@ async def test_redis_that_evicts(doctor: Doctor, whole: None, redis_url: str) ->
         finally:
             client.config_set("maxmemory-policy", "noeviction")
             client.config_set("maxmemory", 0)
+
+
+async def test_a_redis_that_another_installation_uses(doctor: Doctor, whole: None, redis_url: str, sql: Any) -> None:
+    with redis.Redis.from_url(redis_url) as client:
+        client.set(EPOCH_KEY, "12")
+        sql("UPDATE scheduler.leader SET epoch = 12")
+        assert "redis-shared" not in await unwell(doctor)
+        sql("UPDATE scheduler.leader SET epoch = 11")
+        assert (await unwell(doctor))["redis-shared"] == "warning"
 
 
 async def test_servers_that_are_away(free_port: int) -> None:

@@ -9,6 +9,7 @@ from toban_runtime.ids import IdSource
 from toban_store.pool import open_pool
 from toban_store.scheduler import drains, executors, leader
 from toban_store.tx import fenced_tx, tx
+from toban_testing.executor_rows import register
 
 IDS = IdSource()
 
@@ -98,3 +99,15 @@ async def test_a_rejoin_that_waited_for_a_drain_comes_back_draining(pool, sql, i
         await until_somebody_waits_for_a_row(sql)
     assert len(await joining) == 1
     assert await state_of(sql, incarnation) == "draining"
+
+
+async def test_a_batch_of_grants_locks_its_rows_in_the_order_of_incarnations(pool, sql):
+    """As fences and drains do: two that wait for each other would cost both their grants."""
+    low, high = sorted([await register(pool), await register(pool, instance="x2")])
+    async with tx(pool) as holding:
+        await holding.execute("SELECT 1 FROM scheduler.executors WHERE incarnation = %(i)s FOR UPDATE", {"i": low})
+        beats = [executors.Beat(incarnation=one, echo=0) for one in (high, low)]
+        granting = asyncio.create_task(executors.grant(pool, beats))
+        await until_somebody_waits_for_a_row(sql)
+        assert await sql("SELECT 1 FROM scheduler.executors WHERE incarnation = %s FOR UPDATE SKIP LOCKED", high)
+    assert {grant.granted for grant in (await granting).values()} == {True}

@@ -16,27 +16,12 @@ from toban_fencing.redis_link import RedisLink, open_client
 from toban_runtime.clock import SystemClock
 from toban_runtime.ids import IdSource
 from toban_store.pool import open_pool
-from toban_store.scheduler import executors, fence, leader, orders
-from toban_store.tx import fenced_tx
+from toban_store.scheduler import executors, leader, orders
+from toban_store.tx import fenced_tx, tx
+from toban_testing.executor_rows import LEASE_MS, hold, register, registration, run_state
 from toban_testing.settings import FixedSettings
 
-LEASE_MS = 10_000
 IDS = IdSource()
-
-
-def new(**changes):
-    made = executors.Registration(
-        incarnation=IDS.uuid(),
-        instance="x1",
-        node_id="n1",
-        boot_id="b1",
-        pid=7,
-        grpc_host="127.0.0.1",
-        grpc_port=4000,
-        slots=4,
-        labels={"zone": "a"},
-    )
-    return replace(made, **changes)
 
 
 @pytest.fixture
@@ -64,44 +49,15 @@ async def term(pool) -> Term:
     return taken.term
 
 
-async def register(pool, **changes):
-    made = new(**changes)
-    answer = await executors.register(pool, made, key_hash=b"h", lease_ms=LEASE_MS)
-    assert answer is not None
-    return made.incarnation
-
-
 def beat(incarnation, echo, **changes):
     return executors.Beat(incarnation=incarnation, echo=echo, **changes)
-
-
-async def hold(sql, incarnation, state, token):
-    """A run held by an incarnation, with its attempt; its id."""
-    sent = "now()" if token else "NULL"
-    (row,) = await sql(
-        "INSERT INTO scheduler.runs_live (definition_id, definition_version, job_name, origin, scheduled_for, state, token, log_day,"
-        f" assigned_incarnation, assigned_worker_id, assigned_at, dispatched_at, started_at) VALUES (1, 1, 'j', 'demand', now(), %s, %s,"
-        f" current_date, %s, 1, now(), {sent}, CASE WHEN %s = 'RUNNING' THEN now() END) RETURNING id",
-        state, token, incarnation, state,
-    )  # fmt: skip
-    if token:
-        await sql(
-            "INSERT INTO scheduler.job_attempts (log_day, run_id, token, attempt, leader_epoch, incarnation, worker_id, dispatched_at)"
-            " VALUES (current_date, %s, %s, 1, 1, %s, 1, now())",
-            row[0], token, incarnation,
-        )  # fmt: skip
-    return row[0]
-
-
-async def run_state(sql, run_id):
-    return (await sql("SELECT state FROM scheduler.runs_live WHERE id = %s", run_id))[0][0]
 
 
 # ---------------------------------------------------------------- registration
 
 
 async def test_register_inserts_and_never_overwrites(pool):
-    made = new()
+    made = registration()
     first = await executors.register(pool, made, key_hash=b"one", lease_ms=LEASE_MS)
     assert first.lease_ms == LEASE_MS
     assert await executors.register(pool, replace(made, slots=9), key_hash=b"two", lease_ms=LEASE_MS) is None
@@ -111,14 +67,14 @@ async def test_register_inserts_and_never_overwrites(pool):
 
 async def test_the_lease_is_fixed_at_registration_by_the_setting(pool, sql):
     await sql("INSERT INTO scheduler.settings (name, value) VALUES ('executor_lease_seconds', '4.5')")
-    answer = await executors.register(pool, new(), key_hash=b"h", lease_ms=LEASE_MS)
+    answer = await executors.register(pool, registration(), key_hash=b"h", lease_ms=LEASE_MS)
     assert answer.lease_ms == 4500
 
 
 @pytest.mark.parametrize("stored", ["3.9", "601", '"short"', "null"])
 async def test_a_stored_lease_that_is_not_allowed_gives_way_to_the_default(pool, sql, stored):
     await sql("INSERT INTO scheduler.settings (name, value) VALUES ('executor_lease_seconds', %s::jsonb)", stored)
-    answer = await executors.register(pool, new(), key_hash=b"h", lease_ms=LEASE_MS)
+    answer = await executors.register(pool, registration(), key_hash=b"h", lease_ms=LEASE_MS)
     assert answer.lease_ms == LEASE_MS
 
 
@@ -185,6 +141,7 @@ async def test_an_incarnation_that_is_off_or_unknown_gets_nothing(pool, sql):
     incarnation = await register(pool)
     await sql("UPDATE scheduler.executors SET state = 'off', off_at = now()")
     assert await executors.grant(pool, [beat(incarnation, 0), beat(IDS.uuid(), 0)]) == {}
+    assert await executors.observe(pool) == [], "nobody watches it any more"
 
 
 async def test_the_epoch_maximum_is_only_raised(pool, sql):
@@ -208,9 +165,36 @@ async def test_the_answer_names_what_is_not_held(pool, sql):
     sent = AttemptKey(await hold(sql, incarnation, "ASSIGNED", 72), 72)
     foreign = AttemptKey(await hold(sql, other, "RUNNING", 73), 73)
     older = AttemptKey(mine.run_id, 70)
-    answer = await Granter(pool=pool).heartbeat(beat(incarnation, 0), [mine, sent, foreign, older])
-    assert set(answer.news.not_held) == {foreign, older}
+    lost = AttemptKey(await hold(sql, incarnation, "ORPHANED", 70), 70)
+    answer = await Granter(pool=pool).heartbeat(beat(incarnation, 0), [mine, sent, foreign, older, lost])
+    assert set(answer.news.not_held) == {foreign, older, lost}
     assert answer.news.smallest_live_token == 71
+
+
+async def test_nobody_answers_the_orders_of_another(pool, term):
+    incarnation, other = await register(pool), await register(pool, instance="x2")
+    async with fenced_tx(pool, term) as t:
+        await orders.queue(t, incarnation=incarnation, kind="revoke", serial=3, orders=[(AttemptKey(5, 6), {})])
+    (order,) = (await orders.news(pool, {incarnation: []}))[incarnation].orders
+    await orders.finish(pool, incarnation=other, results={order.id: "gone"})
+    assert (await orders.news(pool, {incarnation: []}))[incarnation].orders == (order,)
+    for word in ("running", "gone"):
+        await orders.finish(pool, incarnation=incarnation, results={order.id: word})
+    async with tx(pool) as t:
+        assert [done.result for done in await orders.done(t, limit=9)] == ["running"], "the first answer counts"
+
+
+@pytest.mark.parametrize(
+    ("state", "mode"), [("cut", ""), ("off", ""), ("detached", "stop"), ("detached", "let_finish")]
+)
+async def test_a_leader_neither_detaches_nor_takes_back_in_other_states(pool, sql, term, state, mode):
+    incarnation = await register(pool)
+    off_at = "CASE WHEN %s = 'off' THEN now() END"
+    await sql(f"UPDATE scheduler.executors SET state = %s, detach_mode = %s, off_at = {off_at}", state, mode, state)
+    async with fenced_tx(pool, term) as t:
+        assert await executors.detach(t, [incarnation], mode="") == []
+        assert await executors.rejoin(t, [incarnation]) == []
+    assert await sql("SELECT state, detach_mode FROM scheduler.executors") == [(state, mode)]
 
 
 async def test_open_orders_go_out_until_they_are_answered(pool, term):
@@ -226,69 +210,6 @@ async def test_open_orders_go_out_until_they_are_answered(pool, term):
     assert (await Granter(pool=pool).heartbeat(beat(incarnation, 1), [])).news.orders == ()
 
 
-# ---------------------------------------------------------------- fence
-
-
-def fence_of(incarnation, grant_seq):
-    return fence.Fence(incarnation=incarnation, grant_seq=grant_seq, reason="test")
-
-
-async def test_a_fence_takes_the_row_and_the_runs(pool, sql, term):
-    incarnation = await register(pool)
-    running = await hold(sql, incarnation, "RUNNING", 71)
-    sent = await hold(sql, incarnation, "ASSIGNED", 72)
-    named = await hold(sql, incarnation, "ASSIGNED", None)
-    asked = await hold(sql, incarnation, "CANCEL_REQUESTED", 73)
-    async with fenced_tx(pool, term) as t:
-        result = await fence.fence(t, [fence_of(incarnation, 0)])
-    assert result == fence.Fenced(incarnations=(incarnation,), runs=3)
-    assert [await run_state(sql, run) for run in (running, sent, named, asked)] == [
-        "ORPHANED",
-        "ORPHANED",
-        "PENDING",
-        "CANCEL_REQUESTED",
-    ]
-    attempts = dict(await sql("SELECT run_id, state FROM scheduler.job_attempts"))
-    assert attempts == {running: "LOST", sent: "LOST", asked: "DISPATCHED"}
-    assert await sql("SELECT state, off_reason FROM scheduler.executors") == [("off", "test")]
-    assert {row[0] for row in await sql("SELECT run_id FROM scheduler.job_events WHERE type = 'executor_fenced'")} == {
-        running,
-        sent,
-        named,
-    }
-    assert await executors.grant(pool, [beat(incarnation, 0)]) == {}
-
-
-async def test_a_grant_defeats_the_fence(pool, sql, term):
-    incarnation = await register(pool)
-    run = await hold(sql, incarnation, "RUNNING", 71)
-    await executors.grant(pool, [beat(incarnation, 0)])
-    async with fenced_tx(pool, term) as t:
-        assert (await fence.fence(t, [fence_of(incarnation, 0)])).incarnations == ()
-    assert await run_state(sql, run) == "RUNNING"
-
-
-async def test_a_grant_under_way_and_a_fence_never_both_win(pool, term):
-    for _ in range(20):
-        incarnation = await register(pool)
-
-        async def fenced(name=incarnation):
-            async with fenced_tx(pool, term) as t:
-                return (await fence.fence(t, [fence_of(name, 0)])).incarnations
-
-        grants, off = await asyncio.gather(executors.grant(pool, [beat(incarnation, 0)]), fenced())
-        assert bool(grants) != bool(off)
-
-
-async def test_an_older_term_fences_nobody(pool, term):
-    incarnation = await register(pool)
-    me = leader.Contender(incarnation=IDS.uuid(), worker_id=98, address="b:1", node_id="n1")
-    assert await leader.take_over(pool, me, observed=term.epoch, beat=1)
-    with pytest.raises(FencedOut):
-        async with fenced_tx(pool, term) as t:
-            await fence.fence(t, [fence_of(incarnation, 0)])
-
-
 # ---------------------------------------------------------------- loops
 
 
@@ -297,9 +218,11 @@ class Probe:
 
     def __init__(self):
         self.asked = []
+        self.answer = None
 
     async def ping(self, address):
         self.asked.append(address)
+        return self.answer
 
 
 @pytest.fixture
@@ -343,6 +266,59 @@ async def test_a_silent_executor_is_pinged_detached_and_fenced(pool, sql, keeper
     assert await keeper.run_once() == 1
     assert await state_of(sql, incarnation) == "off"
     assert await run_state(sql, run) == "ORPHANED"
+
+
+async def test_another_incarnation_at_its_address_is_no_answer(pool, sql, keeper, fake_clock):
+    incarnation = await register(pool)
+    await keeper.run_once()
+    keeper.probe.answer = incarnation
+    await fake_clock.advance(10.0)
+    for _ in range(5):
+        await keeper.run_once()
+        await asyncio.sleep(0.01)
+    assert await state_of(sql, incarnation) == "on", "it answers: a heartbeat may be on its way"
+    keeper.probe.answer = IDS.uuid()
+    for _ in range(4):
+        await keeper.run_once()
+        await asyncio.sleep(0.01)
+    assert await state_of(sql, incarnation) == "detached"
+
+
+async def test_a_heartbeat_ends_the_count_of_unanswered_pings(pool, sql, keeper, fake_clock):
+    incarnation = await register(pool)
+    await keeper.run_once()
+
+    async def turns(count):
+        for _ in range(count):
+            await keeper.run_once()
+            await asyncio.sleep(0.01)
+
+    for echo in range(2):
+        await fake_clock.advance(10.0)
+        await turns(3)
+        assert await state_of(sql, incarnation) == "on", (
+            "two or three pings have not been answered, and none is asked about yet"
+        )
+        await executors.grant(pool, [beat(incarnation, echo)])
+        await turns(1)
+    await fake_clock.advance(10.0)
+    await turns(4)
+    assert await state_of(sql, incarnation) == "detached"
+
+
+async def test_a_stand_still_counts_from_the_return_of_the_read(pool, keeper, fake_clock, monkeypatch):
+    """Whatever was granted while the read was on its way is not in it."""
+    incarnation = await register(pool)
+    observe = executors.observe
+
+    async def slow(pool):
+        rows = await observe(pool)
+        await fake_clock.advance(9.0)
+        return rows
+
+    monkeypatch.setattr(executors, "observe", slow)
+    await keeper.run_once()
+    assert keeper._deps.observer.watched[incarnation].sighting.since == fake_clock.boottime()
 
 
 async def test_heartbeats_keep_an_executor(pool, sql, keeper, fake_clock):
@@ -391,6 +367,17 @@ async def test_a_detach_key_in_redis_detaches_and_is_audited(pool, sql, keeper, 
     assert await sql("SELECT actor, action FROM scheduler.admin_action_log") == [("redis", "detach")]
     await keeper.run_once()
     assert await state_of(sql, incarnation) == "detached"
+
+
+async def test_a_leader_that_was_replaced_fences_nobody(pool, sql, keeper, term, fake_clock):
+    incarnation = await register(pool)
+    await keeper.run_once()
+    await fake_clock.advance(11.0)
+    me = leader.Contender(incarnation=IDS.uuid(), worker_id=98, address="b:1", node_id="n1")
+    assert await leader.take_over(pool, me, observed=term.epoch, beat=1)
+    with pytest.raises(FencedOut):
+        await keeper.run_once()
+    assert await state_of(sql, incarnation) == "on"
 
 
 async def test_a_leader_below_the_executors_epoch_stops(pool, keeper, term):

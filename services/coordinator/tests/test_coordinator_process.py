@@ -94,24 +94,25 @@ async def executor(call):
     return request.incarnation, metadata, answer
 
 
-async def test_register_and_heartbeat(call, executor, process):
+async def test_register_and_heartbeat(call, executor, pg_url, process):
     incarnation, metadata, registered = executor
     assert (registered.lease_ms, registered.lease_margin_ms) == (10_000, 300)
     assert len(registered.incarnation_key) == 64
-    held = [
-        worker.HeldAttempt(key=AttemptKey(run_id=1, token=2), state=ATTEMPT_STATE_RUNNING),
-        worker.HeldAttempt(key=AttemptKey(run_id=3, token=4), state=ATTEMPT_STATE_FINISHED),
-    ]
+    said = ((1, 2, ATTEMPT_STATE_RUNNING), (3, 4, ATTEMPT_STATE_FINISHED))
+    held = [worker.HeldAttempt(key=AttemptKey(run_id=run, token=token), state=state) for run, token, state in said]
     beat = pb.HeartbeatRequest(incarnation=incarnation, held=held, free_slots=4)
     answer = await call("executor", rpc.ExecutorGatewayStub, "Heartbeat", beat, metadata)
-    assert (answer.granted, answer.grant_seq, answer.state) == (True, 1, "on")
-    assert answer.epoch > 1 << 51
-    assert answer.leader_address == f"127.0.0.1:{process['grpc_port']}"
-    assert list(answer.coordinators) == [answer.leader_address]
+    assert (answer.granted, answer.grant_seq, answer.state, answer.epoch > 1 << 51) == (True, 1, "on", True)
+    assert list(answer.coordinators) == [answer.leader_address] == [f"127.0.0.1:{process['grpc_port']}"]
     assert [(key.run_id, key.token) for key in answer.not_held] == [(1, 2)]
-    for last in (pb.HeartbeatRequest(incarnation=incarnation, held=h, stopped=True) for h in (held, [])):
+    for left, attests in ((held, False), ([], True)):
+        last = pb.HeartbeatRequest(incarnation=incarnation, held=left, stopped=True)
         answer = await call("executor", rpc.ExecutorGatewayStub, "Heartbeat", last, metadata)
         assert (answer.granted, answer.grant_seq) == (False, 0), "the last word moves no row"
+        with psycopg.connect(pg_url) as connection:
+            assert connection.execute("SELECT attested_reason <> '' FROM scheduler.executors").fetchall() == [
+                (attests,)
+            ]
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import redis.asyncio
+from structlog.testing import capture_logs
 
 from toban_coordinator.adapters.mirror import RedisMirror
 from toban_coordinator.leadership.subleader import Checker
@@ -19,15 +20,17 @@ from toban_coordinator.ports.leader import LeaderView
 from toban_coordinator.ports.peers import PeerStatus
 from toban_coordinator.server.peer import PeerServer
 from toban_domain.epoch import Term
+from toban_domain.errors import FencedOut
 from toban_domain.outcome import AttemptKey
 from toban_fencing.members import Members, worker_key
+from toban_fencing.redis_lease import LeaderLock
 from toban_fencing.redis_link import RedisLink, open_client
 from toban_proto.v1 import coordinator_pb2 as pb
 from toban_runtime.clock import SystemClock
 from toban_runtime.ids import IdSource
 from toban_store.pool import Pool, open_pool
 from toban_store.scheduler import executors, leader, orders
-from toban_store.tx import autocommit, fenced_tx
+from toban_store.tx import autocommit, fenced_tx, tx
 from toban_testing.settings import FixedSettings
 
 IDS = IdSource()
@@ -121,8 +124,28 @@ async def test_an_order_that_stays_open_cuts_its_executor(pool: Pool, term: Term
         await t.execute("UPDATE scheduler.executor_orders SET created_at = now() - interval '61 s'")
     assert await keeper.run_once() == 0
     settings.set(reassign_after_seconds=60)
+    [order] = (await orders.news(pool, {incarnation: []}))[incarnation].orders
+    await orders.finish(pool, incarnation=incarnation, results={order.id: "running"})
+    assert await keeper.run_once() == 0, "it was answered"
+    async with fenced_tx(pool, term) as t:
+        await t.execute("UPDATE scheduler.executor_orders SET done_at = NULL")
     assert await keeper.run_once() == 1
     assert await state_of(pool, incarnation) == "cut"
+
+
+async def test_only_the_leader_cuts_and_only_who_is_not_off(pool: Pool, term: Term, incarnation: str) -> None:
+    keeper = OrderKeeper(pool=pool, term=term, settings=FixedSettings(reassign_after_seconds=60))
+    async with fenced_tx(pool, term) as t:
+        await orders.queue(t, incarnation=incarnation, kind="revoke", serial=1, orders=[(AttemptKey(5, 6), {})])
+        await t.execute("UPDATE scheduler.executor_orders SET created_at = now() - interval '61 s'")
+        await t.execute("UPDATE scheduler.executors SET state = 'off', off_at = now()")
+    assert await keeper.run_once() == 0
+    async with tx(pool) as other:
+        await other.execute("UPDATE scheduler.executors SET state = 'on', off_at = NULL")
+        await other.execute("UPDATE scheduler.leader SET epoch = epoch + (1 << 27)")
+    with pytest.raises(FencedOut):
+        await keeper.run_once()
+    assert await state_of(pool, incarnation) == "on"
 
 
 async def test_worker_hashes_live_for_the_time_to_live(link: RedisLink, redis_url: str) -> None:
@@ -175,10 +198,14 @@ async def test_how_long_a_leader_may_go_without_a_tick(link: RedisLink) -> None:
         settings=settings,
     )
     await checker.run_once()
-    assert await members.degrade_flag(3) is None
+    lock = LeaderLock(link=link, worker_id=3)
+    assert (await lock.renew(7, overwrite=True)).degrade is None
     settings.set(leader_stale_seconds=9)
-    await checker.run_once()
-    assert await members.degrade_flag(3) == 7
+    with capture_logs() as lines:
+        await checker.run_once()
+        await checker.run_once()
+    assert (await lock.renew(7, overwrite=True)).degrade == 7
+    assert [line["epoch"] for line in lines] == [7], "told once a term, however long nobody can obey"
 
     server = PeerServer(incarnation="i", leader=seen, now=Time(), settings=settings)
     seen.shown = replace(seen.shown, role="leader", leading=True)

@@ -139,7 +139,7 @@ class Failure:
 class EventPlan:
     """What becomes of one event: started | no_trigger | duplicate | failed, or `retry` after `delay_seconds`.
 
-    `keeps_key`: from now on its key belongs to it.
+    `keeps_key`: from now on its key belongs to it. `later`: triggers whose runs did not fit into this write; they are tried again.
     """
 
     event: InboxEvent
@@ -149,3 +149,4 @@ class EventPlan:
     message: str = ""
     delay_seconds: float = 0.0
     keeps_key: bool = False
+    later: tuple[DueTrigger, ...] = ()

@@ -29,11 +29,6 @@ class ExecutorState(StrEnum):
     OFF = "off"
 
 
-def hold_seconds(lease_ms: int) -> float:
-    """How long after the send of a granted heartbeat jobs may run: L - m, seconds."""
-    return lease_ms / 1000 - HOLD_MARGIN
-
-
 def take_seconds(lease_ms: int) -> float:
     """How long a grant counter must have stood still before a fence: L(1 + rho) + m', seconds."""
     return lease_ms / 1000 * (1 + CLOCK_RATE_ERROR) + TAKE_MARGIN

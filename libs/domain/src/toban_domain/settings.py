@@ -163,7 +163,7 @@ _ALL = (
         1,
         3650,
         "days",
-        "how long finished runs, their attempts and events, processed events and the fire ledger are kept",
+        "how long finished runs, their attempts and events, processed events, the fire ledger and executors that are off are kept",
     ),
     _count(
         "log_retention_days_db",

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
+from toban_fencing.redis_lease import EPOCH_KEY
 from toban_fencing.redis_link import RedisLink
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RedisInfo:
-    """Of a cluster: the node that is worst off. `max_bytes` 0 = no limit, `policy` as in maxmemory-policy."""
+    """Of a cluster: the node that is worst off. `max_bytes` 0 = no limit, `policy` as in maxmemory-policy; `epoch` is the latest that any
+    leader has written there, 0 = none.
+    """
 
     version: str
     policy: str
     max_bytes: int
     evicted_keys: int
+    epoch: int = 0
 
 
 async def inspect(link: RedisLink) -> RedisInfo:
@@ -24,7 +28,9 @@ async def inspect(link: RedisLink) -> RedisInfo:
     # A cluster answers by node.
     nodes = [answer] if "redis_version" in answer else [node for node in answer.values() if isinstance(node, dict)]
     found = [_info(node) for node in nodes]
-    return max(found, key=lambda info: (info.policy != "noeviction", info.max_bytes > 0, info.evicted_keys))
+    worst = max(found, key=lambda info: (info.policy != "noeviction", info.max_bytes > 0, info.evicted_keys))
+    epoch = await link.call(lambda client: client.get(EPOCH_KEY))
+    return replace(worst, epoch=int(epoch) if isinstance(epoch, str) and epoch.isdecimal() else 0)
 
 
 def _info(node: dict[str, Any]) -> RedisInfo:

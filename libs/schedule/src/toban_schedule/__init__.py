@@ -1,5 +1,6 @@
 """Pure schedule arithmetic: intervals, cron, zones, DST."""
 
+from toban_schedule.coming_change import coming_change
 from toban_schedule.noted import NotedSlot, noted_slots
 from toban_schedule.rule import Rule, next_slot, problems, slots
 from toban_schedule.spec import RuleLike, ScheduleError
@@ -13,6 +14,7 @@ __all__ = [
     "RuleLike",
     "ScheduleError",
     "Stretch",
+    "coming_change",
     "describe",
     "load_zone",
     "next_slot",

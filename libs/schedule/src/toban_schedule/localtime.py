@@ -13,6 +13,9 @@ _SECOND = timedelta(seconds=1)
 # Longer than any change of the clocks so far (a zone that crosses the date line loses a whole day).
 LOOK_BACK = timedelta(hours=25)
 
+# Steps in which changes of the clocks are looked for: zones keep an offset for weeks.
+_LOOK = timedelta(days=7)
+
 
 @dataclass(frozen=True, slots=True)
 class Images:
@@ -55,6 +58,23 @@ class LocalClock:
     def gap_end(self, wall: datetime) -> datetime:
         """The instant (UTC) of the change that leaves this local time out."""
         return self._change(self._instant(wall, 1), self._instant(wall, 0))
+
+    def next_change(self, after: datetime, until: datetime) -> datetime | None:
+        """The first instant (UTC) in (after, until] at which the clocks change; changes that undo each other within a week are not seen."""
+        before, known = after.astimezone(UTC).replace(microsecond=0), self._offset(after)
+        while before < until:
+            following = min(before + _LOOK, until)
+            if self._offset(following) != known:
+                return self._change(before, following)
+            before = following
+        return None
+
+    def changed_walls(self, change: datetime) -> tuple[datetime, datetime]:
+        """The local times (naive) that the clocks leave out or repeat at `change`: from … up to, without the second."""
+        ends = [
+            (change + offset).replace(tzinfo=None) for offset in (self._offset(change - _SECOND), self._offset(change))
+        ]
+        return min(ends), max(ends)
 
     def wall_before(self, after: datetime) -> datetime:
         """A local time (naive) that no local time with an instant strictly after `after` precedes."""

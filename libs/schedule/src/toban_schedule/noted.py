@@ -75,10 +75,13 @@ def _moved(at: At, slot: datetime, walls: Sequence[datetime], *, merged: bool) -
 def _gap(walls: Sequence[datetime], local: datetime) -> str:
     """ "gap: 02:30 does not exist", with dates where the local times are of another day than the slot."""
     dated = any(wall.date() != local.date() for wall in walls)
+    return f"gap: {clocks(walls, dated=dated)} {'does' if len(walls) == 1 else 'do'} not exist"
+
+
+def clocks(walls: Sequence[datetime], *, dated: bool = False) -> str:
+    """Local times in words; of more than three the first, the last and how many."""
     names = [_clock(wall, dated=dated) for wall in walls]
-    if len(names) > 3:
-        return f"gap: {names[0]} to {names[-1]} ({len(names)} times) do not exist"
-    return f"gap: {' and '.join(names)} {'does' if len(names) == 1 else 'do'} not exist"
+    return f"{names[0]} to {names[-1]} ({len(names)} times)" if len(names) > 3 else " and ".join(names)
 
 
 def _clock(time: datetime, *, dated: bool = False) -> str:

@@ -72,7 +72,9 @@ def sort_error(error: psycopg.Error | PoolTimeout | PoolClosed, *, committing: b
     state = error.sqlstate or "" if isinstance(error, psycopg.Error) else ""
     message = _first_line(error)
     if isinstance(error, PoolTimeout | PoolClosed):
-        return DidNotHappen(ErrorCode.UNAVAILABLE, f"no PostgreSQL connection is free: {message}")
+        return DidNotHappen(
+            ErrorCode.UNAVAILABLE, f"PostgreSQL does not answer, or all connections to it are in use: {message}"
+        )
     if state in _TIMEOUTS:
         return TooLong(
             ErrorCode.DEADLINE_EXCEEDED, f"PostgreSQL ended the work at its time bound: {message}", sqlstate=state

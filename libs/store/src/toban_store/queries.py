@@ -13,7 +13,6 @@ from pathlib import Path
 
 _NAME = re.compile(r"^--\s*name:\s*(?P<name>\S+)\s*$")
 _IDENTIFIER = re.compile(r"^[a-z][a-z0-9_]*$")
-_PLACEHOLDER = re.compile(r"%(?:%|\((?P<name>\w+)\)[sbt])")
 
 
 class QueryFileError(ValueError):
@@ -63,21 +62,6 @@ def read(path: Path) -> Queries:
     if not blocks:
         raise QueryFileError(f"{path.name}: no `-- name:` block")
     return Queries(path, {name: _body(name, lines, path) for name, lines in blocks.items()})
-
-
-def positional(sql: str) -> tuple[str, tuple[str, ...]]:
-    """`sql` with `$1 …` instead of `%(name)s`, and the names in that order; for PREPARE and EXPLAIN."""
-    names: list[str] = []
-
-    def numbered(match: re.Match[str]) -> str:
-        name = match["name"]
-        if name is None:
-            return "%"
-        if name not in names:
-            names.append(name)
-        return f"${names.index(name) + 1}"
-
-    return _PLACEHOLDER.sub(numbered, sql), tuple(names)
 
 
 def _checked(name: str, seen: Mapping[str, object], where: str) -> str:

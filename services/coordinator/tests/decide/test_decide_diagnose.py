@@ -28,8 +28,6 @@ SERVER = d.ServerFacts(
     connections=20,
     encoding="UTF8",
     timezone="UTC",
-    standbys=1,
-    sync_standbys=1,
     emit_role=True,
 )
 LEADER = d.LeaderFacts(epoch=7, worker_id=1, address="a:1", resigned=False, settled=True, beat_age=0.2, tick_age=0.5)
@@ -81,8 +79,6 @@ def unwell(findings: list[Finding]) -> list[tuple[str, str]]:
         ({"full_page_writes": False}, [("durability", "error")]),
         ({"synchronous_commit": "off"}, [("durability", "error")]),
         ({"synchronous_commit": "remote_apply"}, []),
-        ({"sync_standbys": 0}, [("replication", "warning")]),
-        ({"standbys": 0, "sync_standbys": 0}, []),
         ({"connections": 80}, [("connections", "warning")]),
         ({"connections": 97}, [("connections", "error")]),
         ({"encoding": "SQL_ASCII"}, [("encoding", "error")]),
@@ -91,6 +87,21 @@ def unwell(findings: list[Finding]) -> list[tuple[str, str]]:
 )
 def test_postgresql(change: dict[str, Any], expected: list[tuple[str, str]]) -> None:
     assert unwell(d.server(replace(SERVER, **change))) == expected
+
+
+@pytest.mark.parametrize(
+    ("modes", "says"),
+    [
+        ({}, ""),
+        ({"sync": 1, "async": 2}, ""),
+        ({"async": 2}, "every stand-by is asynchronous"),
+        ({"unknown": 1}, "may not see whether"),
+        ({"sync": 1, "unknown": 1}, ""),
+    ],
+)
+def test_stand_bys(modes: dict[str, int], says: str) -> None:
+    found = d.standbys(modes)
+    assert (found.status == "ok") == (not says) and says in found.message
 
 
 @pytest.mark.parametrize(
@@ -118,6 +129,9 @@ def test_partitions() -> None:
         (REDIS, []),
         (d.RedisFacts(error="refused"), [("redis", "warning")]),
         (replace(REDIS, version="6.2"), [("redis", "error")]),
+        (replace(REDIS, epoch=7, database_epoch=7), []),
+        (replace(REDIS, epoch=7, database_epoch=6), [("redis-shared", "warning")]),
+        (replace(REDIS, epoch=7), []),
         (replace(REDIS, policy="allkeys-lru"), [("redis-eviction", "warning")]),
         (replace(REDIS, policy="allkeys-lru", max_bytes=1000), [("redis-eviction", "error")]),
         (replace(REDIS, policy="volatile-ttl", evicted_keys=1), [("redis-eviction", "error")]),

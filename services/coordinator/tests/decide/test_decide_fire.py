@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
@@ -151,3 +152,35 @@ def test_without_a_rule_only_the_stored_slot_is_known() -> None:
     assert plan.next_run_at is None
     nothing = pass_by(due, None, until=BEGIN - timedelta(seconds=1), outcome="submit_failed", message="no rule")
     assert nothing.skips == ()
+
+
+@pytest.mark.parametrize(
+    ("stored", "fired", "following"),
+    [
+        # As the clocks show it: nothing has changed.
+        ("2026-10-01T09:00", ["2026-10-01T09:00"], "2026-10-02T09:00"),
+        # Foreseen an hour too early: 09:00 comes later, and once.
+        ("2026-10-01T08:00", [], "2026-10-01T09:00"),
+        # Foreseen an hour too late: 09:00 has passed without a run.
+        ("2026-10-01T10:00", ["2026-10-01T10:00"], "2026-10-02T09:00"),
+    ],
+)
+def test_a_zone_that_got_other_rules_fires_each_local_time_once(stored: str, fired: list[str], following: str) -> None:
+    """In a zone without changes of its own, so that newer data of zones do not change what is right here."""
+
+    def at(text: str) -> datetime:
+        return datetime.fromisoformat(text).replace(tzinfo=UTC)
+
+    spec = RuleSpec(cron="0 9 * * *", timezone="Etc/GMT")
+    due = DueSchedule(
+        id=1,
+        version=1,
+        spec=ScheduleSpec(name="s", job="j", rule=spec),
+        next_run_at=at(stored),
+        fire_retry_count=0,
+        definition_id=1,
+        definition_version=1,
+        job_enabled=True,
+    )
+    plan = fire.plan(due, Rule.of(spec), RunTemplate(payload="{}"), now=at(stored), until=at(stored))
+    assert (list(plan.fires), plan.next_run_at) == ([at(text) for text in fired], at(following))

@@ -1,6 +1,7 @@
 """What a coordinator does when it has reason to doubt itself: its epoch, its clock, its own code (docs/fencing.md 3.1, 3.2, 3.12)."""
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 
@@ -44,6 +45,22 @@ async def test_who_gives_way_stops_and_stands_no_more_until_told(cluster):
     assert not first.leads
     first.leadership.give_way(False)
     assert await until(lambda: first.leads) < 1.5
+
+
+async def test_a_beat_that_another_server_took_ends_the_term(cluster, monkeypatch):
+    """After a fail-over the row of the new server may have this epoch as well: what it lost, nobody knows."""
+    node = await cluster()
+    await until(lambda: node.leads)
+    epoch, beat = node.epoch, leader.beat
+
+    async def elsewhere(*args, **kwargs):
+        beaten = await beat(*args, **kwargs)
+        return beaten and replace(beaten, timeline=beaten.timeline + (args[1] == epoch))
+
+    monkeypatch.setattr(leader, "beat", elsewhere)
+    assert await until(lambda: not node.leads) < 1.0
+    await until(lambda: node.leads)
+    assert node.epoch > epoch
 
 
 def broken(times):

@@ -36,6 +36,18 @@ async def test_a_run_for_later_waits_and_starts_at_its_time(world: Any, make: An
     assert await world.state(run) == "SUCCEEDED"
 
 
+async def test_a_run_that_only_has_an_executors_name_takes_no_slot(world: Any, make: Any) -> None:
+    executor = await world.executor(slots=1)
+    await world.apply(make.job())
+    [later] = await world.start(scheduled_for=stamp(world.now() + timedelta(seconds=20)))
+    await world.turn("assign")
+    row = await world.run(later)
+    assert (row["state"], str(row["assigned_incarnation"]), row["token"]) == ("ASSIGNED", executor, None)
+    [now] = await world.start()
+    await world.turn("assign")
+    assert [order.key.run_id for _, order in world.orders.starts] == [now]
+
+
 @pytest.mark.parametrize(
     ("ahead", "words"),
     [

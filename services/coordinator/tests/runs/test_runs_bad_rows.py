@@ -3,11 +3,13 @@
 from dataclasses import replace
 from typing import Any
 
+import pytest
+
 from toban_coordinator.decide.report import Answer, Report
 from toban_coordinator.loops.definitions import Definitions
 from toban_coordinator.loops.lease import LeaseDeps, LeaseKeeper, Observer
 from toban_coordinator.loops.settle import settle
-from toban_domain.errors import ErrorCode
+from toban_domain.errors import ErrorCode, TobanError
 from toban_runtime.clock import SystemClock
 from toban_store.errors import StoreError
 
@@ -26,6 +28,41 @@ async def test_a_definition_that_cannot_be_read_holds_up_no_other(world: Any, ma
     await world.turn("assign", "assign", "reap", "dispatch")
     assert [await world.state(run) for run in good] == ["ASSIGNED", "ASSIGNED"]
     assert {await world.state(run) for run in bad} == {"PENDING"}
+
+
+OWN = "UPDATE scheduler.job_definitions SET spec = {} WHERE name = 'bad'"
+VERSION = (
+    "UPDATE scheduler.job_definition_versions SET spec = {}"
+    " WHERE definition_id = (SELECT id FROM scheduler.job_definitions WHERE name = 'bad')"
+)
+
+
+@pytest.mark.parametrize(
+    ("row", "value"),
+    [
+        *((row, value) for row in (OWN, VERSION) for value in ("'{}'", "'null'", "spec || '{\"steps\": 5}'")),
+        (OWN, 'spec || \'{"name": "other"}\''),
+    ],
+)
+async def test_a_job_that_cannot_be_read_is_mended_by_applying_it_again(
+    world: Any, make: Any, row: str, value: str
+) -> None:
+    await world.executor()
+    await world.apply(make.job("bad"), make.job("good"))
+    await world.sql(row.format(value))
+    assert await world.apply(make.job("good", priority=2)) == [("good", "updated", 2)]
+    with pytest.raises(TobanError, match=r"apply that job again, or in the same call") as caught:
+        await world.apply(make.schedule(job="bad"))
+    assert caught.value.code is ErrorCode.MANIFEST_INVALID
+    # The same manifest: the row is not what it was applied as.
+    assert await world.apply(make.job("bad"), make.schedule(job="bad")) == [
+        ("bad", "updated", 2),
+        ("often", "created", 1),
+    ]
+    assert await world.apply(make.job("bad")) == [("bad", "unchanged", 2)]
+    [run] = await world.start("bad")
+    await world.turn("assign")
+    assert await world.state(run) == "ASSIGNED"
 
 
 async def test_an_outcome_stands_though_its_definition_cannot_be_had(world: Any, make: Any) -> None:

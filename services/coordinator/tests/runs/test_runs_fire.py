@@ -10,6 +10,13 @@ import pytest
 
 from toban_coordinator.decide import fire as decide
 from toban_domain.errors import ErrorCode, TobanError
+from toban_domain.firing import FirePlan, RunTemplate, Skip
+from toban_runtime.clock import SystemClock
+from toban_store.scheduler import schedules, schedules_edit
+from toban_store.tx import fenced_tx, tx
+
+CLOCK = SystemClock()
+ROWS = "SELECT to_jsonb(s) FROM scheduler.schedules s UNION ALL SELECT to_jsonb(l) FROM scheduler.fire_ledger l"
 
 
 async def slots(world: Any) -> list[dict[str, Any]]:
@@ -49,6 +56,35 @@ async def test_two_passes_at_once_make_one_run_a_slot(world: Any, make: Any, new
     await asyncio.gather(*(world.loops["fire"]._work() for _ in range(4)))
     assert len(await slots(world)) == 60
     assert len(await world.sql("SELECT 1 FROM scheduler.run_slots")) == 60
+
+
+@pytest.mark.parametrize("stale", ["the slot was settled", "the schedule was edited"])
+async def test_a_plan_holds_for_one_slot_of_one_version(world: Any, make: Any, stale: str) -> None:
+    await world.apply(make.job(), make.schedule())
+    until = world.now() + timedelta(minutes=1)
+    async with fenced_tx(world.pool, world.term) as t:
+        [due] = await schedules.due(t, world.now(), until, limit=9)
+        slots = [due.next_run_at + timedelta(seconds=10 * n) for n in range(4)]
+        made_from = RunTemplate(payload="{}")
+        skip = Skip(first=slots[0], last=slots[1], slots=2, outcome="late", message="")
+        first = FirePlan(schedule=due, template=made_from, fires=tuple(slots[:3]), skips=(), next_run_at=slots[3])
+        later = FirePlan(schedule=due, template=made_from, fires=(), skips=(skip,), next_run_at=slots[2])
+        if stale == "the slot was settled":
+            assert (await schedules.fire(t, [first])).made == 3
+        else:
+            await t.execute("UPDATE scheduler.schedules SET version = version + 1")
+        before = await t.fetch_all(ROWS)
+        assert await schedules.fire(t, [later]) == schedules.Fired(frozenset(), 0)
+        assert not await schedules.fire_failed(t, due, "x", delay_seconds=1, final=True)
+        assert before == await t.fetch_all(ROWS)
+
+
+async def test_an_edit_counts_from_the_moment_at_which_it_asks(world: Any) -> None:
+    """After its wait for the lock: slots that came due meanwhile belong to the schedule as it was."""
+    async with tx(world.pool) as t:
+        began = await t.fetch_one("SELECT now() AS at, pg_sleep(0.05)")
+        assert began is not None
+        assert await schedules_edit.moment(t) >= began["at"] + timedelta(seconds=0.05)
 
 
 async def test_the_slot_table_is_the_last_line(world: Any, make: Any) -> None:
@@ -158,6 +194,25 @@ async def test_late_runs_are_skipped(world: Any, make: Any) -> None:
     assert (row["state"], row["reason"]) == ("SKIPPED", "late")
 
 
+async def test_the_setting_says_what_is_late_where_the_job_does_not(world: Any, make: Any) -> None:
+    await world.executor()
+    await world.apply(make.job(), make.job("patient", skip_late_after_seconds=0), make.job("begun"))
+    world.settings.set(skip_late_runs_after_seconds=60)
+    [begun] = await world.start("begun")
+    await world.turn("assign")
+    world.orders.down.update(world.incarnations)
+    await world.sql("UPDATE scheduler.executors SET state = 'draining'")
+    [late], [waits] = await world.start(), await world.start("patient")
+    world.time.offset = timedelta(seconds=59)
+    await world.turn("reap", "assign")
+    assert await world.state(late) == "PENDING"
+    world.time.offset = timedelta(seconds=61)
+    await world.turn("reap", "assign")
+    row = await world.run(late)
+    assert (row["state"], row["reason"]) == ("SKIPPED", "late")
+    assert (await world.state(waits), await world.state(begun)) == ("PENDING", "ASSIGNED")
+
+
 async def test_disabled_job_is_in_the_ledger(world: Any, make: Any) -> None:
     await world.apply(make.job(enabled=False), make.schedule())
     await world.steady()
@@ -264,3 +319,42 @@ async def test_long_stretches_of_missed_slots_leave_room_for_the_leaders_beat(
     assert len(runs) == 60 and {row["n"] for row in runs} <= {1, 2}
     assert planned_in.total() >= 120, "a day has more slots than one plan looks at"
     assert max(planned_in.values()) <= 3, "each walk takes longer than a breath"
+
+
+async def test_thousands_of_schedules_of_one_second_go_in_small_transactions(
+    world: Any, make: Any, monkeypatch: Any
+) -> None:
+    """Each has its run and its row in the ledger, no transaction has more than its share, and others get their turn all the while."""
+    await world.apply(make.job(), make.schedule())
+    await world.sql(
+        "INSERT INTO scheduler.schedules OVERRIDING SYSTEM VALUE SELECT (jsonb_populate_record(s, jsonb_build_object("
+        " 'id', s.id + n, 'name', 's' || n, 'spec', jsonb_set(s.spec, '{name}', to_jsonb('s' || n))))).*"
+        " FROM scheduler.schedules s, generate_series(1, 2999) n"
+    )
+    await world.steady()
+    written, worst, fire = [], 0.0, schedules.fire
+
+    async def counted(t: Any, plans: Any) -> Any:
+        written.append(sum(len(plan.fires) for plan in plans))
+        return await fire(t, plans)
+
+    async def listen() -> None:
+        nonlocal worst
+        while True:
+            before = CLOCK.monotonic()
+            await asyncio.sleep(0.001)
+            worst = max(worst, CLOCK.monotonic() - before)
+
+    monkeypatch.setattr(schedules, "fire", counted)
+    listening = asyncio.create_task(listen())
+    while (await world.turn("fire")).next_in == 0.0:
+        pass
+    listening.cancel()
+    assert sum(written) == 9000 and max(written) <= 500
+    rows = await world.sql(
+        "SELECT schedule_id, count(*) AS n, count(DISTINCT slot) AS d FROM scheduler.run_slots GROUP BY 1"
+    )
+    assert len(rows) == 3000 and {(row["n"], row["d"]) for row in rows} == {(3, 3)}
+    assert (await world.sql("SELECT count(*) AS n FROM scheduler.fire_ledger WHERE outcome = 'fired'"))[0]["n"] == 9000
+    # The leader's beat has a second.
+    assert worst < 0.5

@@ -31,6 +31,22 @@ async def test_a_new_version_is_taken(world: Any, make: Any, service: StartRuns,
     assert (await world.run(second))["timeout_seconds"] == 7
 
 
+async def test_a_run_is_sent_as_the_version_that_it_was_made_from(world: Any, make: Any, service: StartRuns) -> None:
+    def saying(word: str) -> dict[str, Any]:
+        return make.job(steps=[{"argv": ["/bin/echo", word]}], retry={"max_retries": 1})
+
+    await world.apply(saying("old"))
+    first = await start(service)
+    await world.apply(saying("new"))
+    second = await start(service)
+    await world.executor()
+    await world.turn("assign")
+    await world.report(world.key(first), make.outcome("FAILED"))
+    await world.turn("assign")
+    sent = [(order.key.run_id, order.steps[0].argv[1]) for _, order in world.orders.starts]
+    assert sorted(sent) == [(first, "old"), (first, "old"), (second, "new")]
+
+
 async def test_a_job_that_was_disabled_meanwhile_is_refused(world: Any, make: Any, service: StartRuns) -> None:
     await world.apply(make.job())
     await start(service)

@@ -15,7 +15,9 @@ from toban_domain.outcome import AttemptKey
 from toban_proto.v1 import coordinator_pb2 as pb
 from toban_proto.v1.common_pb2 import Page
 from toban_runtime.clock import SystemClock
+from toban_store.scheduler import reads_cluster
 from toban_store.scheduler.settings import SettingsCache
+from toban_store.tx import autocommit
 from toban_transport.convert import outcome_to_pb
 
 
@@ -151,6 +153,42 @@ async def test_a_watch_ends_with_the_run(world: Any, make: Any, reader: JobReade
     assert seen[0] == "PENDING" and seen[-1] == "SUCCEEDED"
 
 
+async def test_every_change_says_from_where_to_where_why_and_who_asked(
+    world: Any, make: Any, reader: JobReader
+) -> None:
+    await world.executor()
+    await world.apply(make.job(retry={"max_retries": 1}))
+    [run] = await world.start()
+    await world.turn("assign")
+    await world.report(world.key(run), world.now())
+    await world.report(world.key(run), make.outcome("FAILED", exit_code=3, error_summary="exit 3"))
+    await world.turn("assign")
+    await world.report(world.key(run), world.now())
+    await world.cancel(run)
+    await world.report(world.key(run), make.outcome("CANCELED"))
+    first = world.orders.starts[0][1].key
+    assert await world.report(first, make.outcome("SUCCEEDED")) == "orphan_result"
+    shown = await reader.GetRun(pb.GetRunRequest(id=run), None)
+    told = [(one.type, one.from_state, one.to_state) for one in shown.events]
+    assert told == [
+        ("created", "", "PENDING"),
+        ("dispatched", "PENDING", "ASSIGNED"),
+        ("started", "ASSIGNED", "RUNNING"),
+        ("retry", "RUNNING", "PENDING"),
+        ("dispatched", "PENDING", "ASSIGNED"),
+        ("started", "ASSIGNED", "RUNNING"),
+        ("cancel_requested", "RUNNING", "CANCEL_REQUESTED"),
+        ("canceled", "CANCEL_REQUESTED", "CANCELED"),
+        ("orphan_result", "", ""),
+    ]
+    by_type = {one.type: one for one in shown.events}
+    assert (by_type["created"].actor, by_type["cancel_requested"].actor) == ("admin-cli", "admin-cli")
+    assert by_type["cancel_requested"].message == "test"
+    assert by_type["retry"].message == "attempt 1 of 2 FAILED, next in 0 s"
+    late = f"attempt {first.token} ended SUCCEEDED after its run had gone on: kept, not applied"
+    assert by_type["orphan_result"].message == late
+
+
 async def test_reports_of_one_executor_are_merged(world: Any, make: Any) -> None:
     incarnation = await world.executor(slots=50)
     await world.apply(make.job())
@@ -202,3 +240,48 @@ async def test_a_nul_or_a_huge_cursor_is_the_callers_mistake(reader: JobReader, 
     with pytest.raises(TobanError) as caught:
         await getattr(reader, method)(asked, None)
     assert caught.value.code is ErrorCode.INVALID_ARGUMENT
+
+
+async def test_of_very_many_executors_the_newest_are_shown_and_those_that_are_on(world: Any) -> None:
+    """Each start of one leaves a row."""
+    old = await world.executor(1)
+    await world.sql(
+        "INSERT INTO scheduler.executors (incarnation, worker_id, instance, node_id, boot_id, pid, grpc_host, grpc_port, key_hash, lease_ms, slots,"
+        " state, off_at) SELECT gen_random_uuid(), nextval('scheduler.worker_id_seq'), 'x', 'n', 'b', 1, 'h', 1, '', 10000, 1, 'off', now()"
+        "   FROM generate_series(1, 1100)"
+    )
+    new = await world.executor(2)
+    async with autocommit(world.pool) as t:
+        shown = await reads_cluster.executors(t, include_off=True)
+        assert [row["incarnation"] for row in await reads_cluster.executors(t, include_off=False)] == [old, new]
+    workers = [row["worker_id"] for row in shown]
+    assert len(shown) == 1000 and workers == sorted(workers)
+    assert (shown[0]["incarnation"], shown[-1]["incarnation"]) == (old, new)
+
+
+async def test_a_run_that_waits_says_why(world: Any, make: Any, reader: JobReader) -> None:
+    await world.apply(make.job(), make.job("labelled", selector={"labels": {"gpu": "a100"}}))
+    await world.sql("UPDATE scheduler.leader_beat SET beaten_at = now()")
+    await world.sql(
+        "UPDATE scheduler.leader SET settled_system_id = scheduler.current_system_id(), settled_timeline = scheduler.current_timeline()"
+    )
+    [first] = await world.start()
+
+    async def why(run: int) -> str:
+        return (await reader.GetRun(pb.GetRunRequest(id=run), None)).waiting
+
+    assert await why(first) == "no executor is registered; start one"
+    await world.executor(slots=1)
+    await world.turn("assign")
+    assert await why(first) == ""
+    [second], [labelled] = await world.start(), await world.start("labelled")
+    await world.turn("assign")
+    assert await why(second) == "all slots of the executors that take work are busy (1 of 1 on 1)"
+    assert "gpu=a100" in await why(labelled)
+    world.orders.refuse = lambda order: ("DISK_FULL", "no room")
+    await world.report(world.key(first), make.outcome())
+    await world.turn("assign", "dispatch")
+    await world.sql("UPDATE scheduler.runs_live SET not_before = NULL")
+    assert "refused it" in await why(second) and "DISK_FULL: no room" in await why(second)
+    await world.sql("UPDATE scheduler.leader_beat SET beaten_at = now() - interval '1 minute'")
+    assert "no coordinator leads" in await why(labelled)

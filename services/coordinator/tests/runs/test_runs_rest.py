@@ -11,7 +11,7 @@ import pytest
 from toban_coordinator.loops.agenda import Question
 from toban_coordinator.loops.base import Done, TermLoop
 from toban_store import queries
-from toban_store.scheduler import agenda
+from toban_store.scheduler import agenda, runs_assign, runs_reap
 from toban_store.tx import tx
 from toban_testing.clock import FakeClock
 from toban_transport.convert import timestamp_to_pb
@@ -94,6 +94,74 @@ async def test_the_question_reads_no_run_that_goes_on(world: Any, make: Any) -> 
             plan = [row["QUERY PLAN"] for row in await cursor.fetchall()]
         read = [int(line.split(":")[1]) for line in plan if "Rows Removed by Filter" in line]
         assert sum(read) < 10, "\n".join(plan)
+
+
+WAITING = """
+INSERT INTO scheduler.runs_live (definition_id, definition_version, job_name, origin, scheduled_for, priority)
+SELECT d.id, 1, 'hello', 'demand', now() + make_interval(hours => 1, secs => i), i %% 3
+  FROM generate_series(1, 3000) i CROSS JOIN scheduler.job_definitions d
+"""
+LOOKS = {"outlook": runs_assign, "held_by_off": runs_reap, "overdue": runs_reap}
+
+
+@pytest.mark.parametrize("look", LOOKS)
+async def test_a_turn_reads_no_run_that_goes_on_or_waits_for_its_time(world: Any, make: Any, look: str) -> None:
+    """Thousands of runs that need nothing, a few that do."""
+    gone, incarnation = await world.executor(1), await world.executor(2)
+    await world.apply(make.job())
+    await world.sql(RUNNING, e=incarnation)
+    await world.sql(WAITING)
+    await world.sql("UPDATE scheduler.executors SET state = 'off', off_at = now() WHERE incarnation = %(e)s", e=gone)
+    await world.sql(
+        "UPDATE scheduler.runs_live SET assigned_incarnation = %(e)s, started_at = now() - interval '1 day' WHERE token < 4",
+        e=gone,
+    )
+    await world.sql("ANALYZE scheduler.runs_live")
+    asked = {"now": world.now(), "until": world.now() + timedelta(seconds=30), "limit": 200}
+    for mode in ("force_custom_plan", "force_generic_plan"):
+        async with tx(world.pool) as t:
+            await t._run(f"SET LOCAL plan_cache_mode = {mode}", {})
+            statement = getattr(queries.load(LOOKS[look].__name__), look)
+            [row] = await (await t._run(f"EXPLAIN (ANALYZE, FORMAT JSON) {statement}", asked)).fetchall()
+        assert rows_read(row["QUERY PLAN"][0]["Plan"]) < 40, row
+
+
+def rows_read(plan: dict[str, Any]) -> float:
+    """Rows of live runs that the scans of a plan have looked at."""
+    own = plan["Actual Rows"] + plan.get("Rows Removed by Filter", 0) if plan.get("Relation Name") == "runs_live" else 0
+    return float(own * plan["Actual Loops"]) + sum(rows_read(part) for part in plan.get("Plans", ()))
+
+
+async def test_the_outlook_sees_what_comes_next(world: Any, make: Any) -> None:
+    """A run ahead of its time in any priority, one that has an executor's name already, and one that waits for its next attempt."""
+    await world.executor()
+    await world.apply(make.job(), make.job("low", priority=-3))
+    now = world.now()
+
+    async def outlook() -> tuple[float | None, bool]:
+        async with tx(world.pool) as t:
+            found = await runs_assign.outlook(t, now, now + timedelta(seconds=30))
+        return None if found.next_due is None else round((found.next_due - now).total_seconds()), found.unnamed
+
+    assert await outlook() == (None, False)
+    await world.start("hello", scheduled_for=timestamp_to_pb(now + timedelta(seconds=50)))
+    assert await outlook() == (50, False)
+    [low] = await world.start("low", scheduled_for=timestamp_to_pb(now + timedelta(seconds=30)))
+    assert await outlook() == (30, True)
+    await world.sql(
+        "UPDATE scheduler.runs_live SET state = 'ASSIGNED', assigned_incarnation = %(e)s, assigned_worker_id = 1 WHERE id = %(r)s",
+        e=world.incarnations[0],
+        r=low,
+    )
+    assert await outlook() == (30, False)
+    await world.start("hello", count=3)
+    await world.sql("UPDATE scheduler.runs_live SET scheduled_for = %(t)s WHERE scheduled_for < now()", t=now)
+    assert await outlook() == (30, False), "what is due waits for a slot"
+    await world.sql(
+        "UPDATE scheduler.runs_live SET not_before = %(t)s WHERE id = (SELECT max(id) FROM scheduler.runs_live)",
+        t=now + timedelta(seconds=20),
+    )
+    assert await outlook() == (20, False)
 
 
 async def test_a_question_ends_with_those_who_asked(monkeypatch: pytest.MonkeyPatch, world: Any) -> None:

@@ -152,6 +152,12 @@ async def test_start_refusals(world: Any, make: Any) -> None:
         ({"job": "helo"}, ErrorCode.JOB_NOT_FOUND, "did you mean 'hello'?"),
         ({"job": "off"}, ErrorCode.JOB_DISABLED, "disabled"),
         ({"payload_json": '{"n": 0}'}, ErrorCode.PAYLOAD_INVALID, "payload.n"),
+        ({"payload_json": '{"N": 1}'}, ErrorCode.PAYLOAD_INVALID, "'N' is not a known key; did you mean 'n'?"),
+        (
+            {"payload_json": '{"x": 1, "y": 2}'},
+            ErrorCode.PAYLOAD_INVALID,
+            "'x' and 'y' are not known keys; known are n",
+        ),
         ({"job": "free", "payload_json": r'{"x": "\u0000"}'}, ErrorCode.PAYLOAD_INVALID, "NUL"),
         ({"payload_json": "[1]"}, ErrorCode.PAYLOAD_INVALID, "one JSON object"),
         (

@@ -45,6 +45,15 @@ def test_acceptance_is_written_down_before_it_is_answered() -> None:
     assert records == [Record("epoch", 0, 5), Record("seen", *A)]
 
 
+@pytest.mark.parametrize("lease", [True, False])
+def test_a_refusal_is_written_down_before_it_is_answered(lease: bool) -> None:
+    """Refused means gone, also for the next incarnation of this process's journal."""
+    it = book(slots=0) if lease else book()
+    answers, accepted, records = it.start(Header(5, 1, "me"), [order(A)], smallest_live=0, lease_valid=lease)
+    assert answers[0].refusal and not accepted
+    assert records == [Record("epoch", 0, 5), Record("tombstone", *A)]
+
+
 @pytest.mark.parametrize(
     ("header", "refusal"),
     [
@@ -98,6 +107,31 @@ def test_every_refusal_is_for_ever() -> None:
 def test_reasons_to_refuse(changes: dict[str, int], refusal: str) -> None:
     assert start(book(), order(A), header=Header(1, 1, "me"), **changes) == [refusal]
     assert start(book(), order(A, fit=False), header=Header(1, 1, "me")) == ["UNSUPPORTED_STEP"]
+
+
+def test_a_pair_seen_before_is_answered_from_the_table_whatever_has_changed() -> None:
+    """A refusal would say that it never runs here, and its run would go elsewhere beside it."""
+    it = book(slots=1)
+    assert start(it, order(A), header=Header(1, 1, "me")) == [""]
+    it.running(A)
+    it.drained = True
+    for serial, state in ((2, AttemptState.RUNNING), (3, AttemptState.FINISHED)):
+        answers, accepted, records = it.start(
+            Header(1, serial, "me"), [order(A, fit=False)], smallest_live=0, lease_valid=False
+        )
+        assert (answers[0].refusal, answers[0].state, accepted) == ("", state, [])
+        assert all(record.kind == "epoch" for record in records)
+        it.finished(A)
+
+
+def test_a_live_attempt_is_remembered_below_the_smallest_live_token() -> None:
+    it = book()
+    start(it, order(A), header=Header(1, 1, "me"))
+    it.running(A)
+    it.forget_below(C.token)
+    assert it.live == [(A, AttemptState.RUNNING)] and it.ends_of([A]) == [A]
+    answers, accepted, _ = it.start(Header(1, 2, "me"), [order(A)], smallest_live=0, lease_valid=True)
+    assert (answers[0].state, accepted) == (AttemptState.RUNNING, [])
 
 
 @pytest.mark.parametrize("flag", ["drained", "stopping", "row_closed"])

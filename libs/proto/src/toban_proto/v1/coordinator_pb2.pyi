@@ -2074,12 +2074,15 @@ class Applied(_message.Message):
     VERSION_FIELD_NUMBER: _builtins.int
     NEXT_SLOTS_FIELD_NUMBER: _builtins.int
     NOTE_FIELD_NUMBER: _builtins.int
+    CLOCK_CHANGE_FIELD_NUMBER: _builtins.int
     kind: _builtins.str
     name: _builtins.str
     action: _builtins.str
     """created | updated | unchanged"""
     version: _builtins.int
     note: _builtins.str
+    clock_change: _builtins.str
+    """Of such a schedule too: the next change of the clocks that leaves out or repeats one of its local times, and what its policy does."""
     @_builtins.property
     def next_slots(self) -> _containers.RepeatedCompositeFieldContainer[Global___NextSlot]:
         """Of a schedule that was created or updated: its next slots, and why they will not fire (paused, disabled ...)."""
@@ -2093,10 +2096,11 @@ class Applied(_message.Message):
         version: _builtins.int = ...,
         next_slots: _abc.Iterable[Global___NextSlot] | None = ...,
         note: _builtins.str = ...,
+        clock_change: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["action", b"action", "kind", b"kind", "name", b"name", "next_slots", b"next_slots", "note", b"note", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["action", b"action", "clock_change", b"clock_change", "kind", b"kind", "name", b"name", "next_slots", b"next_slots", "note", b"note", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -39,9 +39,11 @@ SELECT max(abs(e.clock_skew_seconds)) AS clock_skew, min(e.disk_free_bytes) AS d
  WHERE e.state <> 'off';
 
 -- name: standbys
--- Stand-bys of PostgreSQL by how commits wait for them; 'unknown' when this role may not know (pg_monitor may). Backups are none.
+-- Stand-bys of PostgreSQL by how commits wait for them; 'unknown' when this role may not know (pg_monitor may). Backups are none, nor are
+-- readers of changes (logical replication): nobody fails over to them.
 SELECT CASE WHEN s.sync_state IN ('sync', 'quorum') THEN 'sync' WHEN s.sync_state IS NULL THEN 'unknown' ELSE 'async' END AS mode,
        count(*)::bigint AS standbys
   FROM pg_stat_replication s
  WHERE s.state IS DISTINCT FROM 'backup'
+   AND s.pid NOT IN (SELECT p.active_pid FROM pg_replication_slots p WHERE p.slot_type = 'logical' AND p.active_pid IS NOT NULL)
  GROUP BY 1;

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from toban_store import queries
 from toban_store.migrate import MigrationState, compare
+from toban_store.scheduler import census
 from toban_store.tx import Row, Tx
 
 _sql = queries.load(__name__)
@@ -16,9 +17,10 @@ DAILY = ("runs_history", "job_attempts", "job_events", "events_history")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Read:
-    """Rows of one look, named as the blocks of diagnose.sql."""
+    """Rows of one look, named as the blocks of diagnose.sql; `standbys` by mode, as the census counts them."""
 
     server: Row
+    standbys: Mapping[str, int]
     missing_partitions: Sequence[Row]
     leader: Row
     coordinators: Sequence[Row]
@@ -36,6 +38,7 @@ async def read(t: Tx) -> Read:
     """The rest; raises a StoreError when PostgreSQL does not answer, or lacks a table since a migration is missing."""
     return Read(
         server=_one(await t.fetch_one(_sql.server)),
+        standbys=await census.standbys(t),
         missing_partitions=await t.fetch_all(_sql.missing_partitions, {"parents": list(DAILY)}),
         leader=_one(await t.fetch_one(_sql.leader)),
         coordinators=await t.fetch_all(_sql.coordinators),

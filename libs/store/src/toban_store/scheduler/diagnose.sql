@@ -8,8 +8,6 @@ SELECT current_setting('server_version') AS version, current_setting('server_ver
        (SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend')::integer AS connections,
        (SELECT pg_encoding_to_char(encoding) FROM pg_database WHERE datname = current_database()) AS encoding,
        current_setting('TimeZone') AS timezone,
-       (SELECT count(*) FROM pg_stat_replication)::integer AS standbys,
-       (SELECT count(*) FROM pg_stat_replication WHERE sync_state IN ('sync', 'quorum'))::integer AS sync_standbys,
        EXISTS (SELECT 1 FROM pg_roles WHERE rolname = 'toban_emit') AS emit_role,
        pg_database_size(current_database()) AS database_bytes, clock_timestamp() AS server_time;
 

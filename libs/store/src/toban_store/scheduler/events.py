@@ -82,7 +82,8 @@ async def page(t: Tx, *, below: int, event_type: str = "", unprocessed: bool = F
 
 
 def _plans(plans: Sequence[EventPlan]) -> dict[str, list[Any]]:
-    again = [(p.event.id, failure.trigger.name) for p in plans if p.outcome == "retry" for failure in p.failures]
+    retried = [p for p in plans if p.outcome == "retry"]
+    again = [(p.event.id, trigger.name) for p in retried for trigger in (*(f.trigger for f in p.failures), *p.later)]
     return {
         "ids": [p.event.id for p in plans],
         "tries": [p.event.tries for p in plans],

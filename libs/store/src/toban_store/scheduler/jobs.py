@@ -27,23 +27,24 @@ class Head:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Definition:
-    """The current definition of a name."""
+    """The current definition of a name. `spec` None: what is stored of it or of its version cannot be read, `broken` says why."""
 
     id: int
     version: int
     enabled: bool
-    spec: JobSpec
+    spec: JobSpec | None
     spec_hash: str
-
-
-async def current(t: Tx, names: Sequence[str]) -> dict[str, Definition]:
-    """The definitions of those `names` that exist."""
-    return _definitions(await t.fetch_all(_sql.current, {"names": list(names)}))
+    broken: str = ""
 
 
 async def lock_current(t: Tx, names: Sequence[str]) -> dict[str, Definition]:
     """The definitions of those `names` that exist, locked against other changes."""
-    return _definitions(await t.fetch_all(_sql.lock_current, {"names": list(names)}))
+    rows = await t.fetch_all(_sql.lock_current, {"names": list(names)})
+    # What runs are made from, a row of its own. In a statement after the lock: a joined row would be that of before a wait.
+    stored = await versions(t, [(row["id"], row["version"]) for row in rows]) if rows else {}
+    return {
+        row["name"]: _definition(row, stored.get((row["id"], row["version"]), "a version is missing")) for row in rows
+    }
 
 
 async def heads(t: Tx, names: Sequence[str]) -> dict[str, Head]:
@@ -95,17 +96,20 @@ def _head(row: Row | None, spec: JobSpec) -> Head | None:
     return None if row is None else Head(row["id"], row["version"], spec.enabled)
 
 
-def _definitions(rows: Sequence[Row]) -> dict[str, Definition]:
-    return {
-        row["name"]: Definition(
-            id=row["id"],
-            version=row["version"],
-            enabled=row["enabled"],
-            spec=JobSpec.from_json(row["spec"]),
-            spec_hash=row["spec_hash"],
-        )
-        for row in rows
-    }
+def _definition(row: Row, version: JobSpec | str) -> Definition:
+    spec, broken = _read(row["spec"]), ""
+    if isinstance(spec, JobSpec) and spec.name != row["name"]:
+        spec = f"it is about {spec.name!r}"
+    for one in (spec, version):
+        broken = broken or (one if isinstance(one, str) else "")
+    return Definition(
+        id=row["id"],
+        version=row["version"],
+        enabled=row["enabled"],
+        spec=spec if isinstance(spec, JobSpec) and not broken else None,
+        spec_hash=row["spec_hash"],
+        broken=broken,
+    )
 
 
 async def server_now(t: Tx) -> datetime:

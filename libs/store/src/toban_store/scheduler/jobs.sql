@@ -1,7 +1,3 @@
--- name: current
--- The current definitions of some names.
-SELECT d.id, d.name, d.version, d.enabled, d.spec, d.spec_hash FROM scheduler.job_definitions d WHERE d.name = ANY(%(names)s::text[])
-
 -- name: lock_current
 -- The current definitions of some names, locked in the order of their ids until the transaction ends.
 SELECT d.id, d.name, d.version, d.enabled, d.spec, d.spec_hash

@@ -1,17 +1,18 @@
 -- name: executors
--- Executors with how many runs each holds, newest last.
+-- Executors with how many runs each holds, newest last; of very many the newest, and no one that is off in place of one that is not.
 SELECT e.worker_id, e.incarnation::text AS incarnation, e.instance, e.node_id, e.grpc_host, e.grpc_port, e.state, e.slots, e.labels,
        e.last_heartbeat_at, e.registered_at, e.grant_seq, e.lease_ms, e.version, e.off_reason,
        e.load, e.clock_skew_seconds, e.disk_free_bytes, e.certificate_not_after, d.instance IS NOT NULL AS drained, coalesce(d.reason, '') AS drain_reason,
        (SELECT count(*) FROM scheduler.runs_live r
          WHERE r.assigned_incarnation = e.incarnation AND r.state IN ('ASSIGNED', 'RUNNING', 'CANCEL_REQUESTED')
            AND r.dispatched_at IS NOT NULL) AS running
-  FROM scheduler.executors e
+  FROM (SELECT *
+          FROM scheduler.executors x
+         WHERE (%(worker_id)s::bigint = 0 OR x.worker_id = %(worker_id)s::bigint) AND (%(include_off)s::boolean OR x.state <> 'off')
+         ORDER BY x.state = 'off', x.worker_id DESC
+         LIMIT 1000) e
   LEFT JOIN scheduler.executor_drains d ON d.instance = e.instance
- WHERE (%(worker_id)s::bigint = 0 OR e.worker_id = %(worker_id)s::bigint)
-   AND (%(include_off)s::boolean OR e.state <> 'off')
  ORDER BY e.worker_id
- LIMIT 1000
 
 -- name: leader
 -- Who leads, and whether the cluster that it was taken on is the one that this statement runs on.

@@ -18,6 +18,8 @@ ROW_TABLES: Mapping[str, str] = {
     "run_idempotency": "history_retention_days",
     "orphan_results": "history_retention_days",
     "schedules_deleted": "history_retention_days",
+    "executors": "history_retention_days",
+    "coordinators": "history_retention_days",
 }
 
 

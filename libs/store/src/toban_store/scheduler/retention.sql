@@ -92,3 +92,27 @@ WITH old AS (
        FOR UPDATE SKIP LOCKED
 )
 DELETE FROM scheduler.schedules_deleted x USING old WHERE x.id = old.id
+
+-- name: executors
+-- Forgets incarnations that are off; those that a live run still names stay. They are few, so no index is kept for it.
+WITH old AS (
+    SELECT e.incarnation
+      FROM scheduler.executors e
+     WHERE e.state = 'off' AND e.off_at < now() - make_interval(days => %(days)s::integer)
+       AND NOT EXISTS (SELECT 1 FROM scheduler.runs_live r
+                        WHERE r.assigned_incarnation = e.incarnation AND r.state IN ('ASSIGNED', 'RUNNING', 'CANCEL_REQUESTED', 'ORPHANED'))
+     LIMIT %(limit)s::integer
+       FOR UPDATE SKIP LOCKED
+)
+DELETE FROM scheduler.executors e USING old WHERE e.incarnation = old.incarnation
+
+-- name: coordinators
+-- Forgets coordinators that have stopped or were lost.
+WITH old AS (
+    SELECT c.incarnation
+      FROM scheduler.coordinators c
+     WHERE c.last_seen_at < now() - make_interval(days => %(days)s::integer)
+     LIMIT %(limit)s::integer
+       FOR UPDATE SKIP LOCKED
+)
+DELETE FROM scheduler.coordinators c USING old WHERE c.incarnation = old.incarnation

@@ -14,6 +14,8 @@ from toban_store import arrays, queries
 from toban_store.tx import Fenced, FencedTx, Row, Tx
 
 _sql = queries.load(__name__)
+# Due runs of a priority that the outlook reads.
+LOOK = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,8 +89,8 @@ async def ahead_runs(t: Tx, now: datetime, until: datetime, *, limit: int) -> li
 
 
 async def outlook(t: Tx, now: datetime, until: datetime) -> Outlook:
-    """What is to come after `now`."""
-    row = await t.fetch_one(_sql.outlook, {"now": now, "until": until})
+    """What is to come after `now`; a run that waits for its next attempt behind LOOK due ones of its priority is not seen."""
+    row = await t.fetch_one(_sql.outlook, {"now": now, "until": until, "limit": LOOK})
     return Outlook(row["next_due"], row["unnamed"]) if row else Outlook(None, False)
 
 

@@ -30,14 +30,34 @@ SELECT r.id, r.definition_id, r.definition_version
  LIMIT %(limit)s::integer
 
 -- name: outlook
--- When the next run becomes due after `now`, and whether a run up to `until` has no named executor yet.
+-- When the next run becomes due after `now`, and whether a run up to `until` has no named executor yet. Of waiting runs one entry of the index
+-- is read for each priority, and of due ones, which may wait for their next attempt, the first `limit`: whoever is behind those waits for a slot.
+WITH RECURSIVE priorities AS (
+    (SELECT r.priority FROM scheduler.runs_live r WHERE r.state = 'PENDING' ORDER BY r.priority DESC, r.scheduled_for, r.id LIMIT 1)
+    UNION ALL
+    SELECT n.priority
+      FROM priorities p CROSS JOIN LATERAL (
+        SELECT r.priority FROM scheduler.runs_live r
+         WHERE r.state = 'PENDING' AND r.priority < p.priority ORDER BY r.priority DESC, r.scheduled_for, r.id LIMIT 1) n
+), ahead AS MATERIALIZED (
+    SELECT min(n.scheduled_for) AS at
+      FROM priorities p CROSS JOIN LATERAL (
+        SELECT r.scheduled_for FROM scheduler.runs_live r
+         WHERE r.state = 'PENDING' AND r.priority = p.priority AND r.scheduled_for > %(now)s::timestamptz
+         ORDER BY r.scheduled_for, r.id LIMIT 1) n
+), again AS MATERIALIZED (
+    SELECT min(n.not_before) AS at
+      FROM priorities p CROSS JOIN LATERAL (
+        SELECT r.not_before FROM scheduler.runs_live r
+         WHERE r.state = 'PENDING' AND r.priority = p.priority AND r.scheduled_for <= %(now)s::timestamptz
+         ORDER BY r.scheduled_for, r.id LIMIT %(limit)s::integer) n
+     WHERE n.not_before > %(now)s::timestamptz
+)
 SELECT LEAST(
     (SELECT min(r.scheduled_for) FROM scheduler.runs_live r
       WHERE r.state = 'ASSIGNED' AND r.dispatched_at IS NULL AND r.scheduled_for > %(now)s::timestamptz),
-    (SELECT min(GREATEST(r.scheduled_for, r.not_before)) FROM scheduler.runs_live r
-      WHERE r.state = 'PENDING' AND GREATEST(r.scheduled_for, r.not_before) > %(now)s::timestamptz)) AS next_due,
-    EXISTS (SELECT 1 FROM scheduler.runs_live r
-             WHERE r.state = 'PENDING' AND r.scheduled_for > %(now)s::timestamptz AND r.scheduled_for <= %(until)s::timestamptz) AS unnamed
+    (SELECT at FROM ahead), (SELECT at FROM again)) AS next_due,
+    coalesce((SELECT at FROM ahead) <= %(until)s::timestamptz, false) AS unnamed
 
 -- name: executor_loads
 -- Every incarnation that is not off, with what it holds.

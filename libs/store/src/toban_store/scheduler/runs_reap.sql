@@ -3,11 +3,25 @@
 SELECT r.id FROM scheduler.runs_live r WHERE r.state = 'ORPHANED' ORDER BY r.id LIMIT %(limit)s::integer
 
 -- name: held_by_off
--- Runs that PostgreSQL holds for an incarnation that is off.
-SELECT r.id
-  FROM scheduler.runs_live r JOIN scheduler.executors e ON e.incarnation = r.assigned_incarnation
- WHERE r.state IN ('ASSIGNED', 'RUNNING', 'CANCEL_REQUESTED') AND e.state = 'off'
- ORDER BY r.id
+-- Runs that PostgreSQL holds for an incarnation that is off. Of the index of holders one entry each is read: executors are few, runs may be many.
+WITH RECURSIVE holders AS (
+    (SELECT r.assigned_incarnation AS incarnation FROM scheduler.runs_live r
+      WHERE r.state IN ('ASSIGNED', 'RUNNING', 'CANCEL_REQUESTED', 'ORPHANED') AND r.assigned_incarnation IS NOT NULL
+      ORDER BY r.assigned_incarnation LIMIT 1)
+    UNION ALL
+    SELECT n.incarnation
+      FROM holders h CROSS JOIN LATERAL (
+        SELECT r.assigned_incarnation AS incarnation FROM scheduler.runs_live r
+         WHERE r.state IN ('ASSIGNED', 'RUNNING', 'CANCEL_REQUESTED', 'ORPHANED') AND r.assigned_incarnation > h.incarnation
+         ORDER BY r.assigned_incarnation LIMIT 1) n
+)
+SELECT o.id
+  FROM holders h JOIN scheduler.executors e USING (incarnation)
+ CROSS JOIN LATERAL (
+    SELECT r.id FROM scheduler.runs_live r
+     WHERE r.assigned_incarnation = h.incarnation AND r.state IN ('ASSIGNED', 'RUNNING', 'CANCEL_REQUESTED')
+     LIMIT %(limit)s::integer) o
+ WHERE e.state = 'off'
  LIMIT %(limit)s::integer
 
 -- name: lock_held_by_off
@@ -21,11 +35,11 @@ SELECT r.id, r.state::text AS state, r.token, r.assigned_incarnation::text AS in
    FOR UPDATE OF r
 
 -- name: overdue
--- RUNNING runs that are past their timeout.
+-- RUNNING runs that are past their timeout, the longest first, by the index of deadlines.
 SELECT r.id, r.token, r.assigned_incarnation::text AS incarnation, r.attempt, r.max_attempts, r.lost_count, r.max_lost, r.definition_id,
        r.definition_version, r.started_at, r.timeout_seconds
   FROM scheduler.runs_live r
  WHERE r.state = 'RUNNING' AND r.timeout_seconds > 0
-   AND r.started_at + make_interval(secs => r.timeout_seconds) < %(now)s::timestamptz
- ORDER BY r.id
+   AND r.started_at AT TIME ZONE 'UTC' + make_interval(secs => r.timeout_seconds) < %(now)s::timestamptz AT TIME ZONE 'UTC'
+ ORDER BY r.started_at AT TIME ZONE 'UTC' + make_interval(secs => r.timeout_seconds)
  LIMIT %(limit)s::integer

@@ -41,10 +41,13 @@ WITH plan AS MATERIALIZED (
      WHERE s.id = p.id AND s.version = p.row_version AND s.next_run_at = p.expected
     RETURNING s.id
 ), fires AS MATERIALIZED (
-    SELECT nextval('scheduler.run_id_seq') AS run_id, f.slot, p.*
-      FROM unnest(%(fire_ids)s::bigint[], %(fire_slots)s::timestamptz[]) AS f(schedule_id, slot)
-      JOIN won w ON w.id = f.schedule_id
-      JOIN plan p ON p.id = f.schedule_id
+    -- Numbered in the order of their slots: people read lists of runs by number.
+    SELECT nextval('scheduler.run_id_seq') AS run_id, o.*
+      FROM (SELECT f.slot, p.*
+              FROM unnest(%(fire_ids)s::bigint[], %(fire_slots)s::timestamptz[]) AS f(schedule_id, slot)
+              JOIN won w ON w.id = f.schedule_id
+              JOIN plan p ON p.id = f.schedule_id
+             ORDER BY f.slot, f.schedule_id) o
 ), slots AS (
     INSERT INTO scheduler.run_slots (schedule_id, slot, run_id) SELECT id, slot, run_id FROM fires ON CONFLICT (schedule_id, slot) DO NOTHING
     RETURNING run_id

@@ -6,6 +6,7 @@ Triggers are judged once an event: when some of them fail, only those are tried 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from toban_domain.errors import TobanError
@@ -114,6 +115,21 @@ def _settle(event: InboxEvent, starts: Sequence[Start], failures: Sequence[Failu
         delay_seconds=retry_seconds(event.tries + 1) if retry else 0.0,
         # One that failed for good and started nothing may be emitted again under its key.
         keeps_key=bool(event.key) and (outcome != "failed" or started),
+    )
+
+
+def first_starts(plan: EventPlan, count: int) -> EventPlan:
+    """The plan with `count` of its starts: the other triggers are tried again at once, each once an event.
+
+    It counts as a try of the triggers that failed as well, which an event of so many large runs can bear.
+    """
+    return replace(
+        plan,
+        outcome="retry",
+        starts=plan.starts[:count],
+        later=tuple(start.trigger for start in plan.starts[count:]),
+        delay_seconds=0.0,
+        keeps_key=bool(plan.event.key),
     )
 
 

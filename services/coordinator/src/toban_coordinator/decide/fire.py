@@ -17,6 +17,9 @@ MAX_SLOTS = 1000
 # Runs that one plan makes.
 MAX_FIRES = 200
 FIRE_RETRIES = 5
+# By how much a zone's rules may turn out to be other than they were foreseen; laws that change an offset change it by an hour.
+FORESEEN_WRONG = timedelta(hours=3)
+_INSTANT = timedelta(microseconds=1)
 
 
 def template(spec: JobSpec, payload: str) -> RunTemplate:
@@ -70,7 +73,7 @@ def plan(schedule: DueSchedule, rule: Rule, made_from: RunTemplate, *, now: date
 
 def _view(schedule: DueSchedule, rule: Rule, until: datetime) -> tuple[list[datetime], datetime | None]:
     """The unsettled slots up to `until`, at most MAX_SLOTS, and the first one after them."""
-    first = schedule.next_run_at
+    first = first_slot(schedule, rule)
     if first is None:
         return [], None
     slots: list[datetime] = []
@@ -79,6 +82,22 @@ def _view(schedule: DueSchedule, rule: Rule, until: datetime) -> tuple[list[date
             return slots, slot
         slots.append(slot)
     return slots, None
+
+
+def first_slot(schedule: DueSchedule, rule: Rule) -> datetime | None:
+    """The next slot as it was stored; the rule's own one where the zone has got other rules since (a newer tzdata came with a release).
+
+    Otherwise one local time would be fired twice: when the clocks were foreseen to show it, and when they do. One that they show earlier
+    than foreseen, and that nobody has fired, is fired at the stored time: late rather than never.
+    """
+    stored = schedule.next_run_at
+    if stored is None or schedule.spec.rule.timezone == "UTC":
+        return stored
+    right = rule.next_slot(stored - _INSTANT)
+    if right == stored:
+        return stored
+    earlier = rule.next_slot(stored - FORESEEN_WRONG)
+    return stored if earlier is not None and earlier < stored else right
 
 
 def _from(first: datetime, rule: Rule) -> Iterator[datetime]:

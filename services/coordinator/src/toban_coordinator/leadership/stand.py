@@ -257,6 +257,8 @@ class Leadership:
         _log.info(
             "leads", epoch=epoch, worker_id=self._me.worker_id, settled=taken.settled, timeline=taken.term.timeline
         )
+        # Whoever leads is no sub-leader any more, also when it leads no more.
+        self._standby_role = "standby"
         me, self._last_fire = self._me, None
         self._view = LeaderView(
             epoch=epoch,

@@ -79,6 +79,7 @@ class Checker:
         self._peers = peers
         self._members = members
         self._now = now
+        self._told = 0
 
     async def run_once(self) -> None:
         """Ask a suspect leader; set its degrade flag when it does not answer or says that it does not tick."""
@@ -92,11 +93,17 @@ class Checker:
             return
         asked = LeaderSigns(last_tick_at=view.last_tick_at, beat_still_seconds=still, ticking=await self._ticks(view))
         if should_degrade(asked, now=now, stale_seconds=stale):
-            _log.warning("the leader ticks no more: asks it to step down", epoch=view.epoch, worker_id=view.worker_id)
+            self._tell(view)
             try:
                 await self._members.set_degrade(view.worker_id, view.epoch)
             except RedisGone:
                 _log.warning("cannot set the degrade flag: Redis is gone", epoch=view.epoch)
+
+    def _tell(self, view: LeaderView) -> None:
+        """Once a term: the flag is set again at each look, for as long as nobody can obey it (PostgreSQL is away)."""
+        if view.epoch != self._told:
+            _log.warning("the leader ticks no more: asks it to step down", epoch=view.epoch, worker_id=view.worker_id)
+            self._told = view.epoch
 
     async def _ticks(self, view: LeaderView) -> bool | None:
         try:

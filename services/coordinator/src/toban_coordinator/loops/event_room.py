@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from toban_coordinator.decide.events import first_starts
 from toban_domain.event import EventPlan
 
 
 class Room:
-    """What is left of the room for one write. The first event always fits: it cannot be cut."""
+    """What is left of the room for one write. The first event always fits; one that alone is larger may be `cut`."""
 
     def __init__(self, rows: int, size: int) -> None:
         self._rows = rows
@@ -25,11 +26,20 @@ class Room:
         self._empty = False
         return True
 
+    def cut(self, plan: EventPlan) -> EventPlan:
+        """`plan` with as many of its runs as fit here, at least one; the rest is for a later write."""
+        rows, size = self._rows - 1, self._bytes - len(plan.event.payload.encode())
+        for kept, start in enumerate(plan.starts):
+            rows, size = rows - 1, size - len(start.template.payload.encode())
+            if kept and (rows < 0 or size < 0):
+                return first_starts(plan, kept)
+        return plan
+
 
 def front(plans: Sequence[EventPlan], room: Room) -> list[EventPlan]:
-    """The first of `plans` that fit, at least one."""
+    """The first of `plans` that fit, at least one, which is cut when it alone is too large."""
     found: list[EventPlan] = []
-    for plan in plans:
+    for plan in [room.cut(plans[0]), *plans[1:]]:
         if not room.takes(plan):
             break
         found.append(plan)

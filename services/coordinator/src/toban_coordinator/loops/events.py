@@ -1,4 +1,7 @@
-"""Loop `events`: what is in the inbox becomes runs, a duplicate, or a kept failure; each event once, in one fenced transaction."""
+"""Loop `events`: what is in the inbox becomes runs, a duplicate, or a kept failure; each event once, in one fenced transaction.
+
+Only an event whose runs do not fit into one is written in several: it stays in the inbox with the triggers that are left.
+"""
 
 from __future__ import annotations
 
@@ -112,7 +115,7 @@ class Events:
         return decide.plan_event(event, judged)
 
     async def _write(self, turn: _Turn, plans: Sequence[EventPlan]) -> None:
-        """Writes in parts as large as fitted lately; one that fails is cut, and an event that fails alone steps aside."""
+        """Writes in parts as large as fitted lately; one that fails is cut, down to one run of one event; that event steps aside then."""
         done = 0
         while done < len(plans):
             share = self._parts.size / WRITE_ROWS
@@ -121,7 +124,7 @@ class Events:
                 await self._process(turn, decide.first_of_keys(part, turn.held))
             except DidNotHappen as error:
                 self._parts.too_long(rows_of(part))
-                if len(part) > 1:
+                if len(part) > 1 or len(part[0].starts) > 1:
                     continue
                 await self._aside(part[0].event, error)
             else:
@@ -135,7 +138,7 @@ class Events:
         for plan in plans:
             if plan.keeps_key and settled.get(plan.event.id, "duplicate") != "duplicate":
                 turn.held[plan.event.type, plan.event.key] = plan.event.id
-        turn.left += len(plans) - len(settled)
+        turn.left += len(plans) - len(settled) + sum(bool(plan.later) for plan in plans)
         _count(plans, settled, turn.now)
         await self._note(plans, settled)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from toban_coordinator.decide import fire as decide
@@ -52,11 +52,22 @@ class Rules:
         return known[1]
 
 
+@dataclass(frozen=True, slots=True)
+class _Failure:
+    """A schedule that cannot fire; `cause` where its trace is needed."""
+
+    schedule: DueSchedule
+    attempt: int
+    error: str
+    next_try_seconds: float | None
+    cause: Exception | None
+
+
 @dataclass(slots=True)
 class _View:
     """How far one turn has looked: the last schedule, whether there may be more, and whether one has slots left to settle.
 
-    `settled` counts schedules that it moved on, `behind` those that an edit holds or has changed meanwhile.
+    `settled` counts schedules that it moved on, `behind` those that an edit holds or has changed meanwhile; `failures` are told at its end.
     """
 
     last: DueSchedule | None = None
@@ -64,6 +75,7 @@ class _View:
     left: bool = False
     settled: int = 0
     behind: int = 0
+    failures: list[_Failure] = field(default_factory=list)
 
 
 class Fire:
@@ -103,6 +115,8 @@ class Fire:
                 writing.cancel()
                 await asyncio.gather(writing, return_exceptions=True)
             raise
+        finally:
+            _tell(view.failures)
         if made:
             # Once, at the end: rows come first, then their starts, which want the same database.
             async with autocommit(self._deps.pool) as t:
@@ -211,14 +225,7 @@ class Fire:
         expected = isinstance(cause, (TobanError, ScheduleError))
         error = str(cause) if expected else f"cannot be planned ({type(cause).__name__}: {cause}); apply it again"
         metrics.fire_failures.labels("failed" if final else "retry").inc()
-        _log.error(
-            "schedule cannot fire",
-            schedule=schedule.spec.name,
-            attempt=failures,
-            error=error,
-            next_try_seconds=None if final else delay,
-            exc_info=None if expected else cause,
-        )
+        view.failures.append(_Failure(schedule, failures, error, None if final else delay, None if expected else cause))
         async with fenced_tx(self._deps.pool, self._deps.term) as t:
             noted = await schedules.fire_failed(t, schedule, error[:500], delay_seconds=delay, final=final)
         view.behind += not noted
@@ -232,6 +239,25 @@ class Fire:
         async with autocommit(self._deps.pool) as t:
             at = await schedules.next_slot(t)
         return _seconds_to(at, until)
+
+
+def _tell(failures: Sequence[_Failure]) -> None:
+    """One line a job and outcome, however many of its schedules cannot fire: they mostly share the cause."""
+    told: dict[tuple[str, bool], list[_Failure]] = {}
+    for failure in failures:
+        told.setdefault((failure.schedule.spec.job, failure.next_try_seconds is None), []).append(failure)
+    for (job, _), failed in told.items():
+        last = failed[-1]
+        _log.error(
+            "schedules cannot fire",
+            job=job,
+            schedules=len(failed),
+            schedule=last.schedule.spec.name,
+            attempt=last.attempt,
+            error=last.error,
+            next_try_seconds=last.next_try_seconds,
+            exc_info=last.cause,
+        )
 
 
 def _seconds_to(slot: datetime | None, until: datetime) -> float | None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import jsonschema_rs
 
 from toban_domain.errors import ErrorCode, TobanError
 from toban_domain.job import JobSpec
+from toban_domain.manifest.problems import nearest
 from toban_domain.payload import check_payload
 
 KEPT = 2_000
@@ -35,7 +36,7 @@ class Payloads:
         text = check_payload(merged)
         validator = self._validator(key, spec)
         if validator is not None and not validator.is_valid(merged):
-            raise _invalid(validator, merged)
+            raise _invalid(validator, spec.payload_schema or {}, merged)
         if not given:
             _keep(self._defaults, key, text)
         return text
@@ -57,11 +58,13 @@ def compile_schema(schema: Mapping[str, Any]) -> jsonschema_rs.Draft202012Valida
         ) from None
 
 
-def _invalid(validator: jsonschema_rs.Draft202012Validator, payload: Mapping[str, Any]) -> TobanError:
+def _invalid(
+    validator: jsonschema_rs.Draft202012Validator, schema: Mapping[str, Any], payload: Mapping[str, Any]
+) -> TobanError:
     errors = [
         {
             "path": "payload" + "".join(_step(part) for part in error.instance_path),
-            "message": error.message[:SHOWN_CHARACTERS],
+            "message": _told(error, schema)[:SHOWN_CHARACTERS],
         }
         for error in validator.iter_errors(payload)
     ][:SHOWN_ERRORS]
@@ -72,6 +75,28 @@ def _invalid(validator: jsonschema_rs.Draft202012Validator, payload: Mapping[str
         f"{first['path']}: {first['message']}{more}; see `payload_schema` of the job",
         detail={"errors": errors},
     )
+
+
+def _told(error: jsonschema_rs.ValidationError, schema: Mapping[str, Any]) -> str:
+    """The library's words; of keys that the schema does not have ours, which name the nearest, or those that it has."""
+    kind = error.kind
+    known = _keys(schema, error.schema_path)
+    if known is None or not isinstance(kind, jsonschema_rs.ValidationErrorKind.AdditionalProperties):
+        return error.message
+    near = [nearest(key, known) for key in kind.unexpected]
+    hint = f"did you mean {' and '.join(map(repr, near))}?" if all(near) else f"known are {', '.join(known) or 'none'}"
+    names = " and ".join(map(repr, kind.unexpected))
+    return f"{names} {'is not a known key' if len(kind.unexpected) == 1 else 'are not known keys'}; {hint}"
+
+
+def _keys(schema: Any, path: Sequence[str | int]) -> list[str] | None:
+    """The keys of the object whose keyword is at `path`; None when that is not within the schema as it is written."""
+    try:
+        for part in path[:-1]:
+            schema = schema[part]
+        return list(schema.get("properties", {}))
+    except (LookupError, TypeError, AttributeError):
+        return None
 
 
 def _step(part: str | int) -> str:

@@ -39,9 +39,11 @@ class Prune:
     def __init__(self, *, deps: LoopDeps) -> None:
         self._deps = deps
         self._rows = ROWS
+        self._failed: StoreError | None = None
 
     async def run_once(self) -> Done:
-        """One turn. What cannot be pruned now does not keep the rest from it."""
+        """One turn. What cannot be pruned now does not keep the rest from it; its error is raised at the end, so that the loop counts as failing."""
+        self._failed = None
         async with autocommit(self._deps.pool) as t:
             made = await partitions.ensure(t)
         if made:
@@ -55,6 +57,8 @@ class Prune:
             moved += forgotten
             if more:
                 next_in = min(next_in or AGAIN_SECONDS, AGAIN_SECONDS)
+        if self._failed is not None:
+            raise self._failed
         return Done(moved, next_in)
 
     async def _days(self) -> dict[str, int]:
@@ -107,6 +111,7 @@ class Prune:
         except FencedOut:
             raise
         except StoreError as error:
-            _log.error("old rows cannot be forgotten", table=table, error=error.message, next_try_seconds=TICK_SECONDS)
+            _log.error("old rows cannot be forgotten", table=table, error=error.message)
+            self._failed = error
             return total, False
         return total, True

@@ -129,6 +129,7 @@ class Apply:
         users = [(m.source, m.spec.job) for m in read.manifests if not isinstance(m.spec, JobSpec)]
         work.definitions = await jobs.lock_current(work.t, sorted({*job_specs, *(job for _, job in users)}))
         await _check_jobs_exist(work, job_specs, users)
+        _check_jobs_readable(work, job_specs, users)
         for name in job_specs:
             work.expect("Job", name, work.definitions[name].version if name in work.definitions else 0)
         writer = await _begin_schedules(work, read.schedules, job_specs)
@@ -200,10 +201,20 @@ async def _check_jobs_exist(work: _Work, job_specs: Mapping[str, JobSpec], users
     raise_for(problems)
 
 
+def _check_jobs_readable(work: _Work, job_specs: Mapping[str, JobSpec], users: Sequence[tuple[str, str]]) -> None:
+    """A schedule or trigger cannot be checked against a job that cannot be read; one that this request writes anew is no trouble."""
+    problems = []
+    for source, job in users:
+        if job not in job_specs and (why := work.definitions[job].broken):
+            message = f"job {job!r} cannot be read as it is stored ({why})"
+            problems.append(ManifestProblem(source, "spec.job", message, "apply that job again, or in the same call"))
+    raise_for(problems)
+
+
 async def _apply_job(work: _Work, spec: JobSpec) -> pb.Applied:
     old, digest = work.definitions.get(spec.name), spec_hash(spec)
     work.specs[spec.name] = spec
-    if old is not None and old.spec_hash == digest:
+    if old is not None and old.spec_hash == digest and not old.broken:
         work.heads[spec.name] = Head(old.id, old.version, old.enabled)
         return pb.Applied(kind="Job", name=spec.name, action="unchanged", version=old.version)
     if old is None:
@@ -224,9 +235,13 @@ def _job_action(actor: str, old: Definition | None, spec: JobSpec, version: int)
         actor=actor,
         action="job.update" if old else "job.create",
         target=f"job {spec.name}",
-        before={"version": old.version, "spec": old.spec.to_json()} if old else None,
+        before=_before(old) if old else None,
         after={"version": version, "spec": spec.to_json()},
     )
+
+
+def _before(old: Definition) -> dict[str, object]:
+    return {"version": old.version, **({"spec": old.spec.to_json()} if old.spec else {"broken": old.broken})}
 
 
 async def _begin_schedules(
@@ -248,7 +263,7 @@ async def _begin_schedules(
 
 
 async def _check_payloads(work: _Work, wanted: Sequence[WantedSchedule], job_specs: Mapping[str, JobSpec]) -> None:
-    specs = {name: definition.spec for name, definition in work.definitions.items()} | dict(job_specs)
+    specs = {name: one.spec for name, one in work.definitions.items() if one.spec is not None} | dict(job_specs)
     keys = {name: (number, 0) for number, name in enumerate(specs)}
     payloads, breath = Payloads(), Breath(SystemClock())
     for one in wanted:
@@ -279,4 +294,5 @@ def _job_of(work: _Work, name: str) -> tuple[Head, JobSpec]:
     if name in work.heads:
         return work.heads[name], work.specs[name]
     found = work.definitions[name]
+    assert found.spec is not None, "_check_jobs_readable has let it pass"
     return Head(found.id, found.version, found.enabled), found.spec

@@ -14,7 +14,7 @@ from toban_coordinator.server.next_slots import NEXT_SHOWN, note_of, slots_to_pb
 from toban_coordinator.server.passed_slots import Counts, changed
 from toban_domain.schedule import ScheduleSpec
 from toban_proto.v1 import coordinator_pb2 as pb
-from toban_schedule import Rule, noted_slots
+from toban_schedule import Rule, coming_change, noted_slots
 from toban_store.scheduler import audit, schedules_edit
 from toban_store.scheduler.audit import AdminAction
 from toban_store.scheduler.jobs import Head
@@ -153,6 +153,7 @@ class ScheduleWriter:
         if self.tell_next:
             slots = noted_slots(ready.wanted.rule, ready.after, NEXT_SHOWN)
             applied.next_slots.extend(slots_to_pb(slots))
+            applied.clock_change = coming_change(ready.wanted.rule, ready.after) if spec.enabled else ""
             applied.note = _note_of(spec, old, head, ended=not slots)
         return applied
 

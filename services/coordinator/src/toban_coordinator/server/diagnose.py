@@ -16,6 +16,7 @@ from toban_proto.v1 import coordinator_pb2 as pb
 from toban_runtime.clock import Clock
 from toban_store.pool import Pool
 from toban_store.scheduler import diagnose as store
+from toban_store.scheduler import reads_cluster
 from toban_store.tx import Row, autocommit
 from toban_transport.convert import timestamp_to_pb
 
@@ -52,6 +53,7 @@ class Doctor:
         now: datetime = read.server["server_time"]
         missing = [f"{row['parent']} {row['day']:%Y-%m-%d}" for row in read.missing_partitions]
         found += checks.server(_facts(checks.ServerFacts, read.server))
+        found.append(checks.standbys(read.standbys))
         found.append(checks.partitions(missing))
         found += checks.leader(_facts(checks.LeaderFacts, read.leader))
         members = [_facts(checks.CoordinatorFacts, row) for row in read.coordinators]
@@ -68,12 +70,22 @@ class Doctor:
             return checks.redis(checks.RedisFacts(error=error.message))
         return checks.redis(
             checks.RedisFacts(
+                epoch=info.epoch,
+                # Read after Redis: a leader writes to PostgreSQL first.
+                database_epoch=await self._epoch(),
                 version=info.version,
                 policy=info.policy,
                 max_bytes=info.max_bytes,
                 evicted_keys=info.evicted_keys,
             )
         )
+
+    async def _epoch(self) -> int | None:
+        try:
+            async with autocommit(self.pool) as t:
+                return int((await reads_cluster.leader(t))["epoch"])
+        except TobanError:
+            return None
 
 
 def _migrations(states: Sequence[Any]) -> list[Finding]:

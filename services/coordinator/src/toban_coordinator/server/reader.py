@@ -14,6 +14,7 @@ from toban_coordinator.server.paging import limit_of as _limit
 from toban_coordinator.server.paging import next_cursor as _next
 from toban_coordinator.server.schedules import Schedules
 from toban_coordinator.server.start_runs import job_not_found
+from toban_coordinator.server.waiting import why_waiting
 from toban_domain.errors import ErrorCode, TobanError
 from toban_domain.run import TERMINAL, RunState
 from toban_proto.v1 import coordinator_pb2 as pb
@@ -28,6 +29,8 @@ from toban_transport.convert import timestamp_from_pb, timestamp_to_pb
 WATCH_SECONDS = 0.2
 WATCH_YOUNG_SECONDS = 0.02
 YOUNG_LOOKS = 50
+# A run that is placed ahead stays ASSIGNED until it is sent.
+_NOT_SENT = (RunState.PENDING, RunState.ASSIGNED)
 Context = Any
 
 
@@ -90,7 +93,11 @@ class JobReader(JobReaderServicer):
         return await self._schedules.list_fires(request)
 
     async def ListRuns(self, request: pb.ListRunsRequest, _context: Context) -> pb.ListRunsResponse:
-        """Runs, newest first, live and finished ones together; those made ahead only when asked for."""
+        """Runs, newest first, live and finished ones together; those made ahead only when asked for.
+
+        Pages follow the numbers of runs, so none is shown twice or left out; a page is in the order of the runs' times, since runs of slots
+        get their numbers ahead.
+        """
         limit = _limit(request.page)
         active = timestamp_from_pb(request.active_from), timestamp_from_pb(request.active_until)
         if any(active) and not request.job:
@@ -110,13 +117,14 @@ class JobReader(JobReaderServicer):
         )
         async with autocommit(self._pool) as t:
             found = await reads.runs_page(t, wanted)
-        return pb.ListRunsResponse(
-            runs=[rows.run_to_pb(row) for row in found[:limit]], next_cursor=_next(found, limit, "id")
-        )
+        shown = found[:limit]
+        if not any(active):
+            shown = sorted(shown, key=lambda row: (row["scheduled_for"], row["id"]), reverse=True)
+        return pb.ListRunsResponse(runs=[rows.run_to_pb(row) for row in shown], next_cursor=_next(found, limit, "id"))
 
     async def GetRun(self, request: pb.GetRunRequest, _context: Context) -> pb.Run:
-        """One run with its attempts and events. Raises RUN_NOT_FOUND."""
-        return await get_run(self._pool, request.id)
+        """One run with its attempts and events, and why it waits. Raises RUN_NOT_FOUND."""
+        return await get_run(self._pool, request.id, waiting=True)
 
     async def WatchRun(self, request: pb.GetRunRequest, _context: Context) -> AsyncIterator[pb.Run]:
         """The run now and after each change; ends after a terminal state."""
@@ -164,7 +172,7 @@ class JobReader(JobReaderServicer):
             leader_since=timestamp_to_pb(leader["taken_at"]),
             last_beat_at=timestamp_to_pb(leader["beaten_at"]),
             settled=leader["settled"],
-            coordinators=[rows.member_to_pb(row) for row in members],
+            coordinators=[rows.member_to_pb(row, leader_worker_id=leader["worker_id"]) for row in members],
             executors=[rows.executor_to_pb(row) for row in executors],
             health_json=json.dumps(self._health()),
             pending=pending,
@@ -173,16 +181,19 @@ class JobReader(JobReaderServicer):
         )
 
 
-async def get_run(pool: Pool, run_id: int) -> pb.Run:
-    """A run with everything that its page shows. Raises RUN_NOT_FOUND."""
+async def get_run(pool: Pool, run_id: int, *, waiting: bool = False) -> pb.Run:
+    """A run with everything that its page shows; why it waits only with `waiting`. Raises RUN_NOT_FOUND."""
     async with autocommit(pool) as t:
         found = await reads.run(t, run_id)
         if found is None:
             raise TobanError(ErrorCode.RUN_NOT_FOUND, f"there is no run {run_id}")
         run = rows.run_to_pb(found)
         run.attempts.extend(rows.attempt_to_pb(row) for row in await reads.attempts(t, run_id))
-        run.events.extend(rows.event_to_pb(row) for row in await reads.events(t, run_id))
+        events = await reads.events(t, run_id)
+        run.events.extend(rows.event_to_pb(row) for row in events)
         run.events.extend(rows.orphan_to_event(row) for row in await reads.orphan_results(t, run_id))
+        if waiting and run.state in _NOT_SENT:
+            run.waiting = await why_waiting(t, run_id, events)
     return run
 
 

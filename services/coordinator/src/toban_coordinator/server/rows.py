@@ -159,14 +159,15 @@ def executor_to_pb(row: Row) -> pb.Executor:
     )
 
 
-def member_to_pb(row: Row) -> pb.Member:
-    """One coordinator."""
+def member_to_pb(row: Row, *, leader_worker_id: int | None) -> pb.Member:
+    """One coordinator. Who leads is what the leader's row says: the coordinators' own rows follow it within a second."""
+    role = "leader" if row["worker_id"] == leader_worker_id else "standby" if row["role"] == "leader" else row["role"]
     return pb.Member(
         worker_id=row["worker_id"],
         incarnation=row["incarnation"],
         node_id=row["node_id"],
         address=row["address"],
-        role=row["role"],
+        role=role,
         last_heartbeat_at=at(row["last_seen_at"]),
         version=row["version"],
         status=row["status"],

@@ -189,3 +189,29 @@ async def test_an_event_with_many_large_runs_steps_aside_when_it_takes_too_long(
     await inbox.retry_now()
     await world.turn("events")
     assert len(await inbox.runs()) == 2
+
+
+async def test_an_event_whose_runs_do_not_fit_into_one_write_is_written_in_several(
+    world: Any, make: Any, inbox: Any
+) -> None:
+    names = [f"t{number:02}" for number in range(12)]
+    await world.apply(make.job(), *[inbox.trigger(name) for name in names], inbox.trigger("bad", payload={"v": 1}))
+    await world.sql("UPDATE scheduler.event_triggers SET spec = '{}' WHERE name = 'bad'")
+    await world.sql(
+        "CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM pg_sleep(0.03); RETURN NEW; END $$"
+    )
+    await world.sql("CREATE TRIGGER slow BEFORE INSERT ON scheduler.runs_live FOR EACH ROW EXECUTE FUNCTION slow()")
+    event = (await inbox.emit(key="k")).event_id
+    done = await world.turn("events")
+    made = {run["trigger_name"] for run in await inbox.runs()}
+    assert 0 < len(made) < 12 and done.next_in == 0.05, "what fits is written, and the rest comes soon"
+    [row] = await world.sql("SELECT retry_triggers, retry_at <= clock_timestamp() AS due FROM scheduler.events")
+    assert set(row["retry_triggers"]) == {*names, "bad"} - made and row["due"]
+    assert (await inbox.emit(key="k")).duplicate
+    for _ in range(12):
+        await inbox.retry_now()
+        await world.turn("events")
+    assert sorted(run["trigger_name"] for run in await inbox.runs()) == names
+    outcomes = await inbox.outcomes()
+    assert outcomes[event][0] == "failed" and len(outcomes[event][1]) == 12, "one trigger has failed for good"
+    assert [outcome for number, (outcome, _) in outcomes.items() if number != event] == ["duplicate"]

@@ -243,3 +243,43 @@ async def test_a_run_says_its_event_and_trigger_also_in_the_history(world: Any, 
     assert await world.state(run["id"]) == "SUCCEEDED"
     shown = await get_run(world.pool, run["id"])
     assert (shown.event_id, shown.trigger, shown.origin) == (emitted.event_id, "on-paid", "event")
+
+
+async def test_a_run_that_a_trigger_got_for_an_event_is_made_once(world: Any, make: Any, inbox: Any) -> None:
+    """The last line: whatever plans it again."""
+    await world.apply(make.job(), inbox.trigger(), inbox.trigger("other"))
+    event = (await inbox.emit()).event_id
+    await world.sql(
+        "INSERT INTO scheduler.event_runs (event_id, trigger_id, run_id) SELECT %(e)s, id, 7 FROM scheduler.event_triggers WHERE name = 'other'",
+        e=event,
+    )
+    await world.turn("events")
+    assert [run["trigger_name"] for run in await inbox.runs()] == ["on-paid"]
+
+
+@pytest.mark.parametrize("together", [True, False])
+async def test_the_database_has_the_last_word_about_a_key(
+    world: Any, make: Any, inbox: Any, monkeypatch: Any, together: bool
+) -> None:
+    """Plans that were made before another event took the key."""
+    await world.apply(make.job(), inbox.trigger())
+    first, second = [(await inbox.emit(key="k")).event_id for _ in range(2)]
+    process, plans = store.process, []
+
+    async def kept(_t: Any, given: Any, **_named: Any) -> dict[int, str]:
+        plans.extend(given)
+        return {}
+
+    monkeypatch.setattr(store, "process", kept)
+    monkeypatch.setattr(decide, "first_of_keys", lambda given, _held: list(given))
+    await world.turn("events")
+    assert [(plan.event.id, len(plan.starts), plan.keeps_key) for plan in plans] == [
+        (first, 1, True),
+        (second, 1, True),
+    ]
+    found: dict[int, str] = {}
+    for part in [plans] if together else [[plan] for plan in plans]:
+        async with fenced_tx(world.pool, world.term) as t:
+            found |= await process(t, part, days=7)
+    assert found == {first: "started", second: "duplicate"}
+    assert [run["event_id"] for run in await inbox.runs()] == [first]

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from toban_coordinator.loops import prune
+from toban_store.errors import Refused
 from toban_store.scheduler import retention
 from toban_store.tx import tx
 
@@ -130,6 +131,27 @@ async def test_old_rows_are_forgotten_in_small_batches(world: Any, monkeypatch: 
     assert set((await world.sql(COUNTS))[0].values()) == {0}
 
 
+async def test_what_cannot_be_forgotten_fails_the_turn_and_keeps_nothing_else(world: Any, monkeypatch: Any) -> None:
+    """A loop that fails is what an alert looks at (TobanLoopFailing): rows that only grow must not be a line of log alone."""
+    await world.sql(OLD_ROWS, n=3)
+    forget = retention.forget
+
+    async def refused(t: Any, table: str, **named: Any) -> int:
+        if table == "run_slots":
+            raise Refused("no such index", sqlstate="22000")
+        return await forget(t, table, **named)
+
+    monkeypatch.setattr(retention, "forget", refused)
+    with pytest.raises(Refused, match="no such index"):
+        await world.turn("prune")
+    [counts] = await world.sql(COUNTS)
+    # A fired slot and its row in the ledger go together.
+    assert {table for table, count in counts.items() if count} == {"run_slots", "fired"}
+    monkeypatch.setattr(retention, "forget", forget)
+    await world.turn("prune")
+    assert set((await world.sql(COUNTS))[0].values()) == {0}
+
+
 async def test_what_is_young_or_live_or_waits_is_kept(world: Any, make: Any) -> None:
     await world.apply(make.job())
     [live] = await world.start(idempotency_key="mine")
@@ -160,7 +182,38 @@ async def test_what_is_young_or_live_or_waits_is_kept(world: Any, make: Any) -> 
     assert (await world.sql(COUNTS))[0]["event_keys"] == 2
 
 
-@pytest.mark.parametrize("table", [table for table in retention.ROW_TABLES if table != "schedules_deleted"])
+async def test_executors_and_coordinators_that_are_gone_are_forgotten(world: Any, make: Any) -> None:
+    """Each start of one leaves a row, and a take-over looks at all of them."""
+    gone, young, named, on = [await world.executor(number) for number in range(1, 5)]
+    await world.apply(make.job())
+    [run] = await world.start()
+    await world.sql(
+        "UPDATE scheduler.runs_live SET state = 'ASSIGNED', assigned_incarnation = %(i)s WHERE id = %(r)s",
+        i=named,
+        r=run,
+    )
+    for incarnation, days in ((gone, 91), (young, 89), (named, 91)):
+        await world.sql(
+            "UPDATE scheduler.executors SET state = 'off', off_at = now() - make_interval(days => %(d)s) WHERE incarnation = %(i)s",
+            d=days,
+            i=incarnation,
+        )
+    await world.sql(
+        "UPDATE scheduler.executors SET registered_at = now() - interval '1 year', last_heartbeat_at = now() - interval '1 year'"
+    )
+    await world.sql(
+        "INSERT INTO scheduler.coordinators (incarnation, worker_id, node_id, address, pid, version, last_seen_at)"
+        " SELECT gen_random_uuid(), 1000 + d, 'n', 'a', 1, '1', now() - make_interval(days => d) FROM unnest(ARRAY[0, 89, 91]) AS d"
+    )
+    await world.turn("prune")
+    rows = await world.sql("SELECT incarnation::text AS i FROM scheduler.executors ORDER BY 1")
+    assert [row["i"] for row in rows] == [young, named, on]
+    assert len(await world.sql("SELECT 1 FROM scheduler.coordinators")) == 2
+
+
+@pytest.mark.parametrize(
+    "table", sorted(retention.ROW_TABLES.keys() - {"schedules_deleted", "executors", "coordinators"})
+)
 async def test_old_rows_are_found_by_an_index(world: Any, table: str) -> None:
     statement = getattr(retention._sql, table)
     async with tx(world.pool) as t:

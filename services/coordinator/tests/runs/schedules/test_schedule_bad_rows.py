@@ -121,3 +121,15 @@ async def test_a_bad_row_that_an_edit_holds_stops_no_other(world: Any, make: Any
         assert await fired(world) == {"good"} and done.next_in == BEHIND_SECONDS
     [row] = await world.sql("SELECT fire_retry_count FROM scheduler.schedules WHERE name = 'bad'")
     assert row["fire_retry_count"] == 0
+
+
+async def test_many_of_one_cause_are_one_line_of_log(world: Any, make: Any, caplog: pytest.LogCaptureFixture) -> None:
+    await world.apply(make.job(), make.job("other"), *[make.schedule(f"s{n}") for n in range(30)])
+    await world.apply(*[make.schedule(f"o{n}", "other") for n in range(3)])
+    await world.apply(make.job(payload_schema={"type": "object", "required": ["n"]}))
+    await world.steady()
+    await world.turn("fire")
+    assert await fired(world) == {"o0", "o1", "o2"}
+    [line] = [record.getMessage() for record in caplog.records if "cannot fire" in record.getMessage()]
+    assert "'job': 'hello'" in line and "'schedules': 30" in line and "payload" in line
+    assert "'attempt': 1" in line and "'next_try_seconds': 2.0" in line

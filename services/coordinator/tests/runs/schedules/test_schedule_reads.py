@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from toban_coordinator.server.apply import Apply
 from toban_domain.errors import ErrorCode, TobanError
 from toban_proto.v1 import coordinator_pb2 as pb
 from toban_transport.convert import timestamp_to_pb
@@ -130,3 +131,14 @@ async def test_one_schedule_with_everything(world: Any, make: Any, desk: Any) ->
     assert (found.name, found.job, found.rule, found.timezone) == ("often", "hello", "every 10 seconds", "UTC")
     assert (found.description, found.updated_by, found.version) == ("Says hello", "admin-cli", 1)
     assert json.loads(found.spec_json)["payload"] == {"n": 1} and found.HasField("updated_at")
+
+
+async def test_apply_tells_the_next_change_of_the_clocks(world: Any, make: Any) -> None:
+    touched = make.schedule("touched")
+    touched["spec"] = {"job": "hello", "daily_at": "02:30", "timezone": "Europe/Berlin"}
+    off = {**touched, "metadata": {"name": "off"}, "spec": {**touched["spec"], "enabled": False}}
+    manifests = [pb.Manifest(json=json.dumps(one), source="x") for one in (make.job(), touched, off, make.schedule())]
+    done = await Apply(pool=world.pool).apply(pb.ApplyRequest(manifests=manifests, dry_run=True), "admin-cli")
+    said = {one.name: one.clock_change for one in done.applied}
+    # Twice a year, so one of them is within a year.
+    assert ": 02:30 " in said.pop("touched") and set(said.values()) == {""}

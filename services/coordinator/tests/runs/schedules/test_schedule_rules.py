@@ -76,3 +76,33 @@ async def test_a_hash_is_of_the_schedule_s_name(world: Any, make: Any) -> None:
     await world.apply(make.schedule("s0", cron="H H * * *", payload={"x": 1}))
     [row] = await world.sql("SELECT next_run_at FROM scheduler.schedules WHERE name = 's0'")
     assert row["next_run_at"].astimezone(UTC).strftime("%H:%M") == times["s0"]
+
+
+async def test_the_payload_of_a_schedule_is_laid_over_the_default_of_its_job(world: Any, make: Any) -> None:
+    await world.executor()
+    await world.apply(make.job(default_payload={"a": 1, "b": {"c": 2}}), make.schedule(payload={"b": 3, "d": 4}))
+    await world.steady()
+    await world.turn("fire")
+    [row, *_] = await world.sql("SELECT payload FROM scheduler.runs_live ORDER BY slot")
+    assert row["payload"] == {"a": 1, "b": 3, "d": 4}
+
+
+async def test_a_zone_that_changes_moves_the_next_slot_and_an_edit_of_anything_else_keeps_both(
+    world: Any, make: Any
+) -> None:
+    def nightly(**spec: Any) -> dict[str, Any]:
+        return make.schedule(cron="0 3 * * *", **spec)
+
+    async def stored() -> tuple[datetime, str]:
+        [row] = await world.sql("SELECT next_run_at, spec ->> 'timezone' AS zone FROM scheduler.schedules")
+        return row["next_run_at"], row["zone"]
+
+    await world.apply(make.job(), nightly(timezone="Asia/Kathmandu"))
+    at, zone = await stored()
+    assert (f"{at.astimezone(ZoneInfo('Asia/Kathmandu')):%H:%M}", zone) == ("03:00", "Asia/Kathmandu")
+    await world.apply(nightly(timezone="Asia/Kathmandu", payload={"x": 1}))
+    assert await stored() == (at, "Asia/Kathmandu")
+    await world.apply(nightly(timezone="Australia/Lord_Howe", payload={"x": 1}))
+    moved, zone = await stored()
+    assert (f"{moved.astimezone(ZoneInfo('Australia/Lord_Howe')):%H:%M}", zone) == ("03:00", "Australia/Lord_Howe")
+    assert moved != at

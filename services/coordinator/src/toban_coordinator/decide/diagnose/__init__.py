@@ -8,6 +8,7 @@ from toban_coordinator.decide.diagnose.database import (
     partitions,
     redis,
     server,
+    standbys,
     unreachable,
 )
 from toban_coordinator.decide.diagnose.finding import Finding, certificate
@@ -38,6 +39,7 @@ __all__ = [
     "partitions",
     "redis",
     "server",
+    "standbys",
     "unreachable",
     "work",
 ]

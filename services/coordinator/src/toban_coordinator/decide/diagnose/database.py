@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from toban_coordinator.decide.diagnose.finding import Finding, Status
@@ -27,20 +27,27 @@ class ServerFacts:
     connections: int
     encoding: str
     timezone: str
-    standbys: int
-    sync_standbys: int
     emit_role: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RedisFacts:
-    """What Redis says of itself; `error` when it does not answer. `max_bytes` 0 = no limit."""
+    """What Redis says of itself; `error` when it does not answer. `max_bytes` 0 = no limit. `epoch`: the latest that it knows, and
+    `database_epoch` that of PostgreSQL (None = PostgreSQL does not answer).
+    """
 
     version: str = ""
     policy: str = ""
     max_bytes: int = 0
     evicted_keys: int = 0
+    epoch: int = 0
+    database_epoch: int | None = None
     error: str = ""
+
+    @property
+    def is_ahead(self) -> bool:
+        """Whether Redis knows a leader that PostgreSQL has never had."""
+        return self.database_epoch is not None and self.epoch > self.database_epoch
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,11 +61,10 @@ class MigrationFacts:
 
 
 def server(facts: ServerFacts) -> list[Finding]:
-    """Version, writability, durability, encoding, connections, stand-bys."""
+    """Version, writability, durability, encoding, connections."""
     return [
         _version(facts),
         _durability(facts),
-        _standbys(facts),
         _connections(facts),
         _encoding(facts),
         _role(facts),
@@ -136,7 +142,32 @@ def redis(facts: RedisFacts) -> list[Finding]:
                 mend="start Redis, or correct SCHEDULER_REDIS_URL of the coordinators; no work is lost meanwhile",
             )
         ]
-    return [_redis_version(facts), _redis_policy(facts)]
+    return [_redis_version(facts), _redis_policy(facts), *_redis_shared(facts)]
+
+
+def standbys(modes: Mapping[str, int]) -> Finding:
+    """Whether a fail-over may lose commits; `modes` counts stand-bys: sync, async, unknown (this role may not see how they follow)."""
+    count, synchronous = sum(modes.values()), modes.get("sync", 0)
+    value = f"{count} stand-by{'s' if count != 1 else ''}, {synchronous} synchronous"
+    if not count or synchronous:
+        return Finding(name="replication", subject="PostgreSQL", value=value)
+    if modes.get("unknown"):
+        return Finding(
+            name="replication",
+            subject="PostgreSQL",
+            value=f"{count} stand-by{'s' if count != 1 else ''}, none known to be synchronous",
+            status="warning",
+            message="the role of the coordinators may not see whether a stand-by is synchronous; without one a fail-over loses the last commits",
+            mend="GRANT pg_monitor TO that role, and look again",
+        )
+    return Finding(
+        name="replication",
+        subject="PostgreSQL",
+        value=value,
+        status="warning",
+        message="every stand-by is asynchronous: a fail-over loses the last commits, and starts wait for a whole lease",
+        mend="set synchronous_standby_names",
+    )
 
 
 def _version(facts: ServerFacts) -> Finding:
@@ -182,20 +213,6 @@ def _durability(facts: ServerFacts) -> Finding:
         message="a crash of the server may lose what was acknowledged: runs could start twice or be forgotten",
         mend=f"set {' and '.join(f'{name} = on' for name in off)} in postgresql.conf, reload, and look at the options of SCHEDULER_DATABASE_URL",
     )
-
-
-def _standbys(facts: ServerFacts) -> Finding:
-    value = f"{facts.standbys} stand-by{'s' if facts.standbys != 1 else ''}, {facts.sync_standbys} synchronous"
-    if facts.standbys and not facts.sync_standbys:
-        return Finding(
-            name="replication",
-            subject="PostgreSQL",
-            value=value,
-            status="warning",
-            message="every stand-by is asynchronous: a fail-over loses the last commits, and starts wait for a whole lease",
-            mend="set synchronous_standby_names",
-        )
-    return Finding(name="replication", subject="PostgreSQL", value=value)
 
 
 def _connections(facts: ServerFacts) -> Finding:
@@ -264,3 +281,20 @@ def _redis_policy(facts: RedisFacts) -> Finding:
         message="Redis may throw away the leader's lock and operators' flags when its memory is full",
         mend="set maxmemory-policy noeviction; share this Redis with no cache",
     )
+
+
+def _redis_shared(facts: RedisFacts) -> list[Finding]:
+    if not facts.is_ahead:
+        return []
+    return [
+        Finding(
+            name="redis-shared",
+            subject="Redis",
+            value=f"epoch {facts.epoch}, PostgreSQL has {facts.database_epoch}",
+            status="warning",
+            message="Redis knows a leader that PostgreSQL has never had: another installation uses the same Redis database, or PostgreSQL "
+            "was made anew",
+            mend="give each installation a Redis, or a database number of it, of its own: keys have no prefix; after PostgreSQL was made "
+            "anew delete the key scheduler:leader:epoch",
+        )
+    ]

@@ -1,0 +1,35 @@
+"""Why a run waits: gathers the facts for `decide.waiting`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from toban_coordinator.decide.waiting import LeaderSeen, WaitingRun, waits_for
+from toban_domain.job import JobSpec
+from toban_store.scheduler import jobs, reads_cluster, runs_assign, runs_waiting
+from toban_store.tx import Row, Tx
+
+
+async def why_waiting(t: Tx, run_id: int, events: Sequence[Row]) -> str:
+    """One sentence; "" when the run was sent or is over. `events` are those of the run, in order."""
+    row = await runs_waiting.waiting(t, run_id)
+    if row is None:
+        return ""
+    key = (row["definition_id"], row["definition_version"])
+    spec = (await jobs.versions(t, [key])).get(key)
+    last = next((event for event in reversed(events) if event["type"] != "trace"), None)
+    refused = last if last is not None and last["type"] == "refused" else None
+    run = WaitingRun(
+        scheduled_for=row["scheduled_for"],
+        not_before=row["not_before"],
+        selector=spec.selector if isinstance(spec, JobSpec) else None,
+        refused_at=refused["at"] if refused else None,
+        refusal=refused["message"] if refused else "",
+    )
+    leader = await reads_cluster.leader(t)
+    seen = LeaderSeen(
+        beaten_at=leader["beaten_at"] if leader["epoch"] else None,
+        resigned=leader["resigned"],
+        settled=leader["settled"],
+    )
+    return waits_for(run, seen, await runs_assign.executor_loads(t), row["server_time"])
