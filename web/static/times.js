@@ -6,6 +6,16 @@ export function localTime(moment) {
   return `${day} ${pad(moment.getHours())}:${pad(moment.getMinutes())}:${pad(moment.getSeconds())}`;
 }
 
+// The column of a schedule's own zone says nothing new to a viewer who lives there.
+function hideOwnZone(root) {
+  for (const table of root.querySelectorAll("table[data-zoned]")) {
+    const same = [...table.tBodies[0].rows].every(
+      (row) => row.querySelector("time").textContent === row.querySelector("td.in-zone").textContent.slice(0, 19)
+    );
+    table.classList.toggle("one-zone", same);
+  }
+}
+
 export function showTimes(root) {
   for (const element of root.querySelectorAll("time[datetime]:not([title])")) {
     const moment = new Date(element.dateTime);
@@ -14,4 +24,5 @@ export function showTimes(root) {
       element.textContent = localTime(moment);
     }
   }
+  hideOwnZone(root);
 }

@@ -74,6 +74,7 @@ def test_this_machines_zone() -> None:
             "Europe/Berln",
             "--timezone: there is no zone 'Europe/Berln'; did you mean Europe/Berlin",
         ),
+        ("+10m", "Europe/Berln", "--timezone: there is no zone 'Europe/Berln'"),
         ("2026-12-01T09:00:00Z", BERLIN, "give one of them"),
         ("2026-03-29 02:30", BERLIN, "does not exist in Europe/Berlin"),
         ("2026-10-25 02:30", BERLIN, "write 2026-10-25T02:30:00+02:00 or 2026-10-25T02:30:00+01:00"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
@@ -195,7 +196,15 @@ def test_apply_twice(cluster: Any, toban: Toban, tmp_path: Path) -> None:
     assert sent[1]["spec"]["steps"][1]["python_path"] == [str(tmp_path / "b"), str(tmp_path / "lib"), "/abs"]
     code, out, _ = toban("apply", "-f", str(tmp_path), "--dry-run", "-o", "json")
     assert cluster.control.requests[1].dry_run
-    told = {"kind": "Job", "name": "x", "action": "unchanged", "version": 1, "next_slots": [], "note": ""}
+    told = {
+        "kind": "Job",
+        "name": "x",
+        "action": "unchanged",
+        "version": 1,
+        "next_slots": [],
+        "note": "",
+        "clock_change": "",
+    }
     assert json.loads(out)[1] == told
     assert code == 0
 
@@ -207,16 +216,25 @@ def test_apply_says_when_a_schedule_fires_next(cluster: Any, toban: Toban, tmp_p
     at.FromJsonString("2026-11-22T02:00:00Z")
     slots = [pb.NextSlot(at=at, local="2026-11-22T03:00:00+01:00", rule_note="gap shift")] * 4
     applied = [
-        pb.Applied(kind="Schedule", name="s", action="updated", next_slots=slots),
+        pb.Applied(kind="Schedule", name="s", action="updated", next_slots=slots, clock_change="2027-03-28: x"),
         pb.Applied(kind="Schedule", name="t", action="created", note="paused: holidays"),
     ]
     cluster.control.answers["Apply"] = pb.ApplyResponse(applied=applied)
     line = "  2026-11-22T03:00:00+01:00 = 2026-11-22T02:00:00Z, gap shift\n"
     assert (
-        toban("apply", "-f", str(file))[1] == f"schedule s updated\n{line * 3}schedule t created\n  paused: holidays\n"
+        toban("apply", "-f", str(file))[1]
+        == f"schedule s updated\n{line * 3}  clocks change: 2027-03-28: x\nschedule t created\n  paused: holidays\n"
     )
     assert toban("apply", "-f", str(file), "-o", "name")[1] == "schedule/s\nschedule/t\n"
     assert "2026-11-22T03:00:00+01:00" in toban("apply", "-f", str(file), "-o", "wide")[1]
+
+
+def test_a_slot_in_utc_is_told_once() -> None:
+    from toban_cli.commands.apply import slot_words
+
+    at = Timestamp()
+    at.FromJsonString("2026-11-22T02:00:00Z")
+    assert slot_words(pb.NextSlot(at=at, local="2026-11-22T02:00:00+00:00")) == "2026-11-22T02:00:00Z"
 
 
 def test_mistakes_that_the_server_finds_are_one_line_each(cluster: Any, toban: Toban, tmp_path: Path) -> None:
@@ -359,3 +377,10 @@ def test_cancel(cluster: Any, toban: Toban) -> None:
     assert (request.id, request.reason, request.mode) == (12, "no need", "kill")
     cluster.control.answers["CancelRun"] = TobanError(ErrorCode.RESOURCE_INVALID_STATE, "run 12 has ended (SUCCEEDED)")
     assert toban("run", "cancel", "12") == (74, "", "error: run 12 has ended (SUCCEEDED)\n")
+
+
+def test_a_run_that_waits_says_why(cluster: Any, toban: Toban) -> None:
+    cluster.reader.runs = [pb.Run(id=7, job="x", state="PENDING", waiting="no executor is registered")]
+    code, out, _ = toban("run", "get", "7")
+    assert code == 0 and re.search(r"^Waits: +no executor is registered$", out, re.MULTILINE)
+    assert json.loads(toban("run", "get", "7", "-o", "json")[1])["waiting"] == "no executor is registered"

@@ -171,6 +171,14 @@ def test_items_of_lists_are_explained(path: str) -> None:
     assert "program and arguments" in explain(path)
 
 
+@pytest.mark.parametrize("path", ["", "Job", "Schedule.dst", "Job.steps"])
+def test_explanations_fit_a_narrow_terminal(path: str) -> None:
+    from toban_cli.explain import explain
+
+    words = explain(path, 80).partition("Default:")[0] if "." in path else explain(path, 80)
+    assert max(map(len, words.splitlines())) <= 80
+
+
 @pytest.mark.parametrize("path", ["Job..", "Job.", ".", ".retry"])
 def test_a_dot_too_many(path: str) -> None:
     from toban_cli.explain import explain

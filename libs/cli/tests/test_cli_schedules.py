@@ -99,12 +99,13 @@ def sent(cluster: Any) -> tuple[dict[str, Any], Any]:
     ],
 )
 def test_add_makes_the_definition(cluster: Any, toban: Toban, options: list[str], rule: dict[str, Any]) -> None:
-    cluster.control.answers["Apply"] = applied("created")
+    cluster.control.answers["Apply"] = applied("created", clock_change="2027-03-28: x")
     code, out, err = toban("schedule", "add", "nightly", "--job", "report", *options)
     assert (code, err) == (0, "")
     assert out.splitlines() == [
         "schedule nightly created",
         "  2026-10-25T02:30:00+02:00 = 2026-10-25T00:30:00Z, fold: first of two 02:30",
+        "  clocks change: 2027-03-28: x",
     ]
     document, manifest = sent(cluster)
     assert document["spec"] == {"job": "report", **rule} and document["metadata"] == {"name": "nightly"}

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from google.protobuf.timestamp_pb2 import Timestamp
 
-from toban_cli.human import age, brief, duration, local
+from toban_cli.human import age, brief, day, duration, local, moment
 from toban_cli.tables import render
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
@@ -28,6 +28,18 @@ def test_a_table_never_wraps_on_a_terminal(width: int) -> None:
     assert max(map(len, lines)) <= width
     assert lines[1].endswith("…")
     assert "SUCCEEDED" in lines[1]
+
+
+def test_names_are_whole_while_something_else_can_give_way() -> None:
+    headers = ["NAME", "JOB", "STATUS", "RULE"]
+    rows = [["certificate-expiry-daily", "certificate-expiry", "active", "daily at 07:30 Europe/Berlin"]]
+    for width in (50, 80):
+        shown = render(headers, rows, loose=["JOB", "RULE"], names=["NAME"], width=width, colour=False)
+        assert "certificate-expiry-daily  " in shown and max(map(len, shown.splitlines())) <= width
+    narrow = render(headers, rows, loose=["JOB", "RULE"], names=["NAME"], width=30, colour=False)
+    assert max(map(len, narrow.splitlines())) <= 30 and "certificat…" in narrow
+    hopeless = render(headers, rows, loose=["JOB", "RULE"], names=["NAME"], width=20, colour=False)
+    assert "certificate-expiry-daily" in hopeless, "lines are too long whatever is cut"
 
 
 def test_nothing_is_cut_where_nobody_looks() -> None:
@@ -77,4 +89,8 @@ def test_times(monkeypatch: pytest.MonkeyPatch) -> None:
     assert local(stamp(-5), NOW) == f"{at:%Y-%m-%d %H:%M:%S} (5s ago)"
     assert brief(stamp(-5), NOW) == f"{at:%H:%M:%S} (5s ago)"
     assert brief(stamp(86_400 * 3), NOW) == f"{at + timedelta(days=3, seconds=5):%m-%d %H:%M} (in 3d)"
+    assert moment(stamp(-5), NOW) == f"{at:%H:%M:%S}"
+    assert moment(stamp(-86_400 * 3), NOW) == f"{at - timedelta(days=3, seconds=-5):%Y-%m-%d %H:%M:%S}"
+    assert day(stamp(86_400 * 3), NOW) == f"{at + timedelta(days=3, seconds=5):%Y-%m-%d} (in 3d)"
+    assert moment(Timestamp(), NOW) == day(Timestamp(), NOW) == "-"
     assert local(Timestamp(), NOW) == brief(Timestamp(), NOW) == "-"

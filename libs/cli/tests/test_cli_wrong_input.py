@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gzip
 import json
+import random
 import subprocess
 import sys
 import time
@@ -124,7 +126,7 @@ def test_nobody_answers(toban: Toban, tls: Path, monkeypatch: pytest.MonkeyPatch
     assert (code, out) == (69, "")
     assert (
         err
-        == f"error: no coordinator answers: 127.0.0.1:{free_port}, 127.0.0.1:1. See what runs with `make status`, start it with `make up`\n"
+        == f"error: no coordinator answers: 127.0.0.1:{free_port}, 127.0.0.1:1. `toban doctor` says why; `make up` starts what runs from a clone\n"
     )
 
 
@@ -141,6 +143,25 @@ def test_an_address_that_is_none(toban: Toban, monkeypatch: pytest.MonkeyPatch) 
     code, _, err = toban("job", "list")
     assert code == 78
     assert "'localhost', which is not host:port" in err
+
+
+def test_a_variable_that_is_misspelt(cluster: Any, toban: Toban, monkeypatch: pytest.MonkeyPatch) -> None:
+    from toban_proto.v1 import coordinator_pb2 as pb
+
+    cluster.reader.answers["ListJobs"] = pb.ListJobsResponse()
+    # Of an executor, and of Kubernetes beside a Service called scheduler.
+    monkeypatch.setenv("SCHEDULER_SLOTS", "4")
+    monkeypatch.setenv("SCHEDULER_SERVICE_HOST", "10.0.0.1")
+    assert toban("job", "list")[0] == 0
+    monkeypatch.setenv("SCHEDULER_COORDINATERS", "elsewhere:1")
+    code, out, err = toban("job", "list")
+    assert (code, out) == (78, "")
+    assert (
+        err
+        == "error: SCHEDULER_COORDINATERS: unknown variable in the environment; did you mean SCHEDULER_COORDINATORS?\n"
+    )
+    code, out, _ = toban("doctor")
+    assert code == 1 and "SCHEDULER_COORDINATERS: unknown variable" in out
 
 
 def test_without_a_certificate(cluster: Any, toban: Toban, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -214,3 +235,23 @@ def test_commands_load_only_what_they_need(cluster: Any, argv: list[str], heavy:
     assert "RUN" in done.stdout or "Usage" in done.stdout
     # 0.15 s (help) and 0.3 s (list) on an idle machine; tests run beside others.
     assert time.perf_counter() - begun < 4
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        gzip.compress(random.Random(1).randbytes(9000)),
+        Path(sys.executable).read_bytes()[:9000],
+        "0 3 * * * /bin/true\n".encode("utf-16"),
+    ],
+    ids=["compressed", "program", "utf-16"],
+)
+def test_a_crontab_that_is_no_text_is_refused_in_one_line(toban: Toban, tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "crontab").write_bytes(content)
+    code, out, err = toban("import", "crontab", str(tmp_path / "crontab"))
+    assert (code, out) == (65, "")
+    assert err == f"error: {tmp_path}/crontab is not text in UTF-8; give a crontab, or - and `crontab -l |`\n"
+    # One line of a text that cannot be read is told beside the others.
+    (tmp_path / "crontab").write_bytes(b"0 3 * * * /bin/true\n0 4 * * * /bin/caf\xe9\n0 5 * * * /bin/a\0b\n")
+    code, out, err = toban("import", "crontab", str(tmp_path / "crontab"))
+    assert code == 65 and "/bin/true" in out and "not UTF-8" in err and "NUL" in err

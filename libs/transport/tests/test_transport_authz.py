@@ -52,6 +52,13 @@ def test_every_method_by_every_caller(method: str, caller: str) -> None:
         assert caught.value.code is ErrorCode.PERMISSION_DENIED
 
 
+def test_a_refusal_names_who_may_and_where_its_certificate_comes_from() -> None:
+    with pytest.raises(TobanError) as caught:
+        authorise("/toban_proto.v1.JobReader/GetRun", [f"spiffe://{DOMAIN}/executor"], DOMAIN)
+    assert "admin-cli or admin-web" in caught.value.message and f"spiffe://{DOMAIN}/admin-cli" in caught.value.message
+    assert "SCHEDULER_TLS_DIR" in caught.value.message and "scheduler-grpc-tls-admin-cli" in caught.value.message
+
+
 def test_a_method_that_nobody_knows_is_denied() -> None:
     with pytest.raises(TobanError):
         authorise("/toban_proto.v1.WorkerService/Launch", [f"spiffe://{DOMAIN}/coordinator"], DOMAIN)

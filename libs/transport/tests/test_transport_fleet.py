@@ -13,6 +13,7 @@ import pytest
 from toban_domain.errors import ErrorCode, TobanError
 from toban_proto.v1 import executor_pb2, executor_pb2_grpc, logs_pb2, logs_pb2_grpc
 from toban_runtime.clock import SystemClock
+from toban_stack import certs
 from toban_transport.fleet import Fleet
 from toban_transport.tls import TlsFiles
 
@@ -180,6 +181,22 @@ async def test_new_certificates_are_used_by_the_next_call(site: Any, tmp_path: P
 
     assert await asyncio.to_thread(until_allowed) == "i1"
     many.close()
+
+
+async def test_a_certificate_that_is_not_taken_is_told_without_the_words_of_grpc(site: Any, tmp_path: Path) -> None:
+    folder = tmp_path / "tls"
+    shutil.copytree(site.tls / "coordinator", folder)
+    certs.make_ca(tmp_path / "other")
+    shutil.copy(tmp_path / "other" / "ca.crt", folder / "ca.crt")
+    told = []
+    for tls, domain in ((site.tls / "coordinator", "other.example"), (folder, "toban.internal")):
+        many = Fleet(service="executor", addresses=[site.address], tls=TlsFiles(tls), trust_domain=domain)
+        with pytest.raises(TobanError) as caught:
+            await asyncio.to_thread(many.call, ping, PING, timeout=10)
+        told.append(caught.value.message)
+        many.close()
+    assert told[0].endswith("(the server's certificate names another service or trust domain; check the address)")
+    assert "is not of our CA, or has expired (" in told[1] and "SSL" not in told[1] and "ipv4" not in told[1]
 
 
 async def test_a_closed_fleet_asks_nobody(site: Any) -> None:

@@ -8,6 +8,7 @@ import grpc.aio
 import pytest
 
 from toban_domain.errors import ErrorCode, TobanError
+from toban_observability import seldom
 from toban_proto.v1 import executor_pb2, executor_pb2_grpc
 from toban_transport.call import unary, unary_sync
 from toban_transport.channel import open_sync_channel
@@ -100,7 +101,7 @@ async def test_a_certificate_of_our_ca_without_exactly_one_good_id_is_refused(
 async def test_a_client_refuses_a_server_that_is_another_service(site: Any, tls: Path) -> None:
     error = await refusal(site.stub(TlsFiles(tls / "coordinator"), service="log-archiver"))
     assert error.code is ErrorCode.UNAVAILABLE
-    assert "expected service" in error.message
+    assert "names another service" in error.message
 
 
 async def test_a_client_names_a_service_that_exists(site: Any, tls: Path) -> None:
@@ -126,3 +127,19 @@ async def test_the_blocking_channel_carries_the_same_identity(site: Any, tls: Pa
     assert await asyncio.to_thread(call, "coordinator") == "i1"
     with pytest.raises(TobanError, match="may not call"):
         await asyncio.to_thread(call, "admin-cli")
+
+
+async def test_a_caller_that_is_refused_again_and_again_is_logged_once_with_a_count(
+    site: Any, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def refused(name: str) -> None:
+        with pytest.raises(TobanError, match="may not call"):
+            await unary(site.as_service(name).Ping, executor_pb2.PingRequest(), timeout=10)
+
+    for name in ("executor", "executor", "log-archiver", "executor"):
+        await refused(name)
+    assert caplog.text.count("call refused") == 2
+    assert caplog.text.count("spiffe://toban.internal/log-archiver") == 1
+    monkeypatch.setattr(seldom, "EVERY_SECONDS", 0.0)
+    await refused("executor")
+    assert caplog.text.count("call refused") == 3 and "'not_shown': 2" in caplog.text

@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from toban_domain.version import VERSION
 from toban_runtime.clock import SystemClock
 from toban_stack.wait import wait_until
 
@@ -77,7 +78,7 @@ def test_a_life(start: Start, tmp_path: Path, cluster: Any) -> None:
     assert wait_until(lambda: "coordinator" in json.loads(get(admin, "/healthz"))["checks"], 20)
     document = json.loads(get(admin, "/healthz"))
     assert document["status"] == "ok" and document["checks"]["coordinator"]["value"] == "1 of 1 serve"
-    assert 'toban_build_info{service="admin-web"' in get(admin, "/metrics")
+    assert f'toban_build_info{{service="admin-web",version="{VERSION}"}} 1.0' in get(admin, "/metrics")
     assert 'toban_site_upstreams_serving{service="log-archiver"} 1.0' in get(admin, "/metrics")
 
     stream = urllib.request.urlopen(f"http://127.0.0.1:{ports['http_port']}/runs/1/log/stream", timeout=30)

@@ -6,9 +6,11 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
+from zoneinfo import ZoneInfo
 
 import pytest
 
+from toban_proto.v1 import coordinator_pb2 as pb
 from toban_testing.browser import Page, browsing, find_browser
 
 pytestmark = [
@@ -79,6 +81,29 @@ def test_times_are_shown_in_the_zone_of_the_viewer(page: Page, address: str) -> 
     shown, utc = page.run("[document.querySelector('td time').textContent, document.querySelector('td time').title]")
     assert "UTC" not in shown and shown != utc.removesuffix(" UTC"), "the browser of the test lives in Tokyo"
     assert "Asia/Tokyo" in page.run("document.querySelector('footer').textContent")
+
+
+def test_long_names_leave_the_other_columns_on_the_page(page: Page, address: str, web: Any) -> None:
+    long = "a-job-" + "x" * 122
+    answers = web.cluster.reader.answers
+    answers["ListSchedules"].schedules[0].MergeFrom(pb.Schedule(name=long, job=long))
+    answers["ListJobs"].jobs[0].name = long
+    answers["ListRuns"].runs[0].MergeFrom(pb.Run(job=long, schedule=long, executor=long))
+    for path in ("/schedules", "/jobs", "/runs"):
+        page.look(width=1280)
+        page.open(address + path)
+        beyond = "[...document.querySelectorAll('.scroll')].some((one) => one.scrollWidth > one.clientWidth)"
+        assert not page.run(beyond), f"a column of {path} is out of sight"
+
+
+def test_the_zone_of_a_schedule_is_shown_where_it_is_not_the_viewers(page: Page, address: str, web: Any) -> None:
+    shown = "getComputedStyle(document.querySelector('td.in-zone')).display !== 'none'"
+    page.open(address + "/schedules/hello-often")
+    assert page.run(shown)
+    [slot] = web.cluster.reader.answers["NextSlots"].slots
+    slot.local = slot.at.ToDatetime(ZoneInfo("Asia/Tokyo")).isoformat(timespec="seconds")
+    page.open(address + "/schedules/hello-often")
+    assert page.until(f"!({shown})"), "the browser of the test lives in Tokyo"
 
 
 def test_dark_is_dark(page: Page, address: str) -> None:

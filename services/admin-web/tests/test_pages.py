@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import re
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from toban_domain.errors import ErrorCode
 from toban_proto.v1 import coordinator_pb2 as pb
+from toban_runtime.clock import SystemClock
+from toban_transport.tls import TlsFiles
+from toban_transport.tls_watch import certificate_check
 
 PAGES = ["/", "/runs", "/runs/1", "/jobs", "/jobs/hello", "/schedules", "/schedules/hello-often", "/executors"]
 EVIL = "<script>alert('x')</script><img src=x onerror=alert(1)>\"'"
@@ -172,6 +177,27 @@ def test_a_schedule_with_its_next_and_last_slots(web: Any) -> None:
     assert "2026-11-21 03:00:00+01:00" in text and "fold first" in text and "run made" in text and "/runs/7" in text
 
 
+def test_that_no_executor_takes_work_stands_on_the_first_page(web: Any) -> None:
+    assert "No executor takes new runs" not in web.page("/")
+    web.cluster.reader.answers["GetCluster"].executors[0].state = "draining"
+    assert "No executor takes new runs" in web.page("/")
+
+
+def test_the_check_of_certificates_is_told_in_words(web: Any, tls: Path) -> None:
+    check = certificate_check(TlsFiles(tls / "admin-web"), SystemClock().wall())
+    told = {"status": check.status, "value": check.value}
+    web.cluster.reader.answers["GetCluster"].health_json = json.dumps({"status": "ok", "checks": {"certificate": told}})
+    assert isinstance(check.value, dict)
+    text = web.page("/")
+    assert [name for name in check.value if "_" in name and name in text] == []
+
+
+def test_a_schedule_in_utc_is_not_told_twice_in_utc(web: Any) -> None:
+    assert 'class="list one-zone"' in web.page("/schedules/hello-often")
+    web.cluster.reader.answers["GetSchedule"].timezone = "Asia/Tokyo"
+    assert "one-zone" not in web.page("/schedules/hello-often")
+
+
 def test_a_schedule_of_coordinators_that_cannot_tell_more(web: Any) -> None:
     web.refuse("NextSlots", ErrorCode.UNIMPLEMENTED)
     web.refuse("ListFires", ErrorCode.UNIMPLEMENTED)
@@ -193,6 +219,7 @@ def test_nothing_from_outside_becomes_markup(web: Any) -> None:
         executor=EVIL,
         error_summary=EVIL,
         reason=EVIL,
+        waiting=EVIL,
         last_line=EVIL,
         payload_json=EVIL,
         progress_json='{"summary": "<b>x</b>"}',

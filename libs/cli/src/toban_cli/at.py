@@ -14,8 +14,9 @@ def read_at(text: str, now: datetime, zone: str = "") -> datetime:
     """The moment that `text` names, in UTC.
 
     A date and time, with an offset or as the clocks show it in `zone` (this machine's when empty), or `+1h30m` from now (units s m h d w).
-    Raises INVALID_ARGUMENT for anything else, for a local time that does not exist or comes twice, and for the past.
+    Raises INVALID_ARGUMENT for anything else, for a local time that does not exist or comes twice, for the past, and for a zone that is none.
     """
+    _zone(zone)
     given_span = text.strip()
     ahead = span_seconds(given_span[1:]) if given_span.startswith("+") else None
     if ahead is not None:

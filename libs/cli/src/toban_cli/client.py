@@ -18,7 +18,7 @@ STREAM_SECONDS = 3600.0
 ARCHIVE_SECONDS = 60.0
 # Log-archivers cut a search long before.
 SEARCH_SECONDS = 60.0
-HINT = "See what runs with `make status`, start it with `make up`"
+HINT = "`toban doctor` says why; `make up` starts what runs from a clone"
 
 
 class Client:

@@ -48,9 +48,10 @@ def read_documents(names: Sequence[str]) -> list[Document]:
         for path in _files(Path(name)):
             documents += _parse(str(path), _bytes(path), path.parent)
     if not documents:
+        given = ", ".join("stdin" if name == "-" else name for name in names)
         raise TobanError(
             ErrorCode.MANIFEST_INVALID,
-            f"{', '.join(names)}: no document found; write at least one with apiVersion, kind, metadata, spec",
+            f"{given}: no document found; write at least one with apiVersion, kind, metadata, spec",
         )
     return documents
 

@@ -11,35 +11,39 @@ from toban_domain.manifest.problems import nearest
 from toban_domain.manifest.reference import KINDS, METADATA, Field, Kind
 
 _LINK = re.compile(r"\[([^]]+)\]\(([^)]+)\)")
-_WIDTH = 100
+# Columns of lines where there is no narrower terminal.
+WIDEST = 100
 # Items of a list: steps[], steps[0].
 _INDEX = re.compile(r"\[\d*\]$")
 
 
-def explain(path: str) -> str:
-    """What a path such as `Job`, `Job.retry` or `schedule.dst.gap` means; all kinds for "". Raises INVALID_ARGUMENT with the nearest name."""
+def explain(path: str, width: int = WIDEST) -> str:
+    """What a path such as `Job`, `Job.retry` or `schedule.dst.gap` means, in lines of at most `width`; all kinds for "".
+
+    Raises INVALID_ARGUMENT with the nearest name.
+    """
     if not path:
-        return _overview()
+        return _overview(width)
     first, *keys = [_INDEX.sub("", part) for part in path.split(".")]
     if not all((first, *keys)):
         raise TobanError(ErrorCode.INVALID_ARGUMENT, f"{path}: a key is missing beside a dot; write it as in Job.retry")
     kind = KINDS[_known(first, list(KINDS), path)]
     if not keys:
-        return _kind_page(kind)
+        return _kind_page(kind, width)
     if keys[0] == "spec":
         keys = keys[1:]
     fields = kind.fields
     if keys and keys[0] == "metadata":
         keys, fields = keys[1:], METADATA
     if not keys:
-        return "\n".join(_list(fields))
+        return "\n".join(_list(fields, width))
     found: Field | None = None
     for key in keys:
         by_name = {one.key: one for one in fields}
         found = by_name[_known(key, list(by_name), path)]
         fields = found.fields
     assert found is not None
-    return _field_page(path, found)
+    return _field_page(path, found, width)
 
 
 def paths() -> Iterator[str]:
@@ -64,31 +68,38 @@ def _known(word: str, names: list[str], path: str) -> str:
     raise TobanError(ErrorCode.INVALID_ARGUMENT, f"{path}: there is no {word!r}; {hint}")
 
 
-def _overview() -> str:
-    lines = [f"{kind.name:<14}{kind.meaning}" for kind in KINDS.values()]
+def _overview(width: int) -> str:
+    lines: list[str] = []
+    for kind in KINDS.values():
+        lines += _beside(kind.name, kind.meaning, 14, width)
     return "\n".join([*lines, "", "More: toban explain Job, toban explain Job.retry"])
 
 
-def _kind_page(kind: Kind) -> str:
+def _kind_page(kind: Kind, width: int) -> str:
     example = textwrap.indent(kind.example.rstrip(), "  ")
-    return "\n".join([kind.meaning, "", example, "", "KEYS OF spec", *_list(kind.fields)])
+    return "\n".join([*textwrap.wrap(kind.meaning, width), "", example, "", "KEYS OF spec", *_list(kind.fields, width)])
 
 
-def _field_page(path: str, one: Field) -> str:
+def _field_page(path: str, one: Field, width: int) -> str:
     facts = [("Type", one.type), ("Default", default_words(one)), ("Example", f"{one.key}: {one.example}")]
     shown = [f"{name + ':':<9}{value}" for name, value in facts if value and (name != "Example" or one.example)]
-    below = ["", "KEYS BELOW IT", *_list(one.fields)] if one.fields else []
-    return "\n".join([path, "", *textwrap.wrap(plain_words(one.meaning), _WIDTH), "", *shown, *below])
+    below = ["", "KEYS BELOW IT", *_list(one.fields, width)] if one.fields else []
+    return "\n".join([path, "", *textwrap.wrap(plain_words(one.meaning), width), "", *shown, *below])
 
 
-def _list(fields: tuple[Field, ...]) -> list[str]:
+def _list(fields: tuple[Field, ...], width: int) -> list[str]:
     widest = max(len(one.key) for one in fields) + 2
     lines: list[str] = []
     for one in fields:
         words = plain_words(one.meaning) + (f" [{default_words(one)}]" if default_words(one) else "")
-        first, *rest = textwrap.wrap(words, _WIDTH - widest) or [""]
-        lines += [f"{one.key:<{widest}}{first}", *(f"{'':<{widest}}{line}" for line in rest)]
+        lines += _beside(one.key, words, widest, width)
     return lines
+
+
+def _beside(name: str, words: str, column: int, width: int) -> list[str]:
+    """The name, and from a column on what it means."""
+    first, *rest = textwrap.wrap(words, max(width - column, 20)) or [""]
+    return [f"{name:<{column}}{first}", *(f"{'':<{column}}{line}" for line in rest)]
 
 
 def default_words(one: Field) -> str:

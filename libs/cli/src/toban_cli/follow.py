@@ -7,6 +7,7 @@ follows the log; the caller's thread watches the run, then waits a moment for th
 from __future__ import annotations
 
 import threading
+from _thread import interrupt_main
 from typing import Any
 
 from toban_cli import report
@@ -101,6 +102,8 @@ class _Follower:
             self._rest()
         except TobanError as error:
             self._complain(error)
+        except OSError as error:
+            self._complain(report.unwritten(error))
 
     def stop(self) -> None:
         """Ends the thread: closing its connections ends the stream that it waits on."""
@@ -116,6 +119,14 @@ class _Follower:
             except TobanError as error:
                 if not self._stopped.is_set():
                     self._complain(error)
+            except BrokenPipeError:
+                # The reader of our output left (`| head`): as Ctrl-C, the run goes on.
+                report.drop_output()
+                interrupt_main()
+                return
+            except OSError as error:
+                self._complain(report.unwritten(error))
+                return
             except ValueError:
                 # gRPC refuses calls on a channel that was closed under it: we are stopping.
                 return

@@ -89,6 +89,21 @@ def brief(stamp: Timestamp, now: datetime) -> str:
     return f"{at.astimezone():{'%H:%M:%S' if today else '%m-%d %H:%M'}} ({age(stamp, now)})"
 
 
+def moment(stamp: Timestamp, now: datetime) -> str:
+    """As `local` without the age, and without the day when it is today."""
+    at = to_time(stamp)
+    if at is None:
+        return NOTHING
+    today = at.astimezone().date() == now.astimezone().date()
+    return f"{at.astimezone():{'%H:%M:%S' if today else '%Y-%m-%d %H:%M:%S'}}"
+
+
+def day(stamp: Timestamp, now: datetime) -> str:
+    """The day with its age: "2036-11-18 (in 3649d)"."""
+    at = to_time(stamp)
+    return NOTHING if at is None else f"{at.astimezone():%Y-%m-%d} ({age(stamp, now)})"
+
+
 def took(start: Timestamp, end: Timestamp, now: datetime) -> str:
     """From start to end, or until now when it has not ended."""
     begun, ended = to_time(start), to_time(end)

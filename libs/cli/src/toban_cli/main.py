@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -40,6 +42,8 @@ EXIT_USAGE = 64
 # As toban_observability.tracing.ENDPOINTS, which is not loaded for every command.
 _TRACING = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
 EXIT_INTERRUPTED = 130
+# Results that cannot be kept: the disk is full, a quota is reached, a file is as large as it may be, the disk is broken.
+_UNWRITTEN = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
 
 _HELP = """Schedules jobs on a fleet of executors.
 
@@ -140,17 +144,28 @@ def run(argv: Sequence[str]) -> int:
         return EXIT_USAGE
     except (typer.Abort, KeyboardInterrupt):
         return EXIT_INTERRUPTED
-    except BrokenPipeError:
-        # The reader of our output left (`| head`): nothing to say, and nothing more to flush.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except SystemExit as end:
+        # So Typer ends when the reader of our output left (`| head`): nothing to say, and nothing more to flush.
+        if not isinstance(end.__context__, BrokenPipeError):
+            raise
+        report.drop_output()
         return 0
     except Exception as error:
+        if isinstance(error, OSError) and error.errno in _UNWRITTEN:
+            problem = report.unwritten(error)
+            report.error(problem, as_json=as_json)
+            return problem.exit_code
         return _unexpected(error, as_json=as_json)
     return code if isinstance(code, int) else 0
 
 
 def main() -> None:
     """The entry point."""
+    # A caller may have closed them (`>&-`).
+    nowhere = Path(os.devnull)
+    sys.stdin = sys.stdin or nowhere.open(encoding="utf-8")
+    sys.stdout = sys.stdout or nowhere.open("w", encoding="utf-8")
+    sys.stderr = sys.stderr or nowhere.open("w", encoding="utf-8")
     for stream in (sys.stdout, sys.stderr):
         # A terminal that cannot show a character gets "?" for it, not the end of the command.
         if hasattr(stream, "reconfigure"):

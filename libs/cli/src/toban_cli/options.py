@@ -42,7 +42,7 @@ Output = Annotated[
     Format,
     typer.Option("--output", "-o", help="table or wide for people, json or yaml for programs, name for xargs."),
 ]
-Limit = Annotated[int, typer.Option("--limit", "-n", min=1, max=1000, help="At most this many.")]
+Limit = Annotated[int, typer.Option("--limit", "-n", min=1, max=10_000, help="At most this many.")]
 Files = Annotated[
     list[str], typer.Option("--file", "-f", metavar="FILE", help="A YAML file, a folder of them, or - for stdin.")
 ]

@@ -25,11 +25,15 @@ _NAMES = ("name", "id", "run_id", "worker_id", "event_id")
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column of a table: its header, the cell of a message, and whether it may be cut with … to fit a terminal."""
+    """A column of a table: its header, the cell of a message, and whether it may be cut with … to fit a terminal.
+
+    What other commands take as their argument is a `name`: it is cut when nothing else is left to be cut.
+    """
 
     header: str
     cell: Callable[[Any], str]
     loose: bool = False
+    name: bool = False
 
 
 def show(
@@ -55,7 +59,8 @@ def show(
         columns = [*table, *(wide if output is Format.WIDE else ())]
         rows = [[column.cell(message) for column in columns] for message in listed]
         loose = [column.header for column in columns if column.loose]
-        print_table([column.header for column in columns], rows, loose=loose, empty=empty)
+        names = [column.header for column in columns if column.name]
+        print_table([column.header for column in columns], rows, loose=loose, names=names, empty=empty)
 
 
 def show_one(

@@ -6,12 +6,13 @@ Whatever is said passes through `printable` here: servers, jobs and file names m
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from toban_cli.printable import clean, clean_lines, cut_words, escaped
-from toban_domain.errors import TobanError
+from toban_domain.errors import ErrorCode, TobanError
 
 # Characters of an argument that are shown in a message.
 _LONGEST_ARGUMENT = 100
@@ -55,6 +56,20 @@ def note(text: str) -> None:
     sys.stdout.flush()
     sys.stderr.write(clean_lines(text) + "\n")
     sys.stderr.flush()
+
+
+def drop_output() -> None:
+    """From now on results go nowhere: who read them has left, or the disk that they were written to is full."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+
+
+def unwritten(problem: OSError) -> TobanError:
+    """What to say when results cannot be written; they go nowhere from now on."""
+    drop_output()
+    return TobanError(
+        ErrorCode.RESOURCE_EXHAUSTED,
+        f"the output cannot be written ({problem.strerror}); make room there, or write it elsewhere",
+    )
 
 
 def say(text: str, *, drawn: bool = False) -> None:

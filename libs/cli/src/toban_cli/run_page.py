@@ -6,7 +6,7 @@ import json
 from datetime import datetime
 from typing import Any
 
-from toban_cli.human import NOTHING, local, to_time, took
+from toban_cli.human import NOTHING, local, moment, to_time, took
 from toban_cli.report import say
 from toban_cli.results import exit_words
 from toban_cli.tables import facts, table
@@ -25,6 +25,7 @@ def show_run(run: Any, now: datetime, *, wide: bool = False, log: str = "") -> N
             ("Job", f"{run.job} (version {run.definition_version})"),
             ("State", run.state),
             ("Why", run.error_summary or run.reason),
+            ("Waits", run.waiting),
             ("Progress", progress_words(run, bar=True)),
             ("Origin", origin(run)),
             ("Due", local(run.scheduled_for, now)),
@@ -108,7 +109,7 @@ def _events(run: Any, now: datetime) -> None:
     if not run.events:
         return
     say("\nEvents")
-    rows = [[local(event.at, now), event.type, _move(event), event.actor, event.message] for event in run.events]
+    rows = [[moment(event.at, now), event.type, _move(event), event.actor, event.message] for event in run.events]
     table(["AT", "EVENT", "STATE", "BY", "MESSAGE"], rows, loose=["MESSAGE", "BY"])
 
 

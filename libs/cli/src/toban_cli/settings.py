@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from toban_cli.variables import unknown_variables
 from toban_domain.errors import ErrorCode, TobanError
 
 IDENTITY = "admin-cli"
@@ -26,9 +27,13 @@ class Settings:
 
 
 def read_settings(environ: Mapping[str, str], wrong: list[TobanError] | None = None) -> Settings:
-    """Raises CONFIG_INVALID when no coordinator is named or an address is not host:port; with `wrong` such addresses are left out
-    and told there instead.
+    """Raises CONFIG_INVALID when no coordinator is named, an address is not host:port or a variable has an unknown name; with `wrong` such
+    addresses and variables are left out and told there instead.
     """
+    for problem in unknown_variables(environ):
+        if wrong is None:
+            raise problem
+        wrong.append(problem)
     stack = _stack(environ)
     coordinators = _addresses("SCHEDULER_COORDINATORS", environ, stack.get("coordinators", []), wrong)
     if not coordinators and not wrong:

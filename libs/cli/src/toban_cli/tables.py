@@ -5,6 +5,7 @@ Off a terminal, too, a cell that others stand behind is cut when it is very long
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable, Sequence
 from unicodedata import category, east_asian_width
@@ -22,21 +23,36 @@ _PADDED = 120
 _CODES = {"bold": "1", "red": "31", "green": "32", "yellow": "33", "cyan": "36"}
 
 
-def table(headers: Sequence[str], rows: Sequence[Sequence[str]], *, loose: Sequence[str] = (), empty: str = "") -> None:
-    """Prints rows under headers; columns named in `loose` may be cut with … to fit a terminal. `empty` is said when there is no row."""
+def table(
+    headers: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    *,
+    loose: Sequence[str] = (),
+    names: Sequence[str] = (),
+    empty: str = "",
+) -> None:
+    """Prints rows under headers; columns named in `loose` may be cut with … to fit a terminal, those in `names` only when that is not enough.
+
+    `empty` is said when there is no row.
+    """
     if not rows:
         say(empty)
         return
-    text = render(headers, rows, loose=loose, width=_terminal_width(), colour=sys.stdout.isatty())
-    say(text, drawn=True)
+    say(render(headers, rows, loose=loose, names=names, width=terminal_width(), colour=_has_colours()), drawn=True)
 
 
 def render(
-    headers: Sequence[str], rows: Sequence[Sequence[str]], *, loose: Sequence[str], width: int | None, colour: bool
+    headers: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    *,
+    loose: Sequence[str],
+    width: int | None,
+    colour: bool,
+    names: Sequence[str] = (),
 ) -> str:
     """The table as text; `width` None = as wide as needed."""
     cells = [[clean(cell) for cell in row] for row in rows]
-    widths = _widths(headers, cells, loose=loose, width=width)
+    widths = _widths(headers, cells, loose=loose, names=names, width=width)
     lines = [_line(headers, widths, lambda _: "bold" if colour else "")]
     lines += [_line(row, widths, lambda cell: STATE_STYLES.get(cell, "") if colour else "") for row in cells]
     return "\n".join(lines)
@@ -68,27 +84,42 @@ def _cut(text: str, width: int) -> str:
 
 
 def _widths(
-    headers: Sequence[str], rows: Sequence[Sequence[str]], *, loose: Sequence[str], width: int | None
+    headers: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    *,
+    loose: Sequence[str],
+    names: Sequence[str],
+    width: int | None,
 ) -> list[int]:
-    """As wide as the widest cell; while that is too much the widest loose column gives way, down to its header."""
+    """As wide as the widest cell. While that is too much the widest loose column gives way, down to its header, and then the names, where
+    that helps: what is typed into the next command has to be read whole.
+    """
     widths = [max(len(header), *(shown_width(row[index]) for row in rows)) for index, header in enumerate(headers)]
     if width is None:
         last = len(headers) - 1
         widths = [
-            min(wide, _PADDED) if header in loose and at < last else wide
+            min(wide, _PADDED) if header in {*loose, *names} and at < last else wide
             for at, (header, wide) in enumerate(zip(headers, widths, strict=True))
         ]
     room = (width or _ENDLESS) - _GAP * (len(headers) - 1)
-    while sum(widths) > room:
-        spare = [
-            (widths[index], index)
-            for index, header in enumerate(headers)
-            if header in loose and widths[index] > len(header)
-        ]
-        if not spare:
-            break
-        widths[max(spare)[1]] -= 1
+    _narrow(widths, headers, room, loose)
+    if sum(widths) - sum(_spare(widths, headers, names).values()) <= room:
+        _narrow(widths, headers, room, names)
     return widths
+
+
+def _narrow(widths: list[int], headers: Sequence[str], room: int, giving: Sequence[str]) -> None:
+    while sum(widths) > room and (spare := _spare(widths, headers, giving)):
+        widths[max(spare, key=lambda index: (widths[index], index))] -= 1
+
+
+def _spare(widths: Sequence[int], headers: Sequence[str], giving: Sequence[str]) -> dict[int, int]:
+    """By column, how much narrower it may become."""
+    return {
+        index: widths[index] - len(header)
+        for index, header in enumerate(headers)
+        if header in giving and widths[index] > len(header)
+    }
 
 
 def facts(pairs: Sequence[tuple[str, str]]) -> None:
@@ -99,7 +130,13 @@ def facts(pairs: Sequence[tuple[str, str]]) -> None:
         say(f"{name + ':':<{widest + 2}}{value}")
 
 
-def _terminal_width() -> int | None:
+def _has_colours() -> bool:
+    """On a terminal that can show them, unless NO_COLOR asks for none."""
+    return sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+
+def terminal_width() -> int | None:
+    """Columns of the terminal; None where nobody looks."""
     import shutil
 
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else None

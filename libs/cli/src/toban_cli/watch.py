@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 import re
 import shutil
 import sys
@@ -88,7 +89,8 @@ def watch(
         return
     ticks = time or _SystemTime()
     shown, over = _frame(look)
-    place = view or (TerminalView(seconds) if sys.stdout.isatty() else PipeView(output))
+    draws = sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
+    place = view or (TerminalView(seconds) if draws else PipeView(output))
     try:
         place.show(shown, ticks.now())
         _go_on(look, seconds, place, ticks, over)

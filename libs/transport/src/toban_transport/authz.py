@@ -117,8 +117,21 @@ def authorise(
     callers = services_of(spiffe_ids, trust_domain, shared=shared)
     name = name_of(spiffe_ids, trust_domain)
     if not callers & rules.get(method, frozenset()):
-        raise _denied(f"service {name!r} may not call {method}; use the certificate of a service that may")
+        raise _denied(
+            f"service {name!r} may not call {method}; {_who_may(rules.get(method, frozenset()), trust_domain)}"
+        )
     return name
+
+
+def _who_may(callers: Collection[str], trust_domain: str) -> str:
+    if not callers:
+        return "nobody may"
+    names = sorted(callers)
+    ids = " or ".join(f"spiffe://{trust_domain}/{name}" for name in names)
+    return (
+        f"use the certificate of {' or '.join(names)} ({ids}), in the folder that SCHEDULER_TLS_DIR names: "
+        f"{names[0]}/ of the stack's certificates, or the chart's Secret scheduler-grpc-tls-{names[0]}"
+    )
 
 
 def check_rules(registered: Collection[str], known: Collection[str], rules: Rules = METHOD_RULES) -> None:

@@ -12,6 +12,8 @@ DETAIL_KEY = "toban-detail"
 MAX_DETAIL_BYTES = 4096
 MAX_MESSAGE_CHARS = 1000
 """Trailing metadata is bounded by clients (8 KiB in all by default): past these, detail is dropped and the message cut."""
+# What gRPC says of a certificate that it does not take; the reason stands behind it.
+_REFUSED = "CERTIFICATE_VERIFY_FAILED"
 
 _BY_STATUS = {
     grpc.StatusCode.INVALID_ARGUMENT: ErrorCode.INVALID_ARGUMENT,
@@ -78,6 +80,11 @@ def _plain(status: grpc.StatusCode, text: str) -> str:
     text = " ".join(text.split())[:MAX_MESSAGE_CHARS]
     if status is not grpc.StatusCode.UNAVAILABLE:
         return text
-    if "Hostname Verification" in text or "CERTIFICATE_VERIFY_FAILED" in text:
-        return f"the server's certificate is not the expected service's, or not of our CA; check the address ({text})"
+    if "Hostname Verification" in text:
+        return "the server's certificate names another service or trust domain; check the address"
+    if _REFUSED in text:
+        why = text.partition(_REFUSED)[2].strip(": ").removesuffix(": OK")
+        return (
+            f"the server's certificate is not of our CA, or has expired ({why}); check the address and the certificates"
+        )
     return f"cannot reach the service, or it refused our certificate; check that it runs, and the certificates ({text})"

@@ -6,7 +6,7 @@ It is done inside the handler and not in an interceptor because only there gRPC 
 import asyncio
 import inspect
 from collections.abc import AsyncIterator, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
 import grpc
@@ -16,6 +16,7 @@ from toban_domain.errors import ErrorCode, TobanError
 from toban_domain.trace import parse
 from toban_observability import metrics, tracing
 from toban_observability.logs import get_logger
+from toban_observability.seldom import Once
 from toban_runtime.clock import Clock
 from toban_runtime.ids import IdSource
 from toban_transport import authz
@@ -30,13 +31,17 @@ _open = metrics.gauge("toban_rpc_open", "Calls being served.", ("method",))
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Policy:
-    """What all calls of one server are measured against. `shared`: certificates that services have in common are good here."""
+    """What all calls of one server are measured against. `shared`: certificates that services have in common are good here.
+
+    `refusals` keeps a caller that is refused again and again, as one with a wrong certificate is, from filling the log.
+    """
 
     trust_domain: str
     rules: authz.Rules
     clock: Clock
     ids: IdSource
     shared: bool = False
+    refusals: Once = field(default_factory=Once)
 
 
 def wrap(method: str, handler: "grpc.RpcMethodHandler[Any, Any]", policy: Policy) -> "grpc.RpcMethodHandler[Any, Any]":
@@ -152,10 +157,15 @@ class _Guard:
 
     async def _abort(self, context: Any, error: TobanError) -> NoReturn:
         if error.code is ErrorCode.PERMISSION_DENIED:
-            _log.warning("call refused", method=self._method, why=error.message, ids=peer_spiffe_ids(context))
+            self._note_refused(peer_spiffe_ids(context), error.message)
         status, details, trailing = to_status(error)
         await context.abort(status, details, trailing)
         raise AssertionError("abort raises")
+
+    def _note_refused(self, ids: tuple[str, ...], why: str) -> None:
+        left_out = self._policy.refusals.left_out((ids, why), self._policy.clock.monotonic())
+        if left_out is not None:
+            _log.warning("call refused", method=self._method, why=why, ids=ids, not_shown=left_out)
 
 
 async def _write_all(answers: AsyncIterator[Any], context: Any) -> None:

@@ -61,7 +61,7 @@ def validate(file: Files, output: Output = Format.TABLE) -> None:
 
 _COLUMNS = [
     Column("KIND", lambda item: item.kind),
-    Column("NAME", lambda item: item.name, loose=True),
+    Column("NAME", lambda item: item.name, name=True),
     Column("ACTION", lambda item: item.action),
     Column("VERSION", lambda item: str(item.version or "-")),
     Column("NEXT", lambda item: ", ".join(slot.local for slot in item.next_slots[:1]) or item.note or "-", loose=True),
@@ -75,6 +75,8 @@ def _say(item: Any, *, dry_run: bool) -> None:
         report.say(clean(f"  {item.note}"))
     for slot in item.next_slots[:SLOTS_SHOWN]:
         report.say(f"  {slot_words(slot)}")
+    if item.clock_change:
+        report.say(clean(f"  clocks change: {item.clock_change}"))
 
 
 def slot_words(slot: Any) -> str:
@@ -82,8 +84,10 @@ def slot_words(slot: Any) -> str:
     from toban_cli.human import to_time
 
     at = to_time(slot.at)
-    utc = f" = {at:%Y-%m-%dT%H:%M:%SZ}" if at is not None else ""
-    return f"{slot.local}{utc}" + (f", {slot.rule_note}" if slot.rule_note else "")
+    utc = f"{at:%Y-%m-%dT%H:%M:%SZ}" if at is not None else ""
+    # What the clocks show is UTC itself where they are not ahead or behind.
+    shown = utc if utc and slot.local.endswith("+00:00") else " = ".join(filter(None, [slot.local, utc]))
+    return shown + (f", {slot.rule_note}" if slot.rule_note else "")
 
 
 def _name(document: Document) -> str:

@@ -125,7 +125,7 @@ def _page(found: Any, *, wide: bool) -> None:
             ("Archive", found.bucket or "none: output stays in the database"),
             ("Kept in the database", count(found.retention_days, "day")),
             ("Kept in the archive", _kept(found)),
-            ("Database", f"{size(found.database_bytes)}, {used:.0%} of {size(found.budget_bytes)}"),
+            ("Database", f"{size(found.database_bytes)}, {used:.0%} of {found.budget_bytes / 1e9:g} GB"),
             ("Bookkeeping", f"{size(found.bookkeeping_bytes)}, not part of the budget"),
             ("Oldest not archived", found.oldest_not_archived or NOTHING),
             ("Works now", found.holder or NOTHING),

@@ -63,11 +63,11 @@ def status(output: Output = Format.TABLE, watch_seconds: Watch = None) -> None:
 
 def executor_columns(now: datetime) -> tuple[list[Column], list[Column]]:
     """The columns of a table of executors, and those that -o wide adds."""
-    from toban_cli.human import NOTHING, age, local, size
+    from toban_cli.human import NOTHING, age, day, size
 
     table = [
         Column("ID", lambda item: str(item.worker_id)),
-        Column("NODE", lambda item: item.node_id, loose=True),
+        Column("NODE", lambda item: item.node_id, name=True),
         Column("ADDRESS", lambda item: item.address, loose=True),
         Column("STATE", _executor_state),
         Column("RUNNING", lambda item: f"{item.running}/{item.slots}"),
@@ -82,7 +82,7 @@ def executor_columns(now: datetime) -> tuple[list[Column], list[Column]]:
         Column("LEASE", lambda item: f"{item.lease_ms / 1000:g}s" if item.lease_ms else NOTHING),
         Column("CLOCK", _skew),
         Column("DISK FREE", lambda item: size(item.disk_free_bytes) if item.disk_free_bytes else NOTHING),
-        Column("CERTIFICATE ENDS", lambda item: local(item.certificate_not_after, now)),
+        Column("CERTIFICATE ENDS", lambda item: day(item.certificate_not_after, now)),
         Column("WHY", lambda item: item.off_reason or item.drain_reason or NOTHING, loose=True),
     ]
     return table, wide
@@ -98,11 +98,11 @@ def _skew(process: Any) -> str:
 
 
 def _member_columns(now: datetime) -> tuple[list[Column], list[Column]]:
-    from toban_cli.human import NOTHING, age, local
+    from toban_cli.human import NOTHING, age, day
 
     table = [
         Column("ID", lambda item: str(item.worker_id)),
-        Column("NODE", lambda item: item.node_id, loose=True),
+        Column("NODE", lambda item: item.node_id, name=True),
         Column("ADDRESS", lambda item: item.address, loose=True),
         Column("ROLE", lambda item: item.role),
         Column("STATUS", lambda item: item.status),
@@ -111,7 +111,7 @@ def _member_columns(now: datetime) -> tuple[list[Column], list[Column]]:
     wide = [
         Column("VERSION", lambda item: item.version or NOTHING),
         Column("CLOCK", _skew),
-        Column("CERTIFICATE ENDS", lambda item: local(item.certificate_not_after, now)),
+        Column("CERTIFICATE ENDS", lambda item: day(item.certificate_not_after, now)),
     ]
     return table, wide
 
@@ -156,6 +156,8 @@ def _now() -> datetime:
 
 def _health(text: str) -> str:
     """The overall word, and the checks that are not well."""
+    from toban_domain.health import seen_words
+
     try:
         health = json.loads(text or "{}")
     except ValueError:
@@ -164,7 +166,7 @@ def _health(text: str) -> str:
         return str(health)
     checks = health.get("checks")
     unwell = [
-        f"{name} {check.get('status')} ({check.get('value', '')})"
+        f"{name} {check.get('status')} ({seen_words(check.get('value'))})"
         for name, check in (checks.items() if isinstance(checks, dict) else ())
         if isinstance(check, dict) and check.get("status") not in (None, "ok")
     ]

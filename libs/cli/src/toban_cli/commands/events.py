@@ -81,16 +81,20 @@ def list_events(
     toban event list --unprocessed --watch
     """
     from toban_cli.client import connect
-    from toban_proto.v1.common_pb2 import Page
+    from toban_cli.paging import collect
     from toban_proto.v1.coordinator_pb2 import ListEventsRequest
 
-    request = ListEventsRequest(page=Page(limit=limit), event_type=of_type, unprocessed=unprocessed)
+    empty = "No such events." if of_type or unprocessed else "No events. Emit one with `toban event emit TYPE`."
     with connect() as client:
 
+        def ask(page: Any) -> Any:
+            request = ListEventsRequest(page=page, event_type=of_type, unprocessed=unprocessed)
+            return client.read("ListEvents", request)
+
         def look() -> None:
+            found, _ = collect(ask, "events", limit)
             table, wide = _event_columns(_now())
-            empty = "No events. Emit one with `toban event emit TYPE`."
-            show(output, client.read("ListEvents", request).events, table=table, wide=wide, empty=empty)
+            show(output, found, table=table, wide=wide, empty=empty)
 
         watch(look, watch_seconds, output)
 
@@ -105,16 +109,21 @@ def list_triggers(
     toban trigger list --type order.paid -o wide
     """
     from toban_cli.client import connect
-    from toban_proto.v1.common_pb2 import Page
+    from toban_cli.paging import collect, tell_more
     from toban_proto.v1.coordinator_pb2 import ListTriggersRequest
 
-    request = ListTriggersRequest(page=Page(limit=limit), event_type=of_type)
+    empty = "No such triggers." if of_type else "No triggers. Make some with `toban apply -f FILE`."
     with connect() as client:
 
+        def ask(page: Any) -> Any:
+            return client.read("ListTriggers", ListTriggersRequest(page=page, event_type=of_type))
+
         def look() -> None:
+            found, more = collect(ask, "triggers", limit)
             table, wide = _trigger_columns(_now())
-            empty = "No triggers. Make some with `toban apply -f FILE`."
-            show(output, client.read("ListTriggers", request).triggers, table=table, wide=wide, empty=empty)
+            show(output, found, table=table, wide=wide, empty=empty)
+            if more and watch_seconds is None:
+                tell_more("triggers", limit)
 
         watch(look, watch_seconds, output)
 
@@ -172,7 +181,7 @@ def _trigger_columns(now: datetime) -> tuple[list[Column], list[Column]]:
     from toban_cli.human import NOTHING, age
 
     table = [
-        Column("NAME", lambda trigger: trigger.name, loose=True),
+        Column("NAME", lambda trigger: trigger.name, name=True),
         Column("EVENT TYPE", lambda trigger: trigger.event_type, loose=True),
         Column("JOB", lambda trigger: trigger.job, loose=True),
         Column("ENABLED", lambda trigger: "yes" if trigger.enabled else "no"),

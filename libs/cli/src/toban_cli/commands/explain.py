@@ -28,6 +28,8 @@ def explain(what: What = "") -> None:
     toban explain Job
     toban explain Schedule.dst.gap
     """
+    from toban_cli.explain import WIDEST
     from toban_cli.explain import explain as explained
+    from toban_cli.tables import terminal_width
 
-    report.say(explained(what))
+    report.say(explained(what, min(WIDEST, terminal_width() or WIDEST)))

@@ -16,6 +16,10 @@ from toban_cli.printable import clean
 from toban_domain.errors import ErrorCode, TobanError
 
 _MAX_BYTES = 4 * 1024 * 1024
+# Control characters that no text has. Compressed data, where every byte is as likely as any other, is a tenth of them.
+_CONTROLS = bytes(set(range(32)) - set(b"\t\n\v\f\r\x1b"))
+_ODD_ALLOWED = 3
+_ODD_SHARE = 0.05
 # Some job of the crontab could not be carried over; the rest was.
 EXIT_INCOMPLETE = 65
 
@@ -59,6 +63,7 @@ def crontab(
     content = _content(file)
     source = "stdin" if file == "-" else file
     _check_prefix(name_prefix)
+    _check_text(content, source)
     if not content.strip():
         report.note(f"{source} is empty: there is nothing to import")
         return 0
@@ -102,6 +107,15 @@ def _content(name: str) -> bytes:
     if len(content) > _MAX_BYTES:
         raise TobanError(ErrorCode.INVALID_ARGUMENT, f"{name} is larger than {_MAX_BYTES} bytes; split it")
     return content
+
+
+def _check_text(content: bytes, source: str) -> None:
+    """Refuses what is no text at all; of a text, lines with bytes that cannot be read are told one by one."""
+    odd = len(content) - len(content.translate(None, _CONTROLS))
+    if odd > max(_ODD_ALLOWED, len(content) * _ODD_SHARE):
+        raise TobanError(
+            ErrorCode.INVALID_ARGUMENT, f"{source} is not text in UTF-8; give a crontab, or - and `crontab -l |`"
+        )
 
 
 def _check_prefix(prefix: str) -> None:

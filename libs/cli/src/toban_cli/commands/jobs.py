@@ -22,15 +22,17 @@ def list_jobs(limit: Limit = 100, output: Output = Format.TABLE, watch_seconds: 
     toban job list -o name | xargs -n 1 toban job get
     """
     from toban_cli.client import connect
-    from toban_proto.v1.common_pb2 import Page
+    from toban_cli.paging import collect, tell_more
     from toban_proto.v1.coordinator_pb2 import ListJobsRequest
 
     with connect() as client:
 
         def look() -> None:
-            jobs = client.read("ListJobs", ListJobsRequest(page=Page(limit=limit))).jobs
+            jobs, more = collect(lambda page: client.read("ListJobs", ListJobsRequest(page=page)), "jobs", limit)
             table, wide = _job_columns(_now())
             show(output, jobs, table=table, wide=wide, empty="No jobs. Make some with `toban apply -f FILE`.")
+            if more and watch_seconds is None:
+                tell_more("jobs", limit)
 
         watch(look, watch_seconds, output)
 
@@ -54,7 +56,7 @@ def _job_columns(now: datetime) -> tuple[list[Column], list[Column]]:
     from toban_cli.human import NOTHING, age
 
     table = [
-        Column("NAME", lambda job: job.name, loose=True),
+        Column("NAME", lambda job: job.name, name=True),
         Column("VERSION", lambda job: str(job.version)),
         Column("ENABLED", lambda job: "yes" if job.enabled else "no"),
         Column("LAST RUN", lambda job: age(job.last_run.scheduled_for, now)),

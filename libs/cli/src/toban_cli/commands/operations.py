@@ -215,10 +215,13 @@ def list_audit(limit: Limit = 20, output: Output = Format.TABLE) -> None:
     toban audit list --limit 100 -o wide
     """
     from toban_cli.client import connect
+    from toban_cli.paging import collect
+    from toban_proto.v1.coordinator_pb2 import ListAuditRequest
 
     with connect() as client:
-        table, wide = _audit_columns(_now())
-        show(output, _audit(client, limit), table=table, wide=wide, empty="Nobody has changed anything.")
+        entries, _ = collect(lambda page: client.operate("ListAudit", ListAuditRequest(page=page)), "entries", limit)
+    table, wide = _audit_columns(_now())
+    show(output, entries, table=table, wide=wide, empty="Nobody has changed anything.")
 
 
 # ---------------------------------------------------------------- executors
@@ -355,23 +358,8 @@ def _setting_names(incomplete: str) -> list[tuple[str, str]]:
 # ---------------------------------------------------------------- audit
 
 
-def _audit(client: Client, limit: int) -> list[Any]:
-    from toban_proto.v1.common_pb2 import Page
-    from toban_proto.v1.coordinator_pb2 import ListAuditRequest
-
-    entries: list[Any] = []
-    cursor = ""
-    while len(entries) < limit:
-        page = Page(limit=min(limit - len(entries), 500), cursor=cursor)
-        answer = client.operate("ListAudit", ListAuditRequest(page=page))
-        entries += answer.entries
-        cursor = answer.next_cursor
-        if not cursor:
-            break
-    return entries
-
-
 def _audit_columns(now: datetime) -> tuple[list[Column], list[Column]]:
+    from toban_cli.changes import changes
     from toban_cli.human import NOTHING, brief
 
     table = [
@@ -382,10 +370,7 @@ def _audit_columns(now: datetime) -> tuple[list[Column], list[Column]]:
         Column("TARGET", lambda item: item.target, loose=True),
         Column("REASON", lambda item: item.reason or NOTHING, loose=True),
     ]
-    wide = [
-        Column("BEFORE", lambda item: item.before_json or NOTHING, loose=True),
-        Column("AFTER", lambda item: item.after_json or NOTHING, loose=True),
-    ]
+    wide = [Column("CHANGE", lambda item: changes(item.before_json, item.after_json) or NOTHING, loose=True)]
     return table, wide
 
 

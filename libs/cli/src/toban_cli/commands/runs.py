@@ -97,16 +97,23 @@ def list_runs(
     toban run list --state RUNNING -o name | xargs -n 1 toban run cancel
     """
     from toban_cli.client import connect
-    from toban_proto.v1.common_pb2 import Page
-    from toban_proto.v1.coordinator_pb2 import ListRunsRequest
+    from toban_cli.paging import collect
+    from toban_proto.v1.coordinator_pb2 import GetJobRequest, ListRunsRequest
 
-    request = ListRunsRequest(page=Page(limit=limit), job=job, states=_states(state or []), include_ahead=ahead)
+    states = _states(state or [])
+    empty = "No such runs." if states else "No runs. Start one with `toban run start JOB`."
     with connect() as client:
 
+        def ask(page: Any) -> Any:
+            return client.read("ListRuns", ListRunsRequest(page=page, job=job, states=states, include_ahead=ahead))
+
         def look() -> None:
-            found = client.read("ListRuns", request).runs
+            found, _ = collect(ask, "runs", limit)
+            if job and not found:
+                # There may be no such job at all: that is said with the nearest name.
+                client.read("GetJob", GetJobRequest(name=job))
             table, wide = _columns(_now())
-            show(output, found, table=table, wide=wide, empty="No runs. Start one with `toban run start JOB`.")
+            show(output, found, table=table, wide=wide, empty=empty)
 
         watch(look, watch_seconds, output)
 

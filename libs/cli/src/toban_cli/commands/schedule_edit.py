@@ -227,4 +227,5 @@ def _lines(applied: Any, *, dry_run: bool) -> list[str]:
     lines = [f"schedule {applied.name} {applied.action}{' (dry run)' if dry_run else ''}"]
     if applied.note:
         lines.append(f"  {applied.note}")
-    return lines + [f"  {slot_words(slot)}" for slot in applied.next_slots]
+    lines += [f"  {slot_words(slot)}" for slot in applied.next_slots]
+    return lines + ([f"  clocks change: {applied.clock_change}"] if applied.clock_change else [])

@@ -50,16 +50,24 @@ def list_schedules(
     toban schedule list --watch
     """
     from toban_cli.client import connect
-    from toban_proto.v1.common_pb2 import Page
-    from toban_proto.v1.coordinator_pb2 import ListSchedulesRequest
+    from toban_cli.paging import collect, tell_more
+    from toban_proto.v1.coordinator_pb2 import GetJobRequest, ListSchedulesRequest
 
     with connect() as client:
 
+        def ask(page: Any) -> Any:
+            return client.read("ListSchedules", ListSchedulesRequest(page=page, job=job))
+
         def look() -> None:
-            found = client.read("ListSchedules", ListSchedulesRequest(page=Page(limit=limit), job=job)).schedules
+            found, more = collect(ask, "schedules", limit)
+            if job and not found:
+                # There may be no such job at all: that is said with the nearest name.
+                client.read("GetJob", GetJobRequest(name=job))
             table, wide = _columns(_now())
             empty = "No schedules. Make one with `toban schedule add`, or some with `toban apply -f FILE`."
             show(output, found, table=table, wide=wide, empty=empty)
+            if more and watch_seconds is None:
+                tell_more("schedules", limit)
 
         watch(look, watch_seconds, output)
 
@@ -167,7 +175,7 @@ def _columns(now: datetime) -> tuple[list[Column], list[Column]]:
     from toban_cli.human import NOTHING, age, brief
 
     table = [
-        Column("NAME", lambda item: item.name, loose=True),
+        Column("NAME", lambda item: item.name, name=True),
         Column("JOB", lambda item: item.job, loose=True),
         Column("RULE", lambda item: item.rule, loose=True),
         Column("STATUS", _status),

@@ -11,6 +11,7 @@ from typing import Any
 from toban_cli.doctor.finding import Finding
 from toban_domain.certificates import ends_soon
 from toban_domain.errors import TobanError
+from toban_domain.health import seen_words
 from toban_transport.inspect import FileFacts, Identity
 
 # This machine's clock, seconds off PostgreSQL's: it decides which certificates count as valid, and shows times.
@@ -161,7 +162,7 @@ _FAILURES = {
     ),
     "own certificate": (
         "the {} was not asked",
-        "mend our own certificate files first (see tls-files and certificate)",
+        "mend our own certificate files first (see tls-files, key-mode and certificate)",
     ),
 }
 
@@ -225,7 +226,7 @@ def _health(visit: Visit) -> list[Finding]:
         _bad(
             "health",
             visit.subject,
-            f"{name}: {check.get('value')}",
+            f"{name}: {seen_words(check.get('value'))}",
             f"its /healthz says that {name} is not well",
             "docs/operations.md says what each means; its log says more",
             status="error" if check.get("status") == "error" else "warning",

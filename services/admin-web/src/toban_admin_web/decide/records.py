@@ -92,6 +92,7 @@ class Run:
     progress_json: str
     event_id: int
     trigger: str
+    waiting: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from importlib.metadata import PackageNotFoundError, version
 
 from toban_admin_web.adapters.cluster_client import ClusterClient
 from toban_admin_web.adapters.log_client import LogClient
@@ -14,6 +13,7 @@ from toban_admin_web.ports.cluster import ClusterReader
 from toban_admin_web.server.app import create_app
 from toban_admin_web.server.health import Health
 from toban_admin_web.views.site import Places, Site
+from toban_domain.version import VERSION
 from toban_observability import tracing
 from toban_observability.admin_thread import AdminThread
 from toban_observability.error_rate import ErrorRate
@@ -24,8 +24,6 @@ from toban_runtime.lifecycle import write_ready_file
 from toban_transport.fleet import Fleet
 from toban_transport.tls import TlsFiles
 from toban_transport.tls_watch import CertificateWatch
-
-PACKAGE = "toban-admin-web"
 
 
 class Running:
@@ -61,8 +59,8 @@ class Running:
 
     def start(self, parent_pid: int) -> None:
         """Called when the worker serves."""
-        build_info("admin-web", _version())
-        tracing.setup("admin-web", _version())
+        build_info("admin-web", VERSION)
+        tracing.setup("admin-web", VERSION)
         self._probe.start()
         admin_port = self._admin.start()
         write_ready_file(self._config.ready_file, http_port=self._http_port, admin_port=admin_port, pid=parent_pid)
@@ -99,10 +97,3 @@ class Running:
 
     def _reader(self, seconds: float) -> ClusterReader:
         return ClusterClient(fleet=self._coordinators, clock=self._clock, seconds=seconds)
-
-
-def _version() -> str:
-    try:
-        return version(PACKAGE)
-    except PackageNotFoundError:
-        return "unknown"
