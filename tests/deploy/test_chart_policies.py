@@ -85,6 +85,17 @@ def test_an_executors_grace_covers_its_jobs(chart: Any, one: Any) -> None:
     assert drain == ["/opt/toban/bin/python", "-m", "toban_executor", "drain"]
 
 
+def test_values_of_the_release_before_are_enough(chart: Any, least: Any) -> None:
+    """`helm upgrade --reuse-values` brings no value that is new; an empty list of ports would open all of them."""
+    before = {
+        "networkPolicy": {"dnsPorts": None},
+        "executor": {"maxGraceSeconds": None},
+        "s3": {"port": None},
+        **{name: {"databaseSecret": {"port": None}} for name in ("coordinator", "logArchiver", "migrate")},
+    }
+    assert chart.render({**LEAST, **before}) == least
+
+
 def test_an_executor_keeps_its_state_with_its_name_and_its_node_is_its_machine(least: Any, one: Any) -> None:
     found = one(least, "StatefulSet", "toban-executor")["spec"]
     (claim,) = found["volumeClaimTemplates"]

@@ -17,10 +17,10 @@ from toban_proto.v1 import logs_pb2
 FULL = Path("/dev/full")
 
 
-def toban(*argv: str, stdout: int) -> tuple[int, str]:
+def toban(*argv: str, stdout: int, stderr: int = subprocess.PIPE) -> tuple[int, str]:
     """Exit code and stderr of a command of its own."""
     done = subprocess.run(
-        [sys.executable, "-m", "toban_cli", *argv], stdout=stdout, stderr=subprocess.PIPE, text=True, timeout=60
+        [sys.executable, "-m", "toban_cli", *argv], stdout=stdout, stderr=stderr, text=True, timeout=60
     )
     return done.returncode, done.stderr
 
@@ -53,6 +53,20 @@ def test_a_reader_that_leaves_ends_the_following_and_not_the_run(followed: Any, 
     code, err = toban("run", "start", "hello", "--follow", stdout=left)
     assert code == 130 and "Traceback" not in err
     assert err.splitlines()[0] == "run 12 of hello started" and "run 12 goes on" in err
+
+
+def test_a_reader_of_both_streams_that_leaves_ends_the_following_too(followed: Any, left: int) -> None:
+    """`2>&1 | head`: 0 would say that the run succeeded."""
+    followed.logs.reader = None
+    assert toban("run", "start", "hello", "--follow", stdout=left, stderr=subprocess.STDOUT)[0] == 130
+
+
+def test_a_reader_that_leaves_when_the_run_is_over_leaves_its_result(followed: Any, left: int) -> None:
+    followed.reader.runs = [pb.Run(id=12, state="FAILED", token=7, reason="EXIT")]
+    followed.logs.first, followed.logs.late = [], followed.logs.first
+    code, err = toban("run", "start", "hello", "--follow", stdout=left)
+    assert code == 1 and "cannot be" not in err
+    assert err.splitlines()[1].startswith("run 12 FAILED")
 
 
 @pytest.mark.skipif(not FULL.exists(), reason="no /dev/full here")

@@ -149,10 +149,15 @@ def test_a_variable_that_is_misspelt(cluster: Any, toban: Toban, monkeypatch: py
     from toban_proto.v1 import coordinator_pb2 as pb
 
     cluster.reader.answers["ListJobs"] = pb.ListJobsResponse()
-    # Of an executor, and of Kubernetes beside a Service called scheduler.
+    # Of an executor, and of Kubernetes beside Services called scheduler and scheduler-toban-coordinator.
     monkeypatch.setenv("SCHEDULER_SLOTS", "4")
-    monkeypatch.setenv("SCHEDULER_SERVICE_HOST", "10.0.0.1")
+    for service in ("SCHEDULER", "SCHEDULER_TOBAN_COORDINATOR"):
+        for link in ("SERVICE_HOST", "SERVICE_PORT", "SERVICE_PORT_GRPC", "PORT", "PORT_50051_TCP", "PORT_53_UDP_ADDR"):
+            monkeypatch.setenv(f"{service}_{link}", "10.0.0.1")
     assert toban("job", "list")[0] == 0
+    monkeypatch.setenv("SCHEDULER_HTPP_PORT", "80")
+    assert "SCHEDULER_HTPP_PORT: unknown variable" in toban("job", "list")[2]
+    monkeypatch.delenv("SCHEDULER_HTPP_PORT")
     monkeypatch.setenv("SCHEDULER_COORDINATERS", "elsewhere:1")
     code, out, err = toban("job", "list")
     assert (code, out) == (78, "")
@@ -250,7 +255,10 @@ def test_a_crontab_that_is_no_text_is_refused_in_one_line(toban: Toban, tmp_path
     (tmp_path / "crontab").write_bytes(content)
     code, out, err = toban("import", "crontab", str(tmp_path / "crontab"))
     assert (code, out) == (65, "")
-    assert err == f"error: {tmp_path}/crontab is not text in UTF-8; give a crontab, or - and `crontab -l |`\n"
+    assert (
+        err
+        == f"error: {tmp_path}/crontab is not text in UTF-8; give a crontab, or use `crontab -l | toban import crontab -`\n"
+    )
     # One line of a text that cannot be read is told beside the others.
     (tmp_path / "crontab").write_bytes(b"0 3 * * * /bin/true\n0 4 * * * /bin/caf\xe9\n0 5 * * * /bin/a\0b\n")
     code, out, err = toban("import", "crontab", str(tmp_path / "crontab"))

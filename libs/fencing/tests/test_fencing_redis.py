@@ -7,6 +7,7 @@ import pytest
 
 from toban_domain.errors import TobanError
 from toban_fencing.election import LockOutcome
+from toban_fencing.inspect import inspect
 from toban_fencing.members import Members, RunLeases, worker_key
 from toban_fencing.redis_lease import EPOCH_KEY, LOCK_KEY, LeaderLock, Renewal, SubleaderLock
 from toban_fencing.redis_link import CALL_SECONDS, RedisGone, RedisLink, open_client
@@ -33,6 +34,13 @@ def locks(link):
 
 async def owner(link):
     return await link.call(lambda client: client.get(LOCK_KEY))
+
+
+@pytest.mark.parametrize(("text", "epoch"), [(str(EPOCH), EPOCH), ("9" * 5000, 0), ("x", 0), (None, 0)])
+async def test_an_epoch_that_is_none_is_no_epoch(link, text, epoch):
+    if text is not None:
+        await link.call(lambda client: client.set(EPOCH_KEY, text))
+    assert (await inspect(link)).epoch == epoch
 
 
 async def test_one_candidate_gets_the_lock(locks, link):

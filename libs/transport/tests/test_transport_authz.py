@@ -56,7 +56,17 @@ def test_a_refusal_names_who_may_and_where_its_certificate_comes_from() -> None:
     with pytest.raises(TobanError) as caught:
         authorise("/toban_proto.v1.JobReader/GetRun", [f"spiffe://{DOMAIN}/executor"], DOMAIN)
     assert "admin-cli or admin-web" in caught.value.message and f"spiffe://{DOMAIN}/admin-cli" in caught.value.message
-    assert "SCHEDULER_TLS_DIR" in caught.value.message and "scheduler-grpc-tls-admin-cli" in caught.value.message
+    assert "SCHEDULER_TLS_DIR" in caught.value.message
+    assert "default name: scheduler-grpc-tls-admin-cli" in caught.value.message
+
+
+@pytest.mark.parametrize("service", sorted(name for name, callers in CALLERS.items() if "admin-cli" not in callers))
+def test_a_refusal_sends_nobody_to_the_certificate_of_a_service(service: str) -> None:
+    method = next(name for name in sorted(KNOWN_METHODS) if f".{service}/" in name)
+    with pytest.raises(TobanError) as caught:
+        authorise(method, [f"spiffe://{DOMAIN}/admin-cli"], DOMAIN)
+    assert f"use the certificate of {sorted(CALLERS[service])[0]} (" in caught.value.message
+    assert "Secret" not in caught.value.message and "SCHEDULER_TLS_DIR" not in caught.value.message
 
 
 def test_a_method_that_nobody_knows_is_denied() -> None:

@@ -179,8 +179,18 @@ def test_a_schedule_with_its_next_and_last_slots(web: Any) -> None:
 
 def test_that_no_executor_takes_work_stands_on_the_first_page(web: Any) -> None:
     assert "No executor takes new runs" not in web.page("/")
-    web.cluster.reader.answers["GetCluster"].executors[0].state = "draining"
-    assert "No executor takes new runs" in web.page("/")
+    executor = web.cluster.reader.answers["GetCluster"].executors[0]
+    executor.state = "detached"
+    text = web.page("/")
+    assert "No executor takes new runs" in text and "undrain" not in text
+    executor.state, executor.drained = "draining", True
+    assert "toban executor undrain" in web.page("/")
+
+
+def test_why_a_run_waits_has_a_label_in_the_readers_language(web: Any) -> None:
+    web.cluster.reader.answers["GetRun"] = web.run(7, "PENDING", waiting="every slot is taken")
+    assert "Waits: every slot is taken" in web.page("/runs/7")
+    assert "等待原因: every slot is taken" in web.page("/runs/7?lang=zh-Hant")
 
 
 def test_the_check_of_certificates_is_told_in_words(web: Any, tls: Path) -> None:

@@ -92,8 +92,25 @@ async def test_nobody_else_is_asked_to_drain(world: Any, tmp_path: Path) -> None
     file = world.tmp / "state" / "serving.json"
     serving = json.loads(file.read_text())
     file.write_text(json.dumps(serving | {"pid": os.getpid()}))
-    code, text = await said(drain(world))
-    assert (code != 0, "no executor serves" in text, text.count("\n")) == (True, True, 1)
+    for content in (file.read_text(), "", "{}", "[]"):
+        file.write_text(content)
+        code, text = await said(drain(world))
+        assert (code != 0, "no executor serves" in text, text.count("\n")) == (True, True, 1)
+
+
+async def test_what_a_killed_executor_said_of_itself_is_gone_before_the_next_one_serves(world: Any) -> None:
+    """Until it serves, the signal would end it."""
+    world.executor.process.kill()
+    world.executor.process.wait()
+    file = world.tmp / "state" / "serving.json"
+    assert file.exists()
+    world.coordinator.silent = True
+    world.executor.start()
+    await world.until(lambda: "register failed" in world.executor.log() or not file.exists())
+    assert not file.exists()
+    world.coordinator.silent = False
+    await world.granted(incarnations=2)
+    await world.until(file.exists)
 
 
 async def test_other_words_are_refused(world: Any) -> None:

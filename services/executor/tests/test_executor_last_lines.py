@@ -2,7 +2,7 @@
 
 import asyncio
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ from toban_domain.errors import ErrorCode, TobanError
 from toban_domain.outcome import AttemptKey
 from toban_executor.decide.conclusions import PATIENCE_SECONDS
 from toban_executor.decide.messages import Report
-from toban_executor.loops.collect import Collector
+from toban_executor.loops.collect import GATHER_SECONDS, LOOK_SECONDS, MARKS_AGAIN_SECONDS, Collector
 from toban_executor.ports import Block, Taken
 from toban_proto.v1 import common_pb2
 from toban_testing.clock import FakeClock
@@ -31,25 +31,29 @@ def refused() -> TobanError:
 
 
 class Disk:
-    """A journal whose every write waits until the test says how it ends."""
+    """A journal whose every write waits until the test says how it ends, also when nobody waits for it any more."""
 
     def __init__(self) -> None:
         self.lines: dict[AttemptKey, int] = {}
         self.sealed: dict[AttemptKey, int] = {}
         self.kept: list[AttemptKey] = []
+        self.heard: dict[str, int] = {}
+        self.begun = 0
+        self.taking: Taken | None = None
         self.under_way: asyncio.Future[None] | None = None
 
     async def take(self, taken: Taken) -> int:
+        assert self.under_way is None, "one write at a time"
+        self.begun += 1
+        self.taking = taken
         self.under_way = asyncio.get_running_loop().create_future()
-        try:
-            await self.under_way
-        finally:
-            self.under_way = None
+        await self.under_way
         for chunk in taken.chunks:
             assert self.lines.get(chunk.key, 0) + 1 == chunk.seq_from
             self.lines[chunk.key] = chunk.seq_to
         self.sealed.update({seal.key: seal.last_seq for seal in taken.seals})
         self.kept += [report.key for report in taken.reports]
+        self.heard.update(taken.heard)
         return 0
 
     def put_report(self, report: Report) -> None:
@@ -70,6 +74,8 @@ class Bench:
         )
         self.reported: list[AttemptKey] = []
         self.it.on_report = lambda report: self.reported.append(report.key)
+        self.marks: dict[str, int] = {}
+        self.it.heard, self.it.on_kept = lambda: dict(self.marks), self.forget
         self.written: dict[AttemptKey, int] = {}
         self._turn: asyncio.Task[int] | None = None
 
@@ -87,13 +93,36 @@ class Bench:
         """Let the loop go on as far as it can."""
         if self._turn is None or self._turn.done():
             self._turn = asyncio.ensure_future(self.it.run_once())
-            self._turn.add_done_callback(lambda turn: turn.exception())
+            self._turn.add_done_callback(lambda turn: turn.cancelled() or turn.exception())
         await settle()
+
+    async def stop_turn(self) -> None:
+        """The loop is stopped while its turn writes."""
+        await self.turn()
+        await self.clock.advance(GATHER_SECONDS)
+        assert self.disk.under_way is not None
+        await self.cut_turn()
+
+    async def cut_turn(self) -> None:
+        """Whatever the turn is at; the next one comes after it."""
+        if self._turn is not None:
+            self._turn.cancel()
+        await settle()
+
+    def failure(self) -> BaseException | None:
+        """Of the last turn, which has ended."""
+        assert self._turn is not None
+        return self._turn.exception()
+
+    def forget(self, marks: Mapping[str, int]) -> None:
+        """Up to these it is on disk."""
+        self.marks = {name: mark for name, mark in self.marks.items() if marks.get(name, 0) < mark}
 
     async def write(self, error: TobanError | None = None) -> None:
         """The write under way ends."""
-        if self.disk.under_way is not None:
-            self.disk.under_way.set_exception(error) if error else self.disk.under_way.set_result(None)
+        if (ended := self.disk.under_way) is not None:
+            self.disk.under_way = None
+            ended.set_exception(error) if error else ended.set_result(None)
         await settle()
 
     def whole(self, key: AttemptKey) -> bool:
@@ -157,6 +186,80 @@ async def test_a_disk_that_refuses_for_long_holds_no_outcome_for_ever() -> None:
     assert (bench.reported, bench.whole(key)) == ([key], True)
 
 
+async def test_a_disk_that_hangs_holds_no_outcome_for_ever_and_is_asked_once() -> None:
+    bench, key, other = Bench(), *KEYS[:2]
+    bench.line(key)
+    bench.end(key)
+    await bench.turn()
+    await bench.clock.advance(PATIENCE_SECONDS - 0.1)
+    assert bench.reported == []
+    bench.line(other)
+    bench.end(other)
+    await bench.clock.advance(LOOK_SECONDS)
+    assert (bench.reported, bench.disk.kept) == ([key], [key])
+    await bench.clock.advance(PATIENCE_SECONDS)
+    assert (bench.reported, bench.disk.begun) == ([key, other], 1)
+    await bench.write()
+    await bench.turn()
+    await bench.write()
+    assert bench.whole(key) and bench.whole(other), "each line once"
+    assert (bench.reported, bench.it.pending) == ([key, other], False)
+
+
+async def test_the_end_does_not_wait_for_a_disk_that_hangs() -> None:
+    bench, key = Bench(), KEYS[0]
+    bench.line(key)
+    bench.end(key)
+    await bench.stop_turn()
+    assert bench.disk.begun == 1
+    finish = asyncio.ensure_future(bench.it.finish())
+    await bench.clock.advance(PATIENCE_SECONDS)
+    assert (finish.done(), bench.reported, bench.disk.begun) == (True, [key], 1)
+
+
+async def test_the_end_goes_on_with_the_write_of_the_turn_that_was_cut_short() -> None:
+    bench, key, other = Bench(), *KEYS[:2]
+    bench.line(key)
+    await bench.stop_turn()
+    bench.line(other)
+    finish = asyncio.ensure_future(bench.it.finish())
+    for _ in range(2):
+        await settle()
+        await bench.write()
+    await finish
+    assert (bench.disk.lines, bench.it.pending) == ({key: 1, other: 1}, False)
+
+
+async def test_at_the_end_it_is_on_disk_how_far_silent_guards_were_heard() -> None:
+    """Else the guard leaves a file, and the next executor reports once more what was answered already."""
+    bench = Bench()
+    await bench.turn()
+    await bench.write()
+    bench.marks = {"i.0": 7}
+    finish = asyncio.ensure_future(bench.it.finish())
+    await settle()
+    await bench.write()
+    await finish
+    assert bench.disk.heard == {"i.0": 7}
+    assert bench.marks == {}, "the guards can be told"
+
+
+async def test_a_full_disk_is_no_error_of_an_idle_executor(caplog: pytest.LogCaptureFixture) -> None:
+    bench, asked = Bench(), 0
+    bench.marks = {"i.0": 7}
+    for _ in range(10):
+        await bench.turn()
+        asked += bool(bench.disk.taking and bench.disk.taking.heard)
+        await bench.write(refused() if bench.disk.taking and bench.disk.taking.heard else None)
+        assert bench.failure() is None
+        await bench.clock.advance(1.0)
+    assert (asked, caplog.text.count("cannot be written down now")) == (1, 1)
+    await bench.clock.advance(MARKS_AGAIN_SECONDS)
+    await bench.turn()
+    await bench.write()
+    assert (bench.disk.heard, bench.marks) == ({"i.0": 7}, {})
+
+
 async def test_at_the_end_nothing_is_kept_back() -> None:
     bench, key = Bench(), KEYS[0]
     bench.line(key)
@@ -170,22 +273,25 @@ async def test_at_the_end_nothing_is_kept_back() -> None:
 
 STEP = st.one_of(
     st.tuples(st.sampled_from(["line", "line", "end"]), st.sampled_from(KEYS)),
-    st.tuples(st.sampled_from(["turn", "write", "refuse", "nap"]), st.none()),
+    st.tuples(st.sampled_from(["turn", "write", "refuse", "nap", "stop"]), st.none()),
 )
 
 
-@given(st.lists(STEP, max_size=40))
+@given(st.lists(STEP, max_size=40), st.booleans())
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-def test_in_any_order_of_events_a_reported_attempt_is_whole_on_disk(steps: list[tuple[str, AttemptKey | None]]) -> None:
-    asyncio.run(follow(steps))
+def test_in_any_order_of_events_a_reported_attempt_is_whole_on_disk(
+    steps: list[tuple[str, AttemptKey | None]], hangs: bool
+) -> None:
+    asyncio.run(follow(steps, hangs))
 
 
-async def follow(steps: Sequence[tuple[str, Any]]) -> None:
+async def follow(steps: Sequence[tuple[str, Any]], hangs: bool) -> None:
     bench, ended = Bench(), set()
     doing: dict[str, Callable[[], Any]] = {
         "turn": bench.turn,
         "write": bench.write,
         "refuse": lambda: bench.write(refused()),
+        "stop": bench.cut_turn,
         # Shorter than the patience of all of them together.
         "nap": lambda: bench.clock.advance(PATIENCE_SECONDS / 50),
     }
@@ -198,11 +304,20 @@ async def follow(steps: Sequence[tuple[str, Any]]) -> None:
             ended.add(key)
             bench.end(key)
         assert all(bench.whole(key) and key in bench.disk.kept for key in bench.reported)
+    if hangs:
+        # No write ends any more: the outcomes do not wait for that.
+        for _ in range(2):
+            # The first may hear how a write has ended that was under way when its turn was stopped.
+            await bench.turn()
+            await bench.clock.advance(PATIENCE_SECONDS + LOOK_SECONDS)
+        assert sorted(bench.reported) == sorted(KEYS)
     while bench.it.pending:
         await bench.turn()
         await bench.clock.advance(1.0)
         await bench.write()
-    assert sorted(bench.reported) == sorted(bench.disk.kept) == sorted(KEYS)
+    assert sorted(set(bench.disk.kept)) == sorted(KEYS)
+    assert hangs or len(bench.disk.kept) == len(KEYS)
+    assert sorted(bench.reported) == sorted(KEYS)
 
 
 @pytest.mark.parametrize("step", STEPS)

@@ -10,6 +10,7 @@ import pytest
 from toban_domain.errors import ErrorCode, TobanError
 from toban_executor.adapters.guard_client import GuardClient
 from toban_executor.decide.orders import OrderBook
+from toban_executor.loops import retire
 from toban_executor.loops.heartbeat import Heartbeat, Surroundings
 from toban_executor.loops.retire import LINGER_SECONDS, TELL_SECONDS, Retirement
 from toban_executor.ports import Beat
@@ -57,8 +58,15 @@ async def test_a_drain_waits_for_a_coordinator_no_longer_than_it_may(
     assert clock.boottime() - began == pytest.approx(seconds, abs=0.05)
 
 
-async def test_a_disk_that_refuses_does_not_stop_the_stop() -> None:
+@pytest.mark.parametrize("hangs", [False, True])
+async def test_a_disk_that_refuses_or_hangs_does_not_stop_the_stop(
+    hangs: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(retire, "HAND_IN_SECONDS", 0.05)
+
     async def refuse() -> int:
+        if hangs:
+            await asyncio.Event().wait()
         raise TobanError(ErrorCode.UNAVAILABLE, "no space left")
 
     released: list[bool] = []
@@ -68,7 +76,7 @@ async def test_a_disk_that_refuses_does_not_stop_the_stop() -> None:
     retirement = Retirement(
         attempts=attempts(), reporter=reporter, collector=collector, journal=journal, clock=FakeClock()
     )
-    await retirement.hand_in(to_others=True)
+    await asyncio.wait_for(retirement.hand_in(to_others=True), 5.0)
     assert released == [True]
 
 

@@ -5,6 +5,7 @@ import base64
 import os
 import signal
 import sqlite3
+import struct
 from pathlib import Path
 from typing import Any
 
@@ -123,9 +124,9 @@ def test_a_disk_that_refuses_leaves_it_to_the_next(
     file = leave(tmp_path, line(1), end(1, last_seq=1))
     with monkeypatch.context() as patch:
         patch.setattr(journal, "take_up", refuse)
-        take_up(tmp_path, journal, Packer())
+        assert not take_up(tmp_path, journal, Packer())
     assert (lines_of(journal), file.exists()) == ([], True)
-    take_up(tmp_path, journal, Packer())
+    assert take_up(tmp_path, journal, Packer())
     assert lines_of(journal) == [(1, 1, 1)]
 
 
@@ -135,9 +136,20 @@ def test_a_file_that_is_not_understood_stops_nothing(
 ) -> None:
     leave(tmp_path, data)
     leave(tmp_path, line(1), end(1, last_seq=1), name="inc.1")
-    take_up(tmp_path, journal, Packer())
+    assert take_up(tmp_path, journal, Packer())
     assert lines_of(journal) == [(1, 1, 1)]
     assert "is not understood" in caplog.text
+    assert [file.name for file in left_in(tmp_path, "*.bad")] == ["inc.0.bad"], "for whoever wants to look"
+    assert not left_in(tmp_path, "*" + left.SUFFIX)
+
+
+@pytest.mark.parametrize(
+    "content", [struct.pack("<qII", 1, 2, 1) + b"J{\xff", struct.pack("<qII", 2**62, 3, 0) + b"J[]"]
+)
+def test_a_file_that_is_no_text_stops_nothing(tmp_path: Path, journal: Journal, content: bytes) -> None:
+    (tmp_path / "inc.0.left").write_bytes(content)
+    assert take_up(tmp_path, journal, Packer())
+    assert [file.name for file in left_in(tmp_path, "*.bad")] == ["inc.0.bad"]
 
 
 async def test_tickets_of_attempts_that_nobody_can_end_any_more_are_forgotten(tmp_path: Path, journal: Journal) -> None:

@@ -36,7 +36,8 @@ spec:
     - to:
         {{- toYaml $root.Values.networkPolicy.dns | nindent 8 }}
       ports:
-        {{- range $root.Values.networkPolicy.dnsPorts }}
+        {{- /* `--reuse-values` brings the values of a release before this one; no port would mean every port. */ -}}
+        {{- range $root.Values.networkPolicy.dnsPorts | default (list 53) }}
         - {port: {{ . }}, protocol: UDP}
         - {port: {{ . }}, protocol: TCP}
         {{- end }}

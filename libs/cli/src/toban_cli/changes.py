@@ -12,8 +12,8 @@ _NONE = "none"
 def changes(before_json: str, after_json: str) -> str:
     """`status: active → paused, version: 1 → 2`; what is new without an arrow. "" when nothing is told.
 
-    An action tells what it found and what it left, not always with the same keys: a key that stands on one side alone has not been changed,
-    but for those of a definition, which are all there.
+    A key that is only in `before` is left out: entries do not always have the same keys on both sides. Within an object that is on both sides,
+    such as a definition, a key that is gone counts as changed to none.
     """
     before, after = _read(before_json), _read(after_json)
     if not (before and after):

@@ -102,6 +102,9 @@ class _Follower:
             self._rest()
         except TobanError as error:
             self._complain(error)
+        except BrokenPipeError:
+            # The reader of our output left, and the run is over: nothing is to be said.
+            report.drop_output()
         except OSError as error:
             self._complain(report.unwritten(error))
 

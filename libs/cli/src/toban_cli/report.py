@@ -54,13 +54,21 @@ def usage(message: str, *, as_json: bool, command: str = "toban") -> None:
 def note(text: str) -> None:
     """A line on stderr (or several)."""
     sys.stdout.flush()
-    sys.stderr.write(clean_lines(text) + "\n")
-    sys.stderr.flush()
+    try:
+        sys.stderr.write(clean_lines(text) + "\n")
+        sys.stderr.flush()
+    except BrokenPipeError:
+        # Nobody reads notes any more (`2>&1 | head`): what is done, and the exit code, do not hang on them.
+        _to_nowhere(2)
 
 
 def drop_output() -> None:
     """From now on results go nowhere: who read them has left, or the disk that they were written to is full."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    _to_nowhere(1)
+
+
+def _to_nowhere(descriptor: int) -> None:
+    os.dup2(os.open(os.devnull, os.O_WRONLY), descriptor)
 
 
 def unwritten(problem: OSError) -> TobanError:

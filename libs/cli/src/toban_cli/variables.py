@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
 from toban_domain.errors import ErrorCode, TobanError
@@ -16,14 +17,20 @@ S3_ADDRESSING_STYLE S3_BUCKET S3_ENDPOINT_URL S3_REGION S3_SECRET_KEY S3_SECRET_
 SHUTDOWN_TIMEOUT_SECONDS SKIP_LATE_RUNS_AFTER_SECONDS SLOTS STATE_DIR TLS_DIR TLS_SHARED_IDENTITY TRUST_DOMAIN WEB_DIR
 """
 KNOWN = frozenset(PREFIX + word for word in _WORDS.split())
-# Kubernetes sets these in every pod beside a Service called `scheduler`.
-_SERVICE_LINKS = ("SCHEDULER_PORT", "SCHEDULER_SERVICE_")
+# Kubernetes sets these in every pod beside a Service called `scheduler` or `scheduler-…`, the first one always.
+_LINK_HOST = "_SERVICE_HOST"
+_LINK = re.compile(r"_(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT|PORT_\d+_(TCP|UDP|SCTP)(_\w+)?)")
 
 
 def unknown_variables(environ: Mapping[str, str]) -> list[TobanError]:
     """CONFIG_INVALID for each variable that nothing of Toban reads, with the nearest that something does: it is a typing error."""
-    ours = (name for name in sorted(environ) if name.startswith(PREFIX) and not name.startswith(_SERVICE_LINKS))
-    return [_unknown(name) for name in ours if name not in KNOWN]
+    ours = sorted(name for name in environ if name.startswith(PREFIX) and name not in KNOWN)
+    services = [name.removesuffix(_LINK_HOST) for name in ours if name.endswith(_LINK_HOST)]
+    return [_unknown(name) for name in ours if not any(_is_link(name, service) for service in services)]
+
+
+def _is_link(name: str, service: str) -> bool:
+    return name.startswith(service) and _LINK.fullmatch(name, len(service)) is not None
 
 
 def _unknown(name: str) -> TobanError:

@@ -140,6 +140,7 @@ class EventPlan:
     """What becomes of one event: started | no_trigger | duplicate | failed, or `retry` after `delay_seconds`.
 
     `keeps_key`: from now on its key belongs to it. `later`: triggers whose runs did not fit into this write; they are tried again.
+    `tries` are made by then, with this one.
     """
 
     event: InboxEvent
@@ -150,3 +151,8 @@ class EventPlan:
     delay_seconds: float = 0.0
     keeps_key: bool = False
     later: tuple[DueTrigger, ...] = ()
+
+    @property
+    def tries(self) -> int:
+        """A plan that was cut is a try only as the first one: the triggers that fail keep theirs, however large the others' runs are."""
+        return max(1, self.event.tries) if self.later else self.event.tries + 1

@@ -10,7 +10,8 @@ from toban_domain.schedule import ScheduleSpec
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DueSchedule:
-    """A schedule with the definition that it starts. `next_run_at` is its first slot that has neither a run nor a ledger row.
+    """A schedule with the definition that it starts. `next_run_at` is its first slot that has neither a run nor a ledger row, `last_run_at` its
+    newest slot that got a run.
 
     `broken` says why the stored spec cannot be read ("" = it can); `spec` then holds its name and its job and no rule.
     """
@@ -23,6 +24,7 @@ class DueSchedule:
     definition_id: int
     definition_version: int
     job_enabled: bool
+    last_run_at: datetime | None = None
     broken: str = ""
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
+from toban_fencing.members import flag_of
 from toban_fencing.redis_lease import EPOCH_KEY
 from toban_fencing.redis_link import RedisLink
 
@@ -30,7 +31,7 @@ async def inspect(link: RedisLink) -> RedisInfo:
     found = [_info(node) for node in nodes]
     worst = max(found, key=lambda info: (info.policy != "noeviction", info.max_bytes > 0, info.evicted_keys))
     epoch = await link.call(lambda client: client.get(EPOCH_KEY))
-    return replace(worst, epoch=int(epoch) if isinstance(epoch, str) and epoch.isdecimal() else 0)
+    return replace(worst, epoch=flag_of(epoch) or 0)
 
 
 def _info(node: dict[str, Any]) -> RedisInfo:

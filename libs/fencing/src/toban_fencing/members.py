@@ -23,7 +23,7 @@ def worker_key(worker_id: int) -> str:
 
 
 def flag_of(text: str | None) -> int | None:
-    """What a degrade flag says; None when it is unset or no epoch."""
+    """The epoch that a degrade flag, or any other text there, says; None when it is unset or no epoch."""
     # Anybody may have written it, in any script and length.
     return int(text) if text and len(text) <= MOST_DIGITS and text.isdecimal() else None
 

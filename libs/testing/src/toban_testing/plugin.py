@@ -14,6 +14,7 @@ from toban_stack import certs, ports
 from toban_stack.servers import Endpoints
 from toban_stack.servers.binaries import find_postgres, postgres_candidates
 from toban_stack.servers.redis import DATABASES
+from toban_store.pool import SESSION
 from toban_testing.clock import FakeClock
 from toban_testing.servers import SessionServers
 
@@ -23,6 +24,8 @@ _redis_numbers = count(1)
 def pytest_configure(config: pytest.Config) -> None:
     """Makes the marker known (markers are strict)."""
     config.addinivalue_line("markers", "pg_versions: runs on each major version of PostgreSQL that is here")
+    # Of the tests' own connections: a process that several others hold up for a second must not lose its transaction to that.
+    SESSION["idle_in_transaction_session_timeout"] = "10s"
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

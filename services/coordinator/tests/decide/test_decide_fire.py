@@ -184,3 +184,31 @@ def test_a_zone_that_got_other_rules_fires_each_local_time_once(stored: str, fir
     )
     plan = fire.plan(due, Rule.of(spec), RunTemplate(payload="{}"), now=at(stored), until=at(stored))
     assert (list(plan.fires), plan.next_run_at) == ([at(text) for text in fired], at(following))
+
+
+@pytest.mark.parametrize(
+    ("last", "hour"),
+    [
+        # It ran at 08:00, so 10:00 was foreseen an hour too early.
+        (8, 10),
+        # It ran at 06:00, so 08:00 was foreseen an hour too late, and has passed.
+        (6, 9),
+        # It ran at what is no slot any more, or long ago, or never: each of the two may be meant.
+        (7, 10),
+        (2, 10),
+        (None, 10),
+        # An edit took that run back.
+        (10, 10),
+    ],
+)
+def test_a_zone_that_got_other_rules_doubles_no_run_of_a_schedule_of_every_two_hours(
+    last: int | None, hour: int
+) -> None:
+    spec = RuleSpec(cron="0 */2 * * *", timezone="Etc/GMT")
+    day = datetime(2026, 10, 1, tzinfo=UTC)
+    due = replace(
+        due_at(day + timedelta(hours=9)),
+        spec=ScheduleSpec(name="s", job="j", rule=spec),
+        last_run_at=None if last is None else day + timedelta(hours=last),
+    )
+    assert fire.first_slot(due, Rule.of(spec)) == day + timedelta(hours=hour)

@@ -27,9 +27,9 @@ def executor(number: int, **fields: Any) -> ExecutorLoad:
     return ExecutorLoad(incarnation=f"i{number}", worker_id=number, address="h:1", load=0.0, **{**given, **fields})
 
 
-def told(executors: list[ExecutorLoad], leader: LeaderSeen = LEADER, **fields: Any) -> str:
+def told(executors: list[ExecutorLoad], leader: LeaderSeen = LEADER, *, fresh: float = 2.0, **fields: Any) -> str:
     given = {"scheduled_for": NOW, "not_before": None, "selector": SelectorSpec()}
-    return waits_for(WaitingRun(**{**given, **fields}), leader, executors, NOW)
+    return waits_for(WaitingRun(**{**given, **fields}), leader, executors, NOW, fresh=fresh)
 
 
 def test_a_run_whose_time_has_not_come() -> None:
@@ -83,6 +83,12 @@ def test_a_leader_on_a_database_that_failed_over() -> None:
 )
 def test_nobody_takes_it(executors: list[ExecutorLoad], said: str) -> None:
     assert told(executors) == said
+
+
+def test_an_executor_is_silent_when_it_gets_no_work_for_it() -> None:
+    late = executor(1, last_heartbeat_at=NOW - timedelta(seconds=3))
+    assert told([late]) == "no executor takes work (1 silent); `toban executor list` shows them"
+    assert told([late], fresh=4.0).startswith("nothing stands in its way")
 
 
 def test_labels_that_nobody_has_are_named() -> None:

@@ -10,7 +10,8 @@ from toban_domain.epoch import Epoch
 from toban_fencing.election import LockOutcome
 from toban_fencing.redis_lease import LeaderLock
 from toban_runtime.clock import SystemClock
-from toban_store.scheduler import coordinators, leader
+from toban_store.scheduler import leader
+from toban_store.tx import autocommit
 
 CLOCK = SystemClock()
 
@@ -115,14 +116,32 @@ class Outside:
         pass
 
 
-async def test_a_leader_whose_clock_is_off_leads_on_alone_and_gives_way_to_a_better_one(cluster):
-    async def present(node):
-        me, outside = node.leadership.me, Outside()
-        row = {"node_id": me.node_id, "address": me.address, "pid": 1, "version": "1", "worker_id": me.worker_id}
-        await coordinators.register(node.pool, incarnation=me.incarnation, **row)
-        fields = {"mirror": outside, "subleader": outside, "server_time": outside}
-        return outside, Presence(deps=PresenceDeps(pool=node.pool, clock=CLOCK, **fields), leadership=node.leadership)
+async def present(node):
+    outside = Outside()
+    fields = {"mirror": outside, "subleader": outside, "server_time": outside, "release": "1"}
+    made = Presence(deps=PresenceDeps(pool=node.pool, clock=CLOCK, **fields), leadership=node.leadership)
+    await made.introduce()
+    return outside, made
 
+
+async def test_one_that_slept_until_its_row_was_forgotten_is_seen_again_and_one_that_stopped_is_not(cluster):
+    node = await cluster()
+    await until(lambda: node.leads)
+    _, mine = await present(node)
+    rows = "SELECT incarnation::text AS i, worker_id, node_id, address, pid > 0 AS pid, version, role, status FROM scheduler.coordinators"
+    async with autocommit(node.pool) as t:
+        [before] = await t.fetch_all(rows)
+        await t.execute("DELETE FROM scheduler.coordinators")
+    await mine.run_once()
+    async with autocommit(node.pool) as t:
+        assert await t.fetch_all(rows) == [{**before, "role": "leader"}]
+    await mine.leave()
+    await mine.run_once()
+    async with autocommit(node.pool) as t:
+        assert await t.fetch_all(rows) == [{**before, "role": "standby", "status": "stopped"}]
+
+
+async def test_a_leader_whose_clock_is_off_leads_on_alone_and_gives_way_to_a_better_one(cluster):
     first = await cluster()
     await until(lambda: first.leads)
     second = await cluster()

@@ -68,3 +68,18 @@ def test_who_leads_is_told_once(worker_id: int, stored: str, shown: str) -> None
         "certificate_not_after": None,
     }
     assert member_to_pb(row, leader_worker_id=2).role == shown
+
+
+async def test_nobody_is_shown_as_leader_who_has_resigned(world: Any, reader: JobReader) -> None:
+    await world.sql("UPDATE scheduler.leader SET worker_id = 7")
+    await world.sql(
+        "INSERT INTO scheduler.coordinators (incarnation, worker_id, node_id, address, pid, version, role)"
+        " VALUES (gen_random_uuid(), 7, 'n', 'a', 1, '1', 'leader')"
+    )
+
+    async def roles() -> list[str]:
+        return [member.role for member in (await reader.GetCluster(pb.GetClusterRequest(), None)).coordinators]
+
+    assert await roles() == ["leader"]
+    await world.sql("UPDATE scheduler.leader SET resigned_epoch = epoch")
+    assert await roles() == ["standby"]

@@ -32,7 +32,7 @@ from toban_executor.loops.collect import Collector
 from toban_executor.loops.heartbeat import Heartbeat, Surroundings
 from toban_executor.loops.join import join
 from toban_executor.loops.lease import TICK_SECONDS, LeaseWatch
-from toban_executor.loops.report import Reporter
+from toban_executor.loops.report import INHERITED, Reporter
 from toban_executor.loops.retire import Retirement, stop_all
 from toban_executor.loops.settings import SettingsWatch
 from toban_executor.loops.ship import Shipper
@@ -183,7 +183,7 @@ class Executor:
 
     def _recall(self, grpc_port: int) -> Identity:
         """Put back what the journal remembers, and say who this executor is."""
-        take_up(self._prepared.state_dir / "guards", self._journal, Packer())
+        whole = take_up(self._prepared.state_dir / "guards", self._journal, Packer())
         kept = self._journal.remembered()
         finished = {*kept.seen, *(report.key for report in kept.reports)}
         self._attempts.book.restore(epoch_max=kept.epoch_max, tombstones=kept.tombstones, finished=finished)
@@ -204,7 +204,10 @@ class Executor:
             version=VERSION,
             labels=self._config.labels,
             previous_incarnation=instance.previous,
-            previous_verified_empty=self._prepared.settled.get(instance.previous, False),
+            # Whoever is attested dead has its runs taken for lost, so not before all that ended is known to be told.
+            previous_verified_empty=self._prepared.settled.get(instance.previous, False)
+            and whole
+            and self._reporter.pending <= INHERITED,
         )
 
     def _instance(self) -> Instance:
@@ -225,7 +228,9 @@ class Executor:
         await self._journal.set_meta("machine", self._machine)
         try:
             registered = await join(
-                lambda: self._gateway.register(identity, self._attempts.book.epoch_max, self._reporter.first),
+                lambda: self._gateway.register(
+                    identity, self._attempts.book.epoch_max, self._reporter.first(INHERITED)
+                ),
                 clock=self._clock,
                 stop=stop,
                 backoff=Backoff(base=0.2, cap=2.0),

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from toban_executor.guard import record
+from toban_executor.guard import leftovers, record
 from toban_executor.guard.leftovers import settle
 from toban_executor.guard.tree import start_time
 
@@ -27,3 +27,25 @@ def test_what_proves_the_end_of_earlier_guards(tmp_path: Path, differs: dict[str
             assert somebody.poll() is None
         finally:
             somebody.kill()
+
+
+@pytest.mark.parametrize(
+    ("script", "whole"),
+    [("for _ in 1 2 3 4 5 6 7; do sleep 0.2; echo line >> $0; done; mv $0 $1", True), ("sleep 60; mv $0 $1", False)],
+    ids=["writes on", "stands still"],
+)
+def test_guards_that_write_before_they_end_are_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str, whole: bool
+) -> None:
+    """A slow disk is no reason to lose what an executor that died had not written."""
+    monkeypatch.setattr(leftovers, "_PATIENCE", 0.1)
+    monkeypatch.setattr(leftovers, "_WRITING_PATIENCE", 1.0)
+    here = {"boot_id": record.boot_id(), "pid_namespace": record.pid_namespace()}
+    draft, left = tmp_path / "guards" / "i.0.draft", tmp_path / "guards" / "i.0.left"
+    draft.parent.mkdir()
+    draft.touch()
+    with subprocess.Popen(["sh", "-c", script, draft, left]) as guard:
+        here |= {"master": guard.pid, "master_start": start_time(guard.pid)}
+        record.write(tmp_path / "guards", record.GuardRecord(incarnation="i", cgroup="", **here))
+        settle(tmp_path)
+    assert left.exists() is whole

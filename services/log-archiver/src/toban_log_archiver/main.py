@@ -52,6 +52,8 @@ SERVICE = "log-archiver"
 NAME = f"toban-{SERVICE}"
 # Streams under way get this long to end, seconds.
 GRACE_SECONDS = 5.0
+# Connections to PostgreSQL at most; one more listens.
+POOL_SIZE = 12
 
 _log = get_logger(__name__)
 
@@ -68,7 +70,7 @@ def run() -> int:
 async def serve(config: LogArchiverConfig, stop: Stop, *, clock: Clock) -> None:
     """Serves until `stop`. Raises TobanError CONFIG_INVALID for bad certificates or a taken port; waits out an absent PostgreSQL."""
     tls = TlsFiles(config.tls_dir)
-    pool = await open_pool(config.database_url, application_name=NAME, min_size=2, max_size=12)
+    pool = await open_pool(config.database_url, application_name=NAME, min_size=2, max_size=POOL_SIZE)
     followers = Followers()
     days = Days(pool=pool)
     writer = GroupWriter(pool=pool, clock=clock, on_day_gone=days.forget)

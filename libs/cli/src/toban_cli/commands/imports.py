@@ -20,6 +20,7 @@ _MAX_BYTES = 4 * 1024 * 1024
 _CONTROLS = bytes(set(range(32)) - set(b"\t\n\v\f\r\x1b"))
 _ODD_ALLOWED = 3
 _ODD_SHARE = 0.05
+_PIPED = "`crontab -l | toban import crontab -`"
 # Some job of the crontab could not be carried over; the rest was.
 EXIT_INCOMPLETE = 65
 
@@ -102,7 +103,7 @@ def _content(name: str) -> bytes:
                 content = opened.read(_MAX_BYTES + 1)
     except OSError as error:
         raise TobanError(
-            ErrorCode.NOT_FOUND, f"{name} cannot be read ({error.strerror}); give a crontab, or - and `crontab -l |`"
+            ErrorCode.NOT_FOUND, f"{name} cannot be read ({error.strerror}); give a crontab, or use {_PIPED}"
         ) from None
     if len(content) > _MAX_BYTES:
         raise TobanError(ErrorCode.INVALID_ARGUMENT, f"{name} is larger than {_MAX_BYTES} bytes; split it")
@@ -113,9 +114,7 @@ def _check_text(content: bytes, source: str) -> None:
     """Refuses what is no text at all; of a text, lines with bytes that cannot be read are told one by one."""
     odd = len(content) - len(content.translate(None, _CONTROLS))
     if odd > max(_ODD_ALLOWED, len(content) * _ODD_SHARE):
-        raise TobanError(
-            ErrorCode.INVALID_ARGUMENT, f"{source} is not text in UTF-8; give a crontab, or - and `crontab -l |`"
-        )
+        raise TobanError(ErrorCode.INVALID_ARGUMENT, f"{source} is not text in UTF-8; give a crontab, or use {_PIPED}")
 
 
 def _check_prefix(prefix: str) -> None:

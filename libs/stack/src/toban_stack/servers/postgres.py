@@ -27,7 +27,7 @@ SETTINGS = {
     "log_timezone": "UTC",
     "jit": "off",
 }
-# For tests: the data is thrown away, so a crash of the machine may take it. They also read the log as others' tools do.
+# For tests: the data is thrown away, so a crash of the machine may take it. Tests also use logical replication.
 VOLATILE = {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off", "wal_level": "logical"}
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import datetime
 
 from toban_store import queries
@@ -10,6 +10,18 @@ from toban_store.pool import Pool
 from toban_store.tx import autocommit
 
 _Q = queries.load(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Process:
+    """One incarnation of a coordinator: what of it never changes."""
+
+    incarnation: str
+    worker_id: int
+    node_id: str
+    address: str
+    pid: int
+    version: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,35 +46,25 @@ async def draw_worker_id(pool: Pool) -> int:
     return int(row["worker_id"])
 
 
-async def register(
-    pool: Pool, *, incarnation: str, worker_id: int, node_id: str, address: str, pid: int, version: str
-) -> None:
+async def register(pool: Pool, me: Process) -> None:
     """Insert the row of a new incarnation."""
-    params = {
-        "incarnation": incarnation,
-        "worker_id": worker_id,
-        "node_id": node_id,
-        "address": address,
-        "pid": pid,
-        "version": version,
-    }
     async with autocommit(pool) as t:
-        await t.execute(_Q.register, params)
+        await t.execute(_Q.register, asdict(me))
 
 
 async def touch(
     pool: Pool,
+    me: Process,
     *,
-    incarnation: str,
     role: str,
     clock_skew_seconds: float,
     certificate_not_after: datetime | None = None,
     seconds: float,
 ) -> list[Coordinator]:
-    """Note that this coordinator is there, what it is (leader, subleader or standby), how far its clock is off PostgreSQL's, and when its
-    certificate ends. The coordinators that wrote their rows within these seconds, as it was before."""
+    """Note that this coordinator is there, even if its row is gone, what it is (leader, subleader or standby), how far its clock is off
+    PostgreSQL's, and when its certificate ends. The coordinators that wrote their rows within these seconds, as it was before."""
     params = {
-        "incarnation": incarnation,
+        **asdict(me),
         "role": role,
         "skew": clock_skew_seconds,
         "certificate": certificate_not_after,

@@ -9,12 +9,17 @@ VALUES (%(incarnation)s::uuid, %(worker_id)s::bigint, %(node_id)s::text, %(addre
 ON CONFLICT (incarnation) DO NOTHING;
 
 -- name: touch
--- Still there, with this role. The answer: coordinators seen within the last seconds, as they were before.
+-- Still there, with this role: also one that slept until its row was forgotten. The answer: coordinators seen within the last seconds, as they
+-- were before.
 WITH touched AS (
-    UPDATE scheduler.coordinators
-       SET last_seen_at = now(), role = %(role)s::text, clock_skew_seconds = %(skew)s::double precision,
-           certificate_not_after = %(certificate)s::timestamptz
-     WHERE incarnation = %(incarnation)s::uuid AND status = 'ok'
+    INSERT INTO scheduler.coordinators AS c (incarnation, worker_id, node_id, address, pid, version, role, clock_skew_seconds,
+                                             certificate_not_after)
+    VALUES (%(incarnation)s::uuid, %(worker_id)s::bigint, %(node_id)s::text, %(address)s::text, %(pid)s::integer, %(version)s::text,
+            %(role)s::text, %(skew)s::double precision, %(certificate)s::timestamptz)
+    ON CONFLICT (incarnation) DO UPDATE
+       SET last_seen_at = now(), role = EXCLUDED.role, clock_skew_seconds = EXCLUDED.clock_skew_seconds,
+           certificate_not_after = EXCLUDED.certificate_not_after
+     WHERE c.status = 'ok'
 )
 SELECT incarnation::text AS incarnation, worker_id, node_id, address, role, clock_skew_seconds,
        extract(epoch FROM now() - last_seen_at)::double precision AS age_seconds

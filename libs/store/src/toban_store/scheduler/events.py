@@ -91,6 +91,7 @@ def _plans(plans: Sequence[EventPlan]) -> dict[str, list[Any]]:
         "messages": [p.message for p in plans],
         "delays": [p.delay_seconds for p in plans],
         "keeps": [p.keeps_key for p in plans],
+        "tried": [p.tries for p in plans],
         "again_ids": [event for event, _ in again],
         "again_names": [name for _, name in again],
     }

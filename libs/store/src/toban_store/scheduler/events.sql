@@ -30,8 +30,8 @@ SELECT k.event_type, k.dedupe_key, k.event_id
 WITH plan AS MATERIALIZED (
     SELECT *
       FROM unnest(%(ids)s::bigint[], %(tries)s::integer[], %(outcomes)s::text[], %(messages)s::text[], %(delays)s::double precision[],
-                  %(keeps)s::boolean[])
-           AS p(id, tries, outcome, message, delay, keeps_key)
+                  %(keeps)s::boolean[], %(tried)s::integer[])
+           AS p(id, tries, outcome, message, delay, keeps_key, tried)
 ), again AS MATERIALIZED (
     SELECT a.event_id, array_agg(a.name ORDER BY a.name) AS names
       FROM unnest(%(again_ids)s::bigint[], %(again_names)s::text[]) AS a(event_id, name)
@@ -42,7 +42,7 @@ WITH plan AS MATERIALIZED (
       LEFT JOIN scheduler.event_triggers g ON g.id = j.trigger_id AND g.version = j.version
      WHERE g.id IS NULL
 ), locked AS MATERIALIZED (
-    SELECT e.id, e.event_type, e.payload, e.dedupe_key, e.created_at, e.created_by, p.outcome, p.message, p.delay, p.keeps_key
+    SELECT e.id, e.event_type, e.payload, e.dedupe_key, e.created_at, e.created_by, p.outcome, p.message, p.delay, p.keeps_key, p.tried
       FROM scheduler.events e JOIN plan p ON p.id = e.id AND p.tries = e.retry_count
      WHERE e.id NOT IN (SELECT event_id FROM stale)
      ORDER BY e.id
@@ -88,7 +88,7 @@ WITH plan AS MATERIALIZED (
     SELECT id, 'created', 'PENDING', 'by event ' || event_id || ' and trigger ' || trigger_name, 'trigger' FROM made
 ), postponed AS (
     UPDATE scheduler.events e
-       SET retry_count = e.retry_count + 1, retry_at = now() + make_interval(secs => s.delay), last_error = s.message, retry_triggers = a.names
+       SET retry_count = s.tried, retry_at = now() + make_interval(secs => s.delay), last_error = s.message, retry_triggers = a.names
       FROM settled s JOIN again a ON a.event_id = s.id
      WHERE e.id = s.id AND s.became = 'retry'
 ), gone AS (

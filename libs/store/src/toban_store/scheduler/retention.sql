@@ -94,13 +94,15 @@ WITH old AS (
 DELETE FROM scheduler.schedules_deleted x USING old WHERE x.id = old.id
 
 -- name: executors
--- Forgets incarnations that are off; those that a live run still names stay. They are few, so no index is kept for it.
+-- Forgets incarnations that are off; those that a live run or an order still names stay. They are few, and loop `reap` drops their orders, so
+-- no index is kept for it.
 WITH old AS (
     SELECT e.incarnation
       FROM scheduler.executors e
      WHERE e.state = 'off' AND e.off_at < now() - make_interval(days => %(days)s::integer)
        AND NOT EXISTS (SELECT 1 FROM scheduler.runs_live r
                         WHERE r.assigned_incarnation = e.incarnation AND r.state IN ('ASSIGNED', 'RUNNING', 'CANCEL_REQUESTED', 'ORPHANED'))
+       AND NOT EXISTS (SELECT 1 FROM scheduler.executor_orders o WHERE o.incarnation = e.incarnation)
      LIMIT %(limit)s::integer
        FOR UPDATE SKIP LOCKED
 )

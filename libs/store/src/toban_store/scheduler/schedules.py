@@ -124,6 +124,7 @@ def due_of(row: Row) -> DueSchedule:
         definition_id=row["definition_id"],
         definition_version=row["definition_version"],
         job_enabled=row["job_enabled"],
+        last_run_at=row["last_run_at"],
         broken=broken,
     )
 

@@ -119,10 +119,7 @@ def _settle(event: InboxEvent, starts: Sequence[Start], failures: Sequence[Failu
 
 
 def first_starts(plan: EventPlan, count: int) -> EventPlan:
-    """The plan with `count` of its starts: the other triggers are tried again at once, each once an event.
-
-    It counts as a try of the triggers that failed as well, which an event of so many large runs can bear.
-    """
+    """The plan with `count` of its starts: the other triggers are tried again at once, each once an event, and so are those that failed."""
     return replace(
         plan,
         outcome="retry",

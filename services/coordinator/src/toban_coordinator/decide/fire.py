@@ -88,7 +88,8 @@ def first_slot(schedule: DueSchedule, rule: Rule) -> datetime | None:
     """The next slot as it was stored; the rule's own one where the zone has got other rules since (a newer tzdata came with a release).
 
     Otherwise one local time would be fired twice: when the clocks were foreseen to show it, and when they do. One that they show earlier
-    than foreseen, and that nobody has fired, is fired at the stored time: late rather than never.
+    than foreseen, and that nobody has fired, is fired at the stored time: late rather than never. Where nobody can tell which of the two it
+    is, the stored time is left out.
     """
     stored = schedule.next_run_at
     if stored is None or schedule.spec.rule.timezone == "UTC":
@@ -96,8 +97,21 @@ def first_slot(schedule: DueSchedule, rule: Rule) -> datetime | None:
     right = rule.next_slot(stored - _INSTANT)
     if right == stored:
         return stored
+    return stored if _passed_unfired(rule, stored, right, schedule.last_run_at) else right
+
+
+def _passed_unfired(rule: Rule, stored: datetime, right: datetime | None, last: datetime | None) -> bool:
+    """Whether the slot that was foreseen for `stored`, which is none now, has passed by then."""
     earlier = rule.next_slot(stored - FORESEEN_WRONG)
-    return stored if earlier is not None and earlier < stored else right
+    if earlier is None or earlier >= stored:
+        return False
+    if last is not None and last < stored and rule.next_slot(last - _INSTANT) == last:
+        # The last run was at a slot of these rules too, so the one that was foreseen is the next one after it.
+        following = rule.next_slot(last)
+        if following is None or following >= earlier:
+            return following is not None and following < stored
+    # Slots without runs lie between, or the last one was foreseen wrong too: only a rule with slots far apart tells by which is near.
+    return right is None or right - stored > FORESEEN_WRONG
 
 
 def _from(first: datetime, rule: Rule) -> Iterator[datetime]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from toban_coordinator.decide.assign import free_slots, usable
-from toban_coordinator.decide.diagnose.fleet import BEAT_LATE, EXECUTOR_LATE
+from toban_coordinator.decide.diagnose.fleet import BEAT_LATE
 from toban_domain.job import SelectorSpec
 from toban_domain.lease import ExecutorState
 from toban_domain.placing import ExecutorLoad
@@ -43,13 +43,16 @@ class LeaderSeen:
     settled: bool
 
 
-def waits_for(run: WaitingRun, leader: LeaderSeen, executors: Sequence[ExecutorLoad], now: datetime) -> str:
-    """What stands in the way first; `executors` are those that are not off, `now` is PostgreSQL's time."""
+def waits_for(
+    run: WaitingRun, leader: LeaderSeen, executors: Sequence[ExecutorLoad], now: datetime, *, fresh: float
+) -> str:
+    """What stands in the way first; `executors` are those that are not off, `now` is PostgreSQL's time, and `fresh` how old the heartbeat of one
+    that gets work may be, seconds."""
     if run.scheduled_for > now:
         return f"it is not due before {_moment(run.scheduled_for)}"
     if run.not_before is not None and run.not_before > now:
         return f"its next attempt is not due before {_moment(run.not_before)}"
-    return _nobody_leads(leader, now) or _nobody_takes_it(run, executors, now) or _its_turn(run, now)
+    return _nobody_leads(leader, now) or _nobody_takes_it(run, executors, now, fresh) or _its_turn(run, now)
 
 
 def _nobody_leads(leader: LeaderSeen, now: datetime) -> str:
@@ -60,17 +63,17 @@ def _nobody_leads(leader: LeaderSeen, now: datetime) -> str:
     return ""
 
 
-def _nobody_takes_it(run: WaitingRun, executors: Sequence[ExecutorLoad], now: datetime) -> str:
+def _nobody_takes_it(run: WaitingRun, executors: Sequence[ExecutorLoad], now: datetime, fresh: float) -> str:
     if run.selector is None:
         return "its definition cannot be read; the leader's log says why"
     if not executors:
         return "no executor is registered; start one"
-    working = usable(executors, now, fresh=EXECUTOR_LATE)
+    working = usable(executors, now, fresh=fresh)
     if not working:
-        return f"no executor takes work ({_states(executors, now)}); `toban executor list` shows them"
+        return f"no executor takes work ({_states(executors, now, fresh)}); `toban executor list` shows them"
     fitting = [executor for executor in working if run.selector.fits(executor.labels)]
     if not fitting:
-        return _nobody_fits(run.selector, executors, now)
+        return _nobody_fits(run.selector, executors, now, fresh)
     if free_slots(fitting) == 0:
         slots = sum(executor.slots for executor in fitting)
         held = sum(executor.held for executor in fitting)
@@ -79,11 +82,11 @@ def _nobody_takes_it(run: WaitingRun, executors: Sequence[ExecutorLoad], now: da
     return ""
 
 
-def _nobody_fits(selector: SelectorSpec, executors: Sequence[ExecutorLoad], now: datetime) -> str:
+def _nobody_fits(selector: SelectorSpec, executors: Sequence[ExecutorLoad], now: datetime, fresh: float) -> str:
     labels = ", ".join(f"{key}={value}" for key, value in sorted(selector.labels.items()))
     having = [executor for executor in executors if selector.fits(executor.labels)]
     if having:
-        return f"no executor with the labels of its selector ({labels}) takes work ({_states(having, now)})"
+        return f"no executor with the labels of its selector ({labels}) takes work ({_states(having, now, fresh)})"
     return f"no executor has the labels of its selector ({labels}); start one with SCHEDULER_LABELS, or change the job"
 
 
@@ -93,18 +96,18 @@ def _its_turn(run: WaitingRun, now: datetime) -> str:
     return "nothing stands in its way: the leader places it in its next turns; if it stays, ask `toban doctor`"
 
 
-def _states(executors: Sequence[ExecutorLoad], now: datetime) -> str:
+def _states(executors: Sequence[ExecutorLoad], now: datetime, fresh: float) -> str:
     """ "2 draining, 1 silent": of executors that take no work."""
-    counts = Counter(_state(executor, now) for executor in executors)
+    counts = Counter(_state(executor, now, fresh) for executor in executors)
     return ", ".join(f"{count} {state}" for state, count in sorted(counts.items()))
 
 
-def _state(executor: ExecutorLoad, now: datetime) -> str:
+def _state(executor: ExecutorLoad, now: datetime, fresh: float) -> str:
     if executor.drained:
         return "draining"
     if executor.state is not ExecutorState.ON:
         return _STATES[executor.state]
-    silent = now - executor.last_heartbeat_at > timedelta(seconds=EXECUTOR_LATE)
+    silent = now - executor.last_heartbeat_at > timedelta(seconds=fresh)
     return "silent" if silent else "with its former process not over"
 
 

@@ -27,7 +27,7 @@ _log = get_logger(__name__)
 class PresenceDeps:
     """Where presence is written, and by whose clock; `server_time` knows how far that one is off PostgreSQL's.
 
-    `certificate_end` says when this process's certificate ends.
+    `certificate_end` says when this process's certificate ends; `release` is the version that it runs.
     """
 
     pool: Pool
@@ -35,6 +35,7 @@ class PresenceDeps:
     mirror: MemberMirror
     subleader: SubleaderLock
     server_time: ServerClock
+    release: str
     certificate_end: Callable[[], datetime | None] = lambda: None
 
 
@@ -55,6 +56,10 @@ class Presence:
         found = {item.address for item in self._present} | {self._leadership.me.address}
         return tuple(sorted(found, key=lambda address: (address != leader, address)))
 
+    async def introduce(self) -> None:
+        """Write this process's row. Raises TobanError when PostgreSQL does not take it."""
+        await coordinators.register(self._deps.pool, self._process())
+
     async def run_once(self) -> None:
         """Take or give the sub-leader's lock, tell the role to PostgreSQL and Redis, read who else is there."""
         await self._settle_role()
@@ -73,13 +78,24 @@ class Presence:
         skew = self._deps.server_time.skew_seconds
         self._present = await coordinators.touch(
             self._deps.pool,
-            incarnation=me.incarnation,
+            self._process(),
             role=role,
             clock_skew_seconds=skew,
             certificate_not_after=self._deps.certificate_end(),
             seconds=PRESENT_SECONDS,
         )
         self._judge_clock(skew)
+
+    def _process(self) -> coordinators.Process:
+        me = self._leadership.me
+        return coordinators.Process(
+            incarnation=me.incarnation,
+            worker_id=me.worker_id,
+            node_id=me.node_id,
+            address=me.address,
+            pid=os.getpid(),
+            version=self._deps.release,
+        )
 
     async def _settle_role(self) -> None:
         if not self._leadership.view().leading:

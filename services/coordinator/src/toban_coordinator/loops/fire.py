@@ -242,12 +242,12 @@ class Fire:
 
 
 def _tell(failures: Sequence[_Failure]) -> None:
-    """One line a job and outcome, however many of its schedules cannot fire: they mostly share the cause."""
+    """One line a job and outcome, however many of its schedules cannot fire: they mostly share the cause. One that needs its trace goes first."""
     told: dict[tuple[str, bool], list[_Failure]] = {}
     for failure in failures:
         told.setdefault((failure.schedule.spec.job, failure.next_try_seconds is None), []).append(failure)
     for (job, _), failed in told.items():
-        last = failed[-1]
+        last = next((failure for failure in reversed(failed) if failure.cause is not None), failed[-1])
         _log.error(
             "schedules cannot fire",
             job=job,

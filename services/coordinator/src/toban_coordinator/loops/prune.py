@@ -42,7 +42,8 @@ class Prune:
         self._failed: StoreError | None = None
 
     async def run_once(self) -> Done:
-        """One turn. What cannot be pruned now does not keep the rest from it; its error is raised at the end, so that the loop counts as failing."""
+        """One turn. What cannot be pruned now does not keep the rest from it. Its error is raised by a turn that has nothing left to do soon,
+        so that the loop counts as failing and no backoff holds up the others."""
         self._failed = None
         async with autocommit(self._deps.pool) as t:
             made = await partitions.ensure(t)
@@ -57,7 +58,7 @@ class Prune:
             moved += forgotten
             if more:
                 next_in = min(next_in or AGAIN_SECONDS, AGAIN_SECONDS)
-        if self._failed is not None:
+        if next_in is None and self._failed is not None:
             raise self._failed
         return Done(moved, next_in)
 

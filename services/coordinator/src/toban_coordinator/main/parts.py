@@ -113,7 +113,14 @@ class Parts:
     """What thinks and acts in one coordinator. `worker_id` is drawn from PostgreSQL before."""
 
     def __init__(
-        self, *, config: CoordinatorConfig, connections: Connections, clock: Clock, ids: IdSource, worker_id: int
+        self,
+        *,
+        config: CoordinatorConfig,
+        connections: Connections,
+        clock: Clock,
+        ids: IdSource,
+        worker_id: int,
+        release: str,
     ) -> None:
         self._connections = connections
         self._clock = clock
@@ -132,7 +139,7 @@ class Parts:
         )
         self.desk = ExpressDesk()
         self.leadership = self._make_leadership()
-        self.presence = self._make_presence(config.node_id)
+        self.presence = self._make_presence(config.node_id, release)
         self._peers = PeerCalls(channels=connections.channels, incarnation=self.contender.incarnation)
         self.watcher = Watcher(leadership=self.leadership, peers=self._peers, clock=clock)
         self.checker = Checker(
@@ -166,7 +173,7 @@ class Parts:
             ),
         )
 
-    def _make_presence(self, node_id: str) -> Presence:
+    def _make_presence(self, node_id: str, release: str) -> Presence:
         lock = SubleaderLock(link=self._connections.redis, node_id=node_id, worker_id=self.contender.worker_id)
         return Presence(
             deps=PresenceDeps(
@@ -175,6 +182,7 @@ class Parts:
                 mirror=self.mirror,
                 subleader=lock,
                 server_time=self.server_time,
+                release=release,
                 certificate_end=lambda: self._connections.tls.current().certificate.not_valid_after_utc,
             ),
             leadership=self.leadership,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, TypeVar
 
@@ -38,8 +37,11 @@ async def run(config: CoordinatorConfig, stop: Stop, release: str) -> None:
         await admin.start()
         worker_id = await _patiently(lambda: coordinators.draw_worker_id(connections.pool), clock, stop)
         if worker_id is not None:
-            parts = Parts(config=config, connections=connections, clock=clock, ids=IdSource(), worker_id=worker_id)
-            await _serve(config, connections, parts, admin, stop, release)
+            ids = IdSource()
+            parts = Parts(
+                config=config, connections=connections, clock=clock, ids=ids, worker_id=worker_id, release=release
+            )
+            await _serve(config, connections, parts, admin, stop)
     finally:
         await admin.stop()
         await connections.close()
@@ -62,9 +64,7 @@ class _Admin:
         await self._served.stop()
 
 
-async def _serve(
-    config: CoordinatorConfig, connections: Connections, parts: Parts, admin: _Admin, stop: Stop, release: str
-) -> None:
+async def _serve(config: CoordinatorConfig, connections: Connections, parts: Parts, admin: _Admin, stop: Stop) -> None:
     clock = SystemClock()
     health = Health(
         leadership=parts.leadership,
@@ -78,7 +78,7 @@ async def _serve(
     grpc_port = await server.start(config.grpc_host, config.grpc_port)
     admin.document = health.document
     parts.leadership.serve_at(f"{config.advertised}:{grpc_port}")
-    await _patiently(lambda: _introduce(connections, parts, release), clock, stop)
+    await _patiently(lambda: _introduce(parts), clock, stop)
     listener = Listener(config.database_url, application_name="toban/listen", clock=clock)
     tasks = [
         _task("leadership", parts.leadership.run(), stop),
@@ -114,17 +114,9 @@ async def _patiently(make: Callable[[], Awaitable[T]], clock: Clock, stop: Stop)
     return None
 
 
-async def _introduce(connections: Connections, parts: Parts, release: str) -> None:
+async def _introduce(parts: Parts) -> None:
     me = parts.leadership.me
-    await coordinators.register(
-        connections.pool,
-        incarnation=me.incarnation,
-        worker_id=me.worker_id,
-        node_id=me.node_id,
-        address=me.address,
-        pid=os.getpid(),
-        version=release,
-    )
+    await parts.presence.introduce()
     try:
         await parts.members.raise_sequence(me.worker_id)
     except RedisGone as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -37,6 +38,8 @@ DEFAULT_LEASE_MS = int(1000 * SETTINGS["executor_lease_seconds"].default)
 MAX_JOBS = "max_jobs_per_worker"
 KEY_BYTES = 32
 MAX_SLOTS = 10_000
+# Less than an executor waits for the answer with its key.
+INHERIT_SECONDS = 2.5
 MAX_LABELS = 64
 MAX_TEXT = 256
 _MAX_EPOCH = (1 << 63) - 1
@@ -102,8 +105,7 @@ class Gateway(ExecutorGatewayServicer):
             raise TobanError(
                 ErrorCode.ALREADY_EXISTS, f"incarnation {new.incarnation} is registered already; register a new one"
             )
-        if await self._told_first(request, new.incarnation):
-            await executors.attest(self._deps.pool, new)
+        await self._inherit(request, new)
         _log.info("executor registered", worker_id=made.worker_id, node_id=new.node_id, incarnation=new.incarnation)
         return pb.RegisterResponse(
             worker_id=made.worker_id,
@@ -115,19 +117,24 @@ class Gateway(ExecutorGatewayServicer):
             max_jobs_per_worker=max_jobs,
         )
 
-    async def _told_first(self, request: pb.RegisterRequest, incarnation: str) -> bool:
-        """What earlier incarnations have reached is committed. False when it is not: their leases end by themselves then, and it is told again."""
-        if not request.reports:
-            return True
+    async def _inherit(self, request: pb.RegisterRequest, new: executors.Registration) -> None:
+        """What earlier incarnations have reached is committed, then their death is attested.
+
+        Where that fails their leases end by themselves, and the executor reports again: the row is there, so its key must get out.
+        """
         try:
-            reports = pb.ReportRequest(incarnation=incarnation, reports=request.reports)
-            await self._deps.reports.report(reports, incarnation)
-        except TobanError as error:
+            async with asyncio.timeout(INHERIT_SECONDS):
+                if request.reports:
+                    reports = pb.ReportRequest(incarnation=new.incarnation, reports=request.reports)
+                    await self._deps.reports.report(reports, new.incarnation)
+                await executors.attest(self._deps.pool, new)
+        except (TobanError, TimeoutError) as error:
             _log.warning(
-                "no death is attested: outcomes are not committed", error=error.message, reports=len(request.reports)
+                "no death is attested",
+                incarnation=new.incarnation,
+                error=str(error) or "no answer in time",
+                reports=len(request.reports),
             )
-            return False
-        return True
 
     async def _slots(self, request: pb.RegisterRequest) -> tuple[int, int]:
         """What the answer says of max_jobs_per_worker (0 = keep those that you have), and the slots of the new row."""

@@ -165,6 +165,7 @@ class JobReader(JobReaderServicer):
             members = await reads_cluster.coordinators(t)
             executors = await reads_cluster.executors(t, include_off=False)
             pending, running = await reads_cluster.counts(t)
+        leads = None if leader["resigned"] else leader["worker_id"]
         return pb.Cluster(
             epoch=leader["epoch"],
             leader_worker_id=leader["worker_id"] or 0,
@@ -172,7 +173,7 @@ class JobReader(JobReaderServicer):
             leader_since=timestamp_to_pb(leader["taken_at"]),
             last_beat_at=timestamp_to_pb(leader["beaten_at"]),
             settled=leader["settled"],
-            coordinators=[rows.member_to_pb(row, leader_worker_id=leader["worker_id"]) for row in members],
+            coordinators=[rows.member_to_pb(row, leader_worker_id=leads) for row in members],
             executors=[rows.executor_to_pb(row) for row in executors],
             health_json=json.dumps(self._health()),
             pending=pending,

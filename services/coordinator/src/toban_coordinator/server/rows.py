@@ -160,7 +160,7 @@ def executor_to_pb(row: Row) -> pb.Executor:
 
 
 def member_to_pb(row: Row, *, leader_worker_id: int | None) -> pb.Member:
-    """One coordinator. Who leads is what the leader's row says: the coordinators' own rows follow it within a second."""
+    """One coordinator. Who leads (None = nobody) is what the leader's row says: the coordinators' own rows follow it within a second."""
     role = "leader" if row["worker_id"] == leader_worker_id else "standby" if row["role"] == "leader" else row["role"]
     return pb.Member(
         worker_id=row["worker_id"],

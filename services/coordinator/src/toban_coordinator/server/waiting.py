@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from toban_coordinator.decide.assign import fresh_seconds
 from toban_coordinator.decide.waiting import LeaderSeen, WaitingRun, waits_for
 from toban_domain.job import JobSpec
-from toban_store.scheduler import jobs, reads_cluster, runs_assign, runs_waiting
+from toban_store.scheduler import jobs, reads_cluster, runs_assign, runs_waiting, settings
 from toban_store.tx import Row, Tx
 
 
@@ -32,4 +33,5 @@ async def why_waiting(t: Tx, run_id: int, events: Sequence[Row]) -> str:
         resigned=leader["resigned"],
         settled=leader["settled"],
     )
-    return waits_for(run, seen, await runs_assign.executor_loads(t), row["server_time"])
+    fresh = fresh_seconds(await settings.read(t))
+    return waits_for(run, seen, await runs_assign.executor_loads(t), row["server_time"], fresh=fresh)

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from toban_coordinator.decide import events as decide
+from toban_coordinator.decide.events import EVENT_RETRIES
 from toban_coordinator.loops import event_metrics as metrics
 from toban_coordinator.loops import events as loop
 from toban_coordinator.loops.event_room import Room, front
@@ -261,3 +262,25 @@ def test_room_takes_the_first_whatever_its_size(world: Any) -> None:
     room = Room(1, 10)
     assert room.takes(plan) and not room.takes(plan)
     assert [len(front([plan] * 9, Room(*given))) for given in ((3, 1000), (9, 250), (0, 0))] == [3, 2, 1]
+
+
+async def test_writes_of_an_event_that_is_cut_are_no_tries_of_a_trigger_that_fails(
+    world: Any, make: Any, inbox: Any, monkeypatch: Any
+) -> None:
+    """Nine writes of one run each come within a second; the trigger that fails keeps its tries of a minute."""
+    monkeypatch.setattr(loop, "WRITE_ROWS", 2)
+    schema = {"type": "object", "required": ["mended"]}
+    await world.apply(make.job(), *[inbox.trigger(f"t{n}") for n in range(9)])
+    await world.apply(make.job("strict"), inbox.trigger("bad", "strict"))
+    await world.apply(make.job("strict", payload_schema=schema))
+    world.take(world.term)
+    event = (await inbox.emit(key="k")).event_id
+    for runs in range(1, 10):
+        await world.turn("events")
+        assert len(await inbox.runs()) == runs
+    for tries in range(2, EVENT_RETRIES + 1):
+        [row] = await world.sql("SELECT retry_count, retry_triggers FROM scheduler.events")
+        assert row == {"retry_count": tries, "retry_triggers": ["bad"]}
+        await inbox.retry_now()
+        await world.turn("events")
+    assert (await inbox.outcomes())[event][0] == "failed" and len(await inbox.runs()) == 9

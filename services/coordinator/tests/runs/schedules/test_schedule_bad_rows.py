@@ -7,11 +7,14 @@ from typing import Any
 
 import pytest
 
+from toban_coordinator.decide import fire as decide
 from toban_coordinator.loops.fire import BEHIND_SECONDS
 from toban_coordinator.server.reader import JobReader
 from toban_domain.errors import ErrorCode, TobanError
+from toban_domain.firing import DueSchedule, FirePlan
 from toban_proto.v1 import coordinator_pb2 as pb
 from toban_runtime.clock import SystemClock
+from toban_schedule import ScheduleError
 from toban_store.tx import tx
 
 BAD = {
@@ -133,3 +136,24 @@ async def test_many_of_one_cause_are_one_line_of_log(world: Any, make: Any, capl
     [line] = [record.getMessage() for record in caplog.records if "cannot fire" in record.getMessage()]
     assert "'job': 'hello'" in line and "'schedules': 30" in line and "payload" in line
     assert "'attempt': 1" in line and "'next_try_seconds': 2.0" in line
+
+
+async def test_of_many_failures_one_with_its_trace_is_told(
+    world: Any, make: Any, caplog: pytest.LogCaptureFixture, monkeypatch: Any
+) -> None:
+    await world.apply(make.job(), *[make.schedule(f"s{n}") for n in range(3)])
+    plan = decide.plan
+
+    def odd(schedule: DueSchedule, *given: Any, **named: Any) -> FirePlan:
+        if schedule.spec.name == "s1":
+            raise ZeroDivisionError("nobody expected this")
+        if schedule.spec.name == "s2":
+            raise ScheduleError("rule", "cannot be read", "apply it again")
+        return plan(schedule, *given, **named)
+
+    monkeypatch.setattr(decide, "plan", odd)
+    await world.steady()
+    await world.turn("fire")
+    [record] = [record for record in caplog.records if "cannot fire" in record.getMessage()]
+    assert "'schedules': 2" in record.getMessage() and "'schedule': 's1'" in record.getMessage()
+    assert "Traceback" in record.getMessage()

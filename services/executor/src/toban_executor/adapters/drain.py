@@ -33,7 +33,7 @@ def main(say: Callable[[str], object] = sys.stderr.write) -> int:
     host = _ANY.get(config.admin_host, config.admin_host)
     before, pause = "", threading.Event()
     while (busy := _busy(host, port)) is not None:
-        if busy != before:
+        if busy and busy != before:
             say(f"draining, {busy} slots busy\n")
         if busy.startswith("0/"):
             say("drained: nothing runs here any more\n")
@@ -45,11 +45,13 @@ def main(say: Callable[[str], object] = sys.stderr.write) -> int:
 
 
 def _busy(host: str, port: int) -> str | None:
-    """Slots with a job and slots in all, `2/8`; empty while the executor may still take work, None when it is gone."""
+    """Slots with a job and slots in all, `2/8`; empty while the executor may still take work or does not answer, None when it is gone."""
     try:
         checks = _health(host, port)["checks"]
-    except (OSError, http.client.HTTPException):
+    except ConnectionRefusedError:
         return None
+    except (OSError, http.client.HTTPException, ValueError):
+        return ""
     return str(checks["slots"]["value"]) if checks["draining"]["value"] else ""
 
 

@@ -26,7 +26,8 @@ from toban_runtime.clock import Clock
 
 _READS_A_TURN = 64
 _TELL_BYTES = 64 * 1024
-"""A guard is told with the next message how far its own are on disk, or at once when it keeps so many bytes of them."""
+"""A guard hears with its next order how far its words are on disk; after so many bytes of them, with the next write to disk. So what it keeps is
+that, and what the executor has taken and not written yet."""
 
 _log = get_logger(__name__)
 _restarts = metrics.counter("toban_executor_guard_restarts_total", "Keepers that died and were replaced.")
@@ -225,8 +226,7 @@ class GuardClient:
             self._heard[slot] = self._heard.get(slot, self._stored[slot]) + 1
         if isinstance(message, LogBlock):
             if order is not None:
-                fields = (message.stream, message.partial, message.at_ns, message.seq_from, message.count, message.text)
-                self._listener.output(order.key, Block(*fields))
+                self._listener.output(order.key, block_of(message))
         elif message["t"] == "lost":
             self._lost(slot, int(message["losses"]))
         elif order is not None and int(message["token"]) == order.key.token:
@@ -264,6 +264,11 @@ class GuardClient:
         asyncio.get_running_loop().remove_reader(self._guards.slots[slot].fileno())
         assert self._listener is not None
         self._listener.guards_gone()
+
+
+def block_of(said: LogBlock) -> Block:
+    """Lines as a guard has said them."""
+    return Block(said.stream, said.partial, said.at_ns, said.seq_from, said.count, said.text)
 
 
 def end_of(message: Mapping[str, Any]) -> AttemptEnd:

@@ -9,11 +9,13 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from toban_domain.errors import ErrorCode, TobanError
-from toban_executor.adapters.state_dir import LOCK
+from toban_executor.adapters.state_dir import LOCK, SERVING
+from toban_observability.logs import get_logger
 from toban_runtime.lifecycle import write_ready_file
 
-_FILE = "serving.json"
 DRAIN_SIGNAL = signal.SIGUSR1
+
+_log = get_logger(__name__)
 
 
 @contextlib.contextmanager
@@ -21,12 +23,16 @@ def announced(state_dir: Path, *, admin_port: int, on_drain: Callable[[], None])
     """While this lasts, `python -m toban_executor drain` finds this process; `on_drain` is called when it asks."""
     # Kept until the event loop closes: without a handler the signal would end the process.
     asyncio.get_running_loop().add_signal_handler(DRAIN_SIGNAL, on_drain)
-    file = state_dir / _FILE
-    write_ready_file(file, admin_port=admin_port)
+    file = state_dir / SERVING
+    try:
+        write_ready_file(file, admin_port=admin_port)
+    except OSError as error:
+        _log.warning("this executor cannot be drained ahead of its stop", error=str(error))
     try:
         yield
     finally:
-        file.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            file.unlink()
 
 
 def ask_to_drain(state_dir: Path) -> int:
@@ -35,13 +41,13 @@ def ask_to_drain(state_dir: Path) -> int:
     Raises TobanError RESOURCE_INVALID_STATE when there is none, PERMISSION_DENIED when it belongs to somebody else.
     """
     try:
-        serving = json.loads((state_dir / _FILE).read_text())
+        serving = json.loads((state_dir / SERVING).read_text())
         _signal(serving["pid"], state_dir / LOCK)
     except PermissionError as error:
         raise TobanError(
             ErrorCode.PERMISSION_DENIED, f"{state_dir}: {error.strerror}; ask as the user of the executor"
         ) from None
-    except OSError:
+    except (OSError, ValueError, LookupError, TypeError):
         raise TobanError(
             ErrorCode.RESOURCE_INVALID_STATE,
             f"no executor serves with the state directory {state_dir}; SCHEDULER_STATE_DIR names it",

@@ -8,6 +8,7 @@ from pathlib import Path
 from toban_domain.errors import ErrorCode, TobanError
 
 LOCK = "lock"
+SERVING = "serving.json"
 _SLOTS = "max-jobs"
 
 
@@ -27,6 +28,8 @@ class StateDir:
             raise _invalid(f"cannot use {self.path} ({error.strerror}); name a writable folder") from None
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            # Of a process that was killed; in a container this one often has its pid.
+            (self.path / SERVING).unlink(missing_ok=True)
         except BlockingIOError:
             raise _invalid(f"{self.path} belongs to a running executor; give each its own folder") from None
 

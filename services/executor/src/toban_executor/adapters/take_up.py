@@ -6,7 +6,7 @@ import struct
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from toban_executor.adapters.guard_client import end_of
+from toban_executor.adapters.guard_client import block_of, end_of
 from toban_executor.adapters.journal import Journal
 from toban_executor.decide.blocks import CHUNK_BYTES, LogBlock
 from toban_executor.decide.messages import AttemptEnd, Report
@@ -18,33 +18,39 @@ from toban_observability.logs import get_logger
 
 _log = get_logger(__name__)
 
+# Jobs have the same user and may have written it; a power cut leaves what it likes.
+_NOT_UNDERSTOOD = (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError, struct.error)
+
 Pack = Callable[[Sequence[Block]], bytes]
 
 
-def take_up(folder: Path, journal: Journal, pack: Pack) -> None:
-    """From the files of guards into the journal. What the disk refuses is taken up by the next incarnation."""
+def take_up(folder: Path, journal: Journal, pack: Pack) -> bool:
+    """From the files of guards into the journal. False when the disk refuses: the next incarnation takes up what is left."""
     try:
         for file in sorted(folder.glob("*" + left.SUFFIX)):
             _take_file(file, journal, pack)
-            file.unlink()
         for draft in folder.glob("*" + left.DRAFT):
             draft.unlink()
         journal.tidy()
     except (OSError, sqlite3.Error) as error:
         _log.error("what guards left cannot be taken up now", error=str(error))
+        return False
+    return True
 
 
 def _take_file(file: Path, journal: Journal, pack: Pack) -> None:
     known = journal.heard(file.stem)
-    new = [said for said in left.read(file) if said.number > known]
+    try:
+        new = [said for said in left.read(file) if said.number > known]
+        taken = _taken(file.stem, new, pack) if new else Taken()
+        journal.take_up(taken)
+    except _NOT_UNDERSTOOD as error:
+        aside = file.rename(file.with_suffix(".bad"))
+        _log.error("a guard's file is not understood and is put aside", file=str(aside), error=repr(error))
+        return
+    file.unlink()
     if not new:
         return
-    try:
-        taken = _taken(file.stem, new, pack)
-    except (ValueError, LookupError, TypeError, struct.error) as error:
-        _log.error("a guard's file is not understood and is left out", file=file.name, error=repr(error))
-        return
-    journal.take_up(taken)
     runs = sorted({seal.key.run_id for seal in taken.seals} | {report.key.run_id for report in taken.reports})
     lines = sum(chunk.lines for chunk in taken.chunks)
     _log.info("took up what a guard left", run_ids=runs, lines=lines, outcomes=len(taken.reports))
@@ -72,8 +78,7 @@ def _attempts(said: Sequence[left.Said]) -> Iterator[tuple[AttemptEnd, list[Bloc
     for one in said:
         message = decode(one.data)
         if isinstance(message, LogBlock):
-            fields = (message.stream, message.partial, message.at_ns, message.seq_from, message.count, message.text)
-            blocks.append(Block(*fields))
+            blocks.append(block_of(message))
         elif message["t"] == "end":
             yield end_of(message), blocks, one.ticket
             blocks = []

@@ -1,7 +1,7 @@
 """Outcomes that wait until the last lines of their attempts are on disk.
 
 So a run that the cluster knows as ended has its whole log, whatever becomes of this process a moment later. Only a disk that
-refuses for long is not waited for: an outcome that nobody hears of would keep its run going for ever.
+refuses or hangs for long is not waited for: an outcome that nobody hears of would keep its run going for ever.
 """
 
 from collections.abc import Iterable
@@ -10,7 +10,7 @@ from toban_domain.outcome import AttemptKey
 from toban_executor.decide.messages import Report
 
 PATIENCE_SECONDS = 3.0
-"""For so long an outcome waits for a disk that refuses."""
+"""For so long an outcome waits for a disk that refuses or hangs."""
 
 
 class Conclusions:
@@ -33,7 +33,7 @@ class Conclusions:
         return [self._waiting.pop(key)[0] for key in keys if key in self._waiting]
 
     def overdue(self, now: float) -> list[Report]:
-        """The disk has refused at `now`: what has waited for long enough."""
+        """The disk has not taken them by `now`: what has waited for long enough."""
         return self.stored([key for key, (_, since) in self._waiting.items() if now - since >= PATIENCE_SECONDS])
 
     def all(self) -> list[Report]:

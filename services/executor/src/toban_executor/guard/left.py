@@ -4,6 +4,7 @@ A guard numbers its messages. The executor's journal knows, written in one trans
 them; so each message is taken up once, whenever the executor dies.
 """
 
+import contextlib
 import os
 import struct
 from collections.abc import Iterable
@@ -34,6 +35,15 @@ def file_of(folder: Path, incarnation: str, slot: int) -> Path:
     return folder / (name_of(incarnation, slot) + SUFFIX)
 
 
+def drafts(folder: Path, incarnation: str) -> dict[str, int]:
+    """Files that guards of an incarnation are writing, or were when they were killed, with their sizes in bytes."""
+    sizes = {}
+    for file in folder.glob(f"{incarnation}.*{DRAFT}"):
+        with contextlib.suppress(OSError):  # It is whole now, and has its name.
+            sizes[file.name] = file.stat().st_size
+    return sizes
+
+
 def write(path: Path, said: Iterable[Said]) -> None:
     """Store the messages so that a reader sees all of them or no file. Raises OSError."""
     draft = path.with_suffix(DRAFT)
@@ -45,7 +55,7 @@ def write(path: Path, said: Iterable[Said]) -> None:
 
 
 def read(path: Path) -> list[Said]:
-    """The messages of a file; what a power cut left of it, when there was one. Raises OSError."""
+    """The messages of a file; what a power cut left of it, when there was one. Raises OSError; ValueError when a ticket is not text."""
     content = path.read_bytes()
     found, at = [], 0
     while at + _HEAD.size <= len(content):

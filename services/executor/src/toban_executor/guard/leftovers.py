@@ -9,13 +9,15 @@ import shutil
 import signal
 from pathlib import Path
 
-from toban_executor.guard import cgroup, record
+from toban_executor.guard import cgroup, left, record
 from toban_executor.guard.clock import boottime, pause
 from toban_executor.guard.scratch import payload_home
 from toban_executor.guard.tree import descendants, start_time, with_environment
 
 _PATIENCE = 2.0
 """Seconds for guards to end by themselves: they SIGKILL at once when the executor has gone."""
+_WRITING_PATIENCE = 15.0
+"""Seconds without any progress of what guards write before they end, 32 MiB each at most: a slow disk must not cost these lines."""
 
 
 def settle(state_dir: Path) -> dict[str, bool]:
@@ -32,15 +34,17 @@ def _settle_one(state_dir: Path, one: record.GuardRecord) -> bool:
         return True
     if one.pid_namespace != record.pid_namespace():
         return False
-    _wait_for_end(one)
+    _wait_for_end(state_dir / "guards", one)
     if any(now.incarnation == one.incarnation and now.empty for now in record.read_all(state_dir / "guards")):
         return True
     return _kill_rest(one)
 
 
-def _wait_for_end(one: record.GuardRecord) -> None:
-    until = boottime() + _PATIENCE
+def _wait_for_end(folder: Path, one: record.GuardRecord) -> None:
+    until, seen = boottime() + _PATIENCE, dict[str, int]()
     while _alive(one):
+        if (drafts := left.drafts(folder, one.incarnation)) != seen:
+            until, seen = boottime() + (_WRITING_PATIENCE if drafts else _PATIENCE), drafts
         if boottime() > until:
             _kill([one.master, *descendants(one.master)])
             return

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from toban_domain.errors import TobanError
 from toban_domain.outcome import AttemptKey
 from toban_executor.decide.blocks import CHUNK_BYTES, STDERR, STDOUT, SYSTEM
-from toban_executor.decide.conclusions import Conclusions
+from toban_executor.decide.conclusions import PATIENCE_SECONDS, Conclusions
 from toban_executor.decide.messages import AttemptEnd, Report
 from toban_executor.ports import Block, Chunk, Journal, Seal, Taken
 from toban_observability import metrics
@@ -27,7 +27,11 @@ GATHER_SECONDS = 0.05
 FIRST_SECONDS = 0.005
 """After a quiet time: who follows a run sees a line soon, and what is printed together is written together."""
 QUIET_SECONDS = 0.5
-"""Guards whose jobs print nothing are told so long after the last write that their words are on disk."""
+"""So long after the last write it is written down how far guards whose jobs print nothing have been heard; they hear of it with their next order."""
+MARKS_AGAIN_SECONDS = 30.0
+"""So long after the disk has refused these marks alone they are tried again, unless there are lines to write."""
+LOOK_SECONDS = 0.5
+"""How often it is looked, while a write lasts, at what has waited for it for too long."""
 MEMORY_BYTES = 8 << 20
 
 _log = get_logger(__name__)
@@ -47,7 +51,7 @@ _redacted = metrics.counter("toban_executor_log_redactions_total", "Values maske
 _budget = metrics.gauge("toban_executor_log_budget_bytes", "Compressed log bytes in the journal above which jobs wait.")
 _ahead = metrics.counter(
     "toban_executor_outcomes_ahead_total",
-    "Outcomes that were reported before their last lines were on disk, since the disk refused.",
+    "Outcomes that were reported before their last lines were on disk: it refused or was slow, or the executor ended.",
 )
 _full = metrics.gauge("toban_executor_log_full", "1 while jobs wait in their writes because the journal is full.")
 
@@ -68,6 +72,15 @@ class _Gathering:
 
     blocks: list[Block] = field(default_factory=list)
     size: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Write:
+    """Under way: what goes to disk, and how many bytes of text that are in memory it has."""
+
+    taken: Taken
+    size: int
+    task: "asyncio.Task[int]"
 
 
 class Collector:
@@ -95,6 +108,10 @@ class Collector:
         self._gathering: dict[tuple[AttemptKey, int], _Gathering] = {}
         self._size = 0
         self._wrote_at = float("-inf")
+        # Not before this time the marks alone are written; "-inf" unless the disk has refused them.
+        self._marks_at = float("-inf")
+        # At most one, whatever becomes of the turn that began it: a disk that hangs may still take it.
+        self._write: _Write | None = None
         self._tickets: dict[AttemptKey, bytes] = {}
         # Made but perhaps not on disk yet: kept until the journal has them.
         self._chunks: list[Chunk] = []
@@ -143,11 +160,24 @@ class Collector:
         self._report_ahead(self._conclusions.all())
 
     async def finish(self) -> None:
-        """The guards have gone and no turn will come: write down what they said last."""
-        if self.pending:
-            with contextlib.suppress(TobanError):
-                await self.run_once()
+        """No turn will come and the guards are not heard any more: write down what they said last, as far as the disk takes it soon."""
+        rest = asyncio.ensure_future(self._write_rest())
+        nap = asyncio.ensure_future(self._clock.sleep(PATIENCE_SECONDS))
+        try:
+            await asyncio.wait([rest, nap], return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            rest.cancel()
+            nap.cancel()
         self.release()
+
+    async def _write_rest(self) -> None:
+        """The marks alone too: a guard that is not told that its words are on disk leaves a file, also for an outcome that was answered."""
+        if self._write is not None:
+            with contextlib.suppress(TobanError):
+                await self._ended(self._write)
+        if self.pending or self.heard():
+            with contextlib.suppress(TobanError):
+                await self._ended(self._begin(self.heard()))
 
     @property
     def pending(self) -> bool:
@@ -155,11 +185,18 @@ class Collector:
         return bool(self._gathering or self._chunks or self._seals)
 
     async def run_once(self) -> int:
-        """Gather for a moment, then write everything; returns the number of chunks. Raises TobanError when the disk refuses."""
+        """Gather for a moment, then write everything; returns the number of chunks. Raises TobanError when the disk refuses lines."""
+        if self._write is not None:
+            return await self._ended(self._write)
         if not self.pending:
-            await self._relieve()
-            return 0
+            return await self._ended(self._begin(self._quiet_marks()))
         await self._gather()
+        return await self._ended(self._begin(self.heard()))
+
+    def _begin(self, heard: Mapping[str, int]) -> _Write:
+        """Write all that there is. `heard` was asked for right before, so that this has everything up to there, or an earlier write had it."""
+        if self.pending:
+            self._wrote_at = self._clock.monotonic()
         for place in list(self._gathering):
             self._cut(place)
         taken = Taken(
@@ -167,24 +204,51 @@ class Collector:
             seals=self._seals[:],
             tickets=dict(self._first_tickets),
             reports=self._conclusions.waiting,
-            heard=self.heard(),
+            heard=heard,
         )
-        size, self._wrote_at = self._size, self._clock.monotonic()
+        task = asyncio.create_task(self._journal.take(taken))
+        # One that nobody waits for any more at the end of this process may fail unheard.
+        task.add_done_callback(lambda task: task.cancelled() or task.exception())
+        self._write = _Write(taken, self._size, task)
+        return self._write
+
+    async def _ended(self, write: _Write) -> int:
+        """When the disk has taken it. While it does not, what has waited for too long is reported ahead."""
+        while not write.task.done():
+            nap = asyncio.ensure_future(self._clock.sleep(LOOK_SECONDS))
+            try:
+                await asyncio.wait([write.task, nap], return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                nap.cancel()
+            if not write.task.done():
+                self._report_overdue()
+        self._write = None
         try:
-            stored = await self._journal.take(taken)
-        except TobanError:
-            self._report_ahead(self._conclusions.overdue(self._clock.monotonic()))
-            raise
+            stored = write.task.result()
+        except TobanError as error:
+            self._report_overdue()
+            if write.taken.chunks or write.taken.seals:
+                raise
+            self._note_refused(error)
+        else:
+            self._stored(write, stored)
+        return len(write.taken.chunks)
+
+    def _stored(self, write: _Write, stored: int) -> None:
+        """It is on disk, where `stored` bytes of log wait now."""
+        taken = write.taken
         self._forget(taken)
-        self._size -= size
+        self._size -= write.size
         for report in self._conclusions.stored(seal.key for seal in taken.seals):
             self.on_report(report)
         self.on_kept(taken.heard)
-        self.on_stored()
+        if taken.chunks or taken.seals:
+            self.on_stored()
+        if taken.heard:
+            self._marks_at = float("-inf")
         self._note_stored(stored)
         if self.pending:
             self.on_new()
-        return len(taken.chunks)
 
     def _forget(self, taken: Taken) -> None:
         """This is on disk."""
@@ -211,23 +275,30 @@ class Collector:
             self._nap.cancel()
         self.on_new()
 
+    def _report_overdue(self) -> None:
+        self._report_ahead(self._conclusions.overdue(self._clock.monotonic()))
+
     def _report_ahead(self, reports: Iterable[Report]) -> None:
         for report in reports:
             _ahead.inc()
             _log.error(
-                "an outcome is reported before the last lines of its attempt are on disk: the journal cannot be written",
+                "an outcome is reported before the last lines of its attempt are on disk: the journal was not written in time",
                 run_id=report.key.run_id,
                 token=report.key.token,
             )
             self._journal.put_report(report)
             self.on_report(report)
 
-    async def _relieve(self) -> None:
-        """Nothing waits. What was said beside lines and last words of those is in the journal too once this is written."""
-        quiet = self._clock.monotonic() - self._wrote_at
-        heard = self.heard() if quiet >= QUIET_SECONDS else {}
-        self._note_stored(await self._journal.take(Taken(heard=heard)))
-        self.on_kept(heard)
+    def _quiet_marks(self) -> Mapping[str, int]:
+        """No line waits. What was said beside lines and last words of those is in the journal too once this is written."""
+        now = self._clock.monotonic()
+        return self.heard() if now >= max(self._wrote_at + QUIET_SECONDS, self._marks_at) else {}
+
+    def _note_refused(self, error: TobanError) -> None:
+        """No line waits for the disk: what it did not take makes files of guards that say what is known, no more."""
+        if self._marks_at == float("-inf"):
+            _log.warning("how far the guards were heard cannot be written down now", error=error.message)
+        self._marks_at = self._clock.monotonic() + MARKS_AGAIN_SECONDS
 
     def _note_stored(self, stored: int) -> None:
         _waiting.set(stored)

@@ -10,6 +10,8 @@ from toban_observability import metrics
 
 _MOST = 500
 """Reports of one call: about 150 KB, and one transaction at the coordinator."""
+INHERITED = 1000
+"""Reports that a registration takes along."""
 
 _pending = metrics.gauge("toban_executor_reports_pending", "Reports that no coordinator has answered yet.")
 _answers = metrics.counter("toban_executor_reports_total", "Answered reports by result.", ("result",))
@@ -35,10 +37,9 @@ class Reporter:
         self._waiting[(report.key, report.seq)] = report
         self.on_new()
 
-    @property
-    def first(self) -> list[Report]:
-        """What goes with the next call: the oldest that wait."""
-        return list(islice(self._waiting.values(), _MOST))
+    def first(self, most: int) -> list[Report]:
+        """The oldest that wait."""
+        return list(islice(self._waiting.values(), most))
 
     @property
     def pending(self) -> int:
@@ -47,7 +48,7 @@ class Reporter:
 
     async def run_once(self) -> int:
         """One call with what waits. Raises TobanError when no coordinator answers; the loop comes back."""
-        batch = self.first
+        batch = self.first(_MOST)
         _pending.set(len(self._waiting))
         if not batch:
             return 0

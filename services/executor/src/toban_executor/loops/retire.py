@@ -78,10 +78,10 @@ class Retirement:
         self._collector.release()
         if to_others:
             await self._until(lambda: not self._reporter.pending, HAND_IN_SECONDS)
-            # A disk that refuses does not say; the rest of the end goes on.
-            with contextlib.suppress(TobanError):
+            # A disk that refuses or hangs does not say; the rest of the end goes on.
+            with contextlib.suppress(TobanError, TimeoutError):
                 left = HAND_IN_SECONDS
-                while await self._journal.log_bytes() and left > 0:
+                while await asyncio.wait_for(self._journal.log_bytes(), HAND_IN_SECONDS) and left > 0:
                     await self._clock.sleep(_POLL_SECONDS)
                     left -= _POLL_SECONDS
 
