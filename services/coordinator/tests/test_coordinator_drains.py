@@ -2,34 +2,14 @@
 
 import asyncio
 
-import psycopg
 import pytest
 
 from toban_runtime.ids import IdSource
-from toban_store.pool import open_pool
 from toban_store.scheduler import drains, executors, leader
 from toban_store.tx import fenced_tx, tx
 from toban_testing.executor_rows import register
 
 IDS = IdSource()
-
-
-@pytest.fixture
-async def pool(pg_url):
-    opened = await open_pool(pg_url, application_name="test", min_size=1, max_size=6)
-    yield opened
-    await opened.close()
-
-
-@pytest.fixture
-async def sql(pg_url):
-    async with await psycopg.AsyncConnection.connect(pg_url, autocommit=True) as connection:
-
-        async def run(text, *params):
-            cursor = await connection.execute(text, params)
-            return await cursor.fetchall() if cursor.description else cursor.rowcount
-
-        yield run
 
 
 @pytest.fixture

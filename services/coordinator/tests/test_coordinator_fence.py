@@ -3,43 +3,15 @@
 import asyncio
 from dataclasses import replace
 
-import psycopg
 import pytest
 
-from toban_domain.epoch import Term
 from toban_domain.errors import FencedOut
 from toban_runtime.ids import IdSource
-from toban_store.pool import open_pool
 from toban_store.scheduler import executors, fence, leader
 from toban_store.tx import fenced_tx
 from toban_testing.executor_rows import hold, register, run_state
 
 IDS = IdSource()
-
-
-@pytest.fixture
-async def pool(pg_url):
-    opened = await open_pool(pg_url, application_name="test", min_size=1, max_size=6)
-    yield opened
-    await opened.close()
-
-
-@pytest.fixture
-async def sql(pg_url):
-    async with await psycopg.AsyncConnection.connect(pg_url, autocommit=True) as connection:
-
-        async def run(text, *params):
-            cursor = await connection.execute(text, params)
-            return await cursor.fetchall() if cursor.description else cursor.rowcount
-
-        yield run
-
-
-@pytest.fixture
-async def term(pool) -> Term:
-    me = leader.Contender(incarnation=IDS.uuid(), worker_id=99, address="a:1", node_id="n1")
-    taken = await leader.take_over(pool, me, observed=0, beat=0)
-    return taken.term
 
 
 def beat(incarnation, echo, **changes):
