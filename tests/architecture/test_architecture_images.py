@@ -102,11 +102,11 @@ def test_containers_share_a_network_only_with_those_that_they_work_with() -> Non
 
 
 def test_postgresql_has_connections_for_more_replicas_than_anybody_needs() -> None:
-    from toban_coordinator.main import parts
+    from toban_coordinator.main import wiring
     from toban_log_archiver.main import POOL_SIZE
 
     (most,) = re.findall(r"max_connections=(\d+)", (ROOT / "docker-compose.yml").read_text(encoding="utf-8"))
-    pools = parts.POOL_SIZE + parts.ELECTION_POOL_SIZE + parts.GRANT_POOL_SIZE + parts.QUICK_POOL_SIZE
+    pools = wiring.POOL_SIZE + wiring.ELECTION_POOL_SIZE + wiring.GRANT_POOL_SIZE + wiring.QUICK_POOL_SIZE
     # One more listens. docs/kubernetes.md gives these numbers.
     assert (pools + 1, POOL_SIZE + 1) == (20, 13)
     assert int(most) >= 5 * (pools + 1) + 5 * (POOL_SIZE + 1) + 10

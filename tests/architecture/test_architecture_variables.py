@@ -1,7 +1,7 @@
 """The command knows the variables of every service: a name that none of them reads is a typing error."""
 
 from toban_admin_web.config import AdminWebConfig
-from toban_cli.variables import KNOWN
+from toban_cli.env_vars import KNOWN
 from toban_coordinator.config import CoordinatorConfig
 from toban_executor.config import ExecutorConfig
 from toban_log_archiver.config import LogArchiverConfig

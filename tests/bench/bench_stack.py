@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from toban_stack.stack import Stack
-from toban_testing.admin import AdminClient
-from toban_testing.stacks import admin_of, running_stack
+from toban_testing.admin_client import AdminClient
+from toban_testing.stack_fixtures import admin_of, running_stack
 
 
 @contextlib.contextmanager

@@ -13,7 +13,7 @@ from typing import Any
 from bench_stack import job, schedules, whole_stack
 
 from toban_stack.stack import Stack
-from toban_testing.stacks import sql
+from toban_testing.stack_fixtures import sql
 
 SCHEDULES = int(sys.argv[1]) if len(sys.argv) > 1 else 10_000
 POLL = 0.02

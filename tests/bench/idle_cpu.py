@@ -11,7 +11,7 @@ from datetime import UTC, datetime, timedelta
 from bench_cpu import used
 from bench_stack import job, schedules, whole_stack
 
-from toban_testing.stacks import leader_name
+from toban_testing.stack_fixtures import leader_name
 
 SCHEDULES = int(sys.argv[1]) if len(sys.argv) > 1 else 100_000
 SECONDS = float(sys.argv[2]) if len(sys.argv) > 2 else 30.0

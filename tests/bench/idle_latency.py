@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from bench_stack import bench_stack, job
 
-from toban_testing.admin import AdminClient
+from toban_testing.admin_client import AdminClient
 
 RUNS = int(sys.argv[1]) if len(sys.argv) > 1 else 200
 PAUSE = 0.1

@@ -20,21 +20,21 @@ from bench_stack import whole_stack
 from log_text import MB, pieces
 
 from toban_executor.adapters.log_client import Packer
-from toban_executor.decide.blocks import CHUNK_BYTES
+from toban_executor.decide.log_block import CHUNK_BYTES
 from toban_executor.guard.lines import LineCutter, Numbering
 from toban_executor.ports import Block
+from toban_log_archiver.store import chunks, log_attempts, partitions
+from toban_log_archiver.store.chunks import NewChunk
+from toban_log_archiver.store.log_attempts import TokenNote
 from toban_proto.v1 import coordinator_pb2, coordinator_pb2_grpc, logs_pb2, logs_pb2_grpc
 from toban_stack.certs import TRUST_DOMAIN
 from toban_stack.stack import Stack
-from toban_store.logs import chunks, partitions, tokens
-from toban_store.logs.chunks import NewChunk
-from toban_store.logs.tokens import TokenNote
 from toban_store.pool import Pool, open_pool
 from toban_store.tx import autocommit, tx
-from toban_testing.admin import AdminClient
-from toban_testing.stacks import sql
-from toban_transport.call import stream
+from toban_testing.admin_client import AdminClient
+from toban_testing.stack_fixtures import sql
 from toban_transport.channel import ChannelPool
+from toban_transport.client_calls import stream
 from toban_transport.tls import TlsFiles
 
 SIZE = int(sys.argv[1]) * MB if len(sys.argv) > 1 else 2000 * MB
@@ -95,7 +95,7 @@ async def store(pool: Pool, new: list[NewChunk], *, seal: int | None = None) -> 
         last_seq=seal,
     )
     async with tx(pool) as t:
-        await tokens.note(t, [note])
+        await log_attempts.note(t, [note])
         await chunks.append(t, new)
 
 

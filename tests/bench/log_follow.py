@@ -16,9 +16,9 @@ from bench_stack import job, whole_stack
 from toban_proto.v1 import logs_pb2, logs_pb2_grpc
 from toban_stack.certs import TRUST_DOMAIN
 from toban_stack.stack import Stack
-from toban_testing.admin import AdminClient
-from toban_transport.call import stream
+from toban_testing.admin_client import AdminClient
 from toban_transport.channel import ChannelPool
+from toban_transport.client_calls import stream
 from toban_transport.tls import TlsFiles
 
 LINES = int(sys.argv[1]) if len(sys.argv) > 1 else 100

@@ -22,17 +22,17 @@ from toban_domain.outcome import AttemptKey
 from toban_executor.adapters.journal import Journal
 from toban_executor.adapters.log_client import ArchiverClient, Packer
 from toban_executor.guard.lines import LineCutter, Numbering
-from toban_executor.loops.collect import Collector
-from toban_executor.loops.ship import Shipper
+from toban_executor.loops.log_collector import Collector
+from toban_executor.loops.log_shipper import Shipper
 from toban_executor.ports import Block
 from toban_runtime.clock import SystemClock
 from toban_runtime.loop import Loop
 from toban_stack.certs import TRUST_DOMAIN
 from toban_stack.stack import Stack
-from toban_testing.admin import AdminClient
-from toban_testing.stacks import sql
+from toban_testing.admin_client import AdminClient
+from toban_testing.stack_fixtures import sql
 from toban_transport.channel import ChannelPool
-from toban_transport.ticket import TicketSigner
+from toban_transport.log_ticket import TicketSigner
 from toban_transport.tls import TlsFiles
 
 SIZE = int(sys.argv[1]) * MB if len(sys.argv) > 1 else 400 * MB

@@ -11,14 +11,14 @@ from collections import defaultdict
 from datetime import UTC, datetime
 
 from toban_coordinator.decide.report import Report
-from toban_coordinator.loops.base import LoopDeps
-from toban_coordinator.loops.definitions import Definitions
-from toban_coordinator.loops.payloads import Payloads
-from toban_coordinator.loops.terms import leader_loops
+from toban_coordinator.loops.build_loops import leader_loops
+from toban_coordinator.loops.definition_cache import Definitions
+from toban_coordinator.loops.payload_validator import Payloads
+from toban_coordinator.loops.term_loop import LoopDeps
 from toban_coordinator.ports.express import ExpressDesk
 from toban_coordinator.ports.orders import StartResult
 from toban_coordinator.server.apply import Apply
-from toban_coordinator.server.report import Reports
+from toban_coordinator.server.report_queue import Reports
 from toban_coordinator.server.start_runs import StartRuns
 from toban_domain.epoch import Epoch, Term, TokenSource
 from toban_domain.outcome import Outcome, OutcomeKind

@@ -16,7 +16,7 @@ import pytest
 import yaml
 
 from toban_testing.monitoring import rules
-from toban_testing.monitoring.cases import CASES, MORE, Series
+from toban_testing.monitoring.alert_cases import CASES, MORE, Series
 
 ROOT = Path(__file__).resolve().parents[2]
 PROMETHEUS = ROOT / "deploy" / "prometheus"

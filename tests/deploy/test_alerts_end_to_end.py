@@ -29,8 +29,8 @@ from toban_stack.stack import Stack
 from toban_stack.wait import wait_until
 from toban_testing.monitoring import panels, rules
 from toban_testing.monitoring.catalogue import declared
-from toban_testing.recorder import interval_schedule, recorder_job
-from toban_testing.stacks import admin_of, leader_name, running_stack
+from toban_testing.run_recorder import interval_schedule, recorder_job
+from toban_testing.stack_fixtures import admin_of, leader_name, running_stack
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(400)]
 

@@ -13,7 +13,7 @@ from typing import Any
 import jsonschema_rs
 import pytest
 
-from toban_testing.rendered import Object
+from toban_testing.k8s_objects import Object
 
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLES = sorted(path.stem for path in (ROOT / "deploy" / "helm" / "toban" / "examples").glob("*.yaml"))

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from toban_testing.rendered import Object, pods
+from toban_testing.k8s_objects import Object, pods
 from toban_transport.authz import METHOD_RULES
 
 ROOT = Path(__file__).resolve().parents[2]

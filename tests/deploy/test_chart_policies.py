@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from toban_testing.rendered import Object, containers, pods
+from toban_testing.k8s_objects import Object, containers, pods
 from toban_transport.authz import SHARED_BY
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -67,7 +67,7 @@ def test_services_are_probed_on_the_admin_port_and_liveness_asks_nothing_of_othe
 
 
 def test_an_executors_grace_covers_its_jobs(chart: Any, one: Any) -> None:
-    from toban_executor.loops.retire import HAND_IN_SECONDS, KILL_SECONDS
+    from toban_executor.loops.shutdown import HAND_IN_SECONDS, KILL_SECONDS
 
     values = {
         "postgresql": {"existingSecret": "pg"},

@@ -250,7 +250,7 @@ def test_large_numbers_are_written_out(chart: Any) -> None:
 
 
 def test_without_an_account_of_its_own_a_pod_has_one_that_exists(chart: Any) -> None:
-    from toban_testing.rendered import pods
+    from toban_testing.k8s_objects import pods
 
     for account, name in (({"create": False}, "default"), ({"create": False, "name": "mine"}, "mine"), ({}, "toban")):
         objects = chart.render({**LEAST, "serviceAccount": account})

@@ -26,11 +26,11 @@ from toban_proto.v1 import coordinator_pb2_grpc as rpc
 from toban_proto.v1 import logs_pb2, logs_pb2_grpc
 from toban_stack import certs, rollover
 from toban_stack.stack import Stack
-from toban_testing.admin import AdminClient
-from toban_testing.stacks import admin_of, running_stack
-from toban_transport.call import stream_sync
+from toban_testing.admin_client import AdminClient
+from toban_testing.stack_fixtures import admin_of, running_stack
 from toban_transport.channel import open_sync_channel
-from toban_transport.fleet import Fleet
+from toban_transport.client_calls import stream_sync
+from toban_transport.replica_client import Fleet
 from toban_transport.tls import TlsFiles
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(240)]

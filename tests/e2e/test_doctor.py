@@ -15,7 +15,7 @@ import pytest
 import redis
 
 from toban_cli.doctor.finding import Finding
-from toban_cli.doctor.look import examine
+from toban_cli.doctor.probe import examine
 from toban_domain.version import VERSION
 from toban_proto.v1 import coordinator_pb2 as pb
 from toban_proto.v1 import coordinator_pb2_grpc as rpc
@@ -23,9 +23,9 @@ from toban_runtime.clock import Clock, SystemClock
 from toban_runtime.ids import IdSource
 from toban_stack import certs
 from toban_stack.stack import Stack
-from toban_testing.stacks import admin_of, executor_name, leader_name, running_stack, sql
-from toban_transport.call import unary_sync
+from toban_testing.stack_fixtures import admin_of, executor_name, leader_name, running_stack, sql
 from toban_transport.channel import open_sync_channel
+from toban_transport.client_calls import unary_sync
 from toban_transport.convert import timestamp_to_pb
 from toban_transport.tls import TlsFiles
 
@@ -67,7 +67,7 @@ def diagnose(stack: Stack, clock: Clock | None = None, **environment: str) -> li
     unwell = [finding for finding in found if not finding.ok]
     for finding in unwell:
         assert finding.message, finding
-        assert finding.mend, finding
+        assert finding.remedy, finding
     return unwell
 
 

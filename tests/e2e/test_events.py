@@ -9,8 +9,8 @@ import pytest
 
 from toban_cli.main import run
 from toban_stack.stack import Stack
-from toban_testing.admin import AdminClient
-from toban_testing.stacks import admin_of, leader_name, running_stack, sql
+from toban_testing.admin_client import AdminClient
+from toban_testing.stack_fixtures import admin_of, leader_name, running_stack, sql
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(180)]
 SQL_EVENTS = 300

@@ -14,8 +14,8 @@ import yaml
 from toban_proto.v1 import coordinator_pb2 as pb
 from toban_proto.v1 import coordinator_pb2_grpc as rpc
 from toban_stack.stack import Stack
-from toban_testing.admin import AdminClient
-from toban_testing.stacks import admin_of, running_stack
+from toban_testing.admin_client import AdminClient
+from toban_testing.stack_fixtures import admin_of, running_stack
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(240)]
 ROOT = Path(__file__).resolve().parents[2]

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from toban_testing.recorder import by_run, marks, recorder_job
-from toban_testing.stacks import admin_of, executor_name, running_stack
+from toban_testing.run_recorder import by_run, marks, recorder_job
+from toban_testing.stack_fixtures import admin_of, executor_name, running_stack
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(180)]
 RUNS = 12

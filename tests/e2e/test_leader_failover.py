@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from toban_stack.stack import Stack
-from toban_testing.admin import AdminClient
-from toban_testing.recorder import by_run, interval_schedule, recorder_job
-from toban_testing.stacks import admin_of, leader_name, running_stack, sql
+from toban_testing.admin_client import AdminClient
+from toban_testing.run_recorder import by_run, interval_schedule, recorder_job
+from toban_testing.stack_fixtures import admin_of, leader_name, running_stack, sql
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(240)]
 SCHEDULES = 20

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from toban_stack.stack import Stack
-from toban_testing.stacks import running_stack
+from toban_testing.stack_fixtures import running_stack
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(180)]
 

@@ -17,9 +17,9 @@ from toban_runtime.clock import SystemClock
 from toban_stack.certs import TRUST_DOMAIN
 from toban_stack.processes import alive
 from toban_stack.stack import Stack
-from toban_testing.admin import AdminClient
-from toban_testing.recorder import by_run, interval_schedule, recorder_job
-from toban_testing.stacks import admin_of, executor_name, running_stack, sql
+from toban_testing.admin_client import AdminClient
+from toban_testing.run_recorder import by_run, interval_schedule, recorder_job
+from toban_testing.stack_fixtures import admin_of, executor_name, running_stack, sql
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(240)]
 SCHEDULES = 10

@@ -8,9 +8,9 @@ import pytest
 
 from toban_runtime.clock import SystemClock
 from toban_stack.stack import Stack
-from toban_testing.admin import AdminClient
-from toban_testing.recorder import by_run, recorder_job
-from toban_testing.stacks import admin_of, flush_redis, running_stack
+from toban_testing.admin_client import AdminClient
+from toban_testing.run_recorder import by_run, recorder_job
+from toban_testing.stack_fixtures import admin_of, flush_redis, running_stack
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(240)]
 OUTAGE_SECONDS = 30

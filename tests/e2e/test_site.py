@@ -11,7 +11,7 @@ import pytest
 
 from toban_stack.stack import Stack
 from toban_stack.wait import wait_until
-from toban_testing.stacks import admin_of, running_stack
+from toban_testing.stack_fixtures import admin_of, running_stack
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(240)]
 

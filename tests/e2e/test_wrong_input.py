@@ -1,4 +1,4 @@
-"""Wrong input meets a running cluster: one line that says what, where and how to mend, an exit code of its own, nothing half done."""
+"""Wrong input meets a running cluster: one line that says what, where and the remedy, an exit code of its own, nothing half done."""
 
 import os
 import re
@@ -13,7 +13,7 @@ import pytest
 
 from toban_stack.certs import make_all
 from toban_stack.stack import Stack
-from toban_testing.stacks import running_stack, sql
+from toban_testing.stack_fixtures import running_stack, sql
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(180)]
 

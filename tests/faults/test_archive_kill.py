@@ -21,16 +21,16 @@ import psycopg
 import pytest
 
 from toban_domain.errors import ErrorCode, TobanError
+from toban_log_archiver.store import chunks, log_attempts, partitions
+from toban_log_archiver.store.log_attempts import TokenNote
 from toban_proto.v1.logs_pb2 import LogLine
 from toban_stack.certs import TRUST_DOMAIN
 from toban_stack.servers import Endpoints
 from toban_stack.wait import wait_until
-from toban_store.logs import chunks, partitions, tokens
-from toban_store.logs.tokens import TokenNote
 from toban_store.pool import open_pool
 from toban_store.tx import autocommit, tx
-from toban_testing.log_chunks import new_chunk
 from toban_testing.log_readers import LogReaders
+from toban_testing.memory_chunk_source import new_chunk
 from toban_testing.servers import SessionServers
 
 pytestmark = pytest.mark.timeout(300)
@@ -72,7 +72,7 @@ async def store(url: str, day: date, runs: range) -> None:
                     new.append(new_chunk(run_id, TOKEN, mine, log_day=day))
             note = TokenNote(log_day=day, run_id=run_id, token=TOKEN, incarnation=INCARNATION, last_seq=LINES)
             async with tx(pool) as t:
-                await tokens.note(t, [note])
+                await log_attempts.note(t, [note])
                 await chunks.append(t, new)
     finally:
         await pool.close()

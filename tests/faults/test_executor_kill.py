@@ -13,9 +13,9 @@ from toban_stack import services
 from toban_stack.processes import alive
 from toban_stack.stack import Stack
 from toban_stack.wait import wait_until
+from toban_testing.deterministic_log_jobs import ReadAttempt, check_run, is_whole, printing_job
 from toban_testing.log_readers import LogReaders
-from toban_testing.printed import ReadAttempt, check_run, is_whole, printing_job
-from toban_testing.stacks import admin_of, running_stack, sql
+from toban_testing.stack_fixtures import admin_of, running_stack, sql
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(240)]
 STEPPING = Path(__file__).parents[2] / "services" / "executor" / "tests"

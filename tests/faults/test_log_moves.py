@@ -25,13 +25,20 @@ from toban_runtime.clock import SystemClock
 from toban_stack import services
 from toban_stack.stack import Stack
 from toban_stack.wait import wait_until
-from toban_testing.admin import AdminClient
-from toban_testing.background import Background
+from toban_testing.admin_client import AdminClient
+from toban_testing.deterministic_log_jobs import (
+    AcknowledgedFile,
+    ReadAttempt,
+    check_run,
+    is_whole,
+    lines_of,
+    printing_job,
+)
 from toban_testing.faults import KINDS, Faults, patient_sql
-from toban_testing.later import move_on, move_ten_days_on
 from toban_testing.log_readers import LogReaders
-from toban_testing.printed import AcknowledgedFile, ReadAttempt, check_run, is_whole, lines_of, printing_job
-from toban_testing.stacks import admin_of, running_stack, sql
+from toban_testing.stack_fixtures import admin_of, running_stack, sql
+from toban_testing.threads import Background
+from toban_testing.time_shift import move_on, move_ten_days_on
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
 RUNS = int(os.environ.get("LOG_MOVES_RUNS", "10000"))

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from toban_stack.stack import Stack
-from toban_testing.rolling import begin_ticks, check_once, check_slots, end_ticks, wait_for_ticks
-from toban_testing.stacks import admin_of, leader_name, running_stack, sql
+from toban_testing.rolling_load import begin_ticks, check_once, check_slots, end_ticks, wait_for_ticks
+from toban_testing.stack_fixtures import admin_of, leader_name, running_stack, sql
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(240)]
 LOG = logging.getLogger(__name__)

@@ -8,10 +8,10 @@ import pytest
 
 from toban_runtime.clock import SystemClock
 from toban_stack.wait import wait_until
-from toban_testing.admin import AdminClient
-from toban_testing.recorder import by_run, marks, recorder_job
-from toban_testing.rolling import SCHEDULES, begin_ticks, check_logs, check_slots, end_ticks, wait_for_ticks
-from toban_testing.stacks import admin_of, running_stack, sql
+from toban_testing.admin_client import AdminClient
+from toban_testing.rolling_load import SCHEDULES, begin_ticks, check_logs, check_slots, end_ticks, wait_for_ticks
+from toban_testing.run_recorder import by_run, marks, recorder_job
+from toban_testing.stack_fixtures import admin_of, running_stack, sql
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(240)]
 OUTAGE_SECONDS = 16.0

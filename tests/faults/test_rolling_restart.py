@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from toban_stack.stack import Stack
-from toban_testing.admin import AdminClient
-from toban_testing.rolling import (
+from toban_testing.admin_client import AdminClient
+from toban_testing.rolling_load import (
     SCHEDULES,
     begin_ticks,
     check_logs,
@@ -17,7 +17,7 @@ from toban_testing.rolling import (
     restart,
     wait_for_ticks,
 )
-from toban_testing.stacks import admin_of, running_stack, sql
+from toban_testing.stack_fixtures import admin_of, running_stack, sql
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(400)]
 ROLES = ("coordinator", "executor", "log-archiver", "admin-web")

@@ -13,8 +13,7 @@ from toban_proto.v1 import coordinator_pb2_grpc as rpc
 from toban_runtime.clock import SystemClock
 from toban_stack import certs
 from toban_stack.stack import Stack
-from toban_testing.recorder import by_run
-from toban_testing.rolling import (
+from toban_testing.rolling_load import (
     SCHEDULES,
     begin_ticks,
     check_logs,
@@ -27,8 +26,9 @@ from toban_testing.rolling import (
     talking_job,
     wait_for_ticks,
 )
-from toban_testing.stacks import admin_of, executor_name, running_stack, sql
-from toban_transport.fleet import Fleet
+from toban_testing.run_recorder import by_run
+from toban_testing.stack_fixtures import admin_of, executor_name, running_stack, sql
+from toban_transport.replica_client import Fleet
 from toban_transport.tls import TlsFiles
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(400)]

@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 from toban_domain.outcome import AttemptKey
 from toban_executor.adapters.journal import Journal
 from toban_executor.adapters.log_client import Packer, chunk_to_pb
-from toban_executor.decide.blocks import LogBlock
+from toban_executor.decide.log_block import LogBlock
 from toban_executor.guard.intake import Intake
 from toban_executor.guard.wire import decode, encode_block
-from toban_executor.loops.collect import Collector
+from toban_executor.loops.log_collector import Collector
 from toban_executor.ports import Block
 from toban_log_archiver.decide.merge import END, Merge
-from toban_log_archiver.server.frames import checked, lines_of
+from toban_log_archiver.server.chunk_codec import checked, lines_of
 from toban_proto.v1.logs_pb2 import LogLine
 from toban_testing.clock import FakeClock
 

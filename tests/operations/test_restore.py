@@ -15,10 +15,10 @@ import pytest
 from toban_domain.epoch import Epoch
 from toban_stack.servers.binaries import find_postgres
 from toban_stack.stack import Stack
-from toban_testing.admin import AdminClient
-from toban_testing.recorder import by_run, interval_schedule, marks
-from toban_testing.rolling import lines_of, restart, stop_in_order, talking_job
-from toban_testing.stacks import admin_of, running_stack, sql
+from toban_testing.admin_client import AdminClient
+from toban_testing.rolling_load import lines_of, restart, stop_in_order, talking_job
+from toban_testing.run_recorder import by_run, interval_schedule, marks
+from toban_testing.stack_fixtures import admin_of, running_stack, sql
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(240)]
 DOCUMENT = Path(__file__).parents[2] / "docs" / "backup.md"

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from toban_stack.stack import Stack
-from toban_testing.admin import AdminClient
+from toban_testing.admin_client import AdminClient
 from toban_testing.otlp import Receiver, Seen, receiving
-from toban_testing.recorder import interval_schedule
-from toban_testing.stacks import admin_of, running_stack, sql
+from toban_testing.run_recorder import interval_schedule
+from toban_testing.stack_fixtures import admin_of, running_stack, sql
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(180)]
 TELL = 'echo "trace $TRACEPARENT"'

@@ -21,7 +21,7 @@ from toban_stack.stack import Stack
 from toban_stack.wait import wait_until
 from toban_store import migrate
 from toban_store.queries import read
-from toban_testing.rolling import (
+from toban_testing.rolling_load import (
     begin_ticks,
     check_logs,
     check_once,
@@ -29,8 +29,8 @@ from toban_testing.rolling import (
     end_ticks,
     wait_for_ticks,
 )
-from toban_testing.stacks import admin_of
-from toban_testing.statements import positional
+from toban_testing.sql_statements import positional
+from toban_testing.stack_fixtures import admin_of
 
 ROOT = Path(__file__).resolve().parents[2]
 RELEASE = re.compile(r"v\d+\.\d+\.\d+")

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toban_cli.at import read_at
+from toban_cli.times import read_at
 from toban_domain.errors import TobanError
 from toban_proto.v1 import coordinator_pb2 as pb
 from toban_runtime.clock import SystemClock

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from toban_cli import names
+from toban_cli import completion_values
 from toban_proto.v1 import coordinator_pb2 as pb
 
 Toban = Callable[..., tuple[int, str, str]]
@@ -107,16 +107,16 @@ def test_bash_completes_nothing_when_nobody_answers(
 
 
 def test_names_come_without_words_about_them(filled: Any) -> None:
-    assert names.job_names("h") == ["hello"]
-    assert names.schedule_names("") == ["often"]
-    assert names.run_numbers("12") == ["12", "123"]
-    assert names.executor_numbers("") == ["5"]
+    assert completion_values.job_names("h") == ["hello"]
+    assert completion_values.schedule_names("") == ["often"]
+    assert completion_values.run_numbers("12") == ["12", "123"]
+    assert completion_values.executor_numbers("") == ["5"]
 
 
 def test_a_name_that_a_shell_would_evaluate_is_no_name(cluster: Any) -> None:
     jobs = [pb.Job(name=name) for name in ("good", "$(touch x)", "a`id`", "a b", "a'", 'a"', "-x", "a\n")]
     cluster.reader.answers["ListJobs"] = pb.ListJobsResponse(jobs=jobs)
-    assert names.job_names("") == ["good"]
+    assert completion_values.job_names("") == ["good"]
 
 
 # zsh evaluates the whole answer, and its _arguments evaluates the part in quotes once more.
@@ -182,8 +182,8 @@ def test_a_silent_cluster_is_not_waited_for(cluster: Any, monkeypatch: pytest.Mo
         raise TimeoutError
 
     monkeypatch.setattr("toban_cli.client.Client.read", read)
-    assert names.job_names("") == []
-    assert asked == [names.PATIENCE_SECONDS]
+    assert completion_values.job_names("") == []
+    assert asked == [completion_values.PATIENCE_SECONDS]
 
 
 @pytest.mark.parametrize(

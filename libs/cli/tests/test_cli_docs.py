@@ -8,7 +8,7 @@ from pathlib import Path
 
 import yaml
 
-from toban_cli.results import NOT_STARTED, RESULT_CODES
+from toban_cli.exit_status import NOT_STARTED, RESULT_CODES
 
 Toban = Callable[..., tuple[int, str, str]]
 ROOT = Path(__file__).parents[3]

@@ -34,7 +34,7 @@ def test_every_code_has_its_documented_exit_code(cluster: Any, toban: Toban, cod
         # Told by the caller's side, which has asked every address by then.
         assert TobanError(code, "x").exit_code == int(row[1])
         return
-    cluster.control.answers["CancelRun"] = TobanError(code, "what, where, and how to mend it")
+    cluster.control.answers["CancelRun"] = TobanError(code, "what, where, and the remedy")
     found, out, err = toban("run", "cancel", "1", "--errors", "json")
     assert (found, out) == (int(row[1]), "")
     told = json.loads(err)["error"]
@@ -144,7 +144,7 @@ def test_a_mistake_of_ours_is_one_line(toban: Toban, monkeypatch: pytest.MonkeyP
     def broken(*_: object) -> None:
         raise ZeroDivisionError("by\nzero")
 
-    monkeypatch.setattr("toban_cli.documents.read_documents", broken)
+    monkeypatch.setattr("toban_cli.manifest_files.read_documents", broken)
     code, out, err = toban("validate", "-f", ".")
     assert (code, out) == (70, "")
     assert err.startswith(

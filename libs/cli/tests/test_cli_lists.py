@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from toban_cli.changes import changes
+from toban_cli.audit_diff import changes
 from toban_domain.errors import ErrorCode, TobanError
 from toban_proto.v1 import coordinator_pb2 as pb
 

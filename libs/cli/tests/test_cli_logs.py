@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from toban_cli.harmless import harmless
-from toban_cli.lines import LinePrinter, Style
+from toban_cli.log_printer import LinePrinter, Style
 from toban_cli.since import read_since
 from toban_domain.errors import ErrorCode, TobanError
 from toban_proto.v1 import coordinator_pb2 as pb

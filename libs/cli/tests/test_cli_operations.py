@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from toban_cli.executors import find_executor
+from toban_cli.executor_lookup import find_executor
 from toban_domain.errors import ErrorCode, TobanError
 from toban_domain.settings import SETTINGS
 from toban_proto.v1 import coordinator_pb2 as pb

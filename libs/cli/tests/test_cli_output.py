@@ -11,7 +11,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toban_cli.yaml_text import to_yaml
+from toban_cli.yaml_dump import to_yaml
 from toban_proto.v1 import coordinator_pb2 as pb
 
 Toban = Callable[..., tuple[int, str, str]]
@@ -79,7 +79,7 @@ def test_a_run_of_an_event_says_so(filled: Any, toban: Toban) -> None:
     [("", ""), ('{"summary":"soon"}', "soon"), ('{"percentage":12.5}', "12.5 %"), ("{broken", "{broken"), ("[]", "")],
 )
 def test_progress_words(said: str, words: str) -> None:
-    from toban_cli.run_page import progress_words
+    from toban_cli.run_details import progress_words
 
     assert progress_words(pb.Run(progress_json=said)) == words
 

@@ -13,10 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from toban_cli import report
-from toban_cli.printable import clean, clean_lines, cut_words, escaped
+from toban_cli.sanitize import clean, clean_lines, cut_words, escaped
 from toban_cli.tables import render
 from toban_cli.words import count, given_key, plain_number
-from toban_cli.yaml_text import to_yaml
+from toban_cli.yaml_dump import to_yaml
 from toban_domain.errors import ErrorCode, TobanError
 from toban_proto.v1 import coordinator_pb2 as pb
 

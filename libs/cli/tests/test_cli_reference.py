@@ -15,9 +15,9 @@ import pytest
 import typer
 import yaml
 
-from toban_cli.documents import _resolved
+from toban_cli.docs_generator import commands
 from toban_cli.main import build
-from toban_cli.reference import commands
+from toban_cli.manifest_files import _resolved
 from toban_domain.manifest import Document, Manifest, find_problems
 from toban_domain.manifest.reference import KINDS, METADATA, Field
 from toban_schedule import problems
@@ -95,7 +95,7 @@ def test_generated_documents_are_current() -> None:
 
 
 def test_a_document_that_is_not_current_is_told(tmp_path: Path) -> None:
-    from toban_cli.reference import main
+    from toban_cli.docs_generator import main
 
     (tmp_path / "manifests.md").write_text("<!-- keys of metadata -->\nold\n<!-- end of keys -->\n")
     assert main([str(tmp_path), "--check"]) == 1

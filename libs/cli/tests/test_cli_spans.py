@@ -6,10 +6,10 @@ from datetime import UTC, datetime
 
 import pytest
 
-from toban_cli.at import read_at
-from toban_cli.schedule_spec import read_every
+from toban_cli.schedule_options import read_every
 from toban_cli.since import read_since
 from toban_cli.spans import span_seconds
+from toban_cli.times import read_at
 from toban_domain.errors import TobanError
 
 NOW = datetime(2026, 12, 1, tzinfo=UTC)

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from google.protobuf.timestamp_pb2 import Timestamp
 
-from toban_cli.human import age, brief, day, duration, local, moment
+from toban_cli.formatting import age, brief, day, duration, local, moment
 from toban_cli.tables import render
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)

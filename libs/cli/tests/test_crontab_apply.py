@@ -123,7 +123,7 @@ def test_what_appears_meanwhile_is_left_alone(stored: Stored, toban: Toban, cron
 def test_pairs_stay_together_in_large_crontabs(
     stored: Stored, toban: Toban, crontab: Path, monkeypatch: pytest.MonkeyPatch, cluster: Any
 ) -> None:
-    monkeypatch.setattr("toban_cli.crontab.applying._AT_ONCE", 3)
+    monkeypatch.setattr("toban_cli.crontab.apply._AT_ONCE", 3)
     crontab.write_text("".join(f"0 {hour} * * * /usr/bin/job{hour}\n" for hour in range(5)))
     assert toban("import", "crontab", str(crontab), "--apply")[0] == 0
     assert [len(request.manifests) for request in stored.wrote] == [2, 2, 2, 2, 2]

@@ -6,12 +6,12 @@ import subprocess
 
 import pytest
 
+from toban_cli.crontab.account_column import detect
 from toban_cli.crontab.command import STDIN_VARIABLE, CommandError, invocation, plain_words, read_command, split_percent
 from toban_cli.crontab.convert import Options, convert
 from toban_cli.crontab.environment import Surroundings, assign
-from toban_cli.crontab.fields import FIELDS, FieldError, write_field
-from toban_cli.crontab.layout import detect
-from toban_cli.crontab.naming import Names, slug, title
+from toban_cli.crontab.job_names import Names, slug, title
+from toban_cli.crontab.time_fields import FIELDS, FieldError, write_field
 
 
 @pytest.mark.parametrize(

@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 from toban_cli.crontab.convert import Entry, Fate, Imported, Options, convert
-from toban_cli.crontab.lines import Kind
+from toban_cli.crontab.line_parser import Kind
 from toban_cli.crontab.report import report_lines, yaml_text
-from toban_cli.documents import read_documents
+from toban_cli.manifest_files import read_documents
 from toban_domain.schedule import RuleSpec
 from toban_schedule import Rule
 from toban_schedule.zones import load_zone

@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from toban_cli.crontab.convert import Fate, Options, convert
-from toban_cli.crontab.fields import FieldError, write_fields
 from toban_cli.crontab.report import report_lines, yaml_text
-from toban_cli.documents import read_documents
+from toban_cli.crontab.time_fields import FieldError, write_fields
+from toban_cli.manifest_files import read_documents
 from toban_domain.manifest import Document, find_problems
 from toban_domain.schedule import RuleSpec
 from toban_schedule import Rule, problems

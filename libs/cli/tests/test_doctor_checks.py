@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from toban_cli.doctor import checks
 from toban_cli.doctor.checks import Visit
 from toban_cli.doctor.finding import Finding, merged, worst
-from toban_transport.inspect import FileFacts, Identity
+from toban_transport.certificate_inspection import FileFacts, Identity
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 OURS = Identity(
@@ -45,7 +45,7 @@ VISIT = Visit(
 
 def unwell(findings: list[Finding]) -> list[tuple[str, str]]:
     for finding in findings:
-        assert finding.ok == (finding.message == "") == (finding.mend == "")
+        assert finding.ok == (finding.message == "") == (finding.remedy == "")
     return [(finding.name, finding.status) for finding in findings if not finding.ok]
 
 
@@ -131,7 +131,7 @@ def test_nobody_tells_the_time() -> None:
 
 def test_others_add_what_they_alone_find_wrong() -> None:
     well = Finding(name="redis", subject="Redis", value="7")
-    bad = replace(well, status="warning", message="m", mend="x")
+    bad = replace(well, status="warning", message="m", remedy="x")
     assert merged([]) == []
     assert merged([("coordinator a:1", [well]), ("coordinator b:2", [well])]) == [well]
     assert merged([("coordinator a:1", [bad]), ("coordinator b:2", [bad])]) == [bad]

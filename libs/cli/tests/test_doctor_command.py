@@ -35,14 +35,14 @@ def test_warnings_alone_have_their_own_exit_code(told: Any, toban: Toban) -> Non
     assert (code, err) == (2, "")
     lines = out.splitlines()
     assert lines[0].startswith(f"warning: version: coordinator {told.coordinator} (older)")
-    assert lines[2].startswith("  to mend it: ")
+    assert lines[2].startswith("  to remedy it: ")
     assert ": 1 warning, " in lines[-1]
 
 
 def test_every_format(told: Any, toban: Toban) -> None:
     answer = json.loads(toban("doctor", "-o", "json")[1])
     assert answer["status"] == "warning"
-    assert {"name", "subject", "value", "status", "message", "mend"} == set(answer["checks"][0])
+    assert {"name", "subject", "value", "status", "message", "remedy"} == set(answer["checks"][0])
     assert toban("doctor", "-o", "name")[1] == "version\n"
     wide = toban("doctor", "-o", "wide")[1].splitlines()
     assert wide[0].split() == ["STATUS", "CHECK", "SUBJECT", "VALUE"]
@@ -52,11 +52,16 @@ def test_every_format(told: Any, toban: Toban) -> None:
 def test_what_a_log_archiver_says_of_the_logs(told: Any, toban: Toban) -> None:
     told.archive.diagnosis.checks.add(name="log-migrations", subject="schema logs", value="3 applied", status="ok")
     told.archive.diagnosis.checks.add(
-        name="log-budget", subject="schema logs", value="101 %", status="error", message="it is full", mend="more disk"
+        name="log-budget",
+        subject="schema logs",
+        value="101 %",
+        status="error",
+        message="it is full",
+        remedy="more disk",
     )
     code, out, _ = toban("doctor")
     assert code == 1
-    assert "error: log-budget: schema logs (101 %)\n  it is full\n  to mend it: more disk\n" in out
+    assert "error: log-budget: schema logs (101 %)\n  it is full\n  to remedy it: more disk\n" in out
     checks = json.loads(toban("doctor", "-o", "json")[1])["checks"]
     assert [one["status"] for one in checks if one["name"].startswith("log-")] == ["ok", "error"]
 

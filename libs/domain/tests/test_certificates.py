@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from toban_domain.certificates import ends_soon
+from toban_domain.certificate_expiry import ends_soon
 
 ENDS = datetime(2026, 12, 1, tzinfo=UTC)
 

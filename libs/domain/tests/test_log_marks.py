@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toban_domain.log_marks import DATABASE_LIMIT, is_of_database, left_out_lines, left_out_words
+from toban_domain.dropped_lines import DATABASE_LIMIT, is_of_database, left_out_lines, left_out_words
 
 
 @given(st.integers(1, 10**15))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from toban_domain.shell import callable_reason, shell_reason
+from toban_domain.shell_detection import callable_reason, shell_reason
 
 
 @pytest.mark.parametrize(

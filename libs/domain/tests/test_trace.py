@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toban_domain.trace import TraceContext, of_run, parse
+from toban_domain.traceparent import TraceContext, of_run, parse
 
 TRACE, SPAN = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
 

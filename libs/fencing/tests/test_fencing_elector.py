@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from toban_fencing import election as e
-from toban_fencing.elector import decide, next_due
+from toban_fencing import election_types as e
+from toban_fencing.election_state_machine import decide, next_due
 
 EPOCH = 1 << 51 | 1 << 27
 

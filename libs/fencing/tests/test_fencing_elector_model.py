@@ -10,8 +10,8 @@ import itertools
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from toban_fencing import election as e
-from toban_fencing.elector import decide, next_due
+from toban_fencing import election_types as e
+from toban_fencing.election_state_machine import decide, next_due
 
 STEP = 1 << 27
 

@@ -6,11 +6,11 @@ from urllib.parse import urlsplit
 import pytest
 
 from toban_domain.errors import TobanError
-from toban_fencing.election import LockOutcome
-from toban_fencing.inspect import inspect
-from toban_fencing.members import Members, RunLeases, worker_key
-from toban_fencing.redis_lease import EPOCH_KEY, LOCK_KEY, LeaderLock, Renewal, SubleaderLock
-from toban_fencing.redis_link import CALL_SECONDS, RedisGone, RedisLink, open_client
+from toban_fencing.election_types import LockOutcome
+from toban_fencing.redis_client import CALL_SECONDS, RedisGone, RedisLink, open_client
+from toban_fencing.redis_info import inspect
+from toban_fencing.redis_locks import EPOCH_KEY, LOCK_KEY, LeaderLock, Renewal, SubleaderLock
+from toban_fencing.worker_registry import Members, RunLeases, worker_key
 from toban_runtime.clock import SystemClock
 from toban_testing.proxy import FaultProxy
 

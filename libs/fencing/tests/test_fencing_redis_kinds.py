@@ -7,11 +7,11 @@ from collections.abc import Iterator
 import pytest
 
 from toban_domain.errors import TobanError
-from toban_fencing.election import LockOutcome
-from toban_fencing.inspect import inspect
-from toban_fencing.members import Members, RunLeases
-from toban_fencing.redis_lease import LeaderLock, SubleaderLock
-from toban_fencing.redis_link import CALL_SECONDS, RedisGone, RedisLink, open_client
+from toban_fencing.election_types import LockOutcome
+from toban_fencing.redis_client import CALL_SECONDS, RedisGone, RedisLink, open_client
+from toban_fencing.redis_info import inspect
+from toban_fencing.redis_locks import LeaderLock, SubleaderLock
+from toban_fencing.worker_registry import Members, RunLeases
 from toban_runtime.clock import SystemClock
 from toban_stack.ports import free_port
 from toban_testing.proxy import FaultProxy

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from toban_fencing.election import LockOutcome
-from toban_fencing.redis_lease import LeaderLock
-from toban_fencing.redis_link import RedisGone, RedisLink, open_client
+from toban_fencing.election_types import LockOutcome
+from toban_fencing.redis_client import RedisGone, RedisLink, open_client
+from toban_fencing.redis_locks import LeaderLock
 from toban_runtime.clock import SystemClock
 from toban_stack.certs import make_ca
 from toban_testing.redis_nodes import PASSWORD, SLOTS, Node, nodes, wait
-from toban_testing.tls_front import TlsFront, server_context
+from toban_testing.tls_proxy import TlsFront, server_context
 
 CLOCK = SystemClock()
 KINDS = ("one server", "sentinel", "cluster")

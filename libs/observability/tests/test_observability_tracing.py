@@ -6,11 +6,11 @@ import sys
 import pytest
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 
-from toban_domain.trace import TraceContext
+from toban_domain.traceparent import TraceContext
 from toban_observability import tracing
+from toban_observability.context import TRACE, shown
 from toban_observability.logs import get_logger, setup_logging
-from toban_observability.place import TRACE, shown
-from toban_observability.tracing_sdk import OtlpSpan
+from toban_observability.tracing_otlp import OtlpSpan
 
 HERE = TraceContext("0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331")
 

@@ -2,8 +2,8 @@
 
 import asyncio
 
-from toban_runtime.breath import Breath
 from toban_runtime.clock import SystemClock
+from toban_runtime.cooperative_yield import Breath
 
 
 class Hand(SystemClock):

@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from toban_store import arrays
+from toban_store import array_literals
 from toban_store.pool import Pool
 from toban_store.tx import autocommit
 
@@ -13,10 +13,10 @@ async def test_literals_read_back(pool: Pool) -> None:
     at = datetime(2030, 1, 2, 3, 4, 5, 678, tzinfo=UTC)
     sql = "SELECT %(n)s::bigint[] AS n, %(w)s::text[] AS w, %(t)s::timestamptz[] AS t, %(e)s::uuid[] AS e"
     parameters = {
-        "n": arrays.numbers([1, None, -(2**62)]),
-        "w": arrays.words(["", "null", None, "a,b {c}"]),
-        "t": arrays.times([at, None]),
-        "e": arrays.words([]),
+        "n": array_literals.numbers([1, None, -(2**62)]),
+        "w": array_literals.words(["", "null", None, "a,b {c}"]),
+        "t": array_literals.times([at, None]),
+        "e": array_literals.words([]),
     }
     async with autocommit(pool) as t:
         row = await t.fetch_one(sql, parameters)
@@ -26,4 +26,4 @@ async def test_literals_read_back(pool: Pool) -> None:
 @pytest.mark.parametrize("item", ['a"b', "a\\b"])
 def test_what_needs_quoting_is_refused(item: str) -> None:
     with pytest.raises(ValueError, match="quoting"):
-        arrays.words(["fine", item])
+        array_literals.words(["fine", item])

@@ -4,9 +4,9 @@ import uuid
 
 import pytest
 
+from toban_coordinator.store import leader
 from toban_domain.epoch import Epoch
 from toban_store.pool import Pool
-from toban_store.scheduler import leader
 from toban_store.tx import tx
 
 

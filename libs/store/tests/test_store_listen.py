@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from toban_runtime.clock import SystemClock
-from toban_store.listen import RECONNECTED, Listener
+from toban_store.notifications import RECONNECTED, Listener
 from toban_store.pool import Pool
 from toban_store.tx import autocommit, tx
 

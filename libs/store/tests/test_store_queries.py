@@ -7,7 +7,7 @@ import pytest
 
 import toban_store
 from toban_store.queries import QueryFileError, read
-from toban_testing.statements import positional
+from toban_testing.sql_statements import positional
 
 PACKAGE = Path(toban_store.__file__).parent
 FILES = sorted(path for path in PACKAGE.rglob("*.sql") if "migrations" not in path.parts)

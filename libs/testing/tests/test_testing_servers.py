@@ -11,7 +11,7 @@ from toban_stack import processes
 from toban_stack.home import Home
 from toban_stack.records import Records
 from toban_stack.servers import Endpoints, Servers
-from toban_testing.fresh import TABLES
+from toban_testing.database_reset import TABLES
 from toban_testing.servers import PREFIX, SessionServers, sweep
 
 

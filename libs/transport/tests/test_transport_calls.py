@@ -16,8 +16,8 @@ from toban_proto.v1 import executor_pb2, executor_pb2_grpc, logs_pb2, logs_pb2_g
 from toban_runtime.clock import SystemClock
 from toban_testing.clock import FakeClock
 from toban_transport.authz import METHOD_RULES
-from toban_transport.call import duplex, stream, unary
 from toban_transport.channel import DRAIN_SECONDS, IDLE_SECONDS, ChannelPool
+from toban_transport.client_calls import duplex, stream, unary
 from toban_transport.errors import from_rpc_error, to_status
 from toban_transport.server import MAX_CONNECTION_AGE_GRACE_SECONDS, MAX_CONNECTION_AGE_SECONDS, build_server
 from toban_transport.tls import TlsFiles

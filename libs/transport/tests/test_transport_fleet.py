@@ -14,7 +14,7 @@ from toban_domain.errors import ErrorCode, TobanError
 from toban_proto.v1 import executor_pb2, executor_pb2_grpc, logs_pb2, logs_pb2_grpc
 from toban_runtime.clock import SystemClock
 from toban_stack import certs
-from toban_transport.fleet import Fleet
+from toban_transport.replica_client import Fleet
 from toban_transport.tls import TlsFiles
 
 PING = executor_pb2.PingRequest()
@@ -41,7 +41,7 @@ def fleet(site: Any, *addresses: str, caller: str = "coordinator") -> Fleet:
         addresses=[*addresses, site.address],
         tls=TlsFiles(site.tls / caller),
         trust_domain="toban.internal",
-        hint="mend it",
+        hint="remedy it",
     )
 
 
@@ -127,12 +127,12 @@ async def test_nobody_names_everybody(site: Any, free_port: int) -> None:
         addresses=[away],
         tls=TlsFiles(site.tls / "coordinator"),
         trust_domain="toban.internal",
-        hint="mend it",
+        hint="remedy it",
     )
     with pytest.raises(TobanError) as caught:
         await asyncio.to_thread(many.call, ping, PING, timeout=10)
     assert caught.value.code is ErrorCode.UNAVAILABLE
-    assert caught.value.message == f"no executor answers: {away}. mend it"
+    assert caught.value.message == f"no executor answers: {away}. remedy it"
     assert caught.value.detail == {"service": "executor", "addresses": [away]}
     many.close()
 

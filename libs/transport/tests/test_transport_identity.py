@@ -8,10 +8,10 @@ import grpc.aio
 import pytest
 
 from toban_domain.errors import ErrorCode, TobanError
-from toban_observability import seldom
+from toban_observability import log_throttle
 from toban_proto.v1 import executor_pb2, executor_pb2_grpc
-from toban_transport.call import unary, unary_sync
 from toban_transport.channel import open_sync_channel
+from toban_transport.client_calls import unary, unary_sync
 from toban_transport.server import metadata, peer_service
 from toban_transport.tls import TlsFiles
 
@@ -140,6 +140,6 @@ async def test_a_caller_that_is_refused_again_and_again_is_logged_once_with_a_co
         await refused(name)
     assert caplog.text.count("call refused") == 2
     assert caplog.text.count("spiffe://toban.internal/log-archiver") == 1
-    monkeypatch.setattr(seldom, "EVERY_SECONDS", 0.0)
+    monkeypatch.setattr(log_throttle, "EVERY_SECONDS", 0.0)
     await refused("executor")
     assert caplog.text.count("call refused") == 3 and "'not_shown': 2" in caplog.text

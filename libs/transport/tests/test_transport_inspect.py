@@ -8,7 +8,7 @@ import pytest
 
 from toban_domain.errors import TobanError
 from toban_stack import certs
-from toban_transport.inspect import inspect_files, served
+from toban_transport.certificate_inspection import inspect_files, served
 
 
 def test_a_whole_folder(tls: Path) -> None:

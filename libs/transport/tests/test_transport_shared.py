@@ -11,10 +11,10 @@ from toban_domain.errors import ErrorCode, TobanError
 from toban_observability.metrics import REGISTRY
 from toban_proto.v1 import executor_pb2, executor_pb2_grpc, logs_pb2, logs_pb2_grpc
 from toban_runtime.clock import SystemClock
-from toban_transport.call import unary
 from toban_transport.channel import ChannelPool
+from toban_transport.client_calls import unary
+from toban_transport.log_ticket import TicketSigner, TicketVerifier
 from toban_transport.server import build_server, peer_service
-from toban_transport.ticket import TicketSigner, TicketVerifier
 from toban_transport.tls import TlsFiles
 
 DOMAIN = "toban.internal"

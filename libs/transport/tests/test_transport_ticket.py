@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from toban_domain.errors import ErrorCode, TobanError
 from toban_proto.v1.common_pb2 import LogTicket, LogTicketBody
 from toban_stack import certs
-from toban_transport.ticket import TicketSigner, TicketVerifier
+from toban_transport.log_ticket import TicketSigner, TicketVerifier
 from toban_transport.tls import TlsFiles
 
 NOW = datetime(2027, 1, 1, tzinfo=UTC)

@@ -15,12 +15,12 @@ from toban_proto.v1 import executor_pb2, executor_pb2_grpc, logs_pb2, logs_pb2_g
 from toban_runtime.clock import SystemClock
 from toban_stack import certs
 from toban_testing.clock import FakeClock
-from toban_transport.call import duplex, unary
 from toban_transport.channel import ChannelPool
+from toban_transport.client_calls import duplex, unary
 from toban_transport.identity import dns_name, spiffe_ids
 from toban_transport.server import build_server
 from toban_transport.tls import TlsFiles
-from toban_transport.tls_watch import CertificateWatch, certificate_check
+from toban_transport.tls_reload import CertificateWatch, certificate_check
 
 PING = executor_pb2.PingRequest()
 

@@ -13,7 +13,7 @@ from toban_domain.errors import ErrorCode
 from toban_proto.v1 import coordinator_pb2 as pb
 from toban_runtime.clock import SystemClock
 from toban_transport.tls import TlsFiles
-from toban_transport.tls_watch import certificate_check
+from toban_transport.tls_reload import certificate_check
 
 PAGES = ["/", "/runs", "/runs/1", "/jobs", "/jobs/hello", "/schedules", "/schedules/hello-often", "/executors"]
 EVIL = "<script>alert('x')</script><img src=x onerror=alert(1)>\"'"

@@ -3,10 +3,10 @@
 import psycopg
 import pytest
 
+from toban_coordinator.store import leader
 from toban_domain.epoch import Term
 from toban_runtime.ids import IdSource
 from toban_store.pool import open_pool
-from toban_store.scheduler import leader
 
 IDS = IdSource()
 

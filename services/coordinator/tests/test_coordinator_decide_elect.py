@@ -4,7 +4,14 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from toban_coordinator.decide.elect import LeaderSigns, StreamEnd, gives_way, is_death, is_suspect, should_degrade
+from toban_coordinator.decide.leader_health import (
+    LeaderSigns,
+    StreamEnd,
+    gives_way,
+    is_death,
+    is_suspect,
+    should_degrade,
+)
 
 NOW = datetime(2026, 11, 21, tzinfo=UTC)
 

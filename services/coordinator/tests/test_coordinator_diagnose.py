@@ -12,13 +12,13 @@ import redis
 from psycopg.conninfo import make_conninfo
 
 from toban_coordinator.server.diagnose import Doctor
+from toban_coordinator.store import cluster_stats, executors
 from toban_domain.version import VERSION
-from toban_fencing.redis_lease import EPOCH_KEY
-from toban_fencing.redis_link import RedisLink, open_client
+from toban_fencing.redis_client import RedisLink, open_client
+from toban_fencing.redis_locks import EPOCH_KEY
 from toban_runtime.clock import SystemClock
 from toban_runtime.ids import IdSource
 from toban_store.pool import open_pool
-from toban_store.scheduler import census, executors
 from toban_store.tx import autocommit
 
 # The servers of the tests are not durable, and a fresh database has neither leader nor executors.
@@ -114,7 +114,7 @@ async def test_a_role_that_may_not_see_stand_bys(doctor: Doctor, sql: Any, whole
     try:
         async with autocommit(doctor.pool) as t:
             await t.execute("SET ROLE plain")
-            assert await census.standbys(t) == {"unknown": 1}
+            assert await cluster_stats.standbys(t) == {"unknown": 1}
             await t.execute("RESET ROLE")
     finally:
         sql("DROP ROLE plain")

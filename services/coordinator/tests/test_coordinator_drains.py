@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
+from toban_coordinator.store import executor_drains, executors, leader
 from toban_runtime.ids import IdSource
-from toban_store.scheduler import drains, executors, leader
 from toban_store.tx import fenced_tx, tx
 from toban_testing.executor_rows import register
 
@@ -39,7 +39,7 @@ async def test_a_grant_that_waited_for_a_drain_leaves_it_draining(pool, sql, inc
     """`draining` without a drain: it was undrained and no heartbeat has come since."""
     await sql("UPDATE scheduler.executors SET state = %s", before)
     async with tx(pool) as t:
-        await drains.drain(t, "x1", reason="", actor="test")
+        await executor_drains.drain(t, "x1", reason="", actor="test")
         granting = asyncio.create_task(executors.grant(pool, [executors.Beat(incarnation=incarnation, echo=0)]))
         await until_somebody_waits_for_a_row(sql)
     grant = (await granting)[incarnation]
@@ -52,7 +52,7 @@ async def test_a_drain_that_waited_for_whoever_resumes_has_the_last_word(pool, s
 
     async def drain():
         async with tx(pool) as t:
-            await drains.drain(t, "x1", reason="", actor="test")
+            await executor_drains.drain(t, "x1", reason="", actor="test")
 
     async with tx(pool) as t:
         # As `resume` does between two heartbeats: it holds the row and has seen no drain.
@@ -74,7 +74,7 @@ async def test_a_rejoin_that_waited_for_a_drain_comes_back_draining(pool, sql, i
             return await executors.rejoin(t, [incarnation])
 
     async with tx(pool) as t:
-        await drains.drain(t, "x1", reason="", actor="test")
+        await executor_drains.drain(t, "x1", reason="", actor="test")
         joining = asyncio.create_task(rejoin())
         await until_somebody_waits_for_a_row(sql)
     assert len(await joining) == 1

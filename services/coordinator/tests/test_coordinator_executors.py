@@ -5,15 +5,15 @@ from dataclasses import replace
 
 import pytest
 
-from toban_coordinator.loops.lease import LeaseDeps, LeaseKeeper, Observer
-from toban_coordinator.server.grants import Granter
+from toban_coordinator.loops.executor_leases import LeaseDeps, LeaseKeeper, Observer
+from toban_coordinator.server.lease_grants import Granter
+from toban_coordinator.store import executors, leader, queued_orders
 from toban_domain.errors import FencedOut
 from toban_domain.outcome import AttemptKey
-from toban_fencing.members import Members
-from toban_fencing.redis_link import RedisLink, open_client
+from toban_fencing.redis_client import RedisLink, open_client
+from toban_fencing.worker_registry import Members
 from toban_runtime.clock import SystemClock
 from toban_runtime.ids import IdSource
-from toban_store.scheduler import executors, leader, orders
 from toban_store.tx import fenced_tx, tx
 from toban_testing.executor_rows import LEASE_MS, hold, register, registration, run_state
 from toban_testing.settings import FixedSettings
@@ -146,14 +146,14 @@ async def test_the_answer_names_what_is_not_held(pool, sql):
 async def test_nobody_answers_the_orders_of_another(pool, term):
     incarnation, other = await register(pool), await register(pool, instance="x2")
     async with fenced_tx(pool, term) as t:
-        await orders.queue(t, incarnation=incarnation, kind="revoke", serial=3, orders=[(AttemptKey(5, 6), {})])
-    (order,) = (await orders.news(pool, {incarnation: []}))[incarnation].orders
-    await orders.finish(pool, incarnation=other, results={order.id: "gone"})
-    assert (await orders.news(pool, {incarnation: []}))[incarnation].orders == (order,)
+        await queued_orders.queue(t, incarnation=incarnation, kind="revoke", serial=3, orders=[(AttemptKey(5, 6), {})])
+    (order,) = (await queued_orders.news(pool, {incarnation: []}))[incarnation].orders
+    await queued_orders.finish(pool, incarnation=other, results={order.id: "gone"})
+    assert (await queued_orders.news(pool, {incarnation: []}))[incarnation].orders == (order,)
     for word in ("running", "gone"):
-        await orders.finish(pool, incarnation=incarnation, results={order.id: word})
+        await queued_orders.finish(pool, incarnation=incarnation, results={order.id: word})
     async with tx(pool) as t:
-        assert [done.result for done in await orders.done(t, limit=9)] == ["running"], "the first answer counts"
+        assert [done.result for done in await queued_orders.done(t, limit=9)] == ["running"], "the first answer counts"
 
 
 @pytest.mark.parametrize(
@@ -174,11 +174,13 @@ async def test_open_orders_go_out_until_they_are_answered(pool, term):
     key = AttemptKey(5, 6)
     for _ in range(2):
         async with fenced_tx(pool, term) as t:
-            await orders.queue(t, incarnation=incarnation, kind="cancel", serial=3, orders=[(key, {"mode": "kill"})])
+            await queued_orders.queue(
+                t, incarnation=incarnation, kind="cancel", serial=3, orders=[(key, {"mode": "kill"})]
+            )
     answer = await Granter(pool=pool).heartbeat(beat(incarnation, 0), [])
     (order,) = answer.news.orders
     assert (order.kind, order.run_id, order.token, order.epoch, order.serial) == ("cancel", 5, 6, term.epoch, 3)
-    await orders.finish(pool, incarnation=incarnation, results={order.id: "cancelling"})
+    await queued_orders.finish(pool, incarnation=incarnation, results={order.id: "cancelling"})
     assert (await Granter(pool=pool).heartbeat(beat(incarnation, 1), [])).news.orders == ()
 
 

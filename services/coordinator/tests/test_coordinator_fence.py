@@ -5,9 +5,9 @@ from dataclasses import replace
 
 import pytest
 
+from toban_coordinator.store import executor_fencing, executors, leader
 from toban_domain.errors import FencedOut
 from toban_runtime.ids import IdSource
-from toban_store.scheduler import executors, fence, leader
 from toban_store.tx import fenced_tx
 from toban_testing.executor_rows import hold, register, run_state
 
@@ -19,7 +19,7 @@ def beat(incarnation, echo, **changes):
 
 
 def fence_of(incarnation, grant_seq):
-    return fence.Fence(incarnation=incarnation, grant_seq=grant_seq, reason="test")
+    return executor_fencing.Fence(incarnation=incarnation, grant_seq=grant_seq, reason="test")
 
 
 async def test_a_fence_takes_the_row_and_the_runs(pool, sql, term):
@@ -30,8 +30,8 @@ async def test_a_fence_takes_the_row_and_the_runs(pool, sql, term):
     asked = await hold(sql, incarnation, "CANCEL_REQUESTED", 73)
     foreign = await hold(sql, await register(pool, instance="x2"), "RUNNING", 74)
     async with fenced_tx(pool, term) as t:
-        result = await fence.fence(t, [fence_of(incarnation, 0)])
-    assert result == fence.Fenced(incarnations=(incarnation,), runs=3)
+        result = await executor_fencing.fence(t, [fence_of(incarnation, 0)])
+    assert result == executor_fencing.Fenced(incarnations=(incarnation,), runs=3)
     assert [await run_state(sql, run) for run in (running, sent, named, asked, foreign)] == [
         "ORPHANED",
         "ORPHANED",
@@ -51,7 +51,7 @@ async def test_a_fence_takes_the_row_and_the_runs(pool, sql, term):
     assert await executors.grant(pool, [beat(incarnation, 0)]) == {}
     async with fenced_tx(pool, term) as t:
         again = replace(fence_of(incarnation, 0), reason="again")
-        assert (await fence.fence(t, [again])).incarnations == (), "off is final"
+        assert (await executor_fencing.fence(t, [again])).incarnations == (), "off is final"
     assert await sql(closed) == [("off", "test")]
 
 
@@ -60,7 +60,7 @@ async def test_a_grant_defeats_the_fence(pool, sql, term):
     run = await hold(sql, incarnation, "RUNNING", 71)
     await executors.grant(pool, [beat(incarnation, 0)])
     async with fenced_tx(pool, term) as t:
-        assert (await fence.fence(t, [fence_of(incarnation, 0)])).incarnations == ()
+        assert (await executor_fencing.fence(t, [fence_of(incarnation, 0)])).incarnations == ()
     assert await run_state(sql, run) == "RUNNING"
 
 
@@ -70,7 +70,7 @@ async def test_a_grant_under_way_and_a_fence_never_both_win(pool, term):
 
         async def fenced(name=incarnation):
             async with fenced_tx(pool, term) as t:
-                return (await fence.fence(t, [fence_of(name, 0)])).incarnations
+                return (await executor_fencing.fence(t, [fence_of(name, 0)])).incarnations
 
         grants, off = await asyncio.gather(executors.grant(pool, [beat(incarnation, 0)]), fenced())
         assert bool(grants) != bool(off)
@@ -82,4 +82,4 @@ async def test_an_older_term_fences_nobody(pool, term):
     assert await leader.take_over(pool, me, observed=term.epoch, beat=1)
     with pytest.raises(FencedOut):
         async with fenced_tx(pool, term) as t:
-            await fence.fence(t, [fence_of(incarnation, 0)])
+            await executor_fencing.fence(t, [fence_of(incarnation, 0)])

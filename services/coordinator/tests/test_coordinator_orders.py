@@ -7,6 +7,8 @@ import pytest
 
 from toban_coordinator.adapters.executors import ExecutorOrders
 from toban_coordinator.ports.orders import CancelOrder, OrderStep, StartOrder, Target
+from toban_coordinator.store import executors, leader
+from toban_coordinator.store import queued_orders as queue
 from toban_domain.errors import ErrorCode, TobanError
 from toban_domain.job import LogSpec
 from toban_domain.outcome import AttemptKey
@@ -15,11 +17,9 @@ from toban_proto.v1.executor_pb2_grpc import WorkerServiceServicer, add_WorkerSe
 from toban_runtime.clock import SystemClock
 from toban_runtime.ids import IdSource
 from toban_store.pool import open_pool
-from toban_store.scheduler import executors, leader
-from toban_store.scheduler import orders as queue
 from toban_transport.channel import ChannelPool
+from toban_transport.log_ticket import TicketSigner, TicketVerifier
 from toban_transport.server import build_server
-from toban_transport.ticket import TicketSigner, TicketVerifier
 from toban_transport.tls import TlsFiles
 
 DOMAIN = "toban.internal"

@@ -16,8 +16,8 @@ from toban_proto.v1.common_pb2 import ATTEMPT_STATE_FINISHED, ATTEMPT_STATE_RUNN
 from toban_runtime.clock import SystemClock
 from toban_runtime.ids import IdSource
 from toban_runtime.lifecycle import Stop
-from toban_transport.call import stream, unary
 from toban_transport.channel import ChannelPool
+from toban_transport.client_calls import stream, unary
 from toban_transport.tls import TlsFiles
 
 DOMAIN = "toban.internal"

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from toban_coordinator.loops.parts import Parts, halve
-from toban_coordinator.loops.reach import Reach
+from toban_coordinator.loops.adaptive_batch import Parts, halve
+from toban_coordinator.loops.reachability import Reach
 from toban_domain.errors import ErrorCode
 from toban_store.errors import Refused, TooLong
 

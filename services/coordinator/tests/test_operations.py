@@ -13,16 +13,16 @@ from toban_coordinator.server.operations_audit import list_audit
 from toban_coordinator.server.operations_executors import ExecutorDesk
 from toban_coordinator.server.operations_settings import SettingsDesk
 from toban_coordinator.server.settings_stream import SettingsStreams
+from toban_coordinator.store import executors
+from toban_coordinator.store.settings import SettingsCache
 from toban_domain.errors import ErrorCode, TobanError
 from toban_domain.settings import SETTINGS
 from toban_proto.v1 import common_pb2
 from toban_proto.v1 import coordinator_pb2 as pb
 from toban_runtime.clock import SystemClock
 from toban_runtime.ids import IdSource
-from toban_store.listen import Listener
+from toban_store.notifications import Listener
 from toban_store.pool import Pool, open_pool
-from toban_store.scheduler import executors
-from toban_store.scheduler.settings import SettingsCache
 from toban_store.tx import tx
 from toban_testing.settings import FixedSettings
 

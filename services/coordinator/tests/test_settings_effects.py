@@ -12,24 +12,24 @@ import pytest
 import redis.asyncio
 from structlog.testing import capture_logs
 
-from toban_coordinator.adapters.mirror import RedisMirror
+from toban_coordinator.adapters.redis_registry import RedisMirror
 from toban_coordinator.leadership.subleader import Checker
-from toban_coordinator.loops.lease import LeaseDeps, LeaseKeeper, Observer
-from toban_coordinator.loops.orders import OrderKeeper
+from toban_coordinator.loops.executor_leases import LeaseDeps, LeaseKeeper, Observer
+from toban_coordinator.loops.overdue_orders import OrderKeeper
 from toban_coordinator.ports.leader import LeaderView
 from toban_coordinator.ports.peers import PeerStatus
-from toban_coordinator.server.peer import PeerServer
+from toban_coordinator.server.peer_service import PeerServer
+from toban_coordinator.store import executors, leader, queued_orders
 from toban_domain.epoch import Term
 from toban_domain.errors import FencedOut
 from toban_domain.outcome import AttemptKey
-from toban_fencing.members import Members, worker_key
-from toban_fencing.redis_lease import LeaderLock
-from toban_fencing.redis_link import RedisLink, open_client
+from toban_fencing.redis_client import RedisLink, open_client
+from toban_fencing.redis_locks import LeaderLock
+from toban_fencing.worker_registry import Members, worker_key
 from toban_proto.v1 import coordinator_pb2 as pb
 from toban_runtime.clock import SystemClock
 from toban_runtime.ids import IdSource
 from toban_store.pool import Pool, open_pool
-from toban_store.scheduler import executors, leader, orders
 from toban_store.tx import autocommit, fenced_tx, tx
 from toban_testing.settings import FixedSettings
 
@@ -120,12 +120,12 @@ async def test_an_order_that_stays_open_cuts_its_executor(pool: Pool, term: Term
     settings = FixedSettings(reassign_after_seconds=62)
     keeper = OrderKeeper(pool=pool, term=term, settings=settings)
     async with fenced_tx(pool, term) as t:
-        await orders.queue(t, incarnation=incarnation, kind="revoke", serial=1, orders=[(AttemptKey(5, 6), {})])
+        await queued_orders.queue(t, incarnation=incarnation, kind="revoke", serial=1, orders=[(AttemptKey(5, 6), {})])
         await t.execute("UPDATE scheduler.executor_orders SET created_at = now() - interval '61 s'")
     assert await keeper.run_once() == 0
     settings.set(reassign_after_seconds=60)
-    [order] = (await orders.news(pool, {incarnation: []}))[incarnation].orders
-    await orders.finish(pool, incarnation=incarnation, results={order.id: "running"})
+    [order] = (await queued_orders.news(pool, {incarnation: []}))[incarnation].orders
+    await queued_orders.finish(pool, incarnation=incarnation, results={order.id: "running"})
     assert await keeper.run_once() == 0, "it was answered"
     async with fenced_tx(pool, term) as t:
         await t.execute("UPDATE scheduler.executor_orders SET done_at = NULL")
@@ -136,7 +136,7 @@ async def test_an_order_that_stays_open_cuts_its_executor(pool: Pool, term: Term
 async def test_only_the_leader_cuts_and_only_who_is_not_off(pool: Pool, term: Term, incarnation: str) -> None:
     keeper = OrderKeeper(pool=pool, term=term, settings=FixedSettings(reassign_after_seconds=60))
     async with fenced_tx(pool, term) as t:
-        await orders.queue(t, incarnation=incarnation, kind="revoke", serial=1, orders=[(AttemptKey(5, 6), {})])
+        await queued_orders.queue(t, incarnation=incarnation, kind="revoke", serial=1, orders=[(AttemptKey(5, 6), {})])
         await t.execute("UPDATE scheduler.executor_orders SET created_at = now() - interval '61 s'")
         await t.execute("UPDATE scheduler.executors SET state = 'off', off_at = now()")
     assert await keeper.run_once() == 0

@@ -15,7 +15,7 @@ import pytest
 import zstandard
 
 from toban_domain.errors import ErrorCode, TobanError
-from toban_executor.decide.blocks import LogBlock
+from toban_executor.decide.log_block import LogBlock
 from toban_executor.guard.clock import boottime, wall
 from toban_executor.guard.launch import GuardSet, start_guards
 from toban_executor.guard.wire import decode, encode

@@ -39,7 +39,7 @@ def add_steps() -> None:
     """Into the real parts, around what they do."""
     from toban_executor.adapters.coordinator_client import CoordinatorClient
     from toban_executor.adapters.journal import Journal
-    from toban_executor.loops.attempts import Attempts
+    from toban_executor.loops.attempt_manager import Attempts
 
     ended, take, report = Attempts.ended, Journal.take, CoordinatorClient.report
 

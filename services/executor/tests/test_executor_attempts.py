@@ -9,9 +9,9 @@ import pytest
 from toban_domain.errors import ErrorCode, TobanError
 from toban_domain.outcome import AttemptKey, AttemptState
 from toban_executor.decide.lease import HoldSide, Instant
-from toban_executor.decide.messages import CancelOrder, Header, Record, StartOrder, StepOrder
+from toban_executor.decide.models import CancelOrder, Header, Record, StartOrder, StepOrder
 from toban_executor.decide.orders import OrderBook
-from toban_executor.loops.attempts import Attempts
+from toban_executor.loops.attempt_manager import Attempts
 from toban_testing.clock import FakeClock
 
 A = AttemptKey(1, 101)

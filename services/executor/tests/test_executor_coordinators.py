@@ -10,7 +10,7 @@ import pytest
 
 from toban_domain.settings import SETTINGS
 from toban_executor.adapters.coordinator_client import CoordinatorClient, Identity
-from toban_executor.decide.pace import AVOID_SECONDS, call_seconds
+from toban_executor.decide.heartbeat_timing import AVOID_SECONDS, call_seconds
 from toban_executor.guard.clock import boottime
 from toban_executor.ports import Beat
 from toban_proto.v1.coordinator_pb2_grpc import add_ExecutorGatewayServicer_to_server

@@ -7,7 +7,7 @@ import pytest
 
 from toban_domain.errors import ErrorCode, TobanError
 from toban_domain.outcome import AttemptKey
-from toban_executor.decide.messages import Header, Record, StartOrder, StepOrder
+from toban_executor.decide.models import Header, Record, StartOrder, StepOrder
 from toban_executor.decide.orders import OrderBook
 from toban_executor.loops.heartbeat import Heartbeat, Surroundings
 from toban_executor.ports import BeatAnswer

@@ -12,7 +12,7 @@ from toban_domain.errors import ErrorCode, TobanError
 from toban_domain.outcome import AttemptKey, Outcome, OutcomeKind
 from toban_executor.adapters import journal as journal_module
 from toban_executor.adapters.journal import Journal
-from toban_executor.decide.messages import Record, Report
+from toban_executor.decide.models import Record, Report
 from toban_executor.ports import Chunk, Seal, Taken
 
 KEY = AttemptKey(1, 101)
@@ -54,7 +54,7 @@ async def test_what_was_answered_survives_kill_9(tmp_path: Path) -> None:
 import asyncio, os, signal, sys
 from pathlib import Path
 from toban_executor.adapters.journal import Journal
-from toban_executor.decide.messages import Record
+from toban_executor.decide.models import Record
 async def main():
     journal = Journal(Path(sys.argv[1])); journal.start()
     await asyncio.gather(*(journal.record([Record("tombstone", n, 1000 + n)]) for n in range(200)))

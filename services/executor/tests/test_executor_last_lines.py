@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from toban_domain.errors import ErrorCode, TobanError
 from toban_domain.outcome import AttemptKey
-from toban_executor.decide.conclusions import PATIENCE_SECONDS
-from toban_executor.decide.messages import Report
-from toban_executor.loops.collect import GATHER_SECONDS, LOOK_SECONDS, MARKS_AGAIN_SECONDS, Collector
+from toban_executor.decide.models import Report
+from toban_executor.decide.pending_outcomes import PATIENCE_SECONDS
+from toban_executor.loops.log_collector import GATHER_SECONDS, LOOK_SECONDS, MARKS_AGAIN_SECONDS, Collector
 from toban_executor.ports import Block, Taken
 from toban_proto.v1 import common_pb2
 from toban_testing.clock import FakeClock

@@ -13,8 +13,8 @@ from toban_domain.errors import ErrorCode, TobanError
 from toban_domain.outcome import AttemptKey
 from toban_executor.adapters.journal import Journal
 from toban_executor.adapters.log_client import Packer
-from toban_executor.loops.collect import Collector
-from toban_executor.loops.ship import Shipper
+from toban_executor.loops.log_collector import Collector
+from toban_executor.loops.log_shipper import Shipper
 from toban_executor.ports import Block, ChunkBatch, Shipped
 from toban_proto.v1 import logs_pb2
 from toban_testing.clock import FakeClock

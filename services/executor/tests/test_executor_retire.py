@@ -10,9 +10,9 @@ import pytest
 from toban_domain.errors import ErrorCode, TobanError
 from toban_executor.adapters.guard_client import GuardClient
 from toban_executor.decide.orders import OrderBook
-from toban_executor.loops import retire
+from toban_executor.loops import shutdown
 from toban_executor.loops.heartbeat import Heartbeat, Surroundings
-from toban_executor.loops.retire import LINGER_SECONDS, TELL_SECONDS, Retirement
+from toban_executor.loops.shutdown import LINGER_SECONDS, TELL_SECONDS, Retirement
 from toban_executor.ports import Beat
 from toban_runtime.clock import SystemClock
 from toban_testing.clock import FakeClock
@@ -62,7 +62,7 @@ async def test_a_drain_waits_for_a_coordinator_no_longer_than_it_may(
 async def test_a_disk_that_refuses_or_hangs_does_not_stop_the_stop(
     hangs: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(retire, "HAND_IN_SECONDS", 0.05)
+    monkeypatch.setattr(shutdown, "HAND_IN_SECONDS", 0.05)
 
     async def refuse() -> int:
         if hangs:

@@ -13,7 +13,7 @@ from toban_domain.errors import ErrorCode, TobanError
 from toban_domain.settings import Settings
 from toban_executor.guard import limits
 from toban_executor.guard.clock import boottime
-from toban_executor.loops.settings import BEHIND_SECONDS, SettingsWatch
+from toban_executor.loops.settings_watch import BEHIND_SECONDS, SettingsWatch
 from toban_runtime.clock import SystemClock
 from toban_testing.clock import FakeClock
 from toban_testing.fake_coordinator import EPOCH

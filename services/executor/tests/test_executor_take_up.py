@@ -17,7 +17,7 @@ from toban_executor.adapters import take_up as module
 from toban_executor.adapters.journal import Journal
 from toban_executor.adapters.log_client import Packer
 from toban_executor.adapters.take_up import take_up
-from toban_executor.decide.blocks import STDERR, STDOUT, LogBlock
+from toban_executor.decide.log_block import STDERR, STDOUT, LogBlock
 from toban_executor.guard import left
 from toban_executor.guard.left import Said
 from toban_executor.guard.wire import encode, encode_block

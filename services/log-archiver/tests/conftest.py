@@ -20,9 +20,9 @@ from toban_proto.v1 import logs_pb2, logs_pb2_grpc
 from toban_proto.v1.common_pb2 import LogTicket
 from toban_runtime.clock import SystemClock
 from toban_runtime.lifecycle import Stop
-from toban_transport.call import duplex, stream, unary
 from toban_transport.channel import ChannelPool
-from toban_transport.ticket import TicketSigner
+from toban_transport.client_calls import duplex, stream, unary
+from toban_transport.log_ticket import TicketSigner
 from toban_transport.tls import TlsFiles
 
 DOMAIN = "toban.internal"

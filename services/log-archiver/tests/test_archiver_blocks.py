@@ -6,11 +6,11 @@ from typing import Any
 import pytest
 import zstandard
 
-from toban_log_archiver.decide.blocks import check_blocks, may_keep
-from toban_log_archiver.decide.chunk import MAX_LINE_BYTES, ChunkInvalid, Claim
-from toban_log_archiver.decide.pattern import Pattern
-from toban_log_archiver.decide.select import Selection
-from toban_log_archiver.server.frames import BlockLines, opened_size, selected
+from toban_log_archiver.decide.chunk_validation import MAX_LINE_BYTES, ChunkInvalid, Claim
+from toban_log_archiver.decide.line_blocks import check_blocks, may_keep
+from toban_log_archiver.decide.line_filter import Selection
+from toban_log_archiver.decide.line_pattern import Pattern
+from toban_log_archiver.server.chunk_codec import BlockLines, opened_size, selected
 from toban_proto.v1.logs_pb2 import LineBlock, LogLines
 
 NANOS = 1_800_000_000_000_000_000

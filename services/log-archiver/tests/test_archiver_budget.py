@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from toban_domain.log_marks import is_of_database, left_out_lines
+from toban_domain.dropped_lines import is_of_database, left_out_lines
 from toban_log_archiver.loops import archive_watch
 from toban_proto.v1.logs_pb2 import LOG_STREAM_SYSTEM
 

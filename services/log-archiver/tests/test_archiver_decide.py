@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toban_log_archiver.decide.chunk import (
+from toban_log_archiver.decide.chunk_validation import (
     MAX_DATA_BYTES,
     MAX_LINE_BYTES,
     ChunkInvalid,
@@ -18,8 +18,8 @@ from toban_log_archiver.decide.chunk import (
     check_claim,
     check_lines,
 )
-from toban_log_archiver.decide.days import ahead, may_make
 from toban_log_archiver.decide.merge import END, Merge
+from toban_log_archiver.decide.partition_window import ahead, may_make
 from toban_log_archiver.decide.tail import Last, is_end
 
 GOOD = {"stream": 1, "seq_from": 3, "seq_to": 9, "line_count": 2, "data_bytes": 10}

@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 
 from toban_domain.errors import ErrorCode, TobanError
-from toban_log_archiver.server.stored import DatabaseChunks
+from toban_log_archiver.server.database_source import DatabaseChunks
+from toban_log_archiver.store import chunks, log_attempts
+from toban_log_archiver.store.chunks import ALWAYS, NewChunk, TimeSpan, TokenPlace
+from toban_log_archiver.store.log_attempts import TokenNote
 from toban_proto.v1.logs_pb2 import LogLine
-from toban_store.logs import chunks, tokens
-from toban_store.logs.chunks import ALWAYS, NewChunk, TimeSpan, TokenPlace
-from toban_store.logs.tokens import TokenNote
 from toban_store.pool import Pool, open_pool
 from toban_store.tx import tx
-from toban_testing.log_chunks import MemoryChunks, at, new_chunk
+from toban_testing.memory_chunk_source import MemoryChunks, at, new_chunk
 
 NANOS = 1_800_000_000_000_000_000
 MINUTE = 60 * 10**9
@@ -34,7 +34,7 @@ async def insert(pool: Pool, *new: NewChunk, seal: int | None = None) -> None:
     """As the writer does, without its checks."""
     key = {"log_day": new[0].log_day, "run_id": new[0].run_id, "token": new[0].token}
     async with tx(pool) as t:
-        await tokens.note(t, [TokenNote(**key, incarnation=INCARNATION, last_seq=seal)])
+        await log_attempts.note(t, [TokenNote(**key, incarnation=INCARNATION, last_seq=seal)])
         await chunks.append(t, new)
 
 

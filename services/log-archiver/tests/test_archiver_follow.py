@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-from toban_domain.log_marks import DATABASE_LIMIT, left_out_words
-from toban_log_archiver.decide.holes import HOLE_SECONDS, Prefix
-from toban_log_archiver.server.joined import JoinedChunks
-from toban_log_archiver.server.question import selection_of
-from toban_log_archiver.server.run_reading import RunReading
+from toban_domain.dropped_lines import DATABASE_LIMIT, left_out_words
+from toban_log_archiver.decide.gap_tracker import HOLE_SECONDS, Prefix
+from toban_log_archiver.server.combined_source import JoinedChunks
+from toban_log_archiver.server.request_validation import selection_of
+from toban_log_archiver.server.run_reader import RunReading
 from toban_proto.v1.logs_pb2 import LogLine, ReadLogRequest
 from toban_testing.clock import FakeClock
-from toban_testing.log_chunks import MemoryChunks, head, new_chunk
+from toban_testing.memory_chunk_source import MemoryChunks, head, new_chunk
 
 NANOS = 1_800_000_000_000_000_000
 

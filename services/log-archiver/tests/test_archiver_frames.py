@@ -3,8 +3,8 @@
 import pytest
 import zstandard
 
-from toban_log_archiver.decide.chunk import MAX_RAW_BYTES, ChunkInvalid
-from toban_log_archiver.server.frames import lines_of
+from toban_log_archiver.decide.chunk_validation import MAX_RAW_BYTES, ChunkInvalid
+from toban_log_archiver.server.chunk_codec import lines_of
 from toban_proto.v1.logs_pb2 import LogLine, LogLines
 
 GOOD = zstandard.compress(LogLines(lines=[LogLine(seq=1, text=b"\xff\x00 bytes")]).SerializeToString())

@@ -10,13 +10,13 @@ from typing import Any
 import psutil
 import pytest
 
+from toban_log_archiver.store import chunks, log_attempts
+from toban_log_archiver.store.log_attempts import TokenNote
 from toban_observability.metrics import REGISTRY
 from toban_proto.v1.logs_pb2 import LogLine
-from toban_store.logs import chunks, tokens
-from toban_store.logs.tokens import TokenNote
 from toban_store.pool import Pool, open_pool
 from toban_store.tx import tx
-from toban_testing.log_chunks import new_chunk
+from toban_testing.memory_chunk_source import new_chunk
 
 CHUNKS = 200
 LINES = 256
@@ -38,7 +38,7 @@ async def fill(pool: Pool, day: Any) -> None:
     """Straight into the table: lines of noise that is packed well, two streams in turn."""
     async with tx(pool) as t:
         note = TokenNote(log_day=day, run_id=1, token=10, incarnation="11111111-2222-4333-8444-555555555555")
-        await tokens.note(t, [note])
+        await log_attempts.note(t, [note])
         for number in range(CHUNKS):
             first = number * LINES + 1
             lines = [

@@ -16,7 +16,7 @@ from toban_observability import metrics
 from toban_proto.v1 import logs_pb2, logs_pb2_grpc
 from toban_proto.v1.common_pb2 import LogTicket
 from toban_stack.wait import wait_until
-from toban_transport.call import duplex
+from toban_transport.client_calls import duplex
 
 Request = logs_pb2.AppendRequest
 

@@ -7,14 +7,14 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from toban_log_archiver.server.joined import JoinedChunks
-from toban_log_archiver.server.question import checked, selection_of
-from toban_log_archiver.server.raw_reading import RawReading
-from toban_log_archiver.server.run_reading import RunReading
+from toban_log_archiver.server.combined_source import JoinedChunks
+from toban_log_archiver.server.raw_reader import RawReading
+from toban_log_archiver.server.request_validation import checked, selection_of
+from toban_log_archiver.server.run_reader import RunReading
+from toban_log_archiver.store.chunks import NewChunk
 from toban_proto.v1.logs_pb2 import LogLine, ReadLogRequest
-from toban_store.logs.chunks import NewChunk
 from toban_testing.clock import FakeClock
-from toban_testing.log_chunks import MemoryChunks, new_chunk
+from toban_testing.memory_chunk_source import MemoryChunks, new_chunk
 
 RUN = 5
 NANOS = 1_800_000_000_000_000_000

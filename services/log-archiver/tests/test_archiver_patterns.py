@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toban_log_archiver.decide.pattern import MAX_MATCH_BYTES, MAX_PATTERN_CHARS, Pattern, PatternInvalid
+from toban_log_archiver.decide.line_pattern import MAX_MATCH_BYTES, MAX_PATTERN_CHARS, Pattern, PatternInvalid
 
 WORDS = st.text(alphabet="ab.*[\\é", min_size=1, max_size=5)
 

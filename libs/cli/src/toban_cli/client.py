@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from toban_cli.settings import Settings, read_settings
+from toban_cli.cluster_config import Settings, read_settings
 
 if TYPE_CHECKING:
-    from toban_transport.fleet import Fleet
+    from toban_transport.replica_client import Fleet
 
 CALL_SECONDS = 10.0
 # Servers end streams after an hour; callers open them again.
@@ -37,7 +37,7 @@ class Client:
         return self._fleet("log-archiver", self._settings.log_archivers)
 
     def _fleet(self, service: str, addresses: tuple[str, ...]) -> Fleet:
-        from toban_transport.fleet import Fleet
+        from toban_transport.replica_client import Fleet
 
         return Fleet(
             service=service, addresses=addresses, tls=self._tls, trust_domain=self._settings.trust_domain, hint=HINT

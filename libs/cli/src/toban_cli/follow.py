@@ -12,7 +12,7 @@ from typing import Any
 
 from toban_cli import report
 from toban_cli.client import Client
-from toban_cli.lines import LinePrinter
+from toban_cli.log_printer import LinePrinter
 from toban_domain.errors import ErrorCode, TobanError
 from toban_domain.run import TERMINAL
 

@@ -12,7 +12,7 @@ from typing import Annotated, Any
 
 import typer
 
-from toban_cli import hints, report
+from toban_cli import report, suggestions
 from toban_cli.commands import (
     apply,
     archive,
@@ -21,13 +21,13 @@ from toban_cli.commands import (
     doctor,
     events,
     explain,
-    imports,
+    import_crontab,
     job_logs,
     jobs,
     logs,
     operations,
     runs,
-    schedule_edit,
+    schedule_write,
     schedules,
 )
 from toban_cli.tree import App, Errors
@@ -67,8 +67,8 @@ _NOUNS: Mapping[str, tuple[str, Verbs]] = {
     "schedule": (
         "Schedules: when jobs are started.",
         {
-            "add": schedule_edit.add,
-            "update": schedule_edit.update,
+            "add": schedule_write.add,
+            "update": schedule_write.update,
             "remove": schedules.remove,
             "list": schedules.list_schedules,
             "get": schedules.get_schedule,
@@ -111,7 +111,7 @@ _NOUNS: Mapping[str, tuple[str, Verbs]] = {
         {"status": archive.status, "run": archive.run, "verify": archive.verify},
     ),
     "audit": ("What operators did.", {"list": operations.list_audit}),
-    "import": ("Make jobs and schedules from what other schedulers keep.", {"crontab": imports.crontab}),
+    "import": ("Make jobs and schedules from what other schedulers keep.", {"crontab": import_crontab.crontab}),
 }
 
 
@@ -210,7 +210,7 @@ def _usage(error: typer.TyperException, argv: Sequence[str], *, as_json: bool) -
     near = sorted(getattr(error, "possibilities", None) or ())
     message = f"{error.message}. Did you mean {' or '.join(near)}?" if near else error.format_message()
     verbs = {"": [*_ALONE], **{noun: [*of] for noun, (_, of) in _NOUNS.items()}}
-    if not message.endswith("?") and (meant := hints.hint(message, argv, verbs)):
+    if not message.endswith("?") and (meant := suggestions.hint(message, argv, verbs)):
         message = f"{message.rstrip('.')}. Did you mean `{meant}`?"
     if _NEGATIVE.search(message):
         message += ". A value that begins with - stands behind `--`, such as `-- -5`"

@@ -8,8 +8,8 @@ from typing import Annotated
 import typer
 
 from toban_cli import report
-from toban_cli.coercion import LARGEST
-from toban_cli.names import executor_numbers, job_names, run_numbers, schedule_names
+from toban_cli.completion_values import executor_numbers, job_names, run_numbers, schedule_names
+from toban_cli.param_types import LARGEST
 
 
 class Format(StrEnum):

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from toban_cli import report
 from toban_cli.options import Format
-from toban_cli.printable import clean
+from toban_cli.sanitize import clean
 
 if TYPE_CHECKING:
     from google.protobuf.message import Message
@@ -48,7 +48,7 @@ def show(
     """A list of messages; `wide` columns follow those of `table` with -o wide. `empty` is said in a table without rows."""
     listed = list(messages)
     if output.is_data:
-        from toban_cli.plain import plain_list
+        from toban_cli.proto_json import plain_list
 
         show_data(output, plain_list(listed))
     elif output is Format.NAME:
@@ -72,7 +72,7 @@ def show_one(
 ) -> None:
     """One message; `page` prints it for people and is told whether -o wide asks for more."""
     if output.is_data:
-        from toban_cli.plain import plain
+        from toban_cli.proto_json import plain
 
         show_data(output, plain(message))
     elif output is Format.NAME:
@@ -97,7 +97,7 @@ def show_done(
 def show_data(output: Format, value: Any) -> None:
     """Plain data, for answers that are not one message: as YAML with -o yaml, else as JSON."""
     if output is Format.YAML:
-        from toban_cli.yaml_text import to_yaml
+        from toban_cli.yaml_dump import to_yaml
 
         report.say(to_yaml(value).rstrip("\n"))
     else:

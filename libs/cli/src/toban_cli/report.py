@@ -11,7 +11,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from toban_cli.printable import clean, clean_lines, cut_words, escaped
+from toban_cli.sanitize import clean, clean_lines, cut_words, escaped
 from toban_domain.errors import ErrorCode, TobanError
 
 # Characters of an argument that are shown in a message.
@@ -25,7 +25,7 @@ def wants_json(argv: Sequence[str], environ: Mapping[str, str] | None = None) ->
 
 
 def error(problem: TobanError, *, as_json: bool) -> None:
-    """One line `error: what. how to mend` (one each, when a document has several), or one JSON object."""
+    """One line `error: what. the remedy` (one each, when a document has several), or one JSON object."""
     if as_json:
         told = {
             "code": str(problem.code),

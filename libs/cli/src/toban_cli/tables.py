@@ -10,9 +10,9 @@ import sys
 from collections.abc import Callable, Sequence
 from unicodedata import category, east_asian_width
 
-from toban_cli.human import STATE_STYLES
-from toban_cli.printable import clean
+from toban_cli.formatting import STATE_STYLES
 from toban_cli.report import say
+from toban_cli.sanitize import clean
 
 # Wide enough for any row that is not shown on a terminal.
 _ENDLESS = 100_000

@@ -10,7 +10,7 @@ from typing import Annotated, Any, TypeVar
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from toban_cli.coercion import convert_plainly
+from toban_cli.param_types import convert_plainly
 
 F = TypeVar("F", bound=Callable[..., Any])
 # A docstring of a command has its examples below this line, one `toban …` a line.

@@ -16,7 +16,7 @@ import typer
 
 from toban_cli import report
 from toban_cli.options import Format
-from toban_cli.printable import clean
+from toban_cli.sanitize import clean
 from toban_domain.errors import ErrorCode, TobanError
 
 # What a bare --watch means, seconds between two looks.

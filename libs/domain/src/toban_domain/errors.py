@@ -2,7 +2,7 @@
 
 Each code says what kind of mistake it is; `GRPC_STATUS` and `exit_code` say how it
 looks on the wire and in the shell. A message names what is
-wrong, where, and how to mend it. docs/errors.md lists the codes.
+wrong, where, and the remedy. docs/errors.md lists the codes.
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ _EXIT_BY_CODE: Mapping[ErrorCode, int] = {
 
 
 class TobanError(Exception):
-    """An error with a stable code. `message` is one line: what, where, how to mend; `detail` is JSON-serialisable."""
+    """An error with a stable code. `message` is one line: what, where, the remedy; `detail` is JSON-serialisable."""
 
     def __init__(self, code: ErrorCode, message: str, *, detail: Mapping[str, Any] | None = None) -> None:
         super().__init__(message)

@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Any
 
 from toban_domain.errors import ErrorCode, TobanError
-from toban_domain.firing import RunTemplate
+from toban_domain.fire_plan import RunTemplate
 from toban_domain.job import compact
 
 # The same as the CHECK of scheduler.events.

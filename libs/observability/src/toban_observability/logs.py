@@ -7,9 +7,9 @@ from typing import Any, TextIO, cast
 import structlog
 from structlog.typing import FilteringBoundLogger, Processor
 
+from toban_observability.context import add_trace
+from toban_observability.log_throttle import Seldom
 from toban_observability.masking import escape_event, mask_event
-from toban_observability.place import add_trace
-from toban_observability.seldom import Seldom
 
 LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
 QUIET = ("grpc", "asyncio", "botocore", "urllib3", "psycopg.pool")

@@ -8,8 +8,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Protocol
 
-from toban_domain.trace import TraceContext, parse
-from toban_observability.place import TRACE
+from toban_domain.traceparent import TraceContext, parse
+from toban_observability.context import TRACE
 
 TRACEPARENT = "traceparent"
 ENDPOINTS = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
@@ -72,7 +72,7 @@ def setup(service: str, version: str) -> None:
         )
         return
     try:
-        from toban_observability.tracing_sdk import OtlpSink
+        from toban_observability.tracing_otlp import OtlpSink
     except ImportError as error:
         log.warning("no traces: install toban-observability[tracing]", error=str(error))
         return

@@ -103,7 +103,7 @@ C = TypeVar("C", bound=ServiceConfig)
 
 
 def read(cls: type[C], **overrides: Any) -> C:
-    """The configuration of this process. Raises ConfigError with one line: what, where, how to mend."""
+    """The configuration of this process. Raises ConfigError with one line: what, where, the remedy."""
     secrets = [name for name, info in cls.model_fields.items() if is_secret(info)]
     check_unknown(cls.model_fields, os.environ, secrets)
     try:

@@ -1,4 +1,4 @@
-"""What can be wrong with a configuration, and the one line that says so: what, where, how to mend."""
+"""What can be wrong with a configuration, and the one line that says so: what, where, the remedy."""
 
 import difflib
 import os
@@ -35,7 +35,7 @@ SAMPLE_PARTS = ("changeme", "examplekey", "yourpassword", "yoursecret")
 
 
 class ConfigError(TobanError):
-    """The configuration is wrong: the message is one line that says what, where and how to mend it."""
+    """The configuration is wrong: the message is one line that says what, where and the remedy."""
 
     def __init__(self, message: str) -> None:
         super().__init__(ErrorCode.CONFIG_INVALID, " ".join(message.split()))

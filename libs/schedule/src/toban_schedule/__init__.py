@@ -1,11 +1,11 @@
 """Pure schedule arithmetic: intervals, cron, zones, DST."""
 
-from toban_schedule.coming_change import coming_change
-from toban_schedule.noted import NotedSlot, noted_slots
+from toban_schedule.annotated_slots import NotedSlot, noted_slots
+from toban_schedule.describe import describe
+from toban_schedule.dst_preview import coming_change
 from toban_schedule.rule import Rule, next_slot, problems, slots
+from toban_schedule.slot_count import Stretch, stretch
 from toban_schedule.spec import RuleLike, ScheduleError
-from toban_schedule.stretch import Stretch, stretch
-from toban_schedule.words import describe
 from toban_schedule.zones import load_zone, zone_names
 
 __all__ = [

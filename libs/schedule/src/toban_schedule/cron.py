@@ -13,7 +13,7 @@ from functools import lru_cache
 from cronsim import CronSim, CronSimError
 from cronsim.cronsim import Field
 
-from toban_schedule import hashed
+from toban_schedule import hash_field
 from toban_schedule.spec import ScheduleError
 
 ALIASES = {
@@ -128,11 +128,11 @@ def never_fires(text: str) -> ScheduleError:
 
 
 def _drawn(text: str, part: str, index: int, seed: str) -> str:
-    if not hashed.uses_hash(part):
+    if not hash_field.uses_hash(part):
         return part
-    drawn = hashed.expand(part, index, seed)
+    drawn = hash_field.expand(part, index, seed)
     if drawn is None:
-        low, high = hashed.LIMITS[index]
+        low, high = hash_field.LIMITS[index]
         raise ScheduleError(
             "cron",
             f"{part!r} is not a {_FIELDS[index]} in {text!r}",

@@ -14,7 +14,7 @@ from datetime import UTC, datetime, timedelta
 from toban_schedule.cron import Cron, never_fires, parse_cron
 from toban_schedule.localtime import LocalClock
 from toban_schedule.spec import FOLDS, GAPS, RuleLike, ScheduleError
-from toban_schedule.times import cron_of_day, cron_of_week, parse_bound
+from toban_schedule.time_parsing import cron_of_day, cron_of_week, parse_bound
 from toban_schedule.zones import load_zone
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

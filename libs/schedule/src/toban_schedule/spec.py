@@ -61,7 +61,7 @@ class RuleLike(Protocol):
 
 
 class ScheduleError(ValueError):
-    """A rule is wrong: the field of the rule, what, and how to mend it."""
+    """A rule is wrong: the field of the rule, what, and the remedy."""
 
     def __init__(self, field: str, message: str, hint: str = "") -> None:
         super().__init__(f"{field}: {message}" + (f"; {hint}" if hint else ""))

@@ -6,7 +6,7 @@ TAIL_LINES = 15
 
 
 class StackError(Exception):
-    """The stack cannot do what was asked; the message says what, where and how to mend it."""
+    """The stack cannot do what was asked; the message says what, where and the remedy."""
 
 
 class ProcessFailed(StackError):

@@ -52,7 +52,7 @@ INSERT INTO scheduler.settings (name, value, updated_by) VALUES (%s, %s::jsonb, 
 
 
 class MigrationError(TobanError):
-    """The database cannot be migrated: the message is one line that says which file or server, and how to mend it."""
+    """The database cannot be migrated: the message is one line that says which file or server, and the remedy."""
 
     def __init__(self, message: str) -> None:
         super().__init__(ErrorCode.CONFIG_INVALID, message)

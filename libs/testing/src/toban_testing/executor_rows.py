@@ -4,9 +4,9 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Any
 
+from toban_coordinator.store import executors
 from toban_runtime.ids import IdSource
 from toban_store.pool import Pool
-from toban_store.scheduler import executors
 
 LEASE_MS = 10_000
 _IDS = IdSource()

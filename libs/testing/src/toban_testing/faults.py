@@ -15,7 +15,7 @@ import psycopg
 from toban_stack.processes import ProcessRecord, alive, descendants, send
 from toban_stack.stack import Stack
 from toban_stack.wait import wait_until
-from toban_testing.stacks import sql
+from toban_testing.stack_fixtures import sql
 
 RECOVERY_SECONDS = 30.0
 KINDS = ("executor", "log-archiver", "postgres", "postgres backend", "s3")

@@ -11,9 +11,9 @@ from toban_domain.errors import ErrorCode, TobanError
 from toban_proto.v1 import logs_pb2, logs_pb2_grpc
 from toban_runtime.clock import SystemClock
 from toban_stack.certs import TRUST_DOMAIN
-from toban_testing.printed import ReadAttempt
-from toban_transport.call import stream_sync, unary_sync
+from toban_testing.deterministic_log_jobs import ReadAttempt
 from toban_transport.channel import open_sync_channel
+from toban_transport.client_calls import stream_sync, unary_sync
 from toban_transport.tls import TlsFiles
 
 PAUSE_SECONDS = 0.1

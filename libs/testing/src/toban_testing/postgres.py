@@ -7,7 +7,7 @@ from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict
 
 from toban_store import migrate
-from toban_testing.fresh import Fresh
+from toban_testing.database_reset import Fresh
 
 TEMPLATE = "toban_template"
 

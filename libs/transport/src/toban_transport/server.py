@@ -12,14 +12,14 @@ from toban_observability.logs import get_logger
 from toban_runtime.clock import Clock
 from toban_runtime.ids import IdSource
 from toban_transport import health
-from toban_transport.admission import metadata, peer_service
 from toban_transport.authz import METHOD_RULES, Rules, check_rules
-from toban_transport.handlers import Policy, wrap
+from toban_transport.call_context import metadata, peer_service
 from toban_transport.methods import KNOWN_METHODS
-from toban_transport.shared import accept
+from toban_transport.server_middleware import Policy, wrap
+from toban_transport.shared_identity import accept
 from toban_transport.tls import TlsFiles, Triple
-from toban_transport.tls_watch import CertificateWatch
-from toban_transport.tls_watch import stop as stop_watch
+from toban_transport.tls_reload import CertificateWatch
+from toban_transport.tls_reload import stop as stop_watch
 
 MAX_MESSAGE_BYTES = 4 * 1024 * 1024
 MAX_CONNECTION_AGE_SECONDS = 600

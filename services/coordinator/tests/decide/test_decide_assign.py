@@ -7,10 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from toban_coordinator.decide import assign, fire
-from toban_domain.firing import DueSchedule, RunTemplate
+from toban_domain.fire_plan import DueSchedule, RunTemplate
 from toban_domain.job import ConcurrencySpec, JobSpec, SelectorSpec, StepSpec
 from toban_domain.lease import ExecutorState
-from toban_domain.placing import DueRun, ExecutorLoad
+from toban_domain.placement import DueRun, ExecutorLoad
 from toban_domain.run import RunState
 from toban_domain.schedule import CatchUpSpec, RuleSpec, ScheduleSpec
 from toban_schedule import Rule

@@ -6,11 +6,11 @@ from datetime import UTC, datetime
 
 import pytest
 
-from toban_coordinator.decide import census, watchdog
-from toban_coordinator.decide.census import Group, Queue
+from toban_coordinator.decide import pending_reasons, watchdog
+from toban_coordinator.decide.pending_reasons import Group, Queue
 from toban_domain.job import JobSpec, SelectorSpec, StepSpec
 from toban_domain.lease import ExecutorState
-from toban_domain.placing import ExecutorLoad
+from toban_domain.placement import ExecutorLoad
 from toban_domain.run import RunState
 
 KEY = (1, 1)
@@ -55,13 +55,13 @@ def group(state: RunState = RunState.PENDING, *, retry: bool = False, runs: int 
 def test_each_reason(
     waits: Group, executors: list[ExecutorLoad], specs: dict[tuple[int, int], JobSpec], reason: str
 ) -> None:
-    found = census.waiting([waits], executors, specs)
+    found = pending_reasons.waiting([waits], executors, specs)
     assert {name for name, queue in found.items() if queue.runs} == {reason}
-    assert tuple(found) == census.REASONS
+    assert tuple(found) == pending_reasons.REASONS
 
 
 def test_groups_of_one_reason_are_one_queue() -> None:
-    found = census.waiting([group(runs=2, oldest=7.0), group(runs=3, oldest=5.0)], [executor()], {KEY: spec()})
+    found = pending_reasons.waiting([group(runs=2, oldest=7.0), group(runs=3, oldest=5.0)], [executor()], {KEY: spec()})
     assert found["slots"] == Queue(5, 7.0)
 
 

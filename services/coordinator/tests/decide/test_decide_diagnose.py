@@ -63,9 +63,9 @@ REDIS = d.RedisFacts(version="7.2.5", policy="noeviction")
 def unwell(findings: list[Finding]) -> list[tuple[str, str]]:
     for finding in findings:
         assert finding.name and finding.subject and finding.value
-        # What is wrong says so, and how to mend it; what is well says neither.
-        assert (finding.status == "ok") == (finding.message == "") == (finding.mend == "")
-        assert "\n" not in finding.message + finding.mend
+        # What is wrong says so, and the remedy; what is well says neither.
+        assert (finding.status == "ok") == (finding.message == "") == (finding.remedy == "")
+        assert "\n" not in finding.message + finding.remedy
     return [(finding.name, finding.status) for finding in findings if finding.status != "ok"]
 
 

@@ -14,7 +14,7 @@ from toban_coordinator.decide import events as decide
 from toban_coordinator.decide.events import EVENT_RETRIES, MakeTemplate, retry_seconds, trigger_errors
 from toban_domain.errors import ErrorCode, TobanError
 from toban_domain.event import DueTrigger, EventPlan, InboxEvent, TriggerSpec
-from toban_domain.firing import RunTemplate
+from toban_domain.fire_plan import RunTemplate
 
 NOW = datetime(2026, 11, 21, tzinfo=UTC)
 

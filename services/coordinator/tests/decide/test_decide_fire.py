@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from toban_coordinator.decide import fire
-from toban_coordinator.decide.pass_by import SHORT, count, has_to_be_counted, pass_by
-from toban_domain.firing import DueSchedule, FirePlan, RunTemplate
+from toban_coordinator.decide.skipped_slots import SHORT, count, has_to_be_counted, pass_by
+from toban_domain.fire_plan import DueSchedule, FirePlan, RunTemplate
 from toban_domain.schedule import CatchUpSpec, RuleSpec, ScheduleSpec
 from toban_schedule import Rule, slots
 

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from toban_coordinator.decide import dispatch, reap, report
 from toban_coordinator.decide.report import Answer, KnownAttempt, Report
-from toban_domain.moves import LiveRun
 from toban_domain.outcome import AttemptKey, Outcome, OutcomeKind, Reason
 from toban_domain.run import HELD, TRANSITIONS, RunState, can_move
+from toban_domain.transitions import LiveRun
 
 AT = datetime(2030, 1, 1, tzinfo=UTC)
 ME, OTHER = "me", "other"

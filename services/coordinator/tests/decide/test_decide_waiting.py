@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from toban_coordinator.decide.waiting import LeaderSeen, WaitingRun, waits_for
+from toban_coordinator.decide.wait_reason import LeaderSeen, WaitingRun, waits_for
 from toban_domain.job import SelectorSpec
 from toban_domain.lease import ExecutorState
-from toban_domain.placing import ExecutorLoad
+from toban_domain.placement import ExecutorLoad
 
 NOW = datetime(2030, 1, 1, tzinfo=UTC)
 LEADER = LeaderSeen(beaten_at=NOW, resigned=False, settled=True)

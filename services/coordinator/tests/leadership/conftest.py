@@ -7,14 +7,14 @@ from dataclasses import dataclass
 import pytest
 
 from toban_coordinator.leadership import ElectionDeps, Leadership, ServerTime, TermDeps
-from toban_fencing.members import Members
-from toban_fencing.redis_lease import LeaderLock
-from toban_fencing.redis_link import RedisLink, open_client
+from toban_coordinator.store import coordinators, leader
+from toban_fencing.redis_client import RedisLink, open_client
+from toban_fencing.redis_locks import LeaderLock
+from toban_fencing.worker_registry import Members
 from toban_runtime.clock import SystemClock
 from toban_runtime.ids import IdSource
 from toban_runtime.loop import Loop
 from toban_store.pool import open_pool
-from toban_store.scheduler import coordinators, leader
 from toban_store.tx import fenced_tx
 
 CLOCK = SystemClock()

@@ -6,10 +6,10 @@ import json
 import pytest
 
 from toban_coordinator.server.operations_leader import LeaderDesk
+from toban_coordinator.store import audit, leader
 from toban_domain.errors import ErrorCode, TobanError
 from toban_proto.v1 import coordinator_pb2 as pb
 from toban_runtime.clock import SystemClock
-from toban_store.scheduler import audit, leader
 from toban_store.tx import autocommit
 
 CLOCK = SystemClock()

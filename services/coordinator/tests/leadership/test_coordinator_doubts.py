@@ -6,11 +6,11 @@ from dataclasses import replace
 import pytest
 
 from toban_coordinator.leadership import Presence, PresenceDeps
+from toban_coordinator.store import leader
 from toban_domain.epoch import Epoch
-from toban_fencing.election import LockOutcome
-from toban_fencing.redis_lease import LeaderLock
+from toban_fencing.election_types import LockOutcome
+from toban_fencing.redis_locks import LeaderLock
 from toban_runtime.clock import SystemClock
-from toban_store.scheduler import leader
 from toban_store.tx import autocommit
 
 CLOCK = SystemClock()

@@ -9,8 +9,8 @@ import pytest
 import redis.asyncio
 
 from toban_domain.errors import FencedOut
-from toban_fencing.members import Members, worker_key
-from toban_fencing.redis_lease import LOCK_KEY
+from toban_fencing.redis_locks import LOCK_KEY
+from toban_fencing.worker_registry import Members, worker_key
 from toban_store.tx import fenced_tx
 from toban_testing.proxy import FaultProxy
 

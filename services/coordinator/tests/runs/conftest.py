@@ -12,25 +12,25 @@ from typing import Any
 import pytest
 
 from toban_coordinator.decide.report import Answer, Report
-from toban_coordinator.loops.base import Done, LoopDeps, TermLoop
-from toban_coordinator.loops.definitions import Definitions
-from toban_coordinator.loops.payloads import Payloads
-from toban_coordinator.loops.settle import settle
-from toban_coordinator.loops.terms import leader_loops
+from toban_coordinator.loops.build_loops import leader_loops
+from toban_coordinator.loops.commit_reports import settle
+from toban_coordinator.loops.definition_cache import Definitions
+from toban_coordinator.loops.payload_validator import Payloads
+from toban_coordinator.loops.term_loop import Done, LoopDeps, TermLoop
 from toban_coordinator.ports.express import ExpressDesk
-from toban_coordinator.ports.marks import RunMarks
 from toban_coordinator.ports.orders import QUEUED, CancelOrder, StartOrder, StartResult, Target
+from toban_coordinator.ports.run_marks import RunMarks
 from toban_coordinator.server.apply import Apply
 from toban_coordinator.server.cancel import CancelRun
 from toban_coordinator.server.start_runs import StartRuns
+from toban_coordinator.store import queued_orders
+from toban_coordinator.store.queued_orders import QueuedOrder
 from toban_domain.epoch import Epoch, Term, TokenSource
 from toban_domain.errors import ErrorCode, TobanError
 from toban_domain.outcome import AttemptKey, Outcome, OutcomeKind, Reason
 from toban_proto.v1 import coordinator_pb2 as pb
 from toban_runtime.clock import SystemClock
 from toban_store.pool import Pool, open_pool
-from toban_store.scheduler import orders
-from toban_store.scheduler.orders import QueuedOrder
 from toban_store.tx import fenced_tx, tx
 from toban_testing.settings import FixedSettings
 
@@ -118,7 +118,7 @@ class FakeOrders:
         """What the adapter does with orders that it cannot deliver."""
         assert self.pool is not None
         async with fenced_tx(self.pool, term) as t:
-            await orders.queue(
+            await queued_orders.queue(
                 t, incarnation=target.incarnation, kind=kind, serial=1, orders=[(key, {}) for key in keys]
             )
         return dict.fromkeys(keys, QUEUED)
@@ -237,8 +237,10 @@ class World:
 
     async def heartbeat(self, incarnation: str, answer: Callable[[QueuedOrder], str]) -> list[str]:
         """What a heartbeat by way of another coordinator does: the open orders go out, and their answers come back; their kinds."""
-        waiting = (await orders.news(self.pool, {incarnation: []}))[incarnation].orders
-        await orders.finish(self.pool, incarnation=incarnation, results={order.id: answer(order) for order in waiting})
+        waiting = (await queued_orders.news(self.pool, {incarnation: []}))[incarnation].orders
+        await queued_orders.finish(
+            self.pool, incarnation=incarnation, results={order.id: answer(order) for order in waiting}
+        )
         return [order.kind for order in waiting]
 
     async def finished(self, *runs: int) -> None:

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from toban_coordinator.decide.report import Answer, Report
-from toban_coordinator.loops.definitions import Definitions
-from toban_coordinator.loops.lease import LeaseDeps, LeaseKeeper, Observer
-from toban_coordinator.loops.settle import settle
+from toban_coordinator.loops.commit_reports import settle
+from toban_coordinator.loops.definition_cache import Definitions
+from toban_coordinator.loops.executor_leases import LeaseDeps, LeaseKeeper, Observer
 from toban_domain.errors import ErrorCode, TobanError
 from toban_runtime.clock import SystemClock
 from toban_store.errors import StoreError

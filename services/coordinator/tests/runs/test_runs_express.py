@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 from google.protobuf.timestamp_pb2 import Timestamp
 
+from toban_coordinator.store import run_traces, runs_assign, runs_start_assigned
 from toban_domain.errors import ErrorCode, TobanError
-from toban_domain.trace import parse
+from toban_domain.traceparent import parse
 from toban_observability import tracing
 from toban_store.errors import OutcomeUnknown, StoreError
-from toban_store.scheduler import runs_assign, runs_express, traces
 
 
 async def opened(world: Any, make: Any, **spec: Any) -> None:
@@ -56,7 +56,7 @@ async def test_a_trace_that_cannot_be_kept_fails_nothing(
     await opened(world, make)
     place = parse("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01")
     monkeypatch.setattr(tracing, "current", lambda: place)
-    monkeypatch.setattr(traces, "keep", broken)
+    monkeypatch.setattr(run_traces, "keep", broken)
     [run] = await world.start_again()
     assert await world.state(run) == "ASSIGNED"
 
@@ -223,13 +223,13 @@ async def test_nothing_is_sent_after_the_term(world: Any, make: Any) -> None:
 async def test_a_caller_that_gives_up_changes_nothing(world: Any, make: Any, monkeypatch: Any) -> None:
     await opened(world, make)
     sent = len(world.orders.starts)
-    express, writing = runs_express.express, asyncio.Event()
+    express, writing = runs_start_assigned.express, asyncio.Event()
 
     async def noted(*arguments: Any, **named: Any) -> Any:
         writing.set()
         return await express(*arguments, **named)
 
-    monkeypatch.setattr(runs_express, "express", noted)
+    monkeypatch.setattr(runs_start_assigned, "express", noted)
     call = asyncio.create_task(world.start_again())
     await writing.wait()
     call.cancel()

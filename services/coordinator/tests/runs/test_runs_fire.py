@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from toban_coordinator.decide import fire as decide
+from toban_coordinator.store import schedules, schedules_edit
 from toban_domain.errors import ErrorCode, TobanError
-from toban_domain.firing import FirePlan, RunTemplate, Skip
-from toban_store.scheduler import schedules, schedules_edit
+from toban_domain.fire_plan import FirePlan, RunTemplate, Skip
 from toban_store.tx import fenced_tx, tx
 
 ROWS = "SELECT to_jsonb(s) FROM scheduler.schedules s UNION ALL SELECT to_jsonb(l) FROM scheduler.fire_ledger l"

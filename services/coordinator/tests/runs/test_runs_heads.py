@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from toban_coordinator.loops.payloads import Payloads
+from toban_coordinator.loops.payload_validator import Payloads
 from toban_coordinator.server.start_runs import StartRuns
 from toban_domain.errors import ErrorCode, TobanError
 from toban_proto.v1 import coordinator_pb2 as pb

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from toban_coordinator.server.gateway import Gateway
-from toban_coordinator.server.report import Reports
+from toban_coordinator.server.executor_gateway import Gateway
+from toban_coordinator.server.report_queue import Reports
 from toban_domain.errors import ErrorCode, TobanError
 from toban_proto.v1 import coordinator_pb2 as pb
 from toban_runtime.ids import IdSource

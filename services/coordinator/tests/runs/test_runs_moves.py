@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from toban_domain.moves import CloseAttempt, Finish, Orphan, Release, RequestCancel, Started
+from toban_coordinator.store import attempts, runs_finish, runs_reap
+from toban_coordinator.store.queued_orders import DoneOrder
 from toban_domain.outcome import AttemptKey
 from toban_domain.run import RunState
-from toban_store.scheduler import attempts, runs_finish, runs_reap
-from toban_store.scheduler.orders import DoneOrder
+from toban_domain.transitions import CloseAttempt, Finish, Orphan, Release, RequestCancel, Started
 from toban_store.tx import fenced_tx
 
 ASSIGNED, RUNNING, ORPHANED, PENDING = RunState.ASSIGNED, RunState.RUNNING, RunState.ORPHANED, RunState.PENDING

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from toban_coordinator.server.reader import JobReader
-from toban_coordinator.server.rows import member_to_pb
+from toban_coordinator.server.job_reader import JobReader
+from toban_coordinator.server.to_proto import member_to_pb
 from toban_proto.v1 import coordinator_pb2 as pb
 from toban_proto.v1.common_pb2 import Page
 from toban_runtime.clock import SystemClock

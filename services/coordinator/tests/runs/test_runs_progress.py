@@ -7,16 +7,16 @@ from typing import Any
 
 import pytest
 
-from toban_coordinator.loops.progress import MAX_WAITING, ProgressWriter
-from toban_coordinator.server.gateway import _progress
-from toban_coordinator.server.reader import JobReader
+from toban_coordinator.loops.progress_writer import MAX_WAITING, ProgressWriter
+from toban_coordinator.server.executor_gateway import _progress
+from toban_coordinator.server.job_reader import JobReader
+from toban_coordinator.store import runs_finish
 from toban_domain.outcome import AttemptKey
 from toban_domain.progress import Progress
 from toban_proto.v1 import coordinator_pb2 as pb
 from toban_proto.v1 import executor_pb2
 from toban_runtime.clock import SystemClock
 from toban_store.errors import StoreError
-from toban_store.scheduler import runs_finish
 from toban_transport.convert import key_to_pb, progress_to_text
 
 AT = datetime(2026, 11, 21, 3, tzinfo=UTC)

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from toban_domain.epoch import Epoch
-from toban_fencing.members import RunLeases
-from toban_fencing.redis_link import RedisLink, open_client
+from toban_fencing.redis_client import RedisLink, open_client
+from toban_fencing.worker_registry import RunLeases
 from toban_runtime.clock import SystemClock
 
 OLDER = "UPDATE scheduler.runs_live SET dispatched_at = dispatched_at - interval '6 s'"

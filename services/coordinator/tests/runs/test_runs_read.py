@@ -8,15 +8,15 @@ from typing import Any
 import pytest
 
 from toban_coordinator.decide.report import Report
-from toban_coordinator.server.reader import JobReader
-from toban_coordinator.server.report import Reports
+from toban_coordinator.server.job_reader import JobReader
+from toban_coordinator.server.report_queue import Reports
+from toban_coordinator.store import reads_cluster
+from toban_coordinator.store.settings import SettingsCache
 from toban_domain.errors import ErrorCode, TobanError
 from toban_domain.outcome import AttemptKey
 from toban_proto.v1 import coordinator_pb2 as pb
 from toban_proto.v1.common_pb2 import Page
 from toban_runtime.clock import SystemClock
-from toban_store.scheduler import reads_cluster
-from toban_store.scheduler.settings import SettingsCache
 from toban_store.tx import autocommit
 from toban_transport.convert import outcome_to_pb
 

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from toban_coordinator.loops.agenda import Question
-from toban_coordinator.loops.base import Done, TermLoop
+from toban_coordinator.loops.pending_work_poller import Question
+from toban_coordinator.loops.term_loop import Done, TermLoop
+from toban_coordinator.store import pending_work, runs_assign, runs_reap
 from toban_store import queries
-from toban_store.scheduler import agenda, runs_assign, runs_reap
 from toban_store.tx import tx
 from toban_testing.clock import FakeClock
 from toban_transport.convert import timestamp_to_pb
@@ -85,7 +85,7 @@ async def test_the_question_reads_no_run_that_goes_on(world: Any, make: Any) -> 
     incarnation = await world.executor()
     await world.apply(make.job())
     await world.sql(RUNNING, e=incarnation)
-    statement = queries.load(agenda.__name__).agenda
+    statement = queries.load(pending_work.__name__).agenda
     for mode in ("force_custom_plan", "force_generic_plan"):
         async with tx(world.pool) as t:
             await t._run(f"SET LOCAL plan_cache_mode = {mode}", {})
@@ -177,7 +177,7 @@ async def test_a_question_ends_with_those_who_asked(monkeypatch: pytest.MonkeyPa
             raise
         return "agenda"
 
-    monkeypatch.setattr(agenda, "read", read)
+    monkeypatch.setattr(pending_work, "read", read)
     deps: Any = SimpleNamespace(pool=world.pool, server_time=world.time, settings=world.settings)
     question = Question(deps=deps)
     first, second, third = (asyncio.create_task(question.ask()) for _ in range(3))

@@ -20,22 +20,22 @@ from toban_executor.adapters.serving import announced
 from toban_executor.adapters.state_dir import keep_slots
 from toban_executor.adapters.take_up import take_up
 from toban_executor.config import ExecutorConfig
+from toban_executor.decide.heartbeat_timing import heartbeat_seconds
 from toban_executor.decide.instance import Instance, Kept, instance_of
 from toban_executor.decide.lease import HoldSide
 from toban_executor.decide.orders import OrderBook
-from toban_executor.decide.pace import heartbeat_seconds
 from toban_executor.decide.programs import ProgramRules
 from toban_executor.guard import record
 from toban_executor.guard.launch import GuardSet
-from toban_executor.loops.attempts import Attempts, Launcher
-from toban_executor.loops.collect import Collector
+from toban_executor.loops.attempt_manager import Attempts, Launcher
 from toban_executor.loops.heartbeat import Heartbeat, Surroundings
-from toban_executor.loops.join import join
-from toban_executor.loops.lease import TICK_SECONDS, LeaseWatch
-from toban_executor.loops.report import INHERITED, Reporter
-from toban_executor.loops.retire import Retirement, stop_all
-from toban_executor.loops.settings import SettingsWatch
-from toban_executor.loops.ship import Shipper
+from toban_executor.loops.lease_watchdog import TICK_SECONDS, LeaseWatch
+from toban_executor.loops.log_collector import Collector
+from toban_executor.loops.log_shipper import Shipper
+from toban_executor.loops.outcome_reporter import INHERITED, Reporter
+from toban_executor.loops.register import join
+from toban_executor.loops.settings_watch import SettingsWatch
+from toban_executor.loops.shutdown import Retirement, stop_all
 from toban_executor.ports import Registered
 from toban_executor.server import WorkerService, add_to_server
 from toban_observability import metrics, tracing
@@ -51,7 +51,7 @@ from toban_runtime.loop import Loop
 from toban_transport.channel import ChannelPool
 from toban_transport.server import build_server
 from toban_transport.tls import TlsFiles
-from toban_transport.tls_watch import certificate_check
+from toban_transport.tls_reload import certificate_check
 
 _log = get_logger(__name__)
 

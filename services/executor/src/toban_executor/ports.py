@@ -11,7 +11,7 @@ from toban_domain.outcome import AttemptKey, AttemptState
 from toban_domain.progress import Progress
 from toban_domain.settings import Settings
 from toban_executor.decide.lease import Instant
-from toban_executor.decide.messages import AttemptEnd, CancelOrder, Header, Record, Report, StartOrder
+from toban_executor.decide.models import AttemptEnd, CancelOrder, Header, Record, Report, StartOrder
 
 
 class Block(NamedTuple):

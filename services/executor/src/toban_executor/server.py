@@ -3,7 +3,7 @@
 from typing import Any
 
 from toban_executor.adapters.convert import answer_to_pb, cancel_from_pb, header_from_pb, keys_from_pb, start_from_pb
-from toban_executor.loops.attempts import Attempts, instant
+from toban_executor.loops.attempt_manager import Attempts, instant
 from toban_proto.v1 import executor_pb2 as pb
 from toban_proto.v1.executor_pb2_grpc import WorkerServiceServicer, add_WorkerServiceServicer_to_server
 from toban_runtime.clock import Clock

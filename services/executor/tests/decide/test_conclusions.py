@@ -4,8 +4,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from toban_domain.outcome import AttemptKey
-from toban_executor.decide.conclusions import PATIENCE_SECONDS, Conclusions
-from toban_executor.decide.messages import Report
+from toban_executor.decide.models import Report
+from toban_executor.decide.pending_outcomes import PATIENCE_SECONDS, Conclusions
 
 
 def report(number: int) -> Report:

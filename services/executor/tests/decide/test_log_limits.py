@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toban_executor.decide.blocks import SYSTEM, LogBlock
+from toban_executor.decide.log_block import SYSTEM, LogBlock
 from toban_executor.decide.log_limits import BURST_SECONDS, TAIL_LINES, Limiter, LogLimits, split
 
 

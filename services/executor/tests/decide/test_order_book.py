@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from toban_domain.outcome import AttemptKey, AttemptState
-from toban_executor.decide.messages import CancelOrder, Header, Record, StartOrder, StepOrder
+from toban_executor.decide.models import CancelOrder, Header, Record, StartOrder, StepOrder
 from toban_executor.decide.orders import OrderBook, Unfit
 
 A, B, C = AttemptKey(1, 101), AttemptKey(2, 102), AttemptKey(3, 103)

@@ -7,7 +7,7 @@ import pytest
 
 from toban_domain.outcome import AttemptKey, OutcomeKind, Reason
 from toban_executor.decide.environment import job_environment, parameters
-from toban_executor.decide.messages import AttemptEnd, StartOrder
+from toban_executor.decide.models import AttemptEnd, StartOrder
 from toban_executor.decide.outcome import outcome_of
 
 NOW = datetime(2026, 11, 21, 10, 0, tzinfo=UTC)

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from toban_domain.settings import SETTINGS
-from toban_executor.decide.pace import call_seconds, heartbeat_seconds
+from toban_executor.decide.heartbeat_timing import call_seconds, heartbeat_seconds
 
 
 def test_the_setting_counts_while_the_lease_is_long_enough() -> None:

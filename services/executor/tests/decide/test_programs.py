@@ -3,7 +3,7 @@
 import pytest
 
 from toban_domain.outcome import AttemptKey
-from toban_executor.decide.messages import StartOrder, StepOrder
+from toban_executor.decide.models import StartOrder, StepOrder
 from toban_executor.decide.programs import AllowList, ProgramRules, parse_allow_list, why_shell
 
 

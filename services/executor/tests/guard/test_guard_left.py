@@ -10,7 +10,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toban_executor.decide.blocks import LogBlock
+from toban_executor.decide.log_block import LogBlock
 from toban_executor.guard import left
 from toban_executor.guard.channel import Channel
 from toban_executor.guard.clock import boottime, pause, wall

@@ -6,7 +6,7 @@ import signal
 from pathlib import Path
 from typing import Any
 
-from toban_executor.decide.blocks import SYSTEM, LogBlock
+from toban_executor.decide.log_block import SYSTEM, LogBlock
 from toban_executor.guard.clock import boottime, pause
 
 ENV = {"PATH": "/usr/bin:/bin", "TOKEN": "hunter2-hunter2"}

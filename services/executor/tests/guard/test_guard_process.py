@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from toban_executor.decide.blocks import LogBlock
+from toban_executor.decide.log_block import LogBlock
 from toban_executor.guard import record
 from toban_executor.guard.clock import boottime, pause, wall
 from toban_executor.guard.leftovers import settle

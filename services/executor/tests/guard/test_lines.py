@@ -3,7 +3,7 @@
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from toban_executor.decide.blocks import LogBlock
+from toban_executor.decide.log_block import LogBlock
 from toban_executor.guard.lines import LINE_LIMIT, LineCutter, Numbering
 
 pieces = st.one_of(

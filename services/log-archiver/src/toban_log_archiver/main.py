@@ -15,23 +15,23 @@ from toban_domain.version import VERSION
 from toban_log_archiver.adapters.coordinator_client import CoordinatorClient
 from toban_log_archiver.adapters.object_store import S3Bucket
 from toban_log_archiver.config import LogArchiverConfig
-from toban_log_archiver.decide.days import DAYS_BACK
-from toban_log_archiver.loops import archive_watch, partitions, probe, tally
+from toban_log_archiver.decide.partition_window import DAYS_BACK
+from toban_log_archiver.loops import archive_watch, health_probe, partitions, pass_report
 from toban_log_archiver.loops.archive import Archiver, ArchiverDeps
 from toban_log_archiver.loops.archive_steps import StepDeps
 from toban_log_archiver.loops.archive_watch import ArchiveWatch
-from toban_log_archiver.loops.settings import SettingsWatch
+from toban_log_archiver.loops.settings_watch import SettingsWatch
 from toban_log_archiver.server import archive as archive_server
-from toban_log_archiver.server import ingest, reader
-from toban_log_archiver.server.archived import ArchivedChunks
-from toban_log_archiver.server.budget import Budget, held_in
-from toban_log_archiver.server.days import Days
+from toban_log_archiver.server import ingest, log_reader_service
+from toban_log_archiver.server.append_session import AppendSession
+from toban_log_archiver.server.archive_source import ArchivedChunks
+from toban_log_archiver.server.chunk_codec import count_marks
+from toban_log_archiver.server.combined_source import JoinedChunks
+from toban_log_archiver.server.database_source import DatabaseChunks
 from toban_log_archiver.server.followers import CHANNEL, Followers
-from toban_log_archiver.server.frames import count_marks
-from toban_log_archiver.server.joined import JoinedChunks
-from toban_log_archiver.server.session import AppendSession
-from toban_log_archiver.server.stored import DatabaseChunks
-from toban_log_archiver.server.writer import GroupWriter
+from toban_log_archiver.server.group_commit import GroupWriter
+from toban_log_archiver.server.ingest_budget import Budget, held_in
+from toban_log_archiver.server.partition_cache import Days
 from toban_observability import tracing
 from toban_observability.admin_port import AdminPort
 from toban_observability.logs import get_logger, setup_logging
@@ -40,13 +40,13 @@ from toban_runtime.clock import Clock, SystemClock
 from toban_runtime.config import load
 from toban_runtime.lifecycle import Stop, run_service, write_ready_file
 from toban_runtime.loop import Loop
-from toban_store.listen import Listener
+from toban_store.notifications import Listener
 from toban_store.pool import Pool, open_pool
 from toban_transport.channel import ChannelPool
+from toban_transport.log_ticket import TicketVerifier
 from toban_transport.server import build_server
-from toban_transport.ticket import TicketVerifier
 from toban_transport.tls import TlsFiles
-from toban_transport.tls_watch import certificate_check
+from toban_transport.tls_reload import certificate_check
 
 SERVICE = "log-archiver"
 NAME = f"toban-{SERVICE}"
@@ -77,7 +77,7 @@ async def serve(config: LogArchiverConfig, stop: Stop, *, clock: Clock) -> None:
     bucket = _bucket(config)
     channels = ChannelPool(tls=tls, trust_domain=config.trust_domain)
     archiving = _archiving(config, pool, bucket, channels, clock)
-    health = probe.Probe(
+    health = health_probe.Probe(
         pool=pool,
         bucket=bucket,
         clock=clock,
@@ -92,7 +92,9 @@ async def serve(config: LogArchiverConfig, stop: Stop, *, clock: Clock) -> None:
     new_session = partial(AppendSession, verifier=verifier, days=days, clock=clock, within_budget=budget.take)
     grpc.add(ingest.add_to_server, ingest.LogIngest(new_session=new_session, writer=writer))
     source = JoinedChunks(DatabaseChunks(pool=pool), ArchivedChunks(pool=pool, store=bucket))
-    grpc.add(reader.add_to_server, reader.LogReader(source=source, followers=followers, clock=clock))
+    grpc.add(
+        log_reader_service.add_to_server, log_reader_service.LogReader(source=source, followers=followers, clock=clock)
+    )
     desk = archive_server.LogArchive(pool=pool, settings=archiving.settings, store=bucket, archiver=archiving.archiver)
     grpc.add(archive_server.add_to_server, desk)
     admin = AdminPort(config.admin_host, config.admin_port, health.document)
@@ -122,11 +124,11 @@ async def serve(config: LogArchiverConfig, stop: Stop, *, clock: Clock) -> None:
         await pool.close()
 
 
-def _loops(pool: Pool, health: probe.Probe, clock: Clock, stop: Stop) -> list[Coroutine[Any, Any, None]]:
+def _loops(pool: Pool, health: health_probe.Probe, clock: Clock, stop: Stop) -> list[Coroutine[Any, Any, None]]:
     ahead = partitions.PartitionsAhead(pool=pool)
     return [
         Loop("partitions", ahead.run_once, partitions.TICK_SECONDS, clock).run(stop),
-        Loop("probe", health.run_once, probe.TICK_SECONDS, clock).run(stop),
+        Loop("probe", health.run_once, health_probe.TICK_SECONDS, clock).run(stop),
     ]
 
 
@@ -164,7 +166,7 @@ def _archive_loops(archiving: _Archiving, clock: Clock, stop: Stop) -> list[Coro
     if archiving.archiver is None:
         archiving.settings.on_change = watching.wake
         return [watching.run(stop)]
-    moving = Loop("archive", archiving.archiver.run_once, tally.TICK_SECONDS, clock)
+    moving = Loop("archive", archiving.archiver.run_once, pass_report.TICK_SECONDS, clock)
 
     def wake() -> None:
         watching.wake()

@@ -17,19 +17,19 @@ from toban_domain.settings import Settings
 from toban_log_archiver.adapters.object_store import S3Bucket
 from toban_log_archiver.loops.archive import Archiver, ArchiverDeps
 from toban_log_archiver.loops.archive_steps import StepDeps
-from toban_log_archiver.loops.tally import Did
+from toban_log_archiver.loops.pass_report import Did
 from toban_log_archiver.ports.archive_gateway import Ended
-from toban_log_archiver.server.archived import ArchivedChunks
+from toban_log_archiver.server.archive_source import ArchivedChunks
+from toban_log_archiver.server.chunk_codec import count_marks
+from toban_log_archiver.server.combined_source import JoinedChunks
+from toban_log_archiver.server.database_source import DatabaseChunks
 from toban_log_archiver.server.followers import Followers
-from toban_log_archiver.server.frames import count_marks
-from toban_log_archiver.server.joined import JoinedChunks
-from toban_log_archiver.server.reader import LogReader
-from toban_log_archiver.server.stored import DatabaseChunks
+from toban_log_archiver.server.log_reader_service import LogReader
+from toban_log_archiver.store import chunks, log_attempts, partitions
+from toban_log_archiver.store.chunks import NewChunk
+from toban_log_archiver.store.log_attempts import TokenNote
 from toban_proto.v1 import logs_pb2
 from toban_runtime.clock import SystemClock
-from toban_store.logs import chunks, partitions, tokens
-from toban_store.logs.chunks import NewChunk
-from toban_store.logs.tokens import TokenNote
 from toban_store.pool import Pool, open_pool
 from toban_store.tx import autocommit, tx
 
@@ -141,7 +141,7 @@ class World:
             new += [_chunk(run_id, token, mine[at : at + size], number, day) for at in range(0, len(mine), size)]
         note = TokenNote(log_day=day, run_id=run_id, token=token, incarnation=INCARNATION, last_seq=seal)
         async with tx(self.pool) as t:
-            await tokens.note(t, [note])
+            await log_attempts.note(t, [note])
             await chunks.append(t, new)
 
     async def read(self, run_id: int, *, store: Any = None, **given: Any) -> list[tuple[int, int, bytes]]:

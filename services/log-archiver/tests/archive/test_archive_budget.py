@@ -8,20 +8,20 @@ from typing import Any
 
 import pytest
 
-from toban_domain.log_marks import left_out_lines
+from toban_domain.dropped_lines import left_out_lines
 from toban_domain.settings import Settings
+from toban_log_archiver.decide import database_budget
 from toban_log_archiver.decide import diagnose as checks
-from toban_log_archiver.decide import pressure
 from toban_log_archiver.loops import archive_watch
 from toban_log_archiver.loops.archive_watch import ArchiveWatch
 from toban_log_archiver.server import diagnose
-from toban_log_archiver.server.budget import SMALL_BYTES, Budget, held_in
-from toban_log_archiver.server.frames import lines_of
+from toban_log_archiver.server.chunk_codec import lines_of
+from toban_log_archiver.server.ingest_budget import SMALL_BYTES, Budget, held_in
+from toban_log_archiver.store import archive_reads, chunks, log_attempts, partitions
+from toban_log_archiver.store.log_attempts import TokenNote
 from toban_proto.v1.logs_pb2 import LogLine
-from toban_store.logs import archive_reads, chunks, partitions, tokens
-from toban_store.logs.tokens import TokenNote
 from toban_store.tx import tx
-from toban_testing.log_chunks import new_chunk
+from toban_testing.memory_chunk_source import new_chunk
 
 DAY = date(2031, 3, 10)
 INCARNATION = "11111111-2222-4333-8444-555555555555"
@@ -32,18 +32,18 @@ async def fill_budget(world: Any, monkeypatch: pytest.MonkeyPatch, share: float)
     world.settings.known = Settings({"log_budget_db_gb": 1})
     async with archive_reads.patient(world.pool) as t:
         gigabyte = (await archive_reads.volume(t)).chunks / share
-    for module in (archive_watch, pressure, diagnose):
+    for module in (archive_watch, database_budget, diagnose):
         monkeypatch.setattr(module, "GB", gigabyte)
 
 
 def test_days_that_go_early() -> None:
     days = [(DAY - timedelta(days=ago), ago > 7) for ago in (9, 8, 7, 2, 1, 0)]
     due = [DAY - timedelta(days=9), DAY - timedelta(days=8)]
-    assert pressure.due_days(days) == due
-    assert pressure.early_days(days, used=0.79, today=DAY) == []
-    assert pressure.early_days(days, used=0.8, today=DAY) == [DAY - timedelta(days=7), DAY - timedelta(days=2)]
-    assert pressure.early_days(days[4:], used=5.0, today=DAY) == [], "a day that still gets lines stays"
-    assert [pressure.is_full(used, was_full=was) for was in (False, True) for used in (0.94, 0.95, 1.0)] == [
+    assert database_budget.due_days(days) == due
+    assert database_budget.early_days(days, used=0.79, today=DAY) == []
+    assert database_budget.early_days(days, used=0.8, today=DAY) == [DAY - timedelta(days=7), DAY - timedelta(days=2)]
+    assert database_budget.early_days(days[4:], used=5.0, today=DAY) == [], "a day that still gets lines stays"
+    assert [database_budget.is_full(used, was_full=was) for was in (False, True) for used in (0.94, 0.95, 1.0)] == [
         False, False, True, False, True, True,
     ]  # fmt: skip
 
@@ -121,7 +121,7 @@ async def test_what_is_stored_already_and_comes_again_is_not_left_out(world: Any
         await partitions.ensure(t, first=world.old, last=world.old)
         await chunks.append(t, [in_archive])
         note = TokenNote(log_day=world.old, run_id=2, token=10, incarnation=INCARNATION, last_seq=100)
-        await tokens.note(t, [note])
+        await log_attempts.note(t, [note])
     await world.work()
     assert not await world.has_day()
     async with tx(world.pool) as t:
@@ -162,7 +162,7 @@ async def test_an_attempt_with_left_out_lines_is_archived_at_once(world: Any) ->
         ]
         async with tx(world.pool) as t:
             note = TokenNote(log_day=world.old, run_id=run_id, token=10, incarnation=INCARNATION, last_seq=8)
-            await tokens.note(t, [note])
+            await log_attempts.note(t, [note])
             await chunks.append(t, [new_chunk(run_id, 10, own, log_day=world.old)])
     did = await world.work()
     assert [(one.action, one.tokens, one.lines) for one in did] == [("archived", 1, 5)]
@@ -210,7 +210,7 @@ async def test_what_doctor_is_told(world: Any, monkeypatch: pytest.MonkeyPatch) 
     }
     assert ill["log-backlog"].value == f"3 days, from {world.today - timedelta(days=10)} on"
     assert ill["log-partitions"].value == tomorrow.isoformat()
-    assert all(one.message and one.mend for one in ill.values() if one.status != "ok")
+    assert all(one.message and one.remedy for one in ill.values() if one.status != "ok")
     bare = await look(store=None, archiver=None)
     assert (bare["log-archive"].status, bare["log-backlog"].status) == ("warning", "ok")
     monkeypatch.setattr(diagnose.schema, "migrations", too_long)

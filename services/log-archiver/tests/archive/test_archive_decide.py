@@ -9,7 +9,7 @@ import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toban_log_archiver.decide.pack import Packer
+from toban_log_archiver.decide.object_packing import Packer
 from toban_log_archiver.decide.tlog import (
     FOOTER_BYTES,
     Frame,

@@ -13,9 +13,9 @@ from toban_domain.settings import Settings
 from toban_log_archiver.adapters.object_store import S3Bucket
 from toban_log_archiver.decide.expiry import expires_before, forgotten_before
 from toban_log_archiver.loops import expire
-from toban_log_archiver.loops.tally import Did
+from toban_log_archiver.loops.pass_report import Did
+from toban_log_archiver.store import archive_expiry
 from toban_proto.v1 import logs_pb2 as pb
-from toban_store.logs import archive_expiry
 from toban_store.migrate import MIGRATIONS
 
 DAYS = {"log_retention_days_db": 7, "log_retention_days_archive": 30, "history_retention_days": 60}

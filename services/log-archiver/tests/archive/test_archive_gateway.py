@@ -13,7 +13,7 @@ from toban_domain.errors import ErrorCode, TobanError
 from toban_domain.outcome import AttemptKey
 from toban_log_archiver.adapters.coordinator_client import CoordinatorClient
 from toban_log_archiver.config import LogArchiverConfig
-from toban_log_archiver.loops.settings import SettingsWatch
+from toban_log_archiver.loops.settings_watch import SettingsWatch
 from toban_log_archiver.main import serve
 from toban_log_archiver.ports.archive_gateway import Ended
 from toban_proto.v1 import common_pb2, logs_pb2, logs_pb2_grpc
@@ -21,8 +21,8 @@ from toban_proto.v1 import coordinator_pb2 as pb
 from toban_proto.v1 import coordinator_pb2_grpc as rpc
 from toban_runtime.clock import SystemClock
 from toban_runtime.lifecycle import Stop
-from toban_transport.call import stream, unary
 from toban_transport.channel import ChannelPool
+from toban_transport.client_calls import stream, unary
 from toban_transport.server import build_server
 from toban_transport.tls import TlsFiles
 

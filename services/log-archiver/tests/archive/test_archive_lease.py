@@ -6,8 +6,8 @@ from typing import Any
 import psycopg
 import pytest
 
+from toban_log_archiver.store import archive_reads
 from toban_store.errors import StoreError
-from toban_store.logs import archive_reads
 
 
 async def test_a_lease_that_an_outage_kept_is_given_back_before_the_next_pass(world: Any) -> None:

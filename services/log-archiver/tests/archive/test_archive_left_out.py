@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toban_domain.log_marks import DATABASE_LIMIT, left_out_words
-from toban_log_archiver.decide.left_out import LeftOut, Mark
+from toban_domain.dropped_lines import DATABASE_LIMIT, left_out_words
+from toban_log_archiver.decide.dropped_lines import LeftOut, Mark
+from toban_log_archiver.store import chunks, log_attempts, partitions
+from toban_log_archiver.store.log_attempts import TokenNote
 from toban_proto.v1.logs_pb2 import LogLine
-from toban_store.logs import chunks, partitions, tokens
-from toban_store.logs.tokens import TokenNote
 from toban_store.tx import autocommit, tx
-from toban_testing.log_chunks import new_chunk
+from toban_testing.memory_chunk_source import new_chunk
 
 FATES = ("stored", "left out", "both")
 INCARNATION = "11111111-2222-4333-8444-555555555555"
@@ -72,7 +72,7 @@ async def test_chunks_that_the_database_had_no_room_for_are_archived_at_once(
         await partitions.ensure(t, first=world.old, last=world.old)
     async with tx(world.pool) as t:
         note = TokenNote(log_day=world.old, run_id=1, token=10, incarnation=INCARNATION, last_seq=last_seq)
-        await tokens.note(t, [note])
+        await log_attempts.note(t, [note])
         await chunks.append(t, [replace(one, log_day=world.old) for one in kept])
     await world.work()
     assert bool(await world.sql("SELECT 1 FROM logs.manifests")) == archived

@@ -11,13 +11,13 @@ import pytest
 
 from toban_domain.errors import ErrorCode, TobanError
 from toban_domain.settings import Settings
-from toban_log_archiver.server import reading, search
-from toban_log_archiver.server.reader import LogReader
+from toban_log_archiver.server import line_reader, search
+from toban_log_archiver.server.log_reader_service import LogReader
+from toban_log_archiver.store import chunks, log_attempts, partitions
+from toban_log_archiver.store.log_attempts import TokenNote
 from toban_proto.v1 import logs_pb2 as pb
-from toban_store.logs import chunks, partitions, tokens
-from toban_store.logs.tokens import TokenNote
 from toban_store.tx import autocommit, tx
-from toban_testing.log_chunks import at, new_chunk
+from toban_testing.memory_chunk_source import at, new_chunk
 
 NANOS = 1_800_000_000_000_000_000
 MINUTE = 60 * 10**9
@@ -30,7 +30,7 @@ async def insert(world: Any, run_id: int, lines: list[pb.LogLine], *, token: int
         await partitions.ensure(t, first=world.old, last=world.old)
     note = TokenNote(log_day=world.old, run_id=run_id, token=token, incarnation=INCARNATION, last_seq=lines[-1].seq)
     async with tx(world.pool) as t:
-        await tokens.note(t, [note])
+        await log_attempts.note(t, [note])
         by_stream = [[line for line in lines if line.stream == stream] for stream in (1, 2)]
         await chunks.append(t, [new_chunk(run_id, token, part, log_day=world.old) for part in by_stream if part])
 
@@ -216,6 +216,6 @@ async def test_a_costly_expression_holds_no_thread_and_ends_with_its_caller(worl
         await asyncio.gather(*waiting)
     assert (len(said.hits), said.position.run_id) == (0, 1)
     assert 1 <= said.position.seq < 40, "the sign of life says how far it is"
-    assert seen() <= reading.SEARCH_THREADS
+    assert seen() <= line_reader.SEARCH_THREADS
     for one in (answers, *others):
         await one.aclose()

@@ -10,8 +10,8 @@ from toban_domain.settings import Settings
 from toban_log_archiver.loops import archive_watch
 from toban_log_archiver.loops.archive_watch import ArchiveWatch
 from toban_log_archiver.server.archive import LogArchive
+from toban_log_archiver.store import archive_lease, archive_reads
 from toban_proto.v1 import logs_pb2 as pb
-from toban_store.logs import archive_lease, archive_reads
 
 LINES = list(range(1, 60))
 

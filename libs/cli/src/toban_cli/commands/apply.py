@@ -10,7 +10,7 @@ import typer
 from toban_cli import report
 from toban_cli.options import Files, Format, Output
 from toban_cli.output import Column, show, show_data
-from toban_cli.printable import clean
+from toban_cli.sanitize import clean
 
 if TYPE_CHECKING:
     from toban_domain.manifest import Document
@@ -81,7 +81,7 @@ def _say(item: Any, *, dry_run: bool) -> None:
 
 def slot_words(slot: Any) -> str:
     """A slot as the clocks of its zone show it, in UTC, and which rule acted: "2026-11-22T03:00:00+01:00 = 02:00:00Z, gap shift"."""
-    from toban_cli.human import to_time
+    from toban_cli.formatting import to_time
 
     at = to_time(slot.at)
     utc = f"{at:%Y-%m-%dT%H:%M:%SZ}" if at is not None else ""
@@ -97,7 +97,7 @@ def _name(document: Document) -> str:
 
 def _checked(names: list[str]) -> list[Document]:
     """The documents; raises with every mistake in them, so that a cluster is not asked about what is wrong anyway."""
-    from toban_cli.documents import read_documents
+    from toban_cli.manifest_files import read_documents
     from toban_domain.manifest import find_problems, raise_for
     from toban_schedule import problems
 

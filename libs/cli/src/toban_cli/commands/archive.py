@@ -88,7 +88,7 @@ def _show_stream(output: Format, messages: Iterator[Any], line: Any, *, name: An
 
 
 def _said(did: Any) -> str:
-    from toban_cli.human import size
+    from toban_cli.formatting import size
 
     amount = f"{did.tokens} attempts, {did.chunks} chunks, {size(did.bytes)}"
     what = {
@@ -105,14 +105,14 @@ def _said(did: Any) -> str:
 
 
 def _checked(one: Any) -> str:
-    from toban_cli.human import size
+    from toban_cli.formatting import size
 
     result = "ok" if one.ok else f"BROKEN: {one.problem}"
     return f"{one.key}  {one.chunks} chunks, {size(one.bytes)}  {result}"
 
 
 def _page(found: Any, *, wide: bool) -> None:
-    from toban_cli.human import NOTHING, age, size, to_time
+    from toban_cli.formatting import NOTHING, age, size, to_time
     from toban_cli.tables import facts
     from toban_cli.words import count
     from toban_runtime.clock import SystemClock
@@ -150,7 +150,7 @@ def _kept(found: Any) -> str:
 
 
 def _columns() -> list[Column]:
-    from toban_cli.human import size
+    from toban_cli.formatting import size
 
     return [
         Column("DAY", lambda day: day.log_day),
@@ -164,7 +164,7 @@ def _columns() -> list[Column]:
 
 
 def _wide() -> list[Column]:
-    from toban_cli.human import size
+    from toban_cli.formatting import size
 
     return [
         Column("ARCHIVED ATTEMPTS", lambda day: str(day.archived_tokens)),

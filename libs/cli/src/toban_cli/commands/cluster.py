@@ -63,7 +63,7 @@ def status(output: Output = Format.TABLE, watch_seconds: Watch = None) -> None:
 
 def executor_columns(now: datetime) -> tuple[list[Column], list[Column]]:
     """The columns of a table of executors, and those that -o wide adds."""
-    from toban_cli.human import NOTHING, age, day, size
+    from toban_cli.formatting import NOTHING, age, day, size
 
     table = [
         Column("ID", lambda item: str(item.worker_id)),
@@ -98,7 +98,7 @@ def _skew(process: Any) -> str:
 
 
 def _member_columns(now: datetime) -> tuple[list[Column], list[Column]]:
-    from toban_cli.human import NOTHING, age, day
+    from toban_cli.formatting import NOTHING, age, day
 
     table = [
         Column("ID", lambda item: str(item.worker_id)),
@@ -117,7 +117,7 @@ def _member_columns(now: datetime) -> tuple[list[Column], list[Column]]:
 
 
 def _page(cluster: Any, *, wide: bool) -> None:
-    from toban_cli.human import age
+    from toban_cli.formatting import age
     from toban_cli.tables import facts
 
     output = Format.WIDE if wide else Format.TABLE
@@ -143,7 +143,7 @@ def _page(cluster: Any, *, wide: bool) -> None:
 
 def _server_now(cluster: Any) -> datetime:
     """The server's clock, so that ages are right when this machine's is not."""
-    from toban_cli.human import to_time
+    from toban_cli.formatting import to_time
 
     return to_time(cluster.server_time) or _now()
 

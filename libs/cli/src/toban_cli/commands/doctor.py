@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from toban_cli import report
 from toban_cli.options import Format, Output
-from toban_cli.printable import clean
+from toban_cli.sanitize import clean
 from toban_cli.words import count
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ def doctor(output: Output = Format.TABLE) -> int:
     os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
     from toban_cli.doctor.finding import EXIT_CODES, worst
-    from toban_cli.doctor.look import examine
+    from toban_cli.doctor.probe import examine
     from toban_runtime.clock import SystemClock
 
     found = examine(os.environ, SystemClock())
@@ -61,7 +61,7 @@ def _show(found: list[Finding], output: Format) -> None:
         # Servers, certificates and the environment are quoted here: each line stays one.
         report.say(clean(f"{item.status}: {item.name}: {item.subject} ({item.value})"))
         report.say(clean(f"  {item.message}"))
-        report.say(clean(f"  to mend it: {item.mend}"))
+        report.say(clean(f"  to remedy it: {item.remedy}"))
     report.say(_summary(found))
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from toban_cli import report
-from toban_cli.names import trigger_names
+from toban_cli.completion_values import trigger_names
 from toban_cli.options import Format, Limit, Output
 from toban_cli.output import Column, show, show_done, show_one
 from toban_cli.watch import Watch, watch
@@ -49,7 +49,7 @@ def emit(
     toban event emit order.paid --payload @order.json
     """
     from toban_cli.client import connect
-    from toban_cli.params import build_payload
+    from toban_cli.payload_args import build_payload
     from toban_domain.payload import canonical_json
     from toban_proto.v1.coordinator_pb2 import EmitEventRequest
     from toban_runtime.ids import IdSource
@@ -157,7 +157,7 @@ def remove_trigger(name: TriggerName, output: Output = Format.TABLE) -> None:
 
 
 def _event_columns(now: datetime) -> tuple[list[Column], list[Column]]:
-    from toban_cli.human import NOTHING, age
+    from toban_cli.formatting import NOTHING, age
     from toban_cli.words import given_key
 
     table = [
@@ -178,7 +178,7 @@ def _event_columns(now: datetime) -> tuple[list[Column], list[Column]]:
 
 
 def _trigger_columns(now: datetime) -> tuple[list[Column], list[Column]]:
-    from toban_cli.human import NOTHING, age
+    from toban_cli.formatting import NOTHING, age
 
     table = [
         Column("NAME", lambda trigger: trigger.name, name=True),
@@ -196,7 +196,7 @@ def _trigger_columns(now: datetime) -> tuple[list[Column], list[Column]]:
 
 
 def _trigger_page(trigger: Any, now: datetime) -> None:
-    from toban_cli.human import local
+    from toban_cli.formatting import local
     from toban_cli.tables import facts
 
     facts(

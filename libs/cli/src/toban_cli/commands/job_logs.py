@@ -48,7 +48,7 @@ def job_logs(
     toban job logs backup --since 7d --level error -o json
     """
     from toban_cli.client import connect
-    from toban_cli.searching import Search, read_place, run_pages
+    from toban_cli.log_search import Search, read_place, run_pages
     from toban_proto.v1.coordinator_pb2 import GetJobRequest
 
     question = _question(grep, regex=regex, since=since, until=until, stdout=stdout, stderr=stderr, level=level)
@@ -81,7 +81,7 @@ def _question(grep: str, *, regex: bool, since: str, until: str, stdout: bool, s
 
 
 def _runs(client: Client, job: str, question: Any, cursor: str) -> Any:
-    from toban_cli.searching import RUNS_PAGE
+    from toban_cli.log_search import RUNS_PAGE
     from toban_proto.v1.common_pb2 import Page
     from toban_proto.v1.coordinator_pb2 import ListRunsRequest
 
@@ -103,7 +103,7 @@ class _Printer:
 
     def show(self, run: Any, hit: Any) -> None:
         from toban_cli.harmless import harmless
-        from toban_cli.lines import STREAM_NAMES, json_line, line_facts, line_time, write
+        from toban_cli.log_printer import STREAM_NAMES, json_line, line_facts, line_time, write
 
         if self._as_json:
             facts = line_facts(hit.token, self._attempt(run, hit.token), hit.line)
@@ -132,7 +132,7 @@ class _Printer:
 
 def _tell(search: Any, job: str) -> None:
     """On stderr: what was not shown, and, on a terminal or when nothing was found, what was looked at."""
-    from toban_cli.human import size
+    from toban_cli.formatting import size
     from toban_cli.words import count
 
     if search.expired:

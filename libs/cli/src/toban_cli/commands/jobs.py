@@ -53,7 +53,7 @@ def get_job(name: JobName, output: Output = Format.TABLE) -> None:
 
 
 def _job_columns(now: datetime) -> tuple[list[Column], list[Column]]:
-    from toban_cli.human import NOTHING, age
+    from toban_cli.formatting import NOTHING, age
 
     table = [
         Column("NAME", lambda job: job.name, name=True),
@@ -74,7 +74,7 @@ def _job_columns(now: datetime) -> tuple[list[Column], list[Column]]:
 
 
 def _job_page(job: Any, now: datetime, *, wide: bool) -> None:
-    from toban_cli.human import age, local
+    from toban_cli.formatting import age, local
     from toban_cli.tables import facts
 
     run = job.last_run

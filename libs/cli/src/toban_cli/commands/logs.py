@@ -10,7 +10,7 @@ import typer
 
 from toban_cli import report
 from toban_cli.options import RunId
-from toban_cli.printable import clean
+from toban_cli.sanitize import clean
 
 if TYPE_CHECKING:
     from toban_cli.client import Client
@@ -81,7 +81,7 @@ def logs(
     toban run logs 12 --level warning -o json
     """
     from toban_cli.client import connect
-    from toban_cli.lines import LinePrinter, Style
+    from toban_cli.log_printer import LinePrinter, Style
     from toban_proto.v1.coordinator_pb2 import GetRunRequest
 
     _check_together(follow=follow, tail=tail, head=head, grep=grep, regex=regex)
@@ -104,7 +104,7 @@ def logs(
 
 
 def _show(client: Client, request: Any, printer: Any, *, run: Any, follow: bool, told: bool) -> None:
-    from toban_cli.log_source import check, place_words, read_all
+    from toban_cli.log_reader import check, place_words, read_all
     from toban_proto.v1.logs_pb2 import DescribeLogRequest
 
     # A follower would only warn, and try again.
@@ -128,7 +128,7 @@ def _show(client: Client, request: Any, printer: Any, *, run: Any, follow: bool,
 
 def _nothing(run: Any, *, narrowed: bool) -> str:
     """Why there is no line."""
-    from toban_cli.human import local, to_time
+    from toban_cli.formatting import local, to_time
     from toban_domain.run import TERMINAL
     from toban_runtime.clock import SystemClock
 

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from toban_cli import report
-from toban_cli.coercion import LARGEST
-from toban_cli.names import executor_numbers
+from toban_cli.completion_values import executor_numbers
 from toban_cli.options import Format, Limit, Output, told_reason
 from toban_cli.output import Column, show, show_done, show_one
+from toban_cli.param_types import LARGEST
 from toban_cli.words import count, plain_number
 from toban_domain.errors import ErrorCode, TobanError
 
@@ -228,7 +228,7 @@ def list_audit(limit: Limit = 20, output: Output = Format.TABLE) -> None:
 
 
 def _find(client: Client, word: str) -> Any:
-    from toban_cli.executors import find_executor
+    from toban_cli.executor_lookup import find_executor
     from toban_proto.v1.coordinator_pb2 import ListExecutorsRequest
 
     def look(include_off: bool) -> Any:
@@ -307,7 +307,7 @@ def _words(value_json: str) -> str:
 
 
 def _setting_columns(now: datetime) -> tuple[list[Column], list[Column]]:
-    from toban_cli.human import NOTHING, age
+    from toban_cli.formatting import NOTHING, age
 
     table = [
         Column("NAME", lambda item: item.name),
@@ -331,7 +331,7 @@ def _range(item: Any) -> str:
 
 
 def _setting_page(item: Any) -> None:
-    from toban_cli.human import local
+    from toban_cli.formatting import local
     from toban_cli.tables import facts
 
     changed = f"{local(item.updated_at, _now())} by {item.updated_by}" if item.version else "never"
@@ -359,8 +359,8 @@ def _setting_names(incomplete: str) -> list[tuple[str, str]]:
 
 
 def _audit_columns(now: datetime) -> tuple[list[Column], list[Column]]:
-    from toban_cli.changes import changes
-    from toban_cli.human import NOTHING, brief
+    from toban_cli.audit_diff import changes
+    from toban_cli.formatting import NOTHING, brief
 
     table = [
         Column("ID", lambda item: str(item.id)),

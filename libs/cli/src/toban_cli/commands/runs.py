@@ -126,9 +126,9 @@ def get_run(run: RunId, output: Output = Format.TABLE, watch_seconds: Watch = No
     toban run get 12 --watch
     """
     from toban_cli.client import connect
-    from toban_cli.log_source import stored_log, stored_words
-    from toban_cli.plain import plain
-    from toban_cli.run_page import show_run
+    from toban_cli.log_reader import stored_log, stored_words
+    from toban_cli.proto_json import plain
+    from toban_cli.run_details import show_run
     from toban_domain.run import TERMINAL
     from toban_proto.v1.coordinator_pb2 import GetRunRequest
 
@@ -166,7 +166,7 @@ def cancel(run: RunId, reason: Reason = "", kill: Kill = False, output: Output =
 
 def _wanted(job: str, params: list[str], payload: str, at: str | None, timezone: str, key: str) -> tuple[Any, str]:
     """The request, and what is said when it was made."""
-    from toban_cli.params import build_payload
+    from toban_cli.payload_args import build_payload
     from toban_domain.payload import canonical_json
     from toban_proto.v1.coordinator_pb2 import StartRunRequest
     from toban_runtime.ids import IdSource
@@ -181,8 +181,8 @@ def _wanted(job: str, params: list[str], payload: str, at: str | None, timezone:
         raise typer.BadParameter("is for --at, which is not given", param_hint="--timezone")
     if at is None:
         return request, "started"
-    from toban_cli.at import read_at
-    from toban_cli.human import local
+    from toban_cli.formatting import local
+    from toban_cli.times import read_at
 
     now = _now()
     request.scheduled_for.FromDatetime(read_at(at, now, timezone))
@@ -190,9 +190,9 @@ def _wanted(job: str, params: list[str], payload: str, at: str | None, timezone:
 
 
 def _columns(now: datetime) -> tuple[list[Column], list[Column]]:
-    from toban_cli.human import NOTHING, age, brief, took
-    from toban_cli.results import exit_words
-    from toban_cli.run_page import origin, progress_words
+    from toban_cli.exit_status import exit_words
+    from toban_cli.formatting import NOTHING, age, brief, took
+    from toban_cli.run_details import origin, progress_words
 
     table = [
         Column("RUN", lambda run: str(run.id)),
@@ -220,7 +220,7 @@ def _columns(now: datetime) -> tuple[list[Column], list[Column]]:
 
 def _attend(client: Any, run_id: int, *, follow: bool, output: Format) -> int:
     """Waits for the end of a run; the exit code that says its result."""
-    from toban_cli.results import result_code
+    from toban_cli.exit_status import result_code
 
     run = attend_run(client, run_id, show_log=follow, output=output)
     return result_code(run)
@@ -236,8 +236,8 @@ def attend_run(
     output: Format = Format.TABLE,
 ) -> Any:
     """Waits for the end of a run while showing its output, says how it ended, and gives the run."""
+    from toban_cli.exit_status import final_line
     from toban_cli.follow import attend
-    from toban_cli.results import final_line
 
     try:
         run = attend(client, run_id, show_log=show_log, query=query, printer=printer)

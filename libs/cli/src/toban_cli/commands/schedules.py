@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from toban_cli import report
-from toban_cli.names import schedule_names
+from toban_cli.completion_values import schedule_names
 from toban_cli.options import Format, Limit, OfJob, Output, ScheduleName, told_reason
 from toban_cli.output import Column, show, show_data, show_done, show_one
-from toban_cli.printable import clean
+from toban_cli.sanitize import clean
 from toban_cli.watch import Watch, watch
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ def get_schedule(name: ScheduleName, output: Output = Format.TABLE) -> None:
     toban schedule get nightly -o yaml
     """
     from toban_cli.client import connect
-    from toban_cli.plain import plain, plain_list
+    from toban_cli.proto_json import plain, plain_list
     from toban_proto.v1.common_pb2 import Page
     from toban_proto.v1.coordinator_pb2 import GetScheduleRequest, ListFiresRequest, NextSlotsRequest
 
@@ -105,7 +105,7 @@ def next_slots(
     toban schedule next report --count 20
     toban schedule next -f my-job.yaml
     """
-    from toban_cli.coming import of_cluster, of_files
+    from toban_cli.next_slots import of_cluster, of_files
     from toban_domain.errors import ErrorCode, TobanError
 
     if not which and not file:
@@ -114,7 +114,7 @@ def next_slots(
         )
     found = of_files(file, which, count, _now()) if file else of_cluster(which, count)
     if output.is_data:
-        from toban_cli.plain import plain
+        from toban_cli.proto_json import plain
 
         show_data(output, [{"schedule": name, **plain(answer)} for name, answer in found])
     elif output is Format.NAME:
@@ -146,7 +146,7 @@ def resume(name: ScheduleName, output: Output = Format.TABLE) -> None:
     toban schedule resume nightly
     """
     from toban_cli.client import connect
-    from toban_cli.human import local
+    from toban_cli.formatting import local
     from toban_proto.v1.coordinator_pb2 import ResumeScheduleRequest
 
     with connect() as client:
@@ -172,7 +172,7 @@ def remove(name: ScheduleName, reason: Reason = "", output: Output = Format.TABL
 
 
 def _columns(now: datetime) -> tuple[list[Column], list[Column]]:
-    from toban_cli.human import NOTHING, age, brief
+    from toban_cli.formatting import NOTHING, age, brief
 
     table = [
         Column("NAME", lambda item: item.name, name=True),
@@ -198,8 +198,8 @@ def _status(schedule: Any) -> str:
 
 
 def _page(schedule: Any, coming: Any, fires: Any, now: datetime) -> None:
-    from toban_cli.human import local
-    from toban_cli.schedule_spec import stored_spec
+    from toban_cli.formatting import local
+    from toban_cli.schedule_options import stored_spec
     from toban_cli.tables import facts
 
     spec = stored_spec(schedule)
@@ -243,7 +243,7 @@ def _coming_page(name: str, answer: Any, *, first: bool) -> None:
 
 
 def _coming_table(slots: Any, title: str) -> None:
-    from toban_cli.human import NOTHING, to_time
+    from toban_cli.formatting import NOTHING, to_time
     from toban_cli.tables import table
 
     if not slots:
@@ -255,7 +255,7 @@ def _coming_table(slots: Any, title: str) -> None:
 
 
 def _fires_table(fires: Any) -> None:
-    from toban_cli.human import NOTHING, to_time
+    from toban_cli.formatting import NOTHING, to_time
     from toban_cli.tables import table
 
     if not fires:

@@ -7,8 +7,8 @@ import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from toban_cli.crontab.lines import BLANKS
-from toban_domain.shell import shell_reason
+from toban_cli.crontab.line_parser import BLANKS
+from toban_domain.shell_detection import shell_reason
 
 # With any of these outside quotes a line needs a shell.
 _SHELL_CHARACTERS = frozenset("|&;<>()$`\\*?[]#~!{}=%")

@@ -9,13 +9,13 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
+from toban_cli.crontab.account_column import Layout, detect, split_account
 from toban_cli.crontab.command import Command, CommandError, invocation, read_command
 from toban_cli.crontab.environment import Surroundings, assign
-from toban_cli.crontab.layout import Layout, detect, split_account
-from toban_cli.crontab.lines import BLANKS, Kind, Line, read_lines
+from toban_cli.crontab.job_names import Names, slug, title
+from toban_cli.crontab.line_parser import BLANKS, Kind, Line, read_lines
 from toban_cli.crontab.manifest import Planned, documents
-from toban_cli.crontab.naming import Names, slug, title
-from toban_cli.crontab.timing import Timing, TimingError, read_timing, split_timing
+from toban_cli.crontab.schedule_rule import Timing, TimingError, read_timing, split_timing
 from toban_domain.manifest import Document, find_problems
 from toban_schedule import problems
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from toban_cli.crontab.convert import Entry, Fate, Imported
-from toban_cli.crontab.lines import Kind
-from toban_cli.printable import clean
+from toban_cli.crontab.line_parser import Kind
+from toban_cli.sanitize import clean
 from toban_cli.words import count
 
 _SHOWN = 100
@@ -37,7 +37,7 @@ def report_lines(done: Imported, *, source: str, zone: str) -> list[str]:
 
 def yaml_text(done: Imported) -> str:
     """All documents, each job below a comment with its line; "" when there is none."""
-    from toban_cli.yaml_text import to_yaml
+    from toban_cli.yaml_dump import to_yaml
 
     pieces = []
     for entry in done.entries:

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from toban_cli.doctor.finding import Finding
-from toban_domain.certificates import ends_soon
+from toban_domain.certificate_expiry import ends_soon
 from toban_domain.errors import TobanError
 from toban_domain.health import seen_words
-from toban_transport.inspect import FileFacts, Identity
+from toban_transport.certificate_inspection import FileFacts, Identity
 
 # This machine's clock, seconds off PostgreSQL's: it decides which certificates count as valid, and shows times.
 CLOCK_WARNING, CLOCK_ERROR = 2.0, 60.0
@@ -67,9 +67,9 @@ def no_files(directory: Path) -> Finding:
 
 def unusable(error: TobanError) -> Finding:
     """A mistake in the environment."""
-    told, _, mend = error.message.partition("; ")
+    told, _, remedy = error.message.partition("; ")
     return _bad(
-        "configuration", "environment", "unusable", told, mend or "set SCHEDULER_COORDINATORS, SCHEDULER_TLS_DIR"
+        "configuration", "environment", "unusable", told, remedy or "set SCHEDULER_COORDINATORS, SCHEDULER_TLS_DIR"
     )
 
 
@@ -99,9 +99,9 @@ def server(visit: Visit, *, trust_domain: str, now: datetime) -> list[Finding]:
     if visit.identity is not None:
         found += _shown(visit, visit.identity, trust_domain=trust_domain, now=now)
     if visit.failed:
-        message, mend = _FAILURES[visit.step]
+        message, remedy = _FAILURES[visit.step]
         found.append(
-            _bad("server", visit.subject, visit.step, f"{message.format(visit.service)}: {visit.failed}", mend)
+            _bad("server", visit.subject, visit.step, f"{message.format(visit.service)}: {visit.failed}", remedy)
         )
     else:
         value = "is reached; not asked, for want of our own certificate" if visit.unasked else "answers"
@@ -116,8 +116,8 @@ def versions(visit: Visit, ours: str) -> list[Finding]:
     if visit.version == ours:
         return [Finding(name="version", subject=visit.subject, value=visit.version)]
     message = f"it runs {visit.version}, this command is {ours}"
-    mend = "use the command of the same release; neighbouring releases work together, but not for long"
-    return [_bad("version", visit.subject, visit.version, message, mend, status="warning")]
+    remedy = "use the command of the same release; neighbouring releases work together, but not for long"
+    return [_bad("version", visit.subject, visit.version, message, remedy, status="warning")]
 
 
 def clock(visits: list[Visit]) -> list[Finding]:
@@ -131,8 +131,10 @@ def clock(visits: list[Visit]) -> list[Finding]:
     if certain <= CLOCK_WARNING:
         return [Finding(name="clock", subject="this machine", value=value)]
     message = f"it is {abs(offset):.1f} s {'behind' if offset > 0 else 'ahead of'} PostgreSQL's clock"
-    mend = "let NTP (chrony, systemd-timesyncd) set it; certificates and times shown depend on it"
-    return [_bad("clock", "this machine", value, message, mend, status="error" if certain > CLOCK_ERROR else "warning")]
+    remedy = "let NTP (chrony, systemd-timesyncd) set it; certificates and times shown depend on it"
+    return [
+        _bad("clock", "this machine", value, message, remedy, status="error" if certain > CLOCK_ERROR else "warning")
+    ]
 
 
 def no_address(service: str, variable: str) -> Finding:
@@ -148,7 +150,7 @@ def no_address(service: str, variable: str) -> Finding:
 
 
 _REISSUE = "issue it anew for this service into the folder that SCHEDULER_TLS_DIR names (`make certs` renews those of the local stack)"
-# Step → (what it means, how to mend it).
+# Step → (what it means, the remedy).
 _FAILURES = {
     "resolve": ("the name of the {} is not known", "correct the address, or the name service of this machine"),
     "connect": (
@@ -162,7 +164,7 @@ _FAILURES = {
     ),
     "own certificate": (
         "the {} was not asked",
-        "mend our own certificate files first (see tls-files, key-mode and certificate)",
+        "remedy our own certificate files first (see tls-files, key-mode and certificate)",
     ),
 }
 
@@ -202,13 +204,13 @@ def _shown(visit: Visit, identity: Identity, *, trust_domain: str, now: datetime
     found = [ending(visit.subject, identity.not_after, now, identity.not_before)]
     if identity.trusted is False:
         message = "its certificate was not issued by our ca.crt"
-        mend = "give both sides certificates of one authority; if this is another cluster, correct the address"
-        found.append(_bad("trust", visit.subject, "other authority", message, mend))
+        remedy = "give both sides certificates of one authority; if this is another cluster, correct the address"
+        found.append(_bad("trust", visit.subject, "other authority", message, remedy))
     if wanted not in identity.dns:
         shown = ", ".join(identity.dns) or "no name"
         message = f"its certificate is that of {shown}, not of {wanted}"
-        mend = f"look whether the address is that of a {visit.service}, and at SCHEDULER_TRUST_DOMAIN on both sides"
-        found.append(_bad("identity", visit.subject, shown, message, mend))
+        remedy = f"look whether the address is that of a {visit.service}, and at SCHEDULER_TRUST_DOMAIN on both sides"
+        found.append(_bad("identity", visit.subject, shown, message, remedy))
     return found
 
 
@@ -235,5 +237,5 @@ def _health(visit: Visit) -> list[Finding]:
     ]
 
 
-def _bad(name: str, subject: str, value: str, message: str, mend: str, *, status: str = "error") -> Finding:
-    return Finding(name=name, subject=subject, value=value, status=status, message=message, mend=mend)
+def _bad(name: str, subject: str, value: str, message: str, remedy: str, *, status: str = "error") -> Finding:
+    return Finding(name=name, subject=subject, value=value, status=status, message=message, remedy=remedy)

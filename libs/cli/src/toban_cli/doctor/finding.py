@@ -11,18 +11,18 @@ EXIT_CODES = {"ok": 0, "error": 1, "warning": 2}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """`name` is the check, `subject` what it is about; `message` and `mend` are empty when `status` is ok."""
+    """`name` is the check, `subject` what it is about; `message` and `remedy` are empty when `status` is ok."""
 
     name: str
     subject: str
     value: str
     status: str = "ok"
     message: str = ""
-    mend: str = ""
+    remedy: str = ""
 
     @property
     def ok(self) -> bool:
-        """Whether there is nothing to mend."""
+        """Whether there is nothing to remedy."""
         return self.status == "ok"
 
 
@@ -48,7 +48,7 @@ def merged(answers: Sequence[tuple[str, Sequence[Finding]]]) -> list[Finding]:
                 value=item.value,
                 status=item.status,
                 message=item.message,
-                mend=item.mend,
+                remedy=item.remedy,
             )
             for item in findings
             if not item.ok and (item.name, item.subject, item.status) not in known

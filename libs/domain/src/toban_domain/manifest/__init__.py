@@ -1,6 +1,6 @@
 """Manifests: documents {apiVersion, kind, metadata, spec} read strictly into specs, with all mistakes told at once.
 
-Every mistake names its source, its path, what is wrong and how to mend it. Callers give the check of rules, so that this
+Every mistake names its source, its path, what is wrong and the remedy. Callers give the check of rules, so that this
 package needs neither cron nor zones.
 """
 

@@ -22,7 +22,7 @@ from toban_domain.manifest.meta import Meta
 from toban_domain.manifest.python_steps import read_callable, read_python_path
 from toban_domain.manifest.retries import read_retry
 from toban_domain.payload import check_payload, kind_of
-from toban_domain.shell import shell_reason
+from toban_domain.shell_detection import shell_reason
 
 _ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
 _DAY = 86_400

@@ -17,7 +17,7 @@ DETAIL_BYTES = 3500
 
 @dataclass(frozen=True, slots=True)
 class ManifestProblem:
-    """One mistake: where (source, path such as `spec.steps[0].argv`), what, and how to mend it."""
+    """One mistake: where (source, path such as `spec.steps[0].argv`), what, and the remedy."""
 
     source: str
     path: str
@@ -42,7 +42,7 @@ class ManifestProblem:
 
 
 class RuleProblem(NamedTuple):
-    """A mistake in a rule: the field of RuleSpec, what, and how to mend it."""
+    """A mistake in a rule: the field of RuleSpec, what, and the remedy."""
 
     field: str
     message: str

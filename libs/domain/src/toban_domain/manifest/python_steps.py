@@ -6,7 +6,7 @@ import re
 
 from toban_domain.manifest.fields import Fields
 from toban_domain.payload import kind_of
-from toban_domain.shell import callable_reason
+from toban_domain.shell_detection import callable_reason
 
 _CALLABLE = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*")
 _MAX_CALLABLE = 256

@@ -2462,7 +2462,7 @@ class DiagnosisCheck(_message.Message):
     SUBJECT_FIELD_NUMBER: _builtins.int
     VALUE_FIELD_NUMBER: _builtins.int
     MESSAGE_FIELD_NUMBER: _builtins.int
-    MEND_FIELD_NUMBER: _builtins.int
+    REMEDY_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """clock, certificate, version, migration, redis, disk, leader, ..."""
     status: _builtins.str
@@ -2471,7 +2471,7 @@ class DiagnosisCheck(_message.Message):
     """What it is about: "coordinator 3", "executor 5 on host-a"."""
     value: _builtins.str
     message: _builtins.str
-    mend: _builtins.str
+    remedy: _builtins.str
     def __init__(
         self,
         *,
@@ -2480,11 +2480,11 @@ class DiagnosisCheck(_message.Message):
         subject: _builtins.str = ...,
         value: _builtins.str = ...,
         message: _builtins.str = ...,
-        mend: _builtins.str = ...,
+        remedy: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["mend", b"mend", "message", b"message", "name", b"name", "status", b"status", "subject", b"subject", "value", b"value"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["message", b"message", "name", b"name", "remedy", b"remedy", "status", b"status", "subject", b"subject", "value", b"value"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

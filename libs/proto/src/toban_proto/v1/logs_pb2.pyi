@@ -1002,7 +1002,7 @@ class LogCheck(_message.Message):
     VALUE_FIELD_NUMBER: _builtins.int
     STATUS_FIELD_NUMBER: _builtins.int
     MESSAGE_FIELD_NUMBER: _builtins.int
-    MEND_FIELD_NUMBER: _builtins.int
+    REMEDY_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """What was looked at."""
     subject: _builtins.str
@@ -1011,8 +1011,8 @@ class LogCheck(_message.Message):
     status: _builtins.str
     """ok | warning | error"""
     message: _builtins.str
-    """What is wrong and how to mend it; empty when it is ok."""
-    mend: _builtins.str
+    """What is wrong and the remedy; empty when it is ok."""
+    remedy: _builtins.str
     def __init__(
         self,
         *,
@@ -1021,11 +1021,11 @@ class LogCheck(_message.Message):
         value: _builtins.str = ...,
         status: _builtins.str = ...,
         message: _builtins.str = ...,
-        mend: _builtins.str = ...,
+        remedy: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["mend", b"mend", "message", b"message", "name", b"name", "status", b"status", "subject", b"subject", "value", b"value"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["message", b"message", "name", b"name", "remedy", b"remedy", "status", b"status", "subject", b"subject", "value", b"value"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -321,7 +321,7 @@ class LogArchiveServicer:
         raise NotImplementedError('Method not implemented!')
 
     def Diagnose(self, request, context):
-        """What is wrong with the logs of the installation, and how to mend it.
+        """What is wrong with the logs of the installation, and the remedy.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -122,7 +122,7 @@ class LogArchiveStub:
     Verify: _grpc.UnaryStreamMultiCallable[_logs_pb2.VerifyArchiveRequest, _logs_pb2.VerifyArchiveResponse]
     """Reads objects again and compares them with their manifests, a message an object."""
     Diagnose: _grpc.UnaryUnaryMultiCallable[_logs_pb2.DiagnoseLogsRequest, _logs_pb2.DiagnoseLogsResponse]
-    """What is wrong with the logs of the installation, and how to mend it."""
+    """What is wrong with the logs of the installation, and the remedy."""
 
 @_typing.type_check_only
 class LogArchiveAsyncStub(LogArchiveStub):
@@ -135,7 +135,7 @@ class LogArchiveAsyncStub(LogArchiveStub):
     Verify: _aio.UnaryStreamMultiCallable[_logs_pb2.VerifyArchiveRequest, _logs_pb2.VerifyArchiveResponse]  # type: ignore[assignment]
     """Reads objects again and compares them with their manifests, a message an object."""
     Diagnose: _aio.UnaryUnaryMultiCallable[_logs_pb2.DiagnoseLogsRequest, _logs_pb2.DiagnoseLogsResponse]  # type: ignore[assignment]
-    """What is wrong with the logs of the installation, and how to mend it."""
+    """What is wrong with the logs of the installation, and the remedy."""
 
 class LogArchiveServicer(metaclass=_abc_1.ABCMeta):
     """Called by admin-web and admin-cli: the archive in the object store."""
@@ -169,6 +169,6 @@ class LogArchiveServicer(metaclass=_abc_1.ABCMeta):
         request: _logs_pb2.DiagnoseLogsRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_logs_pb2.DiagnoseLogsResponse, _abc.Awaitable[_logs_pb2.DiagnoseLogsResponse]]:
-        """What is wrong with the logs of the installation, and how to mend it."""
+        """What is wrong with the logs of the installation, and the remedy."""
 
 def add_LogArchiveServicer_to_server(servicer: LogArchiveServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

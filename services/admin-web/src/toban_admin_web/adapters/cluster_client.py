@@ -12,7 +12,7 @@ from toban_proto.v1 import coordinator_pb2 as pb
 from toban_proto.v1.common_pb2 import Page
 from toban_proto.v1.coordinator_pb2_grpc import JobReaderStub
 from toban_runtime.clock import Clock
-from toban_transport.fleet import Fleet
+from toban_transport.replica_client import Fleet
 
 # A coordinator that stays silent this long is left for another one, seconds.
 ATTEMPT_SECONDS = 1.5

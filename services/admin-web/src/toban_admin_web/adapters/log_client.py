@@ -9,7 +9,7 @@ from toban_admin_web.decide.records import LogLine, LogPart
 from toban_domain.errors import ErrorCode, TobanError
 from toban_proto.v1 import logs_pb2
 from toban_proto.v1.logs_pb2_grpc import LogReaderStub
-from toban_transport.fleet import Fleet
+from toban_transport.replica_client import Fleet
 
 STREAMS = {
     logs_pb2.LOG_STREAM_STDOUT: "stdout",

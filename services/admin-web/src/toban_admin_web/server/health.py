@@ -9,7 +9,7 @@ from toban_admin_web.views.site import Places
 from toban_observability.health import Check, report
 from toban_runtime.clock import Clock
 from toban_transport.tls import TlsFiles
-from toban_transport.tls_watch import certificate_check
+from toban_transport.tls_reload import certificate_check
 
 Seen = Callable[[], Mapping[str, tuple[int, int]]]
 """Service → (how many of its addresses serve, how many there are)."""

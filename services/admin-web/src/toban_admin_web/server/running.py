@@ -21,9 +21,9 @@ from toban_observability.metrics import build_info
 from toban_runtime.clock import SystemClock
 from toban_runtime.ids import IdSource
 from toban_runtime.lifecycle import write_ready_file
-from toban_transport.fleet import Fleet
+from toban_transport.replica_client import Fleet
 from toban_transport.tls import TlsFiles
-from toban_transport.tls_watch import CertificateWatch
+from toban_transport.tls_reload import CertificateWatch
 
 
 class Running:

@@ -6,7 +6,7 @@ from contextlib import ExitStack
 
 from flask import Flask, g, request
 
-from toban_domain.trace import parse
+from toban_domain.traceparent import parse
 from toban_observability import tracing
 
 

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 from toban_coordinator.adapters.order_messages import cancel_request, revoke_request, start_request
 from toban_coordinator.ports.orders import QUEUED, CancelOrder, StartOrder, StartResult, Target
+from toban_coordinator.store import queued_orders as queue_rows
 from toban_domain.epoch import Term
 from toban_domain.errors import ErrorCode, TobanError
 from toban_domain.outcome import AttemptKey
@@ -17,12 +18,11 @@ from toban_observability.logs import get_logger
 from toban_proto.v1.executor_pb2 import PingRequest
 from toban_proto.v1.executor_pb2_grpc import WorkerServiceStub
 from toban_store.pool import Pool
-from toban_store.scheduler import orders as queue_rows
 from toban_store.tx import fenced_tx
 from toban_transport.authz import EXECUTOR
-from toban_transport.call import unary
 from toban_transport.channel import ChannelPool
-from toban_transport.ticket import TicketSigner
+from toban_transport.client_calls import unary
+from toban_transport.log_ticket import TicketSigner
 
 START_SECONDS = 3.0
 ORDER_SECONDS = 1.0

@@ -9,7 +9,7 @@ from toban_domain.epoch import Term
 from toban_domain.outcome import AttemptKey
 from toban_proto.v1 import executor_pb2 as pb
 from toban_transport.convert import key_to_pb, timestamp_to_pb
-from toban_transport.ticket import TicketSigner
+from toban_transport.log_ticket import TicketSigner
 
 
 def header(epoch: int, serial: int, incarnation: str) -> pb.OrderHeader:

@@ -9,8 +9,8 @@ from toban_coordinator.ports.peers import PeerBeat, PeerStatus
 from toban_proto.v1.coordinator_pb2 import PeerStatusRequest, PeerWatchRequest
 from toban_proto.v1.coordinator_pb2_grpc import PeerStub
 from toban_transport.authz import COORDINATOR
-from toban_transport.call import stream, unary
 from toban_transport.channel import ChannelPool
+from toban_transport.client_calls import stream, unary
 
 STATUS_SECONDS = 0.5
 CONNECT_SECONDS = 0.3

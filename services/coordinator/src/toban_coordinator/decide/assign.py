@@ -8,10 +8,10 @@ from datetime import datetime, timedelta
 
 from toban_domain.job import JobSpec
 from toban_domain.lease import ExecutorState
-from toban_domain.moves import Finish, Release
-from toban_domain.placing import DueRun, ExecutorLoad
+from toban_domain.placement import DueRun, ExecutorLoad
 from toban_domain.run import RunState
 from toban_domain.settings import Settings
+from toban_domain.transitions import Finish, Release
 
 # New work goes only to executors that were heard of within this time, seconds.
 FRESH_SECONDS = 2.0

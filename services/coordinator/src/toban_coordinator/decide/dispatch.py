@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from toban_domain.moves import CloseAttempt, Finish, LiveRun, Release
 from toban_domain.outcome import Outcome, OutcomeKind, Reason
 from toban_domain.run import RunState
+from toban_domain.transitions import CloseAttempt, Finish, LiveRun, Release
 
 # These say that the job cannot run as it is defined: the attempt failed. Every other refusal that means "gone" sends the run elsewhere.
 JOB_FAULTS = frozenset({"UNSUPPORTED_STEP", "PROGRAM_NOT_ALLOWED", "SPAWN_FAILED"})

@@ -13,7 +13,7 @@ from toban_domain.errors import TobanError
 from toban_domain.event import DueTrigger, EventPlan, Failure, InboxEvent, Start
 from toban_domain.event_filter import matches
 from toban_domain.event_mapping import EventFacts, fill
-from toban_domain.firing import RunTemplate
+from toban_domain.fire_plan import RunTemplate
 from toban_domain.payload import parse_payload
 
 # Tries after the first, when another one could help.

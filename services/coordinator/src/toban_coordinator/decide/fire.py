@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from datetime import datetime, timedelta
 from itertools import islice, takewhile
 
-from toban_domain.firing import DueSchedule, FirePlan, RunTemplate, Skip
+from toban_domain.fire_plan import DueSchedule, FirePlan, RunTemplate, Skip
 from toban_domain.job import JobSpec
 from toban_schedule import Rule, ScheduleError
 

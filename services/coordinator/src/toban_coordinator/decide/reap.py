@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from toban_domain.job import JobSpec
-from toban_domain.moves import CloseAttempt, Finish, LiveRun, Orphan, Release, RequestCancel
 from toban_domain.run import RunState
+from toban_domain.transitions import CloseAttempt, Finish, LiveRun, Orphan, Release, RequestCancel
 
 # How far beyond timeout and grace a run may be before the leader asks for its cancel; the executor itself enforces the timeout, seconds.
 TIMEOUT_MARGIN_SECONDS = 60.0

@@ -12,9 +12,9 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
-from toban_domain.moves import CloseAttempt, Finish, LiveRun, Orphan, Release, Started
 from toban_domain.outcome import AttemptKey, Outcome, OutcomeKind
 from toban_domain.run import RunState
+from toban_domain.transitions import CloseAttempt, Finish, LiveRun, Orphan, Release, Started
 
 # (run, number of the retry that would come) → seconds to wait before it.
 RetryDelay = Callable[[LiveRun, int], float]

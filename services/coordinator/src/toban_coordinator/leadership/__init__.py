@@ -1,8 +1,8 @@
 """Leadership: stand, lead, step down; a coordinator's presence; the sub-leader's watch."""
 
+from toban_coordinator.leadership.election_runner import ElectionDeps, Leadership
 from toban_coordinator.leadership.presence import Presence, PresenceDeps
 from toban_coordinator.leadership.server_time import ServerTime
-from toban_coordinator.leadership.stand import ElectionDeps, Leadership
 from toban_coordinator.leadership.subleader import Checker, Watcher
 from toban_coordinator.leadership.term import MakeLoops, OnTurn, TermDeps
 

@@ -7,15 +7,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 
-from toban_coordinator.decide.elect import MAX_SKEW_SECONDS, gives_way
-from toban_coordinator.leadership.stand import Leadership
+from toban_coordinator.decide.leader_health import MAX_SKEW_SECONDS, gives_way
+from toban_coordinator.leadership.election_runner import Leadership
 from toban_coordinator.ports.leader import ServerClock
-from toban_coordinator.ports.members import MemberMirror
-from toban_fencing.redis_lease import SubleaderLock
+from toban_coordinator.ports.worker_registry import MemberMirror
+from toban_coordinator.store import coordinators
+from toban_fencing.redis_locks import SubleaderLock
 from toban_observability.logs import get_logger
 from toban_runtime.clock import Clock
 from toban_store.pool import Pool
-from toban_store.scheduler import coordinators
 
 PRESENT_SECONDS = 15.0
 # One that is to lead instead has written its row within this time; it does so each second.

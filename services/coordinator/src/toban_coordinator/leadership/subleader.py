@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from toban_coordinator.decide.elect import LeaderSigns, StreamEnd, is_death, is_suspect, should_degrade
-from toban_coordinator.leadership.stand import Leadership
+from toban_coordinator.decide.leader_health import LeaderSigns, StreamEnd, is_death, is_suspect, should_degrade
+from toban_coordinator.leadership.election_runner import Leadership
 from toban_coordinator.ports.leader import LeaderView, ServerClock
 from toban_coordinator.ports.peers import Peers
 from toban_coordinator.ports.settings import SettingsSource
 from toban_domain.errors import TobanError
-from toban_fencing.members import Members
-from toban_fencing.redis_link import RedisGone
+from toban_fencing.redis_client import RedisGone
+from toban_fencing.worker_registry import Members
 from toban_observability.logs import get_logger
 from toban_runtime.clock import Clock
 

@@ -7,15 +7,15 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
+from toban_coordinator.store import leader as rows
 from toban_domain.epoch import EpochExhausted, Term, TokenSource
 from toban_domain.errors import FencedOut, TobanError
 from toban_domain.lease import take_seconds
+from toban_observability.context import show
 from toban_observability.logs import get_logger
-from toban_observability.place import show
 from toban_runtime.clock import Clock
 from toban_runtime.loop import Loop, Turn
 from toban_store.pool import Pool
-from toban_store.scheduler import leader as rows
 from toban_store.tx import fenced_tx
 
 # Loops that turn more seldom than this, and than leader_tick_seconds, say nothing about whether the leader ticks.

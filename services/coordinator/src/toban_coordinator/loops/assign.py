@@ -9,23 +9,23 @@ from datetime import datetime, timedelta
 
 from toban_coordinator.decide import assign as decide
 from toban_coordinator.loops import metrics
-from toban_coordinator.loops.base import Done, LoopDeps
-from toban_coordinator.loops.definitions import Definitions
-from toban_coordinator.loops.express import Express
-from toban_coordinator.loops.marking import Marking
-from toban_coordinator.loops.parts import Parts
+from toban_coordinator.loops.adaptive_batch import Parts
+from toban_coordinator.loops.definition_cache import Definitions
+from toban_coordinator.loops.fast_path import Express
+from toban_coordinator.loops.order_sender import Sender
+from toban_coordinator.loops.run_marks import Marking
 from toban_coordinator.loops.run_traces import dispatch_span, places_of
-from toban_coordinator.loops.sender import Sender
-from toban_coordinator.loops.starting import start_order
+from toban_coordinator.loops.start_order import start_order
+from toban_coordinator.loops.term_loop import Done, LoopDeps
 from toban_coordinator.ports.orders import StartOrder, Target
+from toban_coordinator.store import runs_assign, runs_finish
+from toban_coordinator.store.pending_work import Agenda
 from toban_domain.job import JobSpec
-from toban_domain.moves import Placement
 from toban_domain.outcome import AttemptKey
-from toban_domain.placing import DueRun, ExecutorLoad
-from toban_domain.trace import TraceContext
+from toban_domain.placement import DueRun, ExecutorLoad
+from toban_domain.traceparent import TraceContext
+from toban_domain.transitions import Placement
 from toban_store.errors import TooLong
-from toban_store.scheduler import runs_assign, runs_finish
-from toban_store.scheduler.agenda import Agenda
 from toban_store.tx import autocommit, fenced_statement, fenced_tx
 
 # Runs that one turn places: its fenced transaction has to stay far below its bound.

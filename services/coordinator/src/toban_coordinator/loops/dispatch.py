@@ -6,18 +6,18 @@ from collections import defaultdict
 from collections.abc import Mapping
 from datetime import timedelta
 
-from toban_coordinator.loops.base import Done, LoopDeps
-from toban_coordinator.loops.definitions import Definitions
+from toban_coordinator.loops.definition_cache import Definitions
+from toban_coordinator.loops.order_sender import Sender
 from toban_coordinator.loops.run_traces import dispatch_span, places_of
-from toban_coordinator.loops.sender import Sender
-from toban_coordinator.loops.starting import start_order
+from toban_coordinator.loops.start_order import start_order
+from toban_coordinator.loops.term_loop import Done, LoopDeps
 from toban_coordinator.ports.orders import CancelOrder, StartOrder, Target
+from toban_coordinator.store import runs_assign
+from toban_coordinator.store.pending_work import Agenda
+from toban_coordinator.store.runs_assign import CancelingRun, SentRun
 from toban_domain.job import CancelSpec
 from toban_domain.outcome import AttemptKey
-from toban_domain.trace import TraceContext
-from toban_store.scheduler import runs_assign
-from toban_store.scheduler.agenda import Agenda
-from toban_store.scheduler.runs_assign import CancelingRun, SentRun
+from toban_domain.traceparent import TraceContext
 from toban_store.tx import autocommit
 
 # A start, and a cancel, goes out again after this time, seconds.

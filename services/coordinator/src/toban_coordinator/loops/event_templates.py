@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from toban_coordinator.decide import fire
-from toban_coordinator.loops.definitions import Definitions
-from toban_coordinator.loops.payloads import Key, Payloads
+from toban_coordinator.loops.definition_cache import Definitions
+from toban_coordinator.loops.payload_validator import Key, Payloads
 from toban_domain.errors import ErrorCode, TobanError
 from toban_domain.event import DueTrigger
 from toban_domain.event_mapping import passes_all_on
-from toban_domain.firing import RunTemplate
+from toban_domain.fire_plan import RunTemplate
 from toban_domain.job import JobSpec
 
 

@@ -10,21 +10,21 @@ from datetime import datetime
 
 from toban_coordinator.decide import events as decide
 from toban_coordinator.loops import event_metrics as metrics
-from toban_coordinator.loops.base import Done, LoopDeps
-from toban_coordinator.loops.definitions import Definitions
-from toban_coordinator.loops.event_room import Room, front, rows_of
+from toban_coordinator.loops.adaptive_batch import Parts
+from toban_coordinator.loops.definition_cache import Definitions
+from toban_coordinator.loops.event_batching import Room, front, rows_of
 from toban_coordinator.loops.event_templates import Templates
 from toban_coordinator.loops.metrics import submitted
-from toban_coordinator.loops.parts import Parts
-from toban_coordinator.loops.payloads import Payloads
+from toban_coordinator.loops.payload_validator import Payloads
+from toban_coordinator.loops.term_loop import Done, LoopDeps
+from toban_coordinator.store import events, triggers
+from toban_coordinator.store.pending_work import Agenda
 from toban_domain.errors import FencedOut
 from toban_domain.event import DueTrigger, EventPlan, Failure, InboxEvent, Start
 from toban_domain.job import JobSpec
 from toban_observability.logs import get_logger
-from toban_runtime.breath import Breath
+from toban_runtime.cooperative_yield import Breath
 from toban_store.errors import DidNotHappen, StoreError
-from toban_store.scheduler import events, triggers
-from toban_store.scheduler.agenda import Agenda
 from toban_store.tx import autocommit, fenced_tx
 
 TICK_SECONDS = 0.5

@@ -9,20 +9,20 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from toban_coordinator.decide import fire as decide
-from toban_coordinator.decide.elect import MAX_SKEW_SECONDS
+from toban_coordinator.decide.leader_health import MAX_SKEW_SECONDS
 from toban_coordinator.loops import metrics
-from toban_coordinator.loops.base import Done, LoopDeps
-from toban_coordinator.loops.definitions import Definitions
-from toban_coordinator.loops.payloads import Payloads
+from toban_coordinator.loops.definition_cache import Definitions
+from toban_coordinator.loops.payload_validator import Payloads
+from toban_coordinator.loops.term_loop import Done, LoopDeps
+from toban_coordinator.store import schedules
+from toban_coordinator.store.pending_work import Agenda
 from toban_domain.errors import ErrorCode, TobanError
-from toban_domain.firing import DueSchedule, FirePlan
+from toban_domain.fire_plan import DueSchedule, FirePlan
 from toban_domain.job import JobSpec
 from toban_observability.logs import get_logger
-from toban_runtime.breath import Breath
+from toban_runtime.cooperative_yield import Breath
 from toban_schedule import Rule, ScheduleError
 from toban_store.errors import Refused, TooLong
-from toban_store.scheduler import schedules
-from toban_store.scheduler.agenda import Agenda
 from toban_store.tx import autocommit, fenced_tx
 
 # Rows (runs and skips) that one fenced transaction makes: it has to stay far below its bound.

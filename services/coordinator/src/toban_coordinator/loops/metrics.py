@@ -7,11 +7,11 @@ from datetime import datetime, timedelta
 from functools import cache
 
 from toban_coordinator.decide.fire import MISSED_AFTER_SECONDS
-from toban_domain.firing import FirePlan
+from toban_coordinator.store.runs_finish import Finished
+from toban_domain.fire_plan import FirePlan
 from toban_domain.job import JobSpec
 from toban_domain.run import TERMINAL
 from toban_observability import metrics
-from toban_store.scheduler.runs_finish import Finished
 
 LAG = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
 DURATION = (0.05, 0.1, 0.5, 1.0, 5.0, 15.0, 60.0, 300.0, 900.0, 3600.0, 14400.0, 86400.0)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from toban_coordinator.loops.base import Done, LoopDeps
+from toban_coordinator.loops.term_loop import Done, LoopDeps
+from toban_coordinator.store import partitions, retention
 from toban_domain.errors import FencedOut
 from toban_observability import metrics
 from toban_observability.logs import get_logger
 from toban_store.errors import StoreError, TooLong
-from toban_store.scheduler import partitions, retention
 from toban_store.tx import autocommit, fenced_tx
 
 TICK_SECONDS = 600.0

@@ -9,16 +9,16 @@ from toban_coordinator.decide import assign as late
 from toban_coordinator.decide import reap as decide
 from toban_coordinator.decide.reap import Overdue, ReapPlan
 from toban_coordinator.loops import metrics
-from toban_coordinator.loops.answers import OrderAnswers
-from toban_coordinator.loops.base import Done, LoopDeps
-from toban_coordinator.loops.definitions import Definitions
-from toban_coordinator.loops.parts import Parts
+from toban_coordinator.loops.adaptive_batch import Parts
+from toban_coordinator.loops.definition_cache import Definitions
+from toban_coordinator.loops.order_results import OrderAnswers
+from toban_coordinator.loops.term_loop import Done, LoopDeps
+from toban_coordinator.store import attempts, queued_orders, runs, runs_finish, runs_reap
+from toban_coordinator.store.pending_work import Agenda
+from toban_coordinator.store.queued_orders import DoneOrder
+from toban_coordinator.store.runs import Waiting
 from toban_domain.job import JobSpec
-from toban_domain.moves import Finish, RequestCancel
-from toban_store.scheduler import attempts, orders, runs, runs_finish, runs_reap
-from toban_store.scheduler.agenda import Agenda
-from toban_store.scheduler.orders import DoneOrder
-from toban_store.scheduler.runs import Waiting
+from toban_domain.transitions import Finish, RequestCancel
 from toban_store.tx import FencedTx, Tx, autocommit, fenced_tx
 
 BATCH = 200
@@ -41,7 +41,7 @@ class Reap:
             orphans = await runs_reap.orphaned(t, limit=BATCH)
             overdue = await self._overdue(t, now)
             ends = await self._waiting(t, now)
-            done = await orders.done(t, limit=BATCH)
+            done = await queued_orders.done(t, limit=BATCH)
         if done:
             await self._answered(done)
         await self._parts.each(off, self._off)
@@ -65,7 +65,7 @@ class Reap:
 
     async def _forget(self, ids: Sequence[int]) -> None:
         async with fenced_tx(self._deps.pool, self._deps.term) as t:
-            await orders.forget(t, ids)
+            await queued_orders.forget(t, ids)
 
     async def _overdue(self, t: Tx, now: datetime) -> list[RequestCancel]:
         found = await runs_reap.overdue(t, now, limit=BATCH)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from toban_coordinator.store import run_traces
 from toban_domain.outcome import AttemptKey
-from toban_domain.trace import TraceContext, of_run
+from toban_domain.traceparent import TraceContext, of_run
 from toban_observability import tracing
 from toban_observability.tracing import Attributes, OpenSpan
 from toban_store.pool import Pool
-from toban_store.scheduler import traces
 from toban_store.tx import autocommit
 
 
@@ -18,7 +18,7 @@ async def places_of(pool: Pool, runs: Sequence[int]) -> Mapping[int, TraceContex
     if not tracing.enabled() or not runs:
         return {}
     async with autocommit(pool) as t:
-        return await traces.kept(t, runs)
+        return await run_traces.kept(t, runs)
 
 
 def dispatch_span(

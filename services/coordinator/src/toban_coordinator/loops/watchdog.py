@@ -8,10 +8,10 @@ from __future__ import annotations
 from toban_coordinator.decide.watchdog import Watch, look
 from toban_coordinator.ports.leader import LeaderSource
 from toban_coordinator.ports.settings import SettingsSource
+from toban_coordinator.store import cluster_stats
 from toban_observability import metrics
 from toban_observability.logs import get_logger
 from toban_store.pool import Pool
-from toban_store.scheduler import census
 from toban_store.tx import autocommit
 
 TICK_SECONDS = 5.0
@@ -42,7 +42,7 @@ class Watchdog:
             self._tell(Watch(), epoch=view.epoch)
             return
         async with autocommit(self._pool) as t:
-            overdue = await census.overdue_seconds(t)
+            overdue = await cluster_stats.overdue_seconds(t)
         _looks.inc()
         self._tell(look(overdue, tick_seconds=self._settings.known["leader_tick_seconds"]), epoch=view.epoch)
 

@@ -6,11 +6,11 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
-from toban_coordinator.decide.elect import MAX_SKEW_SECONDS
+from toban_coordinator.decide.leader_health import MAX_SKEW_SECONDS
 from toban_coordinator.leadership import Leadership, ServerTime
 from toban_coordinator.ports.settings import SettingsSource
 from toban_domain.epoch import near_limit
-from toban_fencing.redis_link import RedisLink
+from toban_fencing.redis_client import RedisLink
 from toban_observability.error_rate import ErrorRate
 from toban_observability.health import Check, report
 

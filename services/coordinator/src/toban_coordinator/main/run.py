@@ -7,20 +7,20 @@ from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, TypeVar
 
 from toban_coordinator.config import CoordinatorConfig
+from toban_coordinator.main.grpc_server import build
 from toban_coordinator.main.health import Health, waits_for_postgresql
-from toban_coordinator.main.parts import Connections, Parts, connect
-from toban_coordinator.main.serving import build
+from toban_coordinator.main.wiring import Connections, Parts, connect
+from toban_coordinator.store import coordinators
 from toban_domain.errors import TobanError
-from toban_fencing.redis_link import RedisGone
+from toban_fencing.redis_client import RedisGone
 from toban_observability.admin_port import AdminPort
 from toban_observability.logs import get_logger
 from toban_runtime.backoff import Backoff
 from toban_runtime.clock import Clock, SystemClock
 from toban_runtime.ids import IdSource
 from toban_runtime.lifecycle import Stop, write_ready_file
-from toban_store.listen import Listener
-from toban_store.scheduler import coordinators
-from toban_transport.tls_watch import certificate_check
+from toban_store.notifications import Listener
+from toban_transport.tls_reload import certificate_check
 
 GRACE_SECONDS = 2.0
 T = TypeVar("T")

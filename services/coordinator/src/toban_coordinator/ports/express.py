@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
+from toban_coordinator.store.runs import NewRun
 from toban_domain.job import JobSpec
-from toban_store.scheduler.runs import NewRun
 
 # More than this go the long way, where they are placed in batches.
 MOST = 32

@@ -10,12 +10,15 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 
-from toban_coordinator.loops.payloads import Payloads, compile_schema
+from toban_coordinator.loops.payload_validator import Payloads, compile_schema
 from toban_coordinator.server.apply_schedule import ScheduleWriter, WantedSchedule
 from toban_coordinator.server.apply_trigger import TriggerWriter
-from toban_coordinator.server.batches import Batches
 from toban_coordinator.server.edit_schedule import ScheduleEdit
-from toban_coordinator.server.passed_slots import Counts, with_counts
+from toban_coordinator.server.slot_counting import Counts, with_counts
+from toban_coordinator.server.write_batches import Batches
+from toban_coordinator.store import audit, jobs
+from toban_coordinator.store.audit import AdminAction
+from toban_coordinator.store.jobs import Definition, Head
 from toban_domain.errors import ErrorCode, TobanError
 from toban_domain.event import TriggerSpec
 from toban_domain.job import JobSpec
@@ -24,14 +27,11 @@ from toban_domain.manifest.problems import nearest
 from toban_domain.payload import canonical_json
 from toban_domain.schedule import ScheduleSpec
 from toban_proto.v1 import coordinator_pb2 as pb
-from toban_runtime.breath import Breath
 from toban_runtime.clock import SystemClock
+from toban_runtime.cooperative_yield import Breath
 from toban_schedule import Rule
 from toban_schedule import problems as rule_problems
 from toban_store.pool import Pool
-from toban_store.scheduler import audit, jobs
-from toban_store.scheduler.audit import AdminAction
-from toban_store.scheduler.jobs import Definition, Head
 from toban_store.tx import Tx, tx
 
 MAX_MANIFESTS = 2000

@@ -7,18 +7,18 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from toban_coordinator.server.batches import Batches
-from toban_coordinator.server.due_slots import rule_or_none
 from toban_coordinator.server.edit_schedule import ScheduleEdit, Settled, state_of
 from toban_coordinator.server.next_slots import NEXT_SHOWN, note_of, slots_to_pb
-from toban_coordinator.server.passed_slots import Counts, changed
+from toban_coordinator.server.resolve_due_slots import rule_or_none
+from toban_coordinator.server.slot_counting import Counts, changed
+from toban_coordinator.server.write_batches import Batches
+from toban_coordinator.store import audit, schedules_edit
+from toban_coordinator.store.audit import AdminAction
+from toban_coordinator.store.jobs import Head
+from toban_coordinator.store.schedules_edit import StoredSchedule, Written
 from toban_domain.schedule import ScheduleSpec
 from toban_proto.v1 import coordinator_pb2 as pb
 from toban_schedule import Rule, coming_change, noted_slots
-from toban_store.scheduler import audit, schedules_edit
-from toban_store.scheduler.audit import AdminAction
-from toban_store.scheduler.jobs import Head
-from toban_store.scheduler.schedules_edit import StoredSchedule, Written
 from toban_store.tx import Tx
 
 

@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from toban_coordinator.loops.payloads import Payloads
-from toban_coordinator.server.batches import Batches
+from toban_coordinator.loops.payload_validator import Payloads
+from toban_coordinator.server.write_batches import Batches
+from toban_coordinator.store import triggers
+from toban_coordinator.store.audit import AdminAction
+from toban_coordinator.store.jobs import Head
+from toban_coordinator.store.triggers import StoredTrigger
 from toban_domain.errors import ErrorCode, TobanError
 from toban_domain.event import TriggerSpec
 from toban_domain.event_mapping import texts_of
 from toban_domain.job import JobSpec
 from toban_domain.manifest import Manifest, ManifestProblem, raise_for
 from toban_proto.v1 import coordinator_pb2 as pb
-from toban_store.scheduler import triggers
-from toban_store.scheduler.audit import AdminAction
-from toban_store.scheduler.jobs import Head
-from toban_store.scheduler.triggers import StoredTrigger
 from toban_store.tx import Tx
 
 # One event starts all its runs in one short transaction.

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from toban_coordinator.loops.definitions import Definitions
+from toban_coordinator.loops.definition_cache import Definitions
 from toban_coordinator.loops.metrics import count_finished
+from toban_coordinator.store import runs, runs_finish
+from toban_coordinator.store.runs import CancelView
 from toban_domain.errors import ErrorCode, TobanError
-from toban_domain.moves import Finish, RequestCancel
 from toban_domain.run import RunState
+from toban_domain.transitions import Finish, RequestCancel
 from toban_store.pool import Pool
-from toban_store.scheduler import runs, runs_finish
-from toban_store.scheduler.runs import CancelView
 from toban_store.tx import Tx, tx
 
 MODES = ("", "cooperative", "kill")

@@ -9,14 +9,14 @@ from typing import Any, TypeVar
 
 from toban_coordinator.decide import diagnose as checks
 from toban_coordinator.decide.diagnose import Finding
+from toban_coordinator.store import health_facts as store
+from toban_coordinator.store import reads_cluster
 from toban_domain.errors import TobanError
-from toban_fencing.inspect import inspect
-from toban_fencing.redis_link import RedisGone, RedisLink
+from toban_fencing.redis_client import RedisGone, RedisLink
+from toban_fencing.redis_info import inspect
 from toban_proto.v1 import coordinator_pb2 as pb
 from toban_runtime.clock import Clock
 from toban_store.pool import Pool
-from toban_store.scheduler import diagnose as store
-from toban_store.scheduler import reads_cluster
 from toban_store.tx import Row, autocommit
 from toban_transport.convert import timestamp_to_pb
 
@@ -115,5 +115,5 @@ def _to_pb(finding: Finding) -> pb.DiagnosisCheck:
         subject=finding.subject,
         value=finding.value,
         message=finding.message,
-        mend=finding.mend,
+        remedy=finding.remedy,
     )

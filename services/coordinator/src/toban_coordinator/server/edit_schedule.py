@@ -12,19 +12,19 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from toban_coordinator.decide.pass_by import TICK
+from toban_coordinator.decide.skipped_slots import TICK
 from toban_coordinator.loops.metrics import count_finished, count_settled
-from toban_coordinator.server.batches import BATCH_ROWS, Batches
-from toban_coordinator.server.due_slots import DueSlots, rule_or_none
-from toban_coordinator.server.passed_slots import Counts, changed
-from toban_domain.firing import FirePlan
-from toban_domain.moves import Finish, Release
+from toban_coordinator.server.resolve_due_slots import DueSlots, rule_or_none
+from toban_coordinator.server.slot_counting import Counts, changed
+from toban_coordinator.server.write_batches import BATCH_ROWS, Batches
+from toban_coordinator.store import fire_ledger, runs_finish, schedules_edit
+from toban_coordinator.store.fire_ledger import Shortened
+from toban_coordinator.store.runs_finish import Finished
+from toban_coordinator.store.schedules_edit import AheadOfSlot, StoredSchedule
+from toban_domain.fire_plan import FirePlan
 from toban_domain.run import RunState
+from toban_domain.transitions import Finish, Release
 from toban_schedule import Rule, stretch
-from toban_store.scheduler import ledger, runs_finish, schedules_edit
-from toban_store.scheduler.ledger import Shortened
-from toban_store.scheduler.runs_finish import Finished
-from toban_store.scheduler.schedules_edit import AheadOfSlot, StoredSchedule
 from toban_store.tx import Tx
 
 
@@ -70,7 +70,7 @@ class ScheduleEdit:
         names = {old.id: old.name for old in olds}
         for start in range(0, len(early), BATCH_ROWS):
             await self._withdraw(early[start : start + BATCH_ROWS], names)
-        sent = await ledger.last_fired(self.t, names, self.now)
+        sent = await fire_ledger.last_fired(self.t, names, self.now)
         taken = Counter(run.schedule_id for run in early)
         return {
             id_: Settled(until=self.now, after=max(self.now, sent.get(id_, self.now)), withdrawn=taken[id_])
@@ -85,9 +85,9 @@ class ScheduleEdit:
 
     async def _shorten(self, olds: Mapping[int, StoredSchedule]) -> None:
         """Stretches that were skipped ahead of their time (of a disabled job) end now: one is as long as one plan, never longer."""
-        shorter = Batches[Shortened](lambda found: ledger.shorten(self.t, found))
+        shorter = Batches[Shortened](lambda found: fire_ledger.shorten(self.t, found))
         gone: list[tuple[int, datetime]] = []
-        for schedule_id, first in await ledger.ahead(self.t, list(olds), self.now):
+        for schedule_id, first in await fire_ledger.ahead(self.t, list(olds), self.now):
             rule = rule_or_none(olds[schedule_id])
             found = stretch(rule, first - TICK, self.now) if rule is not None and first <= self.now else None
             if found is None:
@@ -96,7 +96,7 @@ class ScheduleEdit:
                 await shorter.add(Shortened(schedule_id, first, found.last, found.slots))
         await shorter.close()
         if gone:
-            await ledger.forget(self.t, gone)
+            await fire_ledger.forget(self.t, gone)
 
     async def _withdraw(self, early: Sequence[AheadOfSlot], names: Mapping[int, str]) -> None:
         """Runs of future slots that were not sent go away; their slots are free for the schedule as it will be."""
@@ -107,7 +107,7 @@ class ScheduleEdit:
             raise changed(next(names[run.schedule_id] for run in early if run.id in missing))
         self.finished.extend(gone)
         messages = [f"the schedule was {self._why(run)} before this time" for run in early]
-        await ledger.withdraw(self.t, early, messages)
+        await fire_ledger.withdraw(self.t, early, messages)
 
     def _why(self, run: AheadOfSlot) -> str:
         return self.why_of.get(run.schedule_id, self.why)

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 from toban_coordinator.loops import event_metrics as metrics
 from toban_coordinator.server.paging import below, limit_of, next_cursor
+from toban_coordinator.store import audit, events, triggers
+from toban_coordinator.store.audit import AdminAction
 from toban_domain.errors import ErrorCode, TobanError
 from toban_domain.event import check_event
 from toban_domain.manifest.problems import nearest
@@ -13,8 +15,6 @@ from toban_domain.payload import canonical_json, parse_payload
 from toban_proto.v1 import coordinator_pb2 as pb
 from toban_store.errors import Refused
 from toban_store.pool import Pool
-from toban_store.scheduler import audit, events, triggers
-from toban_store.scheduler.audit import AdminAction
 from toban_store.tx import Row, Tx, autocommit, tx
 from toban_transport.convert import timestamp_to_pb as at
 

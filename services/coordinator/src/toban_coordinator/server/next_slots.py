@@ -38,7 +38,7 @@ def note_of(*, status: str, reason: str, actor: str, spec: ScheduleSpec, job_ena
     if status == "paused":
         return f"paused{by}{why}; its slots pass without runs until `toban schedule resume {spec.name}`"
     if status == "failed":
-        return f"failed{why}; mend the cause, then `toban schedule resume {spec.name}`"
+        return f"failed{why}; remedy the cause, then `toban schedule resume {spec.name}`"
     if not spec.enabled:
         return "disabled: it has no slots until `enabled: true` is applied"
     if ended:

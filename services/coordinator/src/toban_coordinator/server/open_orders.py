@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from toban_coordinator.store.queued_orders import QueuedOrder
 from toban_domain.errors import ErrorCode, TobanError
 from toban_proto.v1 import coordinator_pb2 as pb
 from toban_proto.v1 import executor_pb2 as worker
 from toban_proto.v1.common_pb2 import AttemptKey
-from toban_store.scheduler.orders import QueuedOrder
 
 
 def open_order(order: QueuedOrder) -> pb.OpenOrder:

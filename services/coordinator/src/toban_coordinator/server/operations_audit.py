@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from toban_coordinator.server.paging import below, limit_of, next_cursor
+from toban_coordinator.store import audit
 from toban_proto.v1 import coordinator_pb2 as pb
 from toban_store.pool import Pool
-from toban_store.scheduler import audit
 from toban_store.tx import Row, autocommit
 from toban_transport.convert import timestamp_to_pb
 

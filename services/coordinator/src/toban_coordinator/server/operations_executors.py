@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from toban_coordinator.server import rows
+from toban_coordinator.server import to_proto
 from toban_coordinator.server.operations_audit import clean_reason
+from toban_coordinator.store import audit, executor_drains, reads_cluster
+from toban_coordinator.store.executor_drains import Subject
 from toban_domain.errors import ErrorCode, TobanError
 from toban_domain.lease import ExecutorState
 from toban_observability.logs import get_logger
 from toban_proto.v1 import coordinator_pb2 as pb
 from toban_store.pool import Pool
-from toban_store.scheduler import audit, drains, reads_cluster
-from toban_store.scheduler.drains import Subject
 from toban_store.tx import Tx, tx
 
 LET_FINISH, STOP = "let_finish", "stop"
@@ -32,7 +32,7 @@ class ExecutorDesk:
         async with tx(self.pool) as t:
             subject = await _subject(t, worker_id)
             if not (subject.drained and subject.drain_reason == reason):
-                await drains.drain(t, subject.instance, reason=reason, actor=actor)
+                await executor_drains.drain(t, subject.instance, reason=reason, actor=actor)
                 after = {"drained": True, "reason": reason}
                 await _note(t, subject, "drain", after, reason=reason, actor=actor)
             shown = await _shown(t, worker_id)
@@ -43,7 +43,7 @@ class ExecutorDesk:
         """Its next heartbeat puts it `on`. Undraining one that is not drained changes nothing. Raises EXECUTOR_NOT_FOUND."""
         async with tx(self.pool) as t:
             subject = await _subject(t, worker_id)
-            if await drains.undrain(t, subject.instance):
+            if await executor_drains.undrain(t, subject.instance):
                 await _note(t, subject, "undrain", {"drained": False}, reason=clean_reason(reason), actor=actor)
             shown = await _shown(t, worker_id)
         _log.info("an executor is not drained any more", worker_id=worker_id, instance=subject.instance, actor=actor)
@@ -60,7 +60,7 @@ class ExecutorDesk:
             raise TobanError(ErrorCode.INVALID_ARGUMENT, f"mode is {request.mode!r}; use {LET_FINISH} or {STOP}")
         async with tx(self.pool) as t:
             subject = await _subject(t, request.worker_id)
-            if not await drains.detach(t, subject.incarnation, mode=mode):
+            if not await executor_drains.detach(t, subject.incarnation, mode=mode):
                 raise _not_detachable(subject)
             after = {"state": ExecutorState.DETACHED.value, "mode": mode}
             await _note(t, subject, "detach", after, reason=clean_reason(request.reason), actor=actor)
@@ -70,7 +70,7 @@ class ExecutorDesk:
 
 
 async def _subject(t: Tx, worker_id: int) -> Subject:
-    found = await drains.subject(t, worker_id)
+    found = await executor_drains.subject(t, worker_id)
     if found is None:
         raise TobanError(
             ErrorCode.EXECUTOR_NOT_FOUND, f"there is no executor {worker_id}; `toban executor list --all` shows them"
@@ -95,7 +95,7 @@ async def _note(t: Tx, subject: Subject, action: str, after: Mapping[str, object
 
 async def _shown(t: Tx, worker_id: int) -> pb.Executor:
     [row] = await reads_cluster.executors(t, include_off=True, worker_id=worker_id)
-    return rows.executor_to_pb(row)
+    return to_proto.executor_to_pb(row)
 
 
 def _not_detachable(subject: Subject) -> TobanError:

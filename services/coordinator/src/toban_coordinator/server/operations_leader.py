@@ -6,12 +6,12 @@ from dataclasses import dataclass
 
 from toban_coordinator.ports.leader import LeaderSource, LeaderView
 from toban_coordinator.server.operations_audit import clean_reason
+from toban_coordinator.store import audit, leader, reads_cluster
 from toban_domain.errors import ErrorCode, TobanError
 from toban_observability.logs import get_logger
 from toban_proto.v1 import coordinator_pb2 as pb
 from toban_runtime.clock import Clock
 from toban_store.pool import Pool
-from toban_store.scheduler import audit, leader, reads_cluster
 from toban_store.tx import Row, Tx, tx
 
 # A leader steps down within a beat; alone it stands aside for two seconds before it leads again.

@@ -6,13 +6,13 @@ import json
 from dataclasses import dataclass
 
 from toban_coordinator.server.operations_audit import clean_reason
+from toban_coordinator.store import audit, settings
+from toban_coordinator.store.settings import Stored
 from toban_domain.errors import ErrorCode, TobanError
 from toban_domain.settings import SETTINGS, SettingSpec, refusals, spec_of
 from toban_observability.logs import get_logger
 from toban_proto.v1 import coordinator_pb2 as pb
 from toban_store.pool import Pool
-from toban_store.scheduler import audit, settings
-from toban_store.scheduler.settings import Stored
 from toban_store.tx import Tx, autocommit, tx
 from toban_transport.convert import timestamp_to_pb
 

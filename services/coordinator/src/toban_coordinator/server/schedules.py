@@ -9,12 +9,15 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from toban_coordinator.server import rows
-from toban_coordinator.server.due_slots import rule_or_none
+from toban_coordinator.server import to_proto
 from toban_coordinator.server.edit_schedule import ScheduleEdit, Settled, state_of
 from toban_coordinator.server.next_slots import count_of, note_of, slots_to_pb
 from toban_coordinator.server.paging import limit_of
-from toban_coordinator.server.passed_slots import Counts, changed, with_counts
+from toban_coordinator.server.resolve_due_slots import rule_or_none
+from toban_coordinator.server.slot_counting import Counts, changed, with_counts
+from toban_coordinator.store import audit, fire_ledger, read_models, schedules_edit
+from toban_coordinator.store.audit import AdminAction
+from toban_coordinator.store.schedules_edit import StoredSchedule
 from toban_domain.errors import ErrorCode, TobanError
 from toban_domain.manifest import Document, read_manifests
 from toban_domain.manifest.problems import nearest
@@ -23,9 +26,6 @@ from toban_proto.v1 import coordinator_pb2 as pb
 from toban_schedule import Rule, describe, noted_slots
 from toban_schedule import problems as rule_problems
 from toban_store.pool import Pool
-from toban_store.scheduler import audit, ledger, reads, schedules_edit
-from toban_store.scheduler.audit import AdminAction
-from toban_store.scheduler.schedules_edit import StoredSchedule
 from toban_store.tx import Row, Tx, autocommit, tx
 from toban_transport.convert import timestamp_from_pb
 from toban_transport.convert import timestamp_to_pb as at
@@ -42,7 +42,7 @@ class Schedules:
 
     async def get(self, name: str) -> pb.Schedule:
         """One schedule. Raises SCHEDULE_NOT_FOUND."""
-        return rows.schedule_to_pb(await self._row(name))
+        return to_proto.schedule_to_pb(await self._row(name))
 
     async def next_slots(self, request: pb.NextSlotsRequest) -> pb.NextSlotsResponse:
         """Raises SCHEDULE_NOT_FOUND for a name, MANIFEST_INVALID or SCHEDULE_INVALID for a manifest, INVALID_ARGUMENT."""
@@ -75,8 +75,8 @@ class Schedules:
         limit = limit_of(request.page)
         below = _below(request.page.cursor)
         async with autocommit(self.pool) as t:
-            found = await ledger.page(t, request.schedule, below=below, limit=limit + 1)
-            if not found and not await ledger.known(t, request.schedule):
+            found = await fire_ledger.page(t, request.schedule, below=below, limit=limit + 1)
+            if not found and not await fire_ledger.known(t, request.schedule):
                 raise await schedule_not_found(t, request.schedule)
         more = (
             f"{found[limit - 1]['first_slot'].isoformat()},{found[limit - 1]['schedule_id']}"
@@ -164,7 +164,7 @@ class Schedules:
     async def _row(self, name: str) -> Row:
         async with autocommit(self.pool) as t:
             # The empty name would mean any.
-            found = await reads.schedules_page(t, only=name, limit=1) if name else []
+            found = await read_models.schedules_page(t, only=name, limit=1) if name else []
             if not found:
                 raise await schedule_not_found(t, name)
         return found[0]

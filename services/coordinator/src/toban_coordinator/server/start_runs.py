@@ -6,21 +6,21 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from toban_coordinator.decide.start_runs import refusal
-from toban_coordinator.loops.definitions import Definitions
+from toban_coordinator.loops.definition_cache import Definitions
 from toban_coordinator.loops.metrics import submitted
-from toban_coordinator.loops.payloads import Payloads
+from toban_coordinator.loops.payload_validator import Payloads
 from toban_coordinator.ports.express import ExpressDesk
+from toban_coordinator.store import jobs, run_traces, runs
 from toban_domain.errors import ErrorCode, TobanError
 from toban_domain.job import JobSpec
 from toban_domain.manifest.problems import nearest
 from toban_domain.payload import parse_payload
-from toban_domain.trace import TraceContext
+from toban_domain.traceparent import TraceContext
 from toban_observability import tracing
 from toban_observability.logs import get_logger
 from toban_proto.v1 import coordinator_pb2 as pb
 from toban_store.errors import StoreError
 from toban_store.pool import Pool
-from toban_store.scheduler import jobs, runs, traces
 from toban_store.tx import Tx, autocommit, tx
 from toban_transport.convert import timestamp_from_pb
 
@@ -63,7 +63,7 @@ class StartRuns:
             new, made = await self._enqueue(t, request.runs, actor)
             known = await _known(t, new, made)
             if place is not None:
-                await traces.keep(t, [one.id for one in made if one.created], place)
+                await run_traces.keep(t, [one.id for one in made if one.created], place)
         submitted.labels("demand").inc(sum(one.created for one in made))
         return pb.StartRunsResponse(
             runs=[
@@ -90,7 +90,7 @@ class StartRuns:
         """For their later attempts; the first one has it already. The runs exist: no failure here may have the caller ask for them again."""
         try:
             async with autocommit(self.pool) as t:
-                await traces.keep(t, made, place)
+                await run_traces.keep(t, made, place)
         except StoreError as error:
             _log.warning(
                 "later attempts of runs will not be in their callers' traces", runs=len(made), error=error.message

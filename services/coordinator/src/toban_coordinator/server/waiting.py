@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from toban_coordinator.decide.assign import fresh_seconds
-from toban_coordinator.decide.waiting import LeaderSeen, WaitingRun, waits_for
+from toban_coordinator.decide.wait_reason import LeaderSeen, WaitingRun, waits_for
+from toban_coordinator.store import jobs, reads_cluster, runs_assign, runs_waiting, settings
 from toban_domain.job import JobSpec
-from toban_store.scheduler import jobs, reads_cluster, runs_assign, runs_waiting, settings
 from toban_store.tx import Row, Tx
 
 

@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 
 from toban_coordinator.server.events import Events
+from toban_coordinator.store import events as store
 from toban_domain.errors import ErrorCode, TobanError
 from toban_proto.v1 import coordinator_pb2 as pb
-from toban_store.scheduler import events as store
 from toban_store.tx import tx
 
 

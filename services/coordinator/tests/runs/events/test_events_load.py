@@ -11,16 +11,16 @@ from toban_coordinator.decide import events as decide
 from toban_coordinator.decide.events import EVENT_RETRIES
 from toban_coordinator.loops import event_metrics as metrics
 from toban_coordinator.loops import events as loop
-from toban_coordinator.loops.event_room import Room, front
-from toban_coordinator.loops.payloads import Payloads
+from toban_coordinator.loops.event_batching import Room, front
+from toban_coordinator.loops.payload_validator import Payloads
 from toban_coordinator.server.apply import Apply
+from toban_coordinator.store import events as store
 from toban_domain.errors import ErrorCode, TobanError
 from toban_domain.event import EventPlan, InboxEvent
 from toban_proto.v1 import coordinator_pb2 as pb
-from toban_runtime.breath import Breath
 from toban_runtime.clock import SystemClock
+from toban_runtime.cooperative_yield import Breath
 from toban_store.errors import DidNotHappen, TooLong
-from toban_store.scheduler import events as store
 from toban_store.tx import tx
 
 

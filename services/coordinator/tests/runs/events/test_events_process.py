@@ -7,12 +7,12 @@ import pytest
 
 from toban_coordinator.decide import events as decide
 from toban_coordinator.loops import events as loop
-from toban_coordinator.server.reader import get_run
+from toban_coordinator.server.job_reader import get_run
+from toban_coordinator.store import events as store
+from toban_coordinator.store import triggers
 from toban_domain.errors import FencedOut
-from toban_domain.firing import RunTemplate
+from toban_domain.fire_plan import RunTemplate
 from toban_store.errors import TooLong
-from toban_store.scheduler import events as store
-from toban_store.scheduler import triggers
 from toban_store.tx import fenced_tx, tx
 
 

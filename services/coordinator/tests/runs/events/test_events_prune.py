@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from toban_coordinator.loops import prune
+from toban_coordinator.store import retention
 from toban_store.errors import Refused
-from toban_store.scheduler import retention
 from toban_store.tx import tx
 
 PARENTS = ("events_history", "job_attempts", "job_events", "runs_history")

@@ -9,9 +9,9 @@ import pytest
 
 from toban_coordinator.decide import fire as decide
 from toban_coordinator.loops.fire import BEHIND_SECONDS
-from toban_coordinator.server.reader import JobReader
+from toban_coordinator.server.job_reader import JobReader
 from toban_domain.errors import ErrorCode, TobanError
-from toban_domain.firing import DueSchedule, FirePlan
+from toban_domain.fire_plan import DueSchedule, FirePlan
 from toban_proto.v1 import coordinator_pb2 as pb
 from toban_runtime.clock import SystemClock
 from toban_schedule import ScheduleError

@@ -89,7 +89,7 @@ async def test_next_slots_of_a_stored_one_say_why_nothing_comes(world: Any, make
     await world.apply(make.job(enabled=False))
     assert (await calls.next_slots(slots("often"))).note.startswith("job hello is disabled")
     await world.sql("UPDATE scheduler.schedules SET status = 'failed', status_reason = 'no payload'")
-    assert (await calls.next_slots(slots("often"))).note.startswith("failed: no payload; mend")
+    assert (await calls.next_slots(slots("often"))).note.startswith("failed: no payload; remedy")
 
 
 @pytest.mark.parametrize(

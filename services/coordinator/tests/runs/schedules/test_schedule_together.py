@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from toban_coordinator.server import apply as apply_module
-from toban_coordinator.server import passed_slots
+from toban_coordinator.server import slot_counting
 from toban_domain.errors import ErrorCode, TobanError
 from toban_store.tx import Tx, tx
 
@@ -67,8 +67,8 @@ async def test_a_stretch_that_changes_while_it_is_counted_is_counted_again(
             asyncio.run_coroutine_threadsafe(change, loop).result()
         return found
 
-    loop, plain = asyncio.get_running_loop(), passed_slots.Uncounted.count
-    monkeypatch.setattr(passed_slots.Uncounted, "count", meanwhile)
+    loop, plain = asyncio.get_running_loop(), slot_counting.Uncounted.count
+    monkeypatch.setattr(slot_counting.Uncounted, "count", meanwhile)
     await desk.resume()
     [(outcome, slots)] = await desk.ledger()
     assert counted == [2, 3] and outcome == "paused" and slots in (100, 101)

@@ -8,14 +8,14 @@ from toban_domain.errors import ErrorCode, TobanError
 from toban_domain.outcome import AttemptKey
 from toban_domain.settings import Settings
 from toban_executor.adapters.convert import beat_answer_from_pb, beat_to_pb, report_to_pb, settings_from_pb
-from toban_executor.decide.messages import Report
-from toban_executor.decide.pace import AVOID_SECONDS, MOST_CALL_SECONDS, call_seconds
+from toban_executor.decide.heartbeat_timing import AVOID_SECONDS, MOST_CALL_SECONDS, call_seconds
+from toban_executor.decide.models import Report
 from toban_executor.ports import Beat, BeatAnswer, Registered
 from toban_proto.v1 import coordinator_pb2
 from toban_proto.v1.coordinator_pb2_grpc import ExecutorGatewayStub
 from toban_runtime.clock import Clock
-from toban_transport.call import stream, unary
 from toban_transport.channel import ChannelPool
+from toban_transport.client_calls import stream, unary
 from toban_transport.convert import key_from_pb
 
 REPORT_SECONDS = 5.0

@@ -12,9 +12,9 @@ from dataclasses import asdict
 from typing import Any
 
 from toban_domain.outcome import AttemptKey
-from toban_executor.decide.blocks import LogBlock
 from toban_executor.decide.lease import Instant
-from toban_executor.decide.messages import AttemptEnd, StartOrder
+from toban_executor.decide.log_block import LogBlock
+from toban_executor.decide.models import AttemptEnd, StartOrder
 from toban_executor.guard.launch import GuardSet
 from toban_executor.guard.left import name_of
 from toban_executor.guard.tree import children, descendants

@@ -10,14 +10,14 @@ import zstandard
 from toban_domain.errors import ErrorCode, TobanError
 from toban_domain.outcome import AttemptKey
 from toban_executor.adapters.convert import ticket_from_bytes
-from toban_executor.decide.blocks import STDERR, STDOUT, SYSTEM
-from toban_executor.decide.levels import levels_of
+from toban_executor.decide.log_block import STDERR, STDOUT, SYSTEM
+from toban_executor.decide.log_levels import levels_of
 from toban_executor.decide.outcome import at
 from toban_executor.ports import Block, Chunk, ChunkBatch, Shipped
 from toban_proto.v1 import logs_pb2
 from toban_proto.v1.logs_pb2_grpc import LogIngestStub
-from toban_transport.call import duplex
 from toban_transport.channel import ChannelPool
+from toban_transport.client_calls import duplex
 from toban_transport.convert import key_from_pb, timestamp_to_pb
 
 if TYPE_CHECKING:

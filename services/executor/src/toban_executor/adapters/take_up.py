@@ -8,8 +8,8 @@ from pathlib import Path
 
 from toban_executor.adapters.guard_client import block_of, end_of
 from toban_executor.adapters.journal import Journal
-from toban_executor.decide.blocks import CHUNK_BYTES, LogBlock
-from toban_executor.decide.messages import AttemptEnd, Report
+from toban_executor.decide.log_block import CHUNK_BYTES, LogBlock
+from toban_executor.decide.models import AttemptEnd, Report
 from toban_executor.decide.outcome import outcome_of
 from toban_executor.guard import left
 from toban_executor.guard.wire import decode

@@ -5,7 +5,7 @@ import re
 from collections.abc import Mapping
 from datetime import datetime, timedelta
 
-from toban_executor.decide.messages import StartOrder
+from toban_executor.decide.models import StartOrder
 
 DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 

@@ -11,8 +11,8 @@ from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
-from toban_domain.log_marks import left_out_words
-from toban_executor.decide.blocks import SYSTEM, LogBlock
+from toban_domain.dropped_lines import left_out_words
+from toban_executor.decide.log_block import SYSTEM, LogBlock
 
 BURST_SECONDS = 10
 """So many seconds' worth of lines may come at once after a quiet time."""

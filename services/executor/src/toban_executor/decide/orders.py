@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from toban_domain.outcome import AttemptKey, AttemptState
-from toban_executor.decide.messages import CancelOrder, Header, Record, StartAnswer, StartOrder
+from toban_executor.decide.models import CancelOrder, Header, Record, StartAnswer, StartOrder
 
 STALE_EPOCH = "STALE_EPOCH"
 WRONG_INCARNATION = "WRONG_INCARNATION"

@@ -3,7 +3,7 @@
 from datetime import UTC, datetime, timedelta
 
 from toban_domain.outcome import Outcome, OutcomeKind, Reason
-from toban_executor.decide.messages import AttemptEnd
+from toban_executor.decide.models import AttemptEnd
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 

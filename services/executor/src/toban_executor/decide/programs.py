@@ -3,8 +3,8 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from toban_domain.shell import callable_reason, shell_reason
-from toban_executor.decide.messages import StartOrder, StepOrder
+from toban_domain.shell_detection import callable_reason, shell_reason
+from toban_executor.decide.models import StartOrder, StepOrder
 from toban_executor.decide.orders import Unfit
 
 SUPPORTED_STEPS = ("command", "python")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from toban_executor.decide.blocks import SYSTEM, LogBlock
+from toban_executor.decide.log_block import SYSTEM, LogBlock
 from toban_executor.decide.log_limits import Limiter, LogLimits
 from toban_executor.decide.redact import MIN_BYTES, Redactor, masked, patterns, secret_values
 from toban_executor.guard.lines import LineCutter, Numbering

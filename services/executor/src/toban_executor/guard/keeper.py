@@ -12,7 +12,7 @@ import select
 import signal
 from typing import Any
 
-from toban_executor.decide.blocks import STDERR, STDOUT, LogBlock
+from toban_executor.decide.log_block import STDERR, STDOUT, LogBlock
 from toban_executor.guard.cgroup import SlotCgroup
 from toban_executor.guard.channel import Channel
 from toban_executor.guard.clock import boottime, wall_ns

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator
 
-from toban_executor.decide.blocks import LogBlock
+from toban_executor.decide.log_block import LogBlock
 
 LINE_LIMIT = 16 * 1024
 """Bytes of one line; a longer one goes on in the next, and all its pieces but the last are `partial`."""

@@ -9,7 +9,7 @@ import socket
 import struct
 from typing import Any
 
-from toban_executor.decide.blocks import LogBlock
+from toban_executor.decide.log_block import LogBlock
 
 MAX_MESSAGE = 192 * 1024
 """Bytes. An order whose message is larger is refused; far above the 32 KiB of a payload."""

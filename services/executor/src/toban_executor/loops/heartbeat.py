@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from toban_domain.errors import ErrorCode, TobanError
-from toban_executor.loops.attempts import Attempts, instant
+from toban_executor.loops.attempt_manager import Attempts, instant
 from toban_executor.ports import Beat, BeatAnswer, Gateway, Journal, Relayed, Vitals
 from toban_observability import metrics
 from toban_observability.logs import get_logger

@@ -14,8 +14,8 @@ from toban_log_archiver.ports.archive_gateway import Ended
 from toban_observability import tracing
 from toban_proto.v1 import common_pb2, coordinator_pb2
 from toban_proto.v1.coordinator_pb2_grpc import ArchiveGatewayStub
-from toban_transport.call import stream, unary
 from toban_transport.channel import ChannelPool
+from toban_transport.client_calls import stream, unary
 
 CALL_SECONDS = 10.0
 STREAM_SECONDS = 3600.0

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import date
 from typing import Literal
 
-from toban_log_archiver.decide.pressure import ALARM, FULL
+from toban_log_archiver.decide.database_budget import ALARM, FULL
 
 BACKLOG_WARNING, BACKLOG_ERROR = 1, 3
 """Days beyond their retention that still have chunks in no verified object. A pass a minute leaves none but of jobs that still run."""
@@ -16,14 +16,14 @@ _DATABASE = "schema logs"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """One line of `toban doctor`: `name` is the check, `subject` what it is about; `message` and `mend` are empty when all is well."""
+    """One line of `toban doctor`: `name` is the check, `subject` what it is about; `message` and `remedy` are empty when all is well."""
 
     name: str
     subject: str
     value: str
     status: Literal["ok", "warning", "error"] = "ok"
     message: str = ""
-    mend: str = ""
+    remedy: str = ""
 
 
 def unreachable(why: str) -> Finding:
@@ -34,7 +34,7 @@ def unreachable(why: str) -> Finding:
         value="no answer",
         status="error",
         message=f"the log-archiver cannot read its database: {why}",
-        mend="see whether PostgreSQL runs and SCHEDULER_DATABASE_URL of the log-archiver is right; until then output waits in the executors",
+        remedy="see whether PostgreSQL runs and SCHEDULER_DATABASE_URL of the log-archiver is right; until then output waits in the executors",
     )
 
 
@@ -46,7 +46,7 @@ def too_slow(why: str) -> Finding:
         value="slow",
         status="warning",
         message=f"what the log-archiver asked its database took too long: {why}",
-        mend="see what keeps PostgreSQL busy or locks schema logs (pg_stat_activity, pg_locks), and ask again",
+        remedy="see what keeps PostgreSQL busy or locks schema logs (pg_stat_activity, pg_locks), and ask again",
     )
 
 
@@ -60,7 +60,7 @@ def migrations(*, pending: Sequence[str], changed: Sequence[str], newer: Sequenc
             value=", ".join([*pending, *changed]),
             status="error",
             message="is not applied, or not as this release has it" if pending else "was changed after it was applied",
-            mend="run `python -m toban_store.migrate up` with this release",
+            remedy="run `python -m toban_store.migrate up` with this release",
         )
     if newer:
         return Finding(
@@ -69,7 +69,7 @@ def migrations(*, pending: Sequence[str], changed: Sequence[str], newer: Sequenc
             value=", ".join(newer),
             status="warning",
             message="is applied and unknown to this log-archiver, which is older than the schema",
-            mend="upgrade it to the release that migrated the database",
+            remedy="upgrade it to the release that migrated the database",
         )
     return found
 
@@ -84,7 +84,7 @@ def partitions(missing: Sequence[date]) -> Finding:
         value=", ".join(map(str, missing)),
         status="error",
         message="partitions of these days are missing",
-        mend="log-archivers make them every ten minutes and when a line needs one: their logs say why they do not. "
+        remedy="log-archivers make them every ten minutes and when a line needs one: their logs say why they do not. "
         "`SELECT logs.ensure_partitions(current_date, current_date + 7)` makes them",
     )
 
@@ -99,7 +99,7 @@ def settings(*, heard: bool) -> Finding:
         value="defaults",
         status="warning",
         message="no coordinator has told it the settings, so it archives nothing",
-        mend="see that SCHEDULER_COORDINATORS of the log-archiver is right, and that a coordinator runs",
+        remedy="see that SCHEDULER_COORDINATORS of the log-archiver is right, and that a coordinator runs",
     )
 
 
@@ -112,7 +112,7 @@ def bucket(*, configured: bool, uri: str, problem: str, last_error: str) -> Find
             value="not configured",
             status="warning",
             message="output stays in PostgreSQL for ever",
-            mend="set SCHEDULER_S3_BUCKET and what it needs on every log-archiver (docs/logs.md)",
+            remedy="set SCHEDULER_S3_BUCKET and what it needs on every log-archiver (docs/logs.md)",
         )
     if not problem and not last_error:
         return Finding(name="log-archive", subject=uri, value="reachable")
@@ -122,7 +122,7 @@ def bucket(*, configured: bool, uri: str, problem: str, last_error: str) -> Find
         value="not reachable" if problem else "the last pass failed",
         status="error" if problem else "warning",
         message=problem or last_error,
-        mend='docs/logs.md, "When the object store is down"; nothing is lost meanwhile, archived output cannot be read',
+        remedy='docs/logs.md, "When the object store is down"; nothing is lost meanwhile, archived output cannot be read',
     )
 
 
@@ -136,7 +136,7 @@ def backlog(late: Sequence[date], *, configured: bool) -> Finding:
         value=f"{len(late)} days, from {late[0]} on",
         status="error" if len(late) >= BACKLOG_ERROR else "warning",
         message="days older than log_retention_days_db are not in the archive",
-        mend="`toban archive run` says what holds them back: the object store, or attempts that have not ended",
+        remedy="`toban archive run` says what holds them back: the object store, or attempts that have not ended",
     )
 
 
@@ -152,5 +152,5 @@ def budget(*, used: float, words: str) -> Finding:
         value=value,
         status="error" if full else "warning",
         message="new output is left out, and counted" if full else "from 100 % on new output is left out, and counted",
-        mend="see that the archive works; give the database more disk and raise log_budget_db_gb, or lower log_retention_days_db",
+        remedy="see that the archive works; give the database more disk and raise log_budget_db_gb, or lower log_retention_days_db",
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import date, timedelta
 
-from toban_log_archiver.decide.days import DAYS_BACK
+from toban_log_archiver.decide.partition_window import DAYS_BACK
 
 
 def expires_before(today: date, *, archive_days: int, db_days: int) -> date | None:

@@ -10,21 +10,21 @@ from datetime import date
 
 from toban_domain.errors import ErrorCode, FencedOut, TobanError
 from toban_domain.outcome import AttemptKey
-from toban_log_archiver.decide import pressure
-from toban_log_archiver.decide.pack import TARGET_BYTES, Packer
+from toban_log_archiver.decide import database_budget
+from toban_log_archiver.decide.object_packing import TARGET_BYTES, Packer
 from toban_log_archiver.loops import expire
 from toban_log_archiver.loops.archive_steps import ManifestDiffers, ObjectDiffers, StepDeps, Steps
-from toban_log_archiver.loops.left_out import CountMarks, LeftOutLines
-from toban_log_archiver.loops.settings import SettingsWatch
-from toban_log_archiver.loops.tally import TICK_SECONDS, Did, Report, Tally
+from toban_log_archiver.loops.dropped_lines import CountMarks, LeftOutLines
+from toban_log_archiver.loops.pass_report import TICK_SECONDS, Did, Report, Tally
+from toban_log_archiver.loops.settings_watch import SettingsWatch
 from toban_log_archiver.ports.archive_gateway import ArchiveGateway
+from toban_log_archiver.store import archive, archive_lease, archive_reads, partitions
+from toban_log_archiver.store.archive import EndedToken
+from toban_log_archiver.store.archive_lease import archive_tx
+from toban_log_archiver.store.archive_reads import ChunkFacts, TokenFacts
 from toban_observability import metrics, tracing
 from toban_observability.logs import get_logger
 from toban_store.errors import StoreError, TooLong
-from toban_store.logs import archive, archive_lease, archive_reads, partitions
-from toban_store.logs.archive import EndedToken
-from toban_store.logs.archive_lease import archive_tx
-from toban_store.logs.archive_reads import ChunkFacts, TokenFacts
 from toban_store.tx import autocommit
 
 # A holder that is silent this long is taken over; it says that it lives this often, seconds.
@@ -212,9 +212,9 @@ class Archiver:
         settings = self._deps.settings.known
         async with archive_reads.patient(self._pool) as t:
             days = await archive_reads.days(t, retention_days=settings.whole("log_retention_days_db"))
-            used = (await archive_reads.volume(t)).chunks / (settings["log_budget_db_gb"] * pressure.GB)
+            used = (await archive_reads.volume(t)).chunks / (settings["log_budget_db_gb"] * database_budget.GB)
             today, _ = await partitions.present(t, [])
-        return pressure.due_days(days), pressure.early_days(days, used=used, today=today)
+        return database_budget.due_days(days), database_budget.early_days(days, used=used, today=today)
 
     async def _seal(self, day: date, epoch: int, tally: Tally) -> None:
         """Attempts that will never seal themselves are sealed with what the coordinators know of them."""

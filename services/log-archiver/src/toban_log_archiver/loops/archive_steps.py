@@ -10,13 +10,13 @@ from datetime import date
 from toban_domain.errors import ErrorCode, TobanError
 from toban_log_archiver.decide import tlog
 from toban_log_archiver.ports.object_store import Digest, ObjectStore
+from toban_log_archiver.store import archive, archive_reads
+from toban_log_archiver.store.archive import FrameRow, NewObject
+from toban_log_archiver.store.archive_lease import archive_tx
+from toban_log_archiver.store.archive_reads import ChunkFacts, ObjectRow
 from toban_observability import metrics
 from toban_runtime.backoff import Backoff
 from toban_runtime.clock import Clock
-from toban_store.logs import archive, archive_reads
-from toban_store.logs.archive import FrameRow, NewObject
-from toban_store.logs.archive_lease import archive_tx
-from toban_store.logs.archive_reads import ChunkFacts, ObjectRow
 from toban_store.pool import Pool
 
 READ_BYTES = 4 * 1024 * 1024

@@ -14,12 +14,12 @@ from toban_domain.errors import ErrorCode, TobanError
 from toban_domain.settings import Settings
 from toban_log_archiver.decide.expiry import expires_before, forgotten_before
 from toban_log_archiver.loops.archive_steps import StepDeps
+from toban_log_archiver.store import archive_expiry, archive_lease, partitions
+from toban_log_archiver.store.archive_expiry import ExpiredObject, ExpiringDay
+from toban_log_archiver.store.archive_lease import archive_tx
 from toban_observability import metrics
 from toban_observability.logs import get_logger
 from toban_store.errors import TooLong
-from toban_store.logs import archive_expiry, archive_lease, partitions
-from toban_store.logs.archive_expiry import ExpiredObject, ExpiringDay
-from toban_store.logs.archive_lease import archive_tx
 from toban_store.tx import autocommit
 
 PAGE = 100

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from toban_log_archiver.decide import days
+from toban_log_archiver.decide import partition_window
+from toban_log_archiver.store import partitions
 from toban_observability import metrics
 from toban_observability.logs import get_logger
-from toban_store.logs import partitions
 from toban_store.pool import Pool
 from toban_store.tx import autocommit
 
@@ -25,7 +25,7 @@ class PartitionsAhead:
         """Makes what is missing; how many tables. Errors are the next turn's."""
         async with autocommit(self._pool) as t:
             today, _ = await partitions.present(t, [])
-            first, last = days.ahead(today)
+            first, last = partition_window.ahead(today)
             made = await partitions.ensure(t, first=first, last=last)
         if made:
             _made.inc(made)

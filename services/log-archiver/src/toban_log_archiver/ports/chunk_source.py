@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Protocol
 
-from toban_store.logs.chunks import ChunkHead, StoredChunk, TimeSpan, TokenPlace, TokenSize
-from toban_store.logs.tokens import TokenRow
+from toban_log_archiver.store.chunks import ChunkHead, StoredChunk, TimeSpan, TokenPlace, TokenSize
+from toban_log_archiver.store.log_attempts import TokenRow
 
 
 class ChunkSource(Protocol):

@@ -7,12 +7,12 @@ from datetime import date, timedelta
 
 from toban_domain.errors import ErrorCode, TobanError
 from toban_log_archiver.decide import diagnose as checks
+from toban_log_archiver.decide.database_budget import GB
 from toban_log_archiver.decide.diagnose import Finding
-from toban_log_archiver.decide.pressure import GB
 from toban_log_archiver.loops.archive import Archiver
-from toban_log_archiver.loops.settings import SettingsWatch
+from toban_log_archiver.loops.settings_watch import SettingsWatch
 from toban_log_archiver.ports.object_store import ObjectStore
-from toban_store.logs import archive_lease, archive_reads, partitions, schema
+from toban_log_archiver.store import archive_lease, archive_reads, migration_state, partitions
 from toban_store.migrate import MigrationState
 from toban_store.pool import Pool
 from toban_store.tx import Tx
@@ -29,7 +29,7 @@ async def look(
     last_error = archiver.problem if archiver else ""
     try:
         async with archive_reads.patient(pool) as t:
-            found.append(_migrations(await schema.migrations(t)))
+            found.append(_migrations(await migration_state.migrations(t)))
             found.append(checks.partitions(await _missing(t)))
             found.append(checks.backlog(await _late(t, settings), configured=store is not None))
             budget_gb = settings.known.whole("log_budget_db_gb")

@@ -7,8 +7,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from toban_log_archiver.server.session import Admitted, AppendSession
-from toban_log_archiver.server.writer import GroupWriter, Place
+from toban_log_archiver.server.append_session import Admitted, AppendSession
+from toban_log_archiver.server.group_commit import GroupWriter, Place
 from toban_proto.v1.logs_pb2 import AppendRequest, AppendResponse
 from toban_proto.v1.logs_pb2_grpc import LogIngestServicer, add_LogIngestServicer_to_server
 

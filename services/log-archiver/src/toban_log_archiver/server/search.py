@@ -6,15 +6,15 @@ from collections import Counter
 from collections.abc import AsyncIterator, Mapping, Sequence
 from itertools import groupby
 
+from toban_log_archiver.decide.line_filter import Selection
 from toban_log_archiver.decide.merge import END
-from toban_log_archiver.decide.select import Selection
 from toban_log_archiver.ports.chunk_source import ChunkSource
-from toban_log_archiver.server.question import DEFAULT_HITS
-from toban_log_archiver.server.reading import StoredLines, span_of
+from toban_log_archiver.server.line_reader import StoredLines, span_of
+from toban_log_archiver.server.request_validation import DEFAULT_HITS
+from toban_log_archiver.store.chunks import TokenPlace
 from toban_observability import metrics
 from toban_proto.v1.logs_pb2 import LogHit, SearchLogRequest, SearchLogResponse, SearchPosition
 from toban_runtime.clock import Clock
-from toban_store.logs.chunks import TokenPlace
 
 # What one call may cost before it is cut: text that is looked at, and time. The caller goes on with the next call.
 MAX_BYTES = 256 * 1024 * 1024

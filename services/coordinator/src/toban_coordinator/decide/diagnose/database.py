@@ -79,7 +79,7 @@ def unreachable(why: str) -> Finding:
         value="no answer",
         status="error",
         message=f"the coordinator cannot read its database: {why}",
-        mend="see whether PostgreSQL runs and SCHEDULER_DATABASE_URL of the coordinator is right; without it nothing is dispatched",
+        remedy="see whether PostgreSQL runs and SCHEDULER_DATABASE_URL of the coordinator is right; without it nothing is dispatched",
     )
 
 
@@ -109,10 +109,10 @@ def migrations(facts: MigrationFacts) -> list[Finding]:
     return unwell or [Finding(name="migrations", subject="schema", value=f"{facts.applied} applied")]
 
 
-def _migration(labels: str, status: Status, message: str, mend: str) -> Finding | None:
+def _migration(labels: str, status: Status, message: str, remedy: str) -> Finding | None:
     if not labels:
         return None
-    return Finding(name="migrations", subject="schema", value=labels, status=status, message=message, mend=mend)
+    return Finding(name="migrations", subject="schema", value=labels, status=status, message=message, remedy=remedy)
 
 
 def partitions(missing: Sequence[str]) -> Finding:
@@ -125,7 +125,7 @@ def partitions(missing: Sequence[str]) -> Finding:
         value=", ".join(missing[:6]) + (" …" if len(missing) > 6 else ""),
         status="error",
         message="day partitions are missing: runs that end on those days could not be stored",
-        mend="the leader makes them: see that there is one. `SELECT scheduler.ensure_partitions(current_date, current_date + 7)` makes them",
+        remedy="the leader makes them: see that there is one. `SELECT scheduler.ensure_partitions(current_date, current_date + 7)` makes them",
     )
 
 
@@ -139,7 +139,7 @@ def redis(facts: RedisFacts) -> list[Finding]:
                 value="no answer",
                 status="warning",
                 message=f"the coordinator does not reach it ({facts.error}): hand-overs take 3 s instead of 1 s, flags of operators are not seen",
-                mend="start Redis, or correct SCHEDULER_REDIS_URL of the coordinators; no work is lost meanwhile",
+                remedy="start Redis, or correct SCHEDULER_REDIS_URL of the coordinators; no work is lost meanwhile",
             )
         ]
     return [_redis_version(facts), _redis_policy(facts), *_redis_shared(facts)]
@@ -158,7 +158,7 @@ def standbys(modes: Mapping[str, int]) -> Finding:
             value=f"{count} stand-by{'s' if count != 1 else ''}, none known to be synchronous",
             status="warning",
             message="the role of the coordinators may not see whether a stand-by is synchronous; without one a fail-over loses the last commits",
-            mend="GRANT pg_monitor TO that role, and look again",
+            remedy="GRANT pg_monitor TO that role, and look again",
         )
     return Finding(
         name="replication",
@@ -166,7 +166,7 @@ def standbys(modes: Mapping[str, int]) -> Finding:
         value=value,
         status="warning",
         message="every stand-by is asynchronous: a fail-over loses the last commits, and starts wait for a whole lease",
-        mend="set synchronous_standby_names",
+        remedy="set synchronous_standby_names",
     )
 
 
@@ -178,7 +178,7 @@ def _version(facts: ServerFacts) -> Finding:
             value=facts.version,
             status="error",
             message=f"PostgreSQL {facts.version} is too old",
-            mend="upgrade it to 15 or newer",
+            remedy="upgrade it to 15 or newer",
         )
     if facts.read_only:
         return Finding(
@@ -187,7 +187,7 @@ def _version(facts: ServerFacts) -> Finding:
             value=facts.version,
             status="error",
             message="the coordinator is connected to a stand-by, which takes no writes",
-            mend="point SCHEDULER_DATABASE_URL at the primary (target_session_attrs=read-write chooses it)",
+            remedy="point SCHEDULER_DATABASE_URL at the primary (target_session_attrs=read-write chooses it)",
         )
     return Finding(name="postgresql", subject="PostgreSQL", value=facts.version)
 
@@ -211,7 +211,7 @@ def _durability(facts: ServerFacts) -> Finding:
         value=f"{', '.join(off)} off",
         status="error",
         message="a crash of the server may lose what was acknowledged: runs could start twice or be forgotten",
-        mend=f"set {' and '.join(f'{name} = on' for name in off)} in postgresql.conf, reload, and look at the options of SCHEDULER_DATABASE_URL",
+        remedy=f"set {' and '.join(f'{name} = on' for name in off)} in postgresql.conf, reload, and look at the options of SCHEDULER_DATABASE_URL",
     )
 
 
@@ -226,7 +226,7 @@ def _connections(facts: ServerFacts) -> Finding:
         value=value,
         status="error" if share >= CONNECTIONS_ERROR else "warning",
         message="nearly all connections are in use: a coordinator that starts, or reconnects, may get none",
-        mend="raise max_connections, or see who holds them: SELECT application_name, count(*) FROM pg_stat_activity GROUP BY 1",
+        remedy="raise max_connections, or see who holds them: SELECT application_name, count(*) FROM pg_stat_activity GROUP BY 1",
     )
 
 
@@ -239,7 +239,7 @@ def _encoding(facts: ServerFacts) -> Finding:
         value=facts.encoding,
         status="error",
         message="names and output that are not in this encoding cannot be stored",
-        mend="make a database with ENCODING 'UTF8' and restore into it",
+        remedy="make a database with ENCODING 'UTF8' and restore into it",
     )
 
 
@@ -252,7 +252,7 @@ def _role(facts: ServerFacts) -> Finding:
         value="toban_emit is missing",
         status="warning",
         message="applications cannot be given the right to emit events in SQL",
-        mend="make the role as docs/events.md says (CREATE ROLE toban_emit NOLOGIN and two GRANTs)",
+        remedy="make the role as docs/events.md says (CREATE ROLE toban_emit NOLOGIN and two GRANTs)",
     )
 
 
@@ -265,7 +265,7 @@ def _redis_version(facts: RedisFacts) -> Finding:
             value=facts.version,
             status="error",
             message=f"Redis {facts.version} is too old",
-            mend=f"upgrade it to {OLDEST_REDIS}.0 or newer, or use Valkey",
+            remedy=f"upgrade it to {OLDEST_REDIS}.0 or newer, or use Valkey",
         )
     return Finding(name="redis", subject="Redis", value=facts.version)
 
@@ -279,7 +279,7 @@ def _redis_policy(facts: RedisFacts) -> Finding:
         value=f"{facts.policy}, {facts.evicted_keys} keys evicted",
         status="error" if facts.max_bytes or facts.evicted_keys else "warning",
         message="Redis may throw away the leader's lock and operators' flags when its memory is full",
-        mend="set maxmemory-policy noeviction; share this Redis with no cache",
+        remedy="set maxmemory-policy noeviction; share this Redis with no cache",
     )
 
 
@@ -294,7 +294,7 @@ def _redis_shared(facts: RedisFacts) -> list[Finding]:
             status="warning",
             message="Redis knows a leader that PostgreSQL has never had: another installation uses the same Redis database, or PostgreSQL "
             "was made anew",
-            mend="give each installation a Redis, or a database number of it, of its own: keys have no prefix; after PostgreSQL was made "
+            remedy="give each installation a Redis, or a database number of it, of its own: keys have no prefix; after PostgreSQL was made "
             "anew delete the key scheduler:leader:epoch",
         )
     ]

@@ -6,21 +6,21 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Literal
 
-from toban_domain.certificates import ends_soon
+from toban_domain.certificate_expiry import ends_soon
 
 Status = Literal["ok", "warning", "error"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """One line of `toban doctor`: `name` is the check, `subject` what it is about; `message` and `mend` are empty when all is well."""
+    """One line of `toban doctor`: `name` is the check, `subject` what it is about; `message` and `remedy` are empty when all is well."""
 
     name: str
     subject: str
     value: str
     status: Status = "ok"
     message: str = ""
-    mend: str = ""
+    remedy: str = ""
 
 
 def certificate(subject: str, not_after: datetime | None, now: datetime) -> list[Finding]:
@@ -40,7 +40,7 @@ def certificate(subject: str, not_after: datetime | None, now: datetime) -> list
             value=value,
             status="error" if expired else "warning",
             message="its certificate has expired" if expired else f"its certificate ends in {_days(left)}",
-            mend="issue a new one into its SCHEDULER_TLS_DIR; it is taken without a restart",
+            remedy="issue a new one into its SCHEDULER_TLS_DIR; it is taken without a restart",
         )
     ]
 

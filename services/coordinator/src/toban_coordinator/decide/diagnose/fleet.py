@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from toban_coordinator.decide.diagnose.finding import Finding, certificate
-from toban_coordinator.decide.elect import MAX_SKEW_SECONDS
+from toban_coordinator.decide.leader_health import MAX_SKEW_SECONDS
 
 # Clocks, seconds off PostgreSQL's. A coordinator beyond the second fires nothing; an executor's clock stands in logs and reports only.
 COORDINATOR_SKEW = (1.0, MAX_SKEW_SECONDS)
@@ -88,7 +88,7 @@ def leader(facts: LeaderFacts) -> list[Finding]:
                 value="none",
                 status="error",
                 message=f"nobody {why}: nothing is scheduled and nothing is dispatched",
-                mend="see that a coordinator runs and reaches PostgreSQL; its log says why it does not stand",
+                remedy="see that a coordinator runs and reaches PostgreSQL; its log says why it does not stand",
             )
         ]
     found = [Finding(name="leader", subject="cluster", value=value)]
@@ -100,7 +100,7 @@ def leader(facts: LeaderFacts) -> list[Finding]:
                 value=f"{value}, last tick {facts.tick_age:.0f} s ago",
                 status="error",
                 message="the leader beats, but its loops do not turn: slots may be late",
-                mend="look at its log and at the load of PostgreSQL; `toban cluster demote` lets another one lead",
+                remedy="look at its log and at the load of PostgreSQL; `toban cluster demote` lets another one lead",
             )
         ]
     if not facts.settled:
@@ -111,7 +111,7 @@ def leader(facts: LeaderFacts) -> list[Finding]:
                 value="not settled",
                 status="warning",
                 message="PostgreSQL was restored or has failed over: nothing is dispatched until a whole lease has passed",
-                mend="wait some seconds and look again",
+                remedy="wait some seconds and look again",
             )
         )
     return found
@@ -137,7 +137,7 @@ def coordinators(items: Sequence[CoordinatorFacts], *, now: datetime, version: s
                 value="one",
                 status="warning",
                 message="there is one coordinator: nobody takes over when it dies",
-                mend="start a second one on another machine",
+                remedy="start a second one on another machine",
             )
         )
     return found
@@ -163,7 +163,7 @@ def executors(items: Sequence[ExecutorFacts], *, now: datetime, version: str) ->
                 value="none takes work",
                 status="error",
                 message="no executor takes work: every run waits",
-                mend="start one (`make up`, or toban_executor), or `toban executor undrain` one that is drained",
+                remedy="start one (`make up`, or toban_executor), or `toban executor undrain` one that is drained",
             )
         )
     return found
@@ -180,7 +180,7 @@ def _lost_coordinator(item: CoordinatorFacts) -> Finding:
         value=f"not seen for {item.age:.0f} s",
         status="error",
         message="it is gone without having been stopped in order",
-        mend="see whether its process and machine run; when it was taken away on purpose this line goes within an hour",
+        remedy="see whether its process and machine run; when it was taken away on purpose this line goes within an hour",
     )
 
 
@@ -192,7 +192,7 @@ def _state(item: ExecutorFacts) -> Finding:
             value="off",
             status="warning",
             message=f"it is gone and has not come back: {item.off_reason or 'no reason is known'}",
-            mend="see whether its process and machine run; when it was stopped on purpose this line goes within an hour",
+            remedy="see whether its process and machine run; when it was stopped on purpose this line goes within an hour",
         )
     if item.age > EXECUTOR_LATE:
         return Finding(
@@ -201,7 +201,7 @@ def _state(item: ExecutorFacts) -> Finding:
             value=f"silent for {item.age:.0f} s",
             status="error",
             message=f"its heartbeats do not arrive: {item.lease_seconds:g} s after the last its jobs are ended and run elsewhere",
-            mend="see whether its process runs and reaches a coordinator; its log and /healthz say what is wrong",
+            remedy="see whether its process runs and reaches a coordinator; its log and /healthz say what is wrong",
         )
     if item.state == "on":
         return Finding(name="executor", subject=item.subject, value="on")
@@ -217,7 +217,7 @@ def _state(item: ExecutorFacts) -> Finding:
         value=item.state,
         status="warning",
         message=f"it takes no new work{why}",
-        mend=mends.get(item.state, "see its log"),
+        remedy=mends.get(item.state, "see its log"),
     )
 
 
@@ -234,7 +234,7 @@ def _clock(subject: str, skew: float | None, limits: tuple[float, float], effect
             value=value,
             status="error" if abs(skew) > limits[1] else "warning",
             message=f"its clock is {abs(skew):.1f} s {'ahead of' if skew > 0 else 'behind'} PostgreSQL's; {effect}",
-            mend="let NTP (chrony, systemd-timesyncd) set the clocks of this machine and of the database's",
+            remedy="let NTP (chrony, systemd-timesyncd) set the clocks of this machine and of the database's",
         )
     ]
 
@@ -253,7 +253,7 @@ def _disk(item: ExecutorFacts) -> list[Finding]:
             value=value,
             status="error" if free < DISK_BYTES[1] else "warning",
             message="the disk of its state directory is nearly full: output of jobs is kept there until it is shipped",
-            mend="make room on the file system of SCHEDULER_STATE_DIR",
+            remedy="make room on the file system of SCHEDULER_STATE_DIR",
         )
     ]
 
@@ -268,6 +268,6 @@ def _version(subject: str, theirs: str, ours: str) -> list[Finding]:
             value=theirs or "unknown",
             status="warning",
             message=f"it runs another release than the coordinator that answers ({ours})",
-            mend="finish the upgrade: neighbouring releases work together, but not for long",
+            remedy="finish the upgrade: neighbouring releases work together, but not for long",
         )
     ]

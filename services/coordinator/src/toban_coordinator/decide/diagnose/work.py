@@ -30,7 +30,7 @@ def work(facts: WorkFacts) -> list[Finding]:
             value=f"{facts.events} waiting, the oldest for {facts.oldest_event_age:.0f} s",
             status="warning",
             message="events are emitted faster than they are processed, or some cannot be processed",
-            mend="`toban event list --unprocessed` shows them; see that there is a leader",
+            remedy="`toban event list --unprocessed` shows them; see that there is a leader",
         )
     schedules = Finding(name="schedules", subject="schedules", value="none failed")
     if facts.failed_schedules:
@@ -40,6 +40,6 @@ def work(facts: WorkFacts) -> list[Finding]:
             value=f"{facts.failed_schedules} failed",
             status="error",
             message=f"schedules do not fire any more: {facts.failed_names}",
-            mend="correct the rule and apply it again; `toban schedule list` shows them",
+            remedy="correct the rule and apply it again; `toban schedule list` shows them",
         )
     return [events, schedules]

@@ -1,0 +1,105 @@
+"""Reads the output of a run to its end, over replicas that come and go, and says where it is."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from toban_domain.errors import ErrorCode, TobanError
+
+if TYPE_CHECKING:
+    from toban_cli.client import Client
+    from toban_cli.log_printer import LinePrinter
+
+DATABASE = "db"
+# What is said beside a run may take this long, seconds.
+PLACE_SECONDS = 2.0
+# No attempt has it.
+_NO_TOKEN = (1 << 63) - 1
+
+
+def read_all(client: Client, request: Any, printer: LinePrinter) -> int:
+    """Prints what the request wants; how many lines. A stream that breaks is gone on with after its last line, as long as lines come.
+
+    Raises TobanError.
+    """
+    count = 0
+    while True:
+        before = count
+        try:
+            for answer in client.log(request):
+                printer.show(answer)
+                count += len(answer.lines)
+                if answer.lines:
+                    _go_on_after(request, answer)
+            return count
+        except TobanError as error:
+            # A stream ends at its deadline, and with its server.
+            ended = error.code is ErrorCode.DEADLINE_EXCEEDED and (request.follow or count > before)
+            if not ended and not (error.code is ErrorCode.UNAVAILABLE and count > before):
+                raise
+
+
+def check(client: Client, request: Any) -> None:
+    """Raises INVALID_ARGUMENT for a request that no log-archiver would take; nothing is read."""
+    question = type(request)()
+    question.CopyFrom(request)
+    question.follow = False
+    question.token = 0
+    question.tokens[:] = [_NO_TOKEN]
+    list(client.log(question))
+
+
+def _go_on_after(request: Any, answer: Any) -> None:
+    request.tail = 0
+    if request.head:
+        # At its end the stream ends too; 0 would mean all.
+        request.head = max(1, request.head - len(answer.lines))
+    request.after.token, request.after.seq = answer.token, answer.lines[-1].seq
+
+
+def stored_log(client: Client, run: Any) -> dict[str, Any] | None:
+    """Where the output of a run is and how much; None when no log-archiver says so quickly, as for a run that never started."""
+    from toban_proto.v1.logs_pb2 import DescribeLogRequest
+
+    if not run.token:
+        return None
+    try:
+        attempts = client.describe_log(DescribeLogRequest(run_id=run.id), timeout=PLACE_SECONDS).attempts
+    except TobanError:
+        return None
+    return {
+        "lines": sum(item.lines for item in attempts),
+        "bytes": sum(item.raw_bytes for item in attempts),
+        "expired_lines": sum(item.expired_lines for item in attempts),
+        "complete": all(item.sealed for item in attempts),
+        "places": sorted({place for item in attempts for place in item.place.split(", ") if place}),
+    }
+
+
+def stored_words(log_ref: str, stored: Mapping[str, Any] | None) -> str:
+    """The same for people, behind the reference of the run's row."""
+    from toban_cli.formatting import size
+    from toban_cli.words import count
+
+    if stored is None:
+        return log_ref
+    archived = [place for place in stored["places"] if place != DATABASE]
+    parts = [f"{count(stored['lines'], 'line')}, {size(stored['bytes'])}"]
+    if DATABASE in stored["places"]:
+        parts.append("in the database")
+    parts += [f"in {archived[0]}" if len(archived) == 1 else f"in {len(archived)} archived objects"] if archived else []
+    parts += [f"{count(stored['expired_lines'], 'line')} expired"] if stored["expired_lines"] else []
+    return f"{log_ref}: {', '.join(parts)}"
+
+
+def place_words(attempts: Sequence[Any]) -> str:
+    """Where the lines of these AttemptLogs are, for people; empty when there is none."""
+    places = {place for item in attempts if item.lines for place in item.place.split(", ") if place}
+    archived = sorted(places - {DATABASE})
+    if not places:
+        return ""
+    if not archived:
+        return "from the database"
+    where = archived[0] if len(archived) == 1 else f"{len(archived)} objects"
+    return f"from both, the database and the archive ({where})" if DATABASE in places else f"from the archive ({where})"

@@ -1,0 +1,114 @@
+"""Who is alive, as Redis shows it: worker hashes with a TTL, and the flags that operators set there. Views and hints, never truth."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from toban_fencing.redis_client import RedisGone, RedisLink, script
+
+WORKERS_KEY = "scheduler:workers"
+SEQUENCE_KEY = "scheduler:worker:id_seq"
+DEGRADE_FIELD = "degrade_leader"
+RUN_LEASE_MS = 5000
+# Of a 63-bit epoch.
+MOST_DIGITS = 19
+# Members that have not been heard of for this long leave the index (seconds); their hashes went by their TTL long before.
+INDEX_SECONDS = 3600
+
+
+def worker_key(worker_id: int) -> str:
+    """The hash of one worker (executor or coordinator)."""
+    return f"scheduler:worker:{worker_id}"
+
+
+def flag_of(text: str | None) -> int | None:
+    """The epoch that a degrade flag, or any other text there, says; None when it is unset or no epoch."""
+    # Anybody may have written it, in any script and length.
+    return int(text) if text and len(text) <= MOST_DIGITS and text.isdecimal() else None
+
+
+class Members:
+    """Worker hashes, index and flags. Every method raises RedisGone when Redis does not answer."""
+
+    def __init__(self, *, link: RedisLink) -> None:
+        self._link = link
+
+    async def write(self, workers: Mapping[int, Mapping[str, str]], *, ttl_seconds: float, now: float) -> None:
+        """Write the hashes of several workers in one pipeline; `now` (UTC seconds) goes into the index."""
+        if not workers:
+            return
+
+        async def send(client: Any) -> None:
+            pipe = client.pipeline(transaction=False)
+            for worker_id, fields in workers.items():
+                pipe.hset(worker_key(worker_id), mapping=dict(fields))
+                pipe.pexpire(worker_key(worker_id), int(ttl_seconds * 1000))
+            pipe.zadd(WORKERS_KEY, {str(worker_id): now for worker_id in workers})
+            pipe.zremrangebyscore(WORKERS_KEY, "-inf", now - INDEX_SECONDS)
+            await pipe.execute()
+
+        await self._link.call(send)
+
+    async def remove(self, worker_id: int) -> None:
+        """Forget a worker that has stopped."""
+        await self._link.call(lambda client: client.delete(worker_key(worker_id)))
+        await self._link.call(lambda client: client.zrem(WORKERS_KEY, str(worker_id)))
+
+    async def read(self, worker_id: int) -> dict[str, str]:
+        """The hash of a worker; empty when it is not there."""
+        found: dict[str, str] = await self._link.call(lambda client: client.hgetall(worker_key(worker_id)))
+        return found
+
+    async def raise_sequence(self, worker_id: int) -> None:
+        """Mirror a worker id drawn from PostgreSQL's sequence; the mirror is only ever raised."""
+        await self._link.run("set_if_greater", SEQUENCE_KEY, str(worker_id))
+
+    async def set_degrade(self, worker_id: int, epoch: int) -> None:
+        """Ask the leader with this worker id to step down from this epoch."""
+        await self._link.call(lambda client: client.hset(worker_key(worker_id), DEGRADE_FIELD, str(epoch)))
+
+    async def clear_degrade(self, worker_id: int) -> None:
+        """Forget the flag: the epoch it named is over."""
+        await self._link.call(lambda client: client.hdel(worker_key(worker_id), DEGRADE_FIELD))
+
+    async def detach_flags(self, worker_ids: Sequence[int]) -> dict[int, str]:
+        """The `scheduler:detach:<worker id>` keys that are set, with their values."""
+        if not worker_ids:
+            return {}
+
+        async def ask(client: Any) -> Any:
+            pipe = client.pipeline(transaction=False)
+            for worker_id in worker_ids:
+                pipe.get(f"scheduler:detach:{worker_id}")
+            return await pipe.execute()
+
+        values = await self._link.call(ask)
+        return {worker_id: value for worker_id, value in zip(worker_ids, values, strict=True) if value is not None}
+
+    async def clear_detach(self, worker_id: int) -> None:
+        """The detach has been carried out: delete its key."""
+        await self._link.call(lambda client: client.delete(f"scheduler:detach:{worker_id}"))
+
+
+class RunLeases:
+    """`scheduler:jobrun:lease:<run>`: a mark while the leader assigns a run. Without Redis, PostgreSQL alone decides."""
+
+    def __init__(self, *, link: RedisLink) -> None:
+        self._link = link
+
+    async def take(self, run_ids: Sequence[int], epoch: int) -> frozenset[int]:
+        """The runs that may be assigned by this epoch: those not marked by a higher one; all of them when Redis is gone."""
+        text = script("mark_run")
+
+        async def mark(client: Any) -> Any:
+            pipe = client.pipeline(transaction=False)
+            for run_id in run_ids:
+                pipe.eval(text, 1, f"scheduler:jobrun:lease:{run_id}", str(epoch), RUN_LEASE_MS)
+            return await pipe.execute()
+
+        try:
+            marks = await self._link.call(mark) if run_ids else []
+        except RedisGone:
+            return frozenset(run_ids)
+        return frozenset(run_id for run_id, taken in zip(run_ids, marks, strict=True) if int(taken) == 1)

@@ -1,0 +1,103 @@
+"""A whole stack for an end-to-end test: real servers and services as processes in a folder of the test."""
+
+import contextlib
+import shutil
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import redis
+from psycopg.rows import dict_row
+
+from toban_stack.certs import TRUST_DOMAIN
+from toban_stack.stack import Stack
+from toban_testing.admin_client import AdminClient
+
+
+@contextlib.contextmanager
+def running_stack(
+    home: Path,
+    *,
+    coordinators: int = 2,
+    executors: int = 2,
+    log_archivers: int = 1,
+    admin_webs: int = 0,
+    slots: int = 16,
+    environment: Mapping[str, str] | None = None,
+) -> Iterator[Stack]:
+    """A stack that serves; ended afterwards, its logs shown when the test failed. `environment` is added to that of its processes."""
+    stack = Stack(
+        home=home,
+        coordinators=coordinators,
+        executors=executors,
+        log_archivers=log_archivers,
+        admin_webs=admin_webs,
+        environment={"SCHEDULER_SLOTS": str(slots), **(environment or {})},
+    )
+    try:
+        stack.up()
+        with admin_of(stack) as admin:
+            admin.until(lambda: _whole(admin, executors), seconds=20, of="a leader and every executor")
+        yield stack
+    except BaseException:
+        _show_logs(stack)
+        raise
+    finally:
+        stack.down()
+        shutil.rmtree(home / "data", ignore_errors=True)
+
+
+def admin_of(stack: Stack, *, without: str = "") -> AdminClient:
+    """A client of the stack's coordinators (all but the process named `without`)."""
+    running = stack.processes()
+    left_out = running[without].address if without else ""
+    return AdminClient(
+        coordinators=[address for address in stack.coordinators if address != left_out],
+        log_archivers=stack.log_archivers,
+        tls_dir=stack.home.tls / "admin-cli",
+        trust_domain=TRUST_DOMAIN,
+    )
+
+
+def leader_name(stack: Stack, admin: AdminClient) -> str:
+    """The process name of the coordinator that leads."""
+    return _name_of(stack, admin.cluster().leader_address)
+
+
+def executor_name(stack: Stack, admin: AdminClient, worker_id: int) -> str:
+    """The process name of the executor with this worker id."""
+    [address] = [one.address for one in admin.cluster().executors if one.worker_id == worker_id]
+    return _name_of(stack, address)
+
+
+def sql(stack: Stack, statement: str, **params: Any) -> list[dict[str, Any]]:
+    """A statement on the stack's database, committed; its rows."""
+    with (
+        psycopg.connect(stack.endpoints().database_url, row_factory=dict_row, autocommit=True) as connection,
+        connection.execute(statement, params) as cursor,
+    ):
+        return cursor.fetchall() if cursor.description else []
+
+
+def flush_redis(stack: Stack) -> None:
+    """Empty the stack's Redis."""
+    with redis.Redis.from_url(stack.endpoints().redis_url) as client:
+        client.flushall()
+
+
+def _whole(admin: AdminClient, executors: int) -> bool:
+    cluster = admin.cluster()
+    return bool(cluster.epoch) and sum(one.state == "on" for one in cluster.executors) == executors
+
+
+def _name_of(stack: Stack, address: str) -> str:
+    [name] = [name for name, record in stack.processes().items() if record.address == address]
+    return name
+
+
+def _show_logs(stack: Stack) -> None:
+    for name, record in stack.processes().items():
+        tail = Path(record.log).read_text(errors="replace").splitlines()[-25:]
+        sys.stderr.write(f"---- {name}\n" + "\n".join(tail) + "\n")

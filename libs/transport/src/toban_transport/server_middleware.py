@@ -1,0 +1,173 @@
+"""Wraps every handler of a servicer: authorisation, deadline, metrics, and errors into statuses.
+
+It is done inside the handler and not in an interceptor because only there gRPC shows the peer's certificate.
+"""
+
+import asyncio
+import inspect
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass, field
+from typing import Any, NoReturn
+
+import grpc
+import grpc.aio
+
+from toban_domain.errors import ErrorCode, TobanError
+from toban_domain.traceparent import parse
+from toban_observability import metrics, tracing
+from toban_observability.log_throttle import Once
+from toban_observability.logs import get_logger
+from toban_runtime.clock import Clock
+from toban_runtime.ids import IdSource
+from toban_transport import authz
+from toban_transport.call_context import admit, metadata, peer_spiffe_ids
+from toban_transport.errors import to_status
+
+_log = get_logger(__name__)
+_seconds = metrics.histogram("toban_rpc_seconds", "Time of a served call.", ("method",))
+_calls = metrics.counter("toban_rpc_total", "Served calls by result: OK or an error code.", ("method", "code"))
+_open = metrics.gauge("toban_rpc_open", "Calls being served.", ("method",))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Policy:
+    """What all calls of one server are measured against. `shared`: certificates that services have in common are good here.
+
+    `refusals` keeps a caller that is refused again and again, as one with a wrong certificate is, from filling the log.
+    """
+
+    trust_domain: str
+    rules: authz.Rules
+    clock: Clock
+    ids: IdSource
+    shared: bool = False
+    refusals: Once = field(default_factory=Once)
+
+
+def wrap(method: str, handler: "grpc.RpcMethodHandler[Any, Any]", policy: Policy) -> "grpc.RpcMethodHandler[Any, Any]":
+    """The same handler behind the policy. Raises CONFIG_INVALID for a shape that no service of ours has (stream in, one answer out)."""
+    coders = {
+        "request_deserializer": handler.request_deserializer,
+        "response_serializer": handler.response_serializer,
+    }
+    guard = _Guard(method, policy, streaming=handler.request_streaming or handler.response_streaming)
+    if handler.unary_unary:
+        return grpc.unary_unary_rpc_method_handler(guard.answering(handler.unary_unary), **coders)
+    if handler.unary_stream:
+        return grpc.unary_stream_rpc_method_handler(guard.streaming_to(handler.unary_stream), **coders)
+    if handler.stream_stream:
+        return grpc.stream_stream_rpc_method_handler(guard.streaming_to(handler.stream_stream), **coders)
+    raise TobanError(
+        ErrorCode.CONFIG_INVALID, f"{method}: this shape of call is not supported; make it a stream of answers"
+    )
+
+
+class _Guard:
+    def __init__(self, method: str, policy: Policy, *, streaming: bool) -> None:
+        self._method = method
+        self._policy = policy
+        self._streaming = streaming
+        self._seconds = _seconds.labels(method)
+        self._open = _open.labels(method)
+
+    def answering(self, servicer: Callable[..., Any]) -> Callable[..., Any]:
+        """A handler with one answer."""
+
+        async def handle(request: Any, context: Any) -> Any:
+            return await self._run(context, lambda: servicer(request, context))
+
+        return handle
+
+    def streaming_to(self, servicer: Callable[..., Any]) -> Callable[..., Any]:
+        """A handler with a stream of answers: the servicer yields them, or writes them to the context itself."""
+
+        async def produce(request: Any, context: Any) -> None:
+            answers = servicer(request, context)
+            if inspect.isawaitable(answers):
+                await answers
+            else:
+                await _write_all(answers, context)
+
+        async def handle(request: Any, context: Any) -> None:
+            await self._run(context, lambda: produce(request, context))
+
+        return handle
+
+    async def _run(self, context: Any, work: Callable[[], Any]) -> Any:
+        if not tracing.enabled() or (parent := parse(metadata(context).get(tracing.TRACEPARENT, ""))) is None:
+            return await self._measured(context, work)
+        # Only calls of a trace have a span: heartbeats and watches would drown the others.
+        with tracing.span(self._method.lstrip("/"), kind="server", parent=parent):
+            return await self._measured(context, work)
+
+    async def _measured(self, context: Any, work: Callable[[], Any]) -> Any:
+        started = self._policy.clock.monotonic()
+        code = "OK"
+        self._open.inc()
+        try:
+            return await self._admitted(context, work)
+        except grpc.aio.AbortError:
+            code = "ABORTED_BY_HANDLER"
+            raise
+        except asyncio.CancelledError:
+            code = "CANCELLED"
+            raise
+        except Exception as error:
+            refusal = self._named(error)
+            code = refusal.code.value
+            await self._abort(context, refusal)
+        finally:
+            self._open.dec()
+            self._seconds.observe(max(0.0, self._policy.clock.monotonic() - started))
+            _calls.labels(self._method, code).inc()
+
+    async def _admitted(self, context: Any, work: Callable[[], Any]) -> Any:
+        policy = self._policy
+        bound = admit(
+            self._method,
+            context,
+            trust_domain=policy.trust_domain,
+            rules=policy.rules,
+            shared=policy.shared,
+            streaming=self._streaming,
+        )
+        try:
+            async with asyncio.timeout(bound) as limit:
+                return await work()
+        except TimeoutError:
+            if not limit.expired():
+                raise
+            raise TobanError(
+                ErrorCode.DEADLINE_EXCEEDED, f"{self._method} may last {bound:g} s; call it again"
+            ) from None
+
+    def _named(self, error: Exception) -> TobanError:
+        """The error that the caller may see: ours as it is, a method not written yet, and anything else behind an error id."""
+        if isinstance(error, TobanError):
+            return error
+        if isinstance(error, NotImplementedError):
+            return TobanError(ErrorCode.UNIMPLEMENTED, f"{self._method} is not served by this version")
+        error_id = self._policy.ids.token_hex(6)
+        _log.error("call failed", method=self._method, error_id=error_id, exc_info=error)
+        return TobanError(
+            ErrorCode.INTERNAL,
+            f"internal error {error_id} in {self._method}; the server's log has it under this id",
+            detail={"error_id": error_id},
+        )
+
+    async def _abort(self, context: Any, error: TobanError) -> NoReturn:
+        if error.code is ErrorCode.PERMISSION_DENIED:
+            self._note_refused(peer_spiffe_ids(context), error.message)
+        status, details, trailing = to_status(error)
+        await context.abort(status, details, trailing)
+        raise AssertionError("abort raises")
+
+    def _note_refused(self, ids: tuple[str, ...], why: str) -> None:
+        left_out = self._policy.refusals.left_out((ids, why), self._policy.clock.monotonic())
+        if left_out is not None:
+            _log.warning("call refused", method=self._method, why=why, ids=ids, not_shown=left_out)
+
+
+async def _write_all(answers: AsyncIterator[Any], context: Any) -> None:
+    async for answer in answers:
+        await context.write(answer)

@@ -1,0 +1,115 @@
+"""Why a run that was not sent yet waits, in one sentence for people."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from toban_coordinator.decide.assign import free_slots, usable
+from toban_coordinator.decide.diagnose.fleet import BEAT_LATE
+from toban_domain.job import SelectorSpec
+from toban_domain.lease import ExecutorState
+from toban_domain.placement import ExecutorLoad
+
+# A refusal that is older than this is not what a run waits for, seconds.
+REFUSED_LATELY = 60.0
+_STATES = {
+    ExecutorState.DRAINING: "draining",
+    ExecutorState.DETACHED: "detached",
+    ExecutorState.CUT: "cut off",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WaitingRun:
+    """A run that was not sent. `selector` None: its definition cannot be read. `refused_at` is of the last thing that happened to it, if that
+    was a refusal."""
+
+    scheduled_for: datetime
+    not_before: datetime | None
+    selector: SelectorSpec | None
+    refused_at: datetime | None = None
+    refusal: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeaderSeen:
+    """Whether somebody leads: the last beat (None = nobody has led yet), and whether the database is the one that the leader has settled on."""
+
+    beaten_at: datetime | None
+    resigned: bool
+    settled: bool
+
+
+def waits_for(
+    run: WaitingRun, leader: LeaderSeen, executors: Sequence[ExecutorLoad], now: datetime, *, fresh: float
+) -> str:
+    """What stands in the way first; `executors` are those that are not off, `now` is PostgreSQL's time, and `fresh` how old the heartbeat of one
+    that gets work may be, seconds."""
+    if run.scheduled_for > now:
+        return f"it is not due before {_moment(run.scheduled_for)}"
+    if run.not_before is not None and run.not_before > now:
+        return f"its next attempt is not due before {_moment(run.not_before)}"
+    return _nobody_leads(leader, now) or _nobody_takes_it(run, executors, now, fresh) or _its_turn(run, now)
+
+
+def _nobody_leads(leader: LeaderSeen, now: datetime) -> str:
+    if leader.beaten_at is None or leader.resigned or now - leader.beaten_at > timedelta(seconds=BEAT_LATE):
+        return "no coordinator leads, so nothing is started; see that one runs and reaches PostgreSQL and Redis"
+    if not leader.settled:
+        return "PostgreSQL was restored or has failed over, so nothing is sent until a whole lease has passed"
+    return ""
+
+
+def _nobody_takes_it(run: WaitingRun, executors: Sequence[ExecutorLoad], now: datetime, fresh: float) -> str:
+    if run.selector is None:
+        return "its definition cannot be read; the leader's log says why"
+    if not executors:
+        return "no executor is registered; start one"
+    working = usable(executors, now, fresh=fresh)
+    if not working:
+        return f"no executor takes work ({_states(executors, now, fresh)}); `toban executor list` shows them"
+    fitting = [executor for executor in working if run.selector.fits(executor.labels)]
+    if not fitting:
+        return _nobody_fits(run.selector, executors, now, fresh)
+    if free_slots(fitting) == 0:
+        slots = sum(executor.slots for executor in fitting)
+        held = sum(executor.held for executor in fitting)
+        which = "that have its labels" if run.selector.labels else "that take work"
+        return f"all slots of the executors {which} are busy ({held} of {slots} on {len(fitting)})"
+    return ""
+
+
+def _nobody_fits(selector: SelectorSpec, executors: Sequence[ExecutorLoad], now: datetime, fresh: float) -> str:
+    labels = ", ".join(f"{key}={value}" for key, value in sorted(selector.labels.items()))
+    having = [executor for executor in executors if selector.fits(executor.labels)]
+    if having:
+        return f"no executor with the labels of its selector ({labels}) takes work ({_states(having, now, fresh)})"
+    return f"no executor has the labels of its selector ({labels}); start one with SCHEDULER_LABELS, or change the job"
+
+
+def _its_turn(run: WaitingRun, now: datetime) -> str:
+    if run.refused_at is not None and now - run.refused_at <= timedelta(seconds=REFUSED_LATELY):
+        return f"an executor refused it at {_moment(run.refused_at)} ({run.refusal}); it is placed again"
+    return "nothing stands in its way: the leader places it in its next turns; if it stays, ask `toban doctor`"
+
+
+def _states(executors: Sequence[ExecutorLoad], now: datetime, fresh: float) -> str:
+    """ "2 draining, 1 silent": of executors that take no work."""
+    counts = Counter(_state(executor, now, fresh) for executor in executors)
+    return ", ".join(f"{count} {state}" for state, count in sorted(counts.items()))
+
+
+def _state(executor: ExecutorLoad, now: datetime, fresh: float) -> str:
+    if executor.drained:
+        return "draining"
+    if executor.state is not ExecutorState.ON:
+        return _STATES[executor.state]
+    silent = now - executor.last_heartbeat_at > timedelta(seconds=fresh)
+    return "silent" if silent else "with its former process not over"
+
+
+def _moment(at: datetime) -> str:
+    return f"{at:%Y-%m-%d %H:%M:%S} UTC"

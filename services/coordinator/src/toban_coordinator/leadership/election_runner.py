@@ -1,0 +1,396 @@
+"""Carries out what the elector asks for: reads, compare-and-set, beats, renewals; starts and ends terms (docs/fencing.md 3.1).
+
+Every call is bounded without being cancelled: cancelling a statement waits for PostgreSQL to agree, which a stopped PostgreSQL never does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any, TypeVar
+
+from toban_coordinator.leadership import epoch_metrics
+from toban_coordinator.leadership.server_time import ServerTime
+from toban_coordinator.leadership.term import RunningTerm, TermDeps
+from toban_coordinator.ports.leader import LeaderView
+from toban_coordinator.store import leader as rows
+from toban_domain.epoch import EpochExhausted
+from toban_domain.errors import TobanError
+from toban_fencing import election_types as e
+from toban_fencing.election_state_machine import decide, next_due
+from toban_fencing.redis_client import RedisGone
+from toban_fencing.redis_locks import LeaderLock
+from toban_fencing.worker_registry import Members
+from toban_observability import metrics
+from toban_observability.logs import get_logger
+from toban_runtime.clock import Clock
+from toban_store.pool import Pool
+
+READ_SECONDS = 0.9
+TAKE_SECONDS = 2.0
+LEAVE_SECONDS = 2.0
+# How long a hand-over that an operator asked for waits for the turns under way.
+HAND_OVER_SECONDS = 0.5
+LOG_EVERY_SECONDS = 5.0
+T = TypeVar("T")
+
+_log = get_logger(__name__)
+_leads = metrics.gauge("toban_is_leader", "1 while this coordinator leads.")
+_takeovers = metrics.counter("toban_takeovers_total", "Terms that this coordinator has won.")
+_stops = metrics.counter("toban_terms_ended_total", "Terms that this coordinator has ended, by reason.", ("reason",))
+_late = metrics.histogram(
+    "toban_elector_lateness_seconds", "How late the elector's timer fired: the event loop's load."
+)
+_beat_seconds = metrics.histogram("toban_leader_beat_seconds", "Time that a beat took to commit.")
+_lock_seconds = metrics.histogram(
+    "toban_leader_lock_seconds", "Time of a call about the leader's lock: acquire, renew.", ("call",)
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ElectionDeps:
+    """What the elector's effects need: a small pool of its own, the lock and the flags in Redis, clocks."""
+
+    pool: Pool
+    lock: LeaderLock
+    members: Members
+    clock: Clock
+    server_time: ServerTime
+
+
+class _NoAnswer(Exception):
+    """A call gave no answer within its bound, or failed."""
+
+
+class Leadership:
+    """One coordinator's part in the election. `run()` until `leave()`; `view()` at any time."""
+
+    def __init__(
+        self,
+        *,
+        deps: ElectionDeps,
+        contender: rows.Contender,
+        term_deps: TermDeps,
+        timings: e.Timings | None = None,
+    ) -> None:
+        self._deps = deps
+        self._me = contender
+        self._term_deps = term_deps
+        self._state = e.ElectorState(me=contender.incarnation, timings=timings or e.Timings())
+        self._running: RunningTerm | None = None
+        self._won: rows.Taken | None = None
+        self._view = LeaderView()
+        self._standby_role = "standby"
+        self._last_fire: datetime | None = None
+        self._poked = asyncio.Event()
+        self._changed = asyncio.Event()
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._logged_at = -LOG_EVERY_SECONDS
+
+    # ------------------------------------------------------------ for others
+
+    @property
+    def me(self) -> rows.Contender:
+        """Who this process is in the election."""
+        return self._me
+
+    def serve_at(self, address: str) -> None:
+        """Where the others reach this process; known once its server has bound. Before `run()`."""
+        self._me = replace(self._me, address=address)
+
+    def view(self) -> LeaderView:
+        """Who leads, as last read or as this process itself knows."""
+        running = self._running
+        if running is None:
+            return replace(self._view, role=self._standby_role)
+        return replace(
+            self._view,
+            last_tick_at=running.last_tick_at,
+            last_fire_at=self._last_fire or self._view.last_fire_at,
+            role="leader",
+            leading=True,
+            settled=running.settled,
+        )
+
+    def beat_still_seconds(self) -> float:
+        """For how long the beat has not moved, as this process has seen it; 0 while it leads or has not looked."""
+        seen = self._state.candidate.seen
+        return 0.0 if self._running or seen is None else self._deps.clock.boottime() - seen.since
+
+    def set_standby_role(self, role: str) -> None:
+        """What this coordinator is while it does not lead: standby or subleader."""
+        self._standby_role = role
+
+    def wake(self, name: str) -> None:
+        """A notification came: wake the loop of that name, or look at the leader row ('leader'); '' is both."""
+        if name in ("leader", "") and self._running is None:
+            self._feed(e.Tick(look=True))
+        if self._running is not None:
+            self._running.wake(name)
+
+    def evidence(self, epoch: int) -> None:
+        """The leader of this epoch is dead: its stream closed and a reconnect was refused."""
+        self._feed(e.DeathEvidence(epoch))
+
+    def depose(self, epoch: int, reason: str) -> None:
+        """Stop leading if `epoch` is the current term."""
+        self._feed(e.Deposed(epoch=epoch, reason=reason))
+
+    def hand_over(self, epoch: int) -> None:
+        """An operator asks this term to end: finish the turns under way, then step down. Another term is left alone."""
+        running, term = self._running, self._state.term
+        if running is not None and term is not None and term.epoch == epoch:
+            self._spawn(self._hand_over(running, epoch), None)
+
+    async def _hand_over(self, running: RunningTerm, epoch: int) -> None:
+        await running.finish(HAND_OVER_SECONDS)
+        self._feed(e.DegradeSeen(epoch))
+
+    def note_fire(self, slot: datetime) -> None:
+        """A slot was fired in this process."""
+        self._last_fire = slot if self._last_fire is None else max(self._last_fire, slot)
+
+    def give_way(self, on: bool) -> None:
+        """True: another coordinator should lead, since this machine's clock is off and the other's is right. Stop leading, do not stand."""
+        self._feed(e.GiveWay(on))
+
+    def awake(self) -> None:
+        """This process is awake for something else: a beat or a renewal that is nearly due goes out now, so that it wakes for fewer things."""
+        self._feed(e.Tick())
+
+    async def changed(self) -> None:
+        """Wait until this process has begun or ended to lead."""
+        await self._changed.wait()
+
+    async def run(self) -> None:
+        """Stand, lead, step down, until `leave()`."""
+        clock, loop = self._deps.clock, asyncio.get_running_loop()
+        ticked_at = clock.boottime()
+        while self._state.role is not e.Role.LEFT:
+            # Counted from the last tick, however often something else happens.
+            due = max(clock.boottime(), next_due(self._state, ticked_at))
+            self._poked.clear()
+            timer = loop.call_later(max(0.0, due - clock.boottime()), self._poked.set)
+            try:
+                await self._poked.wait()
+            finally:
+                timer.cancel()
+            now = clock.boottime()
+            if now >= due:
+                _late.observe(now - due)
+                ticked_at = now
+                self._feed(e.Tick())
+
+    async def leave(self) -> None:
+        """Finish the tick, resign, give the lock back, and stand no more."""
+        if self._running is not None:
+            await self._running.finish()
+        self._feed(e.Leave())
+        end = self._deps.clock.monotonic() + LEAVE_SECONDS
+        # A take-over under way may still be won: its last words are tasks of their own.
+        while self._tasks and (left := end - self._deps.clock.monotonic()) > 0:
+            await asyncio.wait(tuple(self._tasks), timeout=left)
+        for task in self._tasks:
+            task.cancel()
+
+    # ------------------------------------------------------------ events and effects
+
+    def _feed(self, event: e.Event) -> None:
+        self._state, effects = decide(self._state, event, self._deps.clock.boottime())
+        last_words: list[e.Resign | e.GiveBack] = []
+        for effect in effects:
+            if isinstance(effect, e.Resign | e.GiveBack):
+                last_words.append(effect)
+            else:
+                self._carry(effect)
+        if last_words:
+            self._spawn(self._step_down(last_words), None)
+        self._poked.set()
+
+    def _carry(self, effect: e.Effect) -> None:
+        match effect:
+            case e.StartLeading(epoch=epoch):
+                self._start(epoch)
+            case e.StopLeading(epoch=epoch, reason=reason):
+                self._end(epoch, reason)
+            case e.ReadRow():
+                self._spawn(self._read_row(), e.RowRead(row=None))
+            case e.TryLock():
+                untried = e.LockTried(sent_at=self._deps.clock.boottime(), outcome=e.LockOutcome.UNREACHABLE)
+                self._spawn(self._try_lock(), untried)
+            case e.TakeOver(observed=observed):
+                lost = e.TakeOverDone(sent_at=self._deps.clock.boottime(), epoch=None)
+                self._spawn(self._take_over(observed), lost)
+            case e.Beat(epoch=epoch):
+                self._spawn(self._beat(epoch), e.BeatDone(epoch=epoch, ok=None))
+            case e.Renew(epoch=epoch, overwrite=overwrite):
+                sent_at = self._deps.clock.boottime()
+                unrenewed = e.RenewDone(epoch=epoch, sent_at=sent_at, outcome=e.LockOutcome.UNREACHABLE)
+                self._spawn(self._renew(epoch, overwrite), unrenewed)
+            case _:
+                raise TypeError(f"no such effect: {effect}")
+
+    def _spawn(self, work: Coroutine[Any, Any, None], otherwise: e.Event | None) -> None:
+        task = asyncio.create_task(self._surely(work, otherwise))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _surely(self, work: Coroutine[Any, Any, None], otherwise: e.Event | None) -> None:
+        """Every call ends with an event: without one the elector would wait for its answer for ever, and never stand again."""
+        try:
+            await work
+        except Exception:
+            if self._may_log():
+                _log.exception("a part of the election broke down: it counts as no answer")
+            if otherwise is not None:
+                self._feed(otherwise)
+
+    def _start(self, epoch: int) -> None:
+        taken = self._won
+        if taken is None or taken.term.epoch != epoch:
+            raise RuntimeError(f"term {epoch} was not won here")
+        _takeovers.inc()
+        _leads.set(1)
+        epoch_metrics.tell(epoch)
+        _log.info(
+            "leads", epoch=epoch, worker_id=self._me.worker_id, settled=taken.settled, timeline=taken.term.timeline
+        )
+        # Whoever leads is no sub-leader any more, also when it leads no more.
+        self._standby_role = "standby"
+        me, self._last_fire = self._me, None
+        self._view = LeaderView(
+            epoch=epoch,
+            holder=me.incarnation,
+            worker_id=me.worker_id,
+            address=me.address,
+            node_id=me.node_id,
+            last_fire_at=self._view.last_fire_at,
+        )
+        self._running = RunningTerm(
+            deps=self._term_deps, taken=taken, deposed=lambda reason: self.depose(epoch, reason)
+        )
+        self._note_change()
+
+    def _end(self, epoch: int, reason: str) -> None:
+        running, self._running, self._won = self._running, None, None
+        if running is not None:
+            running.cancel()
+        _leads.set(0)
+        metrics.leads_no_more()
+        _stops.labels(reason).inc()
+        (_log.info if self._state.role is e.Role.LEFT else _log.warning)("leads no more", epoch=epoch, reason=reason)
+        self._note_change()
+
+    def _note_change(self) -> None:
+        self._changed.set()
+        self._changed = asyncio.Event()
+
+    # ------------------------------------------------------------ PostgreSQL
+
+    async def _read_row(self) -> None:
+        clock, sent = self._deps.clock, self._deps.clock.monotonic()
+        try:
+            row = await self._bounded(rows.read_row(self._deps.pool), READ_SECONDS)
+        except _NoAnswer:
+            self._feed(e.RowRead(row=None))
+            return
+        self._deps.server_time.feed(row["server_time"], sent_at=sent, returned_at=clock.monotonic())
+        names = ("epoch", "holder", "worker_id", "address", "node_id", "beat")
+        shared = {name: row[name] for name in names}
+        self._view = LeaderView(**shared, last_tick_at=row["last_tick_at"], last_fire_at=row["last_fire_at"])
+        epoch_metrics.tell(row["epoch"])
+        self._feed(e.RowRead(row=e.LeaderRow(**shared, resigned_epoch=row["resigned_epoch"])))
+
+    async def _take_over(self, observed: e.LeaderRow) -> None:
+        sent_at, sent = self._deps.clock.boottime(), self._deps.clock.monotonic()
+        work = rows.take_over(self._deps.pool, self._me, observed=observed.epoch, beat=observed.beat)
+        try:
+            taken = await self._bounded(work, TAKE_SECONDS)
+        except _NoAnswer:
+            taken = None
+        if taken is not None:
+            self._won = taken
+            self._deps.server_time.feed(taken.server_time, sent_at=sent, returned_at=self._deps.clock.monotonic())
+        self._feed(e.TakeOverDone(sent_at=sent_at, epoch=taken.term.epoch if taken else None))
+
+    async def _beat(self, epoch: int) -> None:
+        clock, sent = self._deps.clock, self._deps.clock.monotonic()
+        last_tick = self._running.last_tick_at if self._running else None
+        work = rows.beat(self._deps.pool, epoch, last_tick_at=last_tick, last_fire_at=self._last_fire)
+        try:
+            beaten = await self._bounded(work, READ_SECONDS)
+        except _NoAnswer:
+            self._feed(e.BeatDone(epoch=epoch, ok=None))
+            return
+        _beat_seconds.observe(clock.monotonic() - sent)
+        ok = False
+        if beaten is not None and self._won is not None:
+            self._deps.server_time.feed(beaten.server_time, sent_at=sent, returned_at=clock.monotonic())
+            self._view = replace(self._view, beat=beaten.beat)
+            term = self._won.term
+            ok = (beaten.system_id, beaten.timeline) == (term.system_id, term.timeline)
+        self._feed(e.BeatDone(epoch=epoch, ok=ok))
+        if ok and beaten is not None and beaten.demoted:
+            self.hand_over(epoch)
+
+    async def _step_down(self, effects: list[e.Resign | e.GiveBack]) -> None:
+        for effect in effects:
+            if isinstance(effect, e.GiveBack):
+                await self._deps.lock.give_back(effect.epoch)
+                continue
+            try:
+                await self._bounded(rows.resign(self._deps.pool, effect.epoch), READ_SECONDS)
+            except _NoAnswer:
+                pass
+
+    async def _bounded(self, work: Coroutine[Any, Any, T], seconds: float) -> T:
+        task = asyncio.create_task(work)
+        done, _ = await asyncio.wait({task}, timeout=seconds)
+        if not done:
+            task.add_done_callback(lambda late: late.cancelled() or late.exception())
+            self._complain(f"no answer within {seconds} s")
+            raise _NoAnswer
+        try:
+            return task.result()
+        except (TobanError, LookupError, EpochExhausted) as error:
+            self._complain(str(error))
+            raise _NoAnswer from error
+
+    def _complain(self, error: str) -> None:
+        if self._may_log():
+            _log.warning(
+                "PostgreSQL does not serve the election", error=error, next_try_seconds=self._state.timings.poll
+            )
+
+    def _may_log(self) -> bool:
+        """True at most once in LOG_EVERY_SECONDS: a failing election fails several times a second."""
+        now = self._deps.clock.monotonic()
+        due = now - self._logged_at >= LOG_EVERY_SECONDS
+        if due:
+            self._logged_at = now
+        return due
+
+    # ------------------------------------------------------------ Redis
+
+    async def _try_lock(self) -> None:
+        sent_at = self._deps.clock.boottime()
+        outcome = await self._deps.lock.try_lock()
+        _lock_seconds.labels("acquire").observe(self._deps.clock.boottime() - sent_at)
+        self._feed(e.LockTried(sent_at=sent_at, outcome=outcome))
+
+    async def _renew(self, epoch: int, overwrite: bool) -> None:
+        sent_at = self._deps.clock.boottime()
+        last_tick = self._running.last_tick_at if self._running is not None else None
+        renewal = await self._deps.lock.renew(epoch, overwrite=overwrite, last_tick=last_tick)
+        _lock_seconds.labels("renew").observe(self._deps.clock.boottime() - sent_at)
+        self._feed(e.RenewDone(epoch=epoch, sent_at=sent_at, outcome=renewal.outcome))
+        if renewal.degrade is None or renewal.outcome is not e.LockOutcome.HELD:
+            return
+        try:
+            await self._deps.members.clear_degrade(self._me.worker_id)
+        except RedisGone:
+            # The flag is seen again with the next renewal.
+            return
+        self._feed(e.DegradeSeen(renewal.degrade))

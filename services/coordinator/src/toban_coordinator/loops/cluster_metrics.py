@@ -1,0 +1,104 @@
+"""Loop `census`: counts what the whole cluster has, for its metrics. Told by the leader alone; nothing is decided by it."""
+
+from __future__ import annotations
+
+from toban_coordinator.decide import assign
+from toban_coordinator.decide import pending_reasons as decide
+from toban_coordinator.loops.definition_cache import Definitions
+from toban_coordinator.loops.term_loop import Done, LoopDeps
+from toban_coordinator.store import cluster_stats, runs_assign, schedules
+from toban_domain.placement import ExecutorLoad
+from toban_domain.run import TERMINAL, RunState
+from toban_observability import metrics
+from toban_store.tx import Tx, autocommit
+
+# Counting a hundred thousand rows takes some milliseconds: seldom.
+TICK_SECONDS = 15.0
+# Waiting runs are counted up to this many.
+MOST_RUNS = 200_000
+MODES = ("sync", "async", "unknown")
+
+by_status = metrics.leader_gauge(
+    "toban_schedules", "Schedules by status: active, paused, failed, disabled.", ("status",)
+)
+overdue = metrics.leader_gauge(
+    "toban_schedules_overdue_seconds", "How long the oldest slot has been due with neither a run nor a ledger row."
+)
+pending = metrics.leader_gauge("toban_runs_pending", "Runs whose time has come and that wait, by reason.", ("reason",))
+pending_oldest = metrics.leader_gauge(
+    "toban_runs_pending_oldest_seconds", "Age of the oldest run that waits, by reason.", ("reason",)
+)
+live = metrics.leader_gauge("toban_runs_live", "Due runs that are not terminal, by state.", ("state",))
+oldest = metrics.leader_gauge(
+    "toban_runs_oldest_seconds", "How long the first run of a state that an executor holds has been in it.", ("state",)
+)
+overtime = metrics.leader_gauge(
+    "toban_runs_overtime_seconds", "How far a running run is beyond its timeout, the worst."
+)
+standbys = metrics.leader_gauge(
+    "toban_postgresql_standbys", "Stand-bys of PostgreSQL: sync, async, unknown (this role may not know).", ("mode",)
+)
+clock_skew = metrics.leader_gauge(
+    "toban_executors_clock_skew_seconds", "By how much the worst clock of an executor is off PostgreSQL's."
+)
+disk_free = metrics.leader_gauge(
+    "toban_executors_disk_free_bytes", "Free disk of the executor that has the least for its state directory."
+)
+
+
+class Census:
+    """Reads and tells."""
+
+    def __init__(self, *, deps: LoopDeps, definitions: Definitions) -> None:
+        self._deps = deps
+        self._definitions = definitions
+
+    async def run_once(self) -> Done:
+        """One count."""
+        async with autocommit(self._deps.pool) as t:
+            by_status.tell({(status,): count for status, count in (await schedules.counts(t)).items()})
+            overdue.set(await cluster_stats.overdue_seconds(t))
+            await self._runs(t)
+            await _cluster(t)
+        return Done()
+
+    async def _runs(self, t: Tx) -> None:
+        found = await cluster_stats.waiting(t, limit=MOST_RUNS)
+        held = await cluster_stats.held(t)
+        groups = [
+            decide.Group(
+                state=RunState(row.state),
+                definition=(row.definition_id, row.version),
+                retry=row.retry,
+                runs=row.runs,
+                oldest=row.oldest,
+            )
+            for row in found
+        ]
+        specs = await self._definitions.find(t, {group.definition for group in groups})
+        queues = decide.waiting(groups, await self._executors(t) if groups else [], specs)
+        pending.tell({(reason,): queue.runs for reason, queue in queues.items()})
+        pending_oldest.tell({(reason,): queue.oldest for reason, queue in queues.items()})
+        states = {state.value: 0 for state in RunState if state not in TERMINAL}
+        for state, runs in [*((row.state, row.runs) for row in found), *((row.state, row.runs) for row in held)]:
+            states[state] += runs
+        live.tell({(state,): count for state, count in states.items()})
+        ages = {row.state: row.oldest for row in held}
+        oldest.tell(
+            {(state,): ages.get(state, 0.0) for state in ("ASSIGNED", "RUNNING", "CANCEL_REQUESTED", "ORPHANED")}
+        )
+        overtime.set(max((row.overtime for row in held), default=0.0))
+
+    async def _executors(self, t: Tx) -> list[ExecutorLoad]:
+        fresh = assign.fresh_seconds(self._deps.settings.known)
+        return assign.usable(await runs_assign.executor_loads(t), self._deps.server_time.now(), fresh=fresh)
+
+
+async def _cluster(t: Tx) -> None:
+    modes = await cluster_stats.standbys(t)
+    standbys.tell({(mode,): modes.get(mode, 0) for mode in MODES})
+    worst = await cluster_stats.fleet(t)
+    if worst.clock_skew is not None:
+        clock_skew.set(worst.clock_skew)
+    if worst.disk_free is not None:
+        disk_free.set(worst.disk_free)

@@ -1,0 +1,218 @@
+"""Executor leases: every coordinator observes all the time, the leader detaches and fences (docs/fencing.md 3.8)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from toban_coordinator.decide.lease import ExecutorRow, FencePlan, LeasePlan, Silence, Watched, plan, watch
+from toban_coordinator.loops.adaptive_batch import Parts
+from toban_coordinator.ports.executors import ExecutorProbe
+from toban_coordinator.ports.settings import SettingsSource
+from toban_coordinator.store import executor_fencing, executors
+from toban_domain.epoch import Term, term_of
+from toban_domain.lease import ExecutorState
+from toban_fencing.redis_client import RedisGone
+from toban_fencing.worker_registry import Members
+from toban_observability import metrics
+from toban_observability.logs import get_logger
+from toban_runtime.clock import Clock
+from toban_store.errors import TooLong
+from toban_store.pool import Pool
+from toban_store.tx import fenced_tx
+
+LEASE_TICK_SECONDS = 0.5
+# How often the keys by which an operator detaches are looked at.
+KEYS_SECONDS = 1.0
+DETACH_MODES = frozenset({"stop", "let_finish"})
+
+_log = get_logger(__name__)
+_fences = metrics.counter(
+    "toban_fences_total",
+    "Executor incarnations whose row was closed: stopped in order, attested dead, or their lease ended.",
+    ("kind",),
+)
+for _kind in ("stopped", "attested", "lease"):
+    _fences.labels(_kind)
+_states = metrics.leader_gauge("toban_executors", "Executor incarnations that are not off, by state.", ("state",))
+_age = metrics.leader_gauge(
+    "toban_lease_age_seconds", "The longest time that grants of a live incarnation have stood still."
+)
+
+
+class Observer:
+    """The memory of one coordinator about all incarnations. `run_once` is the body of a loop that runs in every coordinator."""
+
+    def __init__(self, *, pool: Pool, clock: Clock) -> None:
+        self._pool = pool
+        self._clock = clock
+        self.rows: dict[str, executors.Observed] = {}
+        self.watched: dict[str, Watched] = {}
+
+    @property
+    def epoch_max(self) -> int:
+        """The highest epoch that any live executor has heard of; 0 when there is none."""
+        return max((term_of(row.epoch_max) for row in self.rows.values()), default=0)
+
+    async def run_once(self) -> None:
+        """Read every row that is not off; a wait begins when the read that first shows a value has returned."""
+        rows = await executors.observe(self._pool)
+        at = self._clock.boottime()
+        self.rows = {row.incarnation: row for row in rows}
+        self.watched = watch(self.watched, [_watched_row(row) for row in rows], read_returned_at=at)
+
+
+def _watched_row(row: executors.Observed) -> ExecutorRow:
+    return ExecutorRow(
+        cluster=row.cluster,
+        incarnation=row.incarnation,
+        state=row.state,
+        grant_seq=row.grant_seq,
+        lease_ms=row.lease_ms,
+        last_heartbeat=row.last_heartbeat,
+        attested_reason=row.attested_reason,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeaseDeps:
+    """What the leader's half needs. `depose` ends this term: the executors know a higher epoch."""
+
+    pool: Pool
+    clock: Clock
+    observer: Observer
+    probe: ExecutorProbe
+    members: Members
+    depose: Callable[[str], None]
+    settings: SettingsSource
+
+
+class LeaseKeeper:
+    """The leader's half, for one term. `run_once` is the body of its loop `lease`."""
+
+    def __init__(self, *, deps: LeaseDeps, term: Term) -> None:
+        self._deps = deps
+        self._term = term
+        self._unanswered: Counter[str] = Counter()
+        # Runs that a fence moves with its executor; at 0 it moves the executor alone.
+        self._runs = Parts(executor_fencing.RUN_LIMIT, least=0)
+        self._pings: dict[str, asyncio.Task[None]] = {}
+        self._keys_at = 0.0
+        # The rows of this turn: the observer reads on its own as well.
+        self._rows: dict[str, executors.Observed] = {}
+
+    async def run_once(self) -> int:
+        """Fence and detach what is due; the number of incarnations fenced."""
+        deps = self._deps
+        await deps.observer.run_once()
+        self._rows = deps.observer.rows
+        if deps.observer.epoch_max > self._term.epoch:
+            deps.depose("the executors know a higher epoch")
+            return 0
+        self._forget()
+        now = deps.clock.boottime()
+        self._count(now)
+        todo = plan(deps.observer.watched, unanswered=self._unanswered, now=now, silence=self._silence())
+        fenced = await self._fence(todo.fence)
+        await self._detach(todo)
+        for incarnation in todo.ping:
+            self._ping(incarnation)
+        return fenced
+
+    def _count(self, now: float) -> None:
+        counts = Counter(row.state for row in self._rows.values())
+        _states.tell({(state.value,): counts[state] for state in ExecutorState if state is not ExecutorState.OFF})
+        watched = self._deps.observer.watched.values()
+        _age.set(max((now - item.sighting.since for item in watched), default=0.0))
+
+    def _silence(self) -> Silence:
+        return Silence.of(self._deps.settings.known)
+
+    async def _fence(self, due: Sequence[FencePlan]) -> int:
+        """One executor a transaction; runs beyond what fits are taken by reap, since their executor is off."""
+        done = 0
+        for item in due:
+            limit = self._runs.size
+            wanted = executor_fencing.Fence(incarnation=item.incarnation, grant_seq=item.grant_seq, reason=item.reason)
+            try:
+                async with fenced_tx(self._deps.pool, self._term) as t:
+                    result = await executor_fencing.fence(t, [wanted], run_limit=limit)
+            except TooLong as error:
+                self._runs.too_long(limit)
+                worker_id = self._rows[item.incarnation].worker_id
+                _log.warning("a fence took too long", worker_id=worker_id, runs=limit, error=error.message)
+                continue
+            self._runs.fitted(result.runs)
+            if result.incarnations:
+                done += 1
+                self._tell(item, result.runs)
+        return done
+
+    def _tell(self, item: FencePlan, runs: int) -> None:
+        row = self._rows[item.incarnation]
+        kind = "stopped" if row.attested_reason == executors.STOPPED else "attested" if row.attested_reason else "lease"
+        _fences.labels(kind).inc()
+        told = {"worker_id": row.worker_id, "reason": item.reason, "runs": runs, "epoch": self._term.epoch}
+        if kind == "stopped" and not runs:
+            _log.info("an executor has stopped", **told)
+        else:
+            _log.warning("an executor is fenced", **told)
+
+    async def _detach(self, todo: LeasePlan) -> None:
+        asked = await self._asked_by_key()
+        if not (todo.detach or todo.rejoin or asked):
+            return
+        async with fenced_tx(self._deps.pool, self._term) as t:
+            silent = await executors.detach(t, todo.detach, mode="") if todo.detach else []
+            back = await executors.rejoin(t, todo.rejoin) if todo.rejoin else []
+            for incarnation, mode in asked.items():
+                await executors.detach(t, [incarnation], mode=mode, reason=f"scheduler:detach key, {mode}")
+        if silent:
+            _log.warning("executors are silent: no new work for them", worker_ids=silent)
+        if back:
+            _log.info("executors are heard again", worker_ids=back)
+        await self._clear_keys(asked)
+
+    async def _asked_by_key(self) -> dict[str, str]:
+        """Incarnation → mode of executors whose detach key an operator has set in Redis; looked at every KEYS_SECONDS."""
+        now = self._deps.clock.monotonic()
+        if now < self._keys_at:
+            return {}
+        self._keys_at = now + KEYS_SECONDS
+        working = (ExecutorState.ON, ExecutorState.DRAINING)
+        by_worker = {row.worker_id: row.incarnation for row in self._rows.values() if row.state in working}
+        try:
+            flags = await self._deps.members.detach_flags(list(by_worker))
+        except RedisGone:
+            return {}
+        return {by_worker[worker]: mode if mode in DETACH_MODES else "let_finish" for worker, mode in flags.items()}
+
+    async def _clear_keys(self, asked: dict[str, str]) -> None:
+        for incarnation in asked:
+            try:
+                await self._deps.members.clear_detach(self._rows[incarnation].worker_id)
+            except RedisGone:
+                # The key is looked at again next time, when its executor is detached already.
+                return
+
+    def _ping(self, incarnation: str) -> None:
+        if incarnation in self._pings:
+            return
+        row = self._rows[incarnation]
+        task = asyncio.create_task(self._ask(incarnation, f"{row.grpc_host}:{row.grpc_port}"))
+        self._pings[incarnation] = task
+        task.add_done_callback(lambda _: self._pings.pop(incarnation, None))
+
+    async def _ask(self, incarnation: str, address: str) -> None:
+        answered = await self._deps.probe.ping(address) == incarnation
+        self._unanswered[incarnation] = 0 if answered else self._unanswered[incarnation] + 1
+
+    def _forget(self) -> None:
+        """A heartbeat ends the count of unanswered pings; an incarnation that is off is not counted any more."""
+        now, silence = self._deps.clock.boottime(), self._silence()
+        for incarnation in tuple(self._unanswered):
+            item = self._deps.observer.watched.get(incarnation)
+            if item is None or now - item.silent_since < silence.seconds:
+                del self._unanswered[incarnation]

@@ -1,0 +1,124 @@
+"""What every leader loop shares: its dependencies, its turn's report, and the wake-up for work that is due at a known time."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from datetime import datetime
+
+from toban_coordinator.ports.express import ExpressDesk
+from toban_coordinator.ports.leader import ServerClock
+from toban_coordinator.ports.orders import WorkerOrders
+from toban_coordinator.ports.run_marks import RunMarks
+from toban_coordinator.ports.settings import SettingsSource
+from toban_domain.epoch import Term, TokenSource
+from toban_observability import tracing
+from toban_runtime.clock import Clock
+from toban_runtime.loop import Loop, Turn
+from toban_store.pool import Pool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoopDeps:
+    """What the loops of one term work with. `quick` has tight bounds, for lone fenced statements; `on_turn` hears of each finished turn,
+    `on_fired` of the newest slot that was fired.
+
+    Without `marks` PostgreSQL alone decides who assigns a run.
+    """
+
+    pool: Pool
+    quick: Pool
+    term: Term
+    tokens: TokenSource
+    orders: WorkerOrders
+    clock: Clock
+    server_time: ServerClock
+    settings: SettingsSource
+    desk: ExpressDesk
+    marks: RunMarks | None = None
+    on_turn: Callable[[Turn], None] | None = None
+    on_fired: Callable[[datetime], None] = lambda _slot: None
+
+    def tick(self) -> float:
+        """How often the loops look when nothing wakes them, seconds."""
+        return self.settings.known["leader_tick_seconds"]
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """What a turn did: `moved` rows, and in how many seconds the next work is due (None = nothing new is known)."""
+
+    moved: int = 0
+    next_in: float | None = None
+
+
+class TermLoop(Loop):
+    """A loop of one term: it also wakes itself when the next work is due, and cleans up when the term ends.
+
+    With `rests`, a tick that nothing else woke asks that first: None means that there is work to do, anything else is the turn.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        run_once: Callable[[], Awaitable[Done]],
+        tick_seconds: float | Callable[[], float],
+        deps: LoopDeps,
+        *,
+        rests: Callable[[], Awaitable[Done | None]] | None = None,
+        close: Callable[[], Awaitable[None]] | None = None,
+    ) -> None:
+        super().__init__(name, self._timed, tick_seconds, deps.clock, on_turn=deps.on_turn)
+        self._work = run_once
+        self._alarm_clock = deps.clock
+        self._rests = rests
+        self._close = close
+        # A turn in full is wanted whatever `rests` says: the first one, one that was asked for, and the one after a failure.
+        self._wanted = True
+        self._alarm: asyncio.Task[None] | None = None
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Turns until told to stop; whatever ends it, nothing of it goes on."""
+        try:
+            await super().run(stop)
+        finally:
+            self._set_alarm(None)
+            if self._close is not None:
+                await self._close()
+
+    def wake(self) -> None:
+        """Ask for a turn, in full."""
+        self._wanted = True
+        super().wake()
+
+    async def _timed(self) -> Done:
+        wanted, self._wanted = self._wanted, False
+        try:
+            done = None if wanted or self._rests is None else await self._rests()
+            if done is None:
+                span = tracing.begin(self.name)
+                done = await self._work()
+                if span is not None and done.moved:
+                    span.end({"toban.moved": done.moved})
+        except BaseException:
+            self._wanted = True
+            raise
+        if done.next_in is not None:
+            self._set_alarm(done.next_in)
+        return done
+
+    def _set_alarm(self, seconds: float | None) -> None:
+        if self._alarm is not None:
+            self._alarm.cancel()
+            self._alarm = None
+        if seconds is None or seconds >= self.tick_seconds:
+            return
+        if seconds <= 0:
+            self.wake()
+        else:
+            self._alarm = asyncio.create_task(self._ring(seconds), name=f"alarm {self.name}")
+
+    async def _ring(self, seconds: float) -> None:
+        await self._alarm_clock.sleep(seconds)
+        self.wake()

@@ -1,0 +1,56 @@
+"""ArchiveGateway: what log-archivers ask."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from datetime import date
+from typing import Any
+
+from toban_coordinator.server.settings_stream import SettingsStreams
+from toban_coordinator.store import ended
+from toban_domain.errors import ErrorCode, TobanError
+from toban_domain.outcome import AttemptKey
+from toban_proto.v1 import common_pb2
+from toban_proto.v1 import coordinator_pb2 as pb
+from toban_proto.v1.coordinator_pb2_grpc import ArchiveGatewayServicer
+from toban_store.pool import Pool
+from toban_store.tx import autocommit
+
+Context = Any
+MAX_KEYS = 1000
+
+
+class ArchiveGateway(ArchiveGatewayServicer):
+    """Any coordinator answers."""
+
+    def __init__(self, *, pool: Pool, settings: SettingsStreams) -> None:
+        self._pool = pool
+        self._settings = settings
+
+    async def ListSealed(self, request: pb.ListSealedRequest, _context: Context) -> pb.ListSealedResponse:
+        """Those of the given attempts that write no line any more."""
+        if len(request.keys) > MAX_KEYS:
+            raise TobanError(ErrorCode.INVALID_ARGUMENT, f"{len(request.keys)} attempts: ask about {MAX_KEYS} at most")
+        keys = [AttemptKey(key.run_id, key.token) for key in request.keys]
+        async with autocommit(self._pool) as t:
+            found = await ended.ended(t, _day(request.log_day), keys, off_seconds=request.off_seconds)
+        return pb.ListSealedResponse(attempts=[_to_pb(one) for one in found])
+
+    async def WatchSettings(
+        self, _request: pb.WatchSettingsRequest, _context: Context
+    ) -> AsyncIterator[pb.WatchSettingsResponse]:
+        """Now and on each change."""
+        async for message in self._settings.watch():
+            yield message
+
+
+def _day(text: str) -> date:
+    try:
+        return date.fromisoformat(text)
+    except ValueError:
+        raise TobanError(ErrorCode.INVALID_ARGUMENT, f"log_day {text!r} is no date: write YYYY-MM-DD") from None
+
+
+def _to_pb(one: ended.EndedAttempt) -> pb.SealedAttempt:
+    key = common_pb2.AttemptKey(run_id=one.key.run_id, token=one.key.token)
+    return pb.SealedAttempt(key=key, last_seq=one.last_seq or 0, complete=one.last_seq is not None)

@@ -1,0 +1,52 @@
+"""What `toban doctor` asks of PostgreSQL. Reads only; nothing here is for the hot paths."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from toban_coordinator.store import cluster_stats
+from toban_store import queries
+from toban_store.migrate import MigrationState, compare
+from toban_store.tx import Row, Tx
+
+_sql = queries.load(__name__)
+# Tables with a partition a day; ensure_partitions makes them ahead.
+DAILY = ("runs_history", "job_attempts", "job_events", "events_history")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Read:
+    """Rows of one look, named as the blocks of diagnose.sql; `standbys` by mode, as the census counts them."""
+
+    server: Row
+    standbys: Mapping[str, int]
+    missing_partitions: Sequence[Row]
+    leader: Row
+    coordinators: Sequence[Row]
+    executors: Sequence[Row]
+    work: Row
+
+
+async def migrations(t: Tx) -> list[MigrationState]:
+    """Where each migration stands."""
+    applied = await t.fetch_all(_sql.migrations)
+    return compare({(row["schema"], row["version"]): row["checksum"] for row in applied})
+
+
+async def read(t: Tx) -> Read:
+    """The rest; raises a StoreError when PostgreSQL does not answer, or lacks a table since a migration is missing."""
+    return Read(
+        server=_one(await t.fetch_one(_sql.server)),
+        standbys=await cluster_stats.standbys(t),
+        missing_partitions=await t.fetch_all(_sql.missing_partitions, {"parents": list(DAILY)}),
+        leader=_one(await t.fetch_one(_sql.leader)),
+        coordinators=await t.fetch_all(_sql.coordinators),
+        executors=await t.fetch_all(_sql.executors),
+        work=_one(await t.fetch_one(_sql.work)),
+    )
+
+
+def _one(row: Row | None) -> Row:
+    assert row is not None
+    return row

@@ -1,0 +1,128 @@
+"""Runs as callers make and stop them: enqueue, idempotency keys, the lock for a cancel."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from toban_domain.run import RunState
+from toban_domain.traceparent import TraceContext
+from toban_store import array_literals, queries
+from toban_store.tx import Tx
+
+_sql = queries.load(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewRun:
+    """A run on demand. `scheduled_for` None = now, by PostgreSQL; `payload` is canonical JSON; `key` "" = none."""
+
+    definition_id: int
+    version: int
+    job: str
+    payload: str
+    scheduled_for: datetime | None = None
+    priority: int = 0
+    max_attempts: int = 1
+    max_lost: int = 3
+    timeout_seconds: int = 0
+    key: str = ""
+    # Where in a trace the call is that starts it; kept by `traces.keep`.
+    place: TraceContext | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Enqueued:
+    """One answer of enqueue; `created` is False when the key was taken, and `id` then names no run."""
+
+    id: int
+    created: bool
+
+
+@dataclass(frozen=True, slots=True)
+class KeyedRun:
+    """The run that an idempotency key names; `job` is None once the history has dropped it."""
+
+    run_id: int
+    job: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CancelView:
+    """A live run, locked; `sent` says that its dispatch was committed."""
+
+    id: int
+    state: RunState
+    token: int | None
+    sent: bool
+    definition_id: int
+    definition_version: int
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """What waits of one version of one definition: how many runs, and the oldest one's time."""
+
+    definition_id: int
+    version: int
+    runs: int
+    oldest: datetime
+
+
+async def enqueue(t: Tx, new: Sequence[NewRun], *, actor: str) -> list[Enqueued]:
+    """∅ → PENDING and a wake-up for loop `assign`, in one statement; answers in the order given.
+
+    Empty, and nothing is made, when a definition in `new` is not the current, enabled one any more: look it up again.
+    """
+    rows = await t.fetch_all(
+        _sql.enqueue,
+        {
+            "definition_ids": array_literals.numbers(n.definition_id for n in new),
+            "versions": array_literals.numbers(n.version for n in new),
+            "jobs": array_literals.words(n.job for n in new),
+            "times": array_literals.times(n.scheduled_for for n in new),
+            "priorities": array_literals.numbers(n.priority for n in new),
+            "max_attempts": array_literals.numbers(n.max_attempts for n in new),
+            "max_lost": array_literals.numbers(n.max_lost for n in new),
+            "timeouts": array_literals.numbers(n.timeout_seconds for n in new),
+            # Payloads are JSON already, and together one document.
+            "payloads": "[" + ",".join(n.payload for n in new) + "]",
+            "keys": json.dumps([n.key or None for n in new]),
+            "actor": actor,
+        },
+    )
+    return [Enqueued(row["id"], row["created"]) for row in rows]
+
+
+async def by_keys(t: Tx, keys: Sequence[str]) -> dict[str, KeyedRun]:
+    """The runs that these idempotency keys name."""
+    rows = await t.fetch_all(_sql.by_keys, {"keys": list(keys)})
+    return {row["key"]: KeyedRun(row["run_id"], row["job_name"]) for row in rows}
+
+
+async def lock_for_cancel(t: Tx, run_id: int) -> CancelView | None:
+    """Locks a live run; None when it is not live."""
+    row = await t.fetch_one(_sql.lock_for_cancel, {"id": run_id})
+    return None if row is None else CancelView(**{**row, "state": RunState(row["state"])})
+
+
+async def final_state(t: Tx, run_id: int) -> RunState | None:
+    """The terminal state of a run in the history; None when it is not there."""
+    row = await t.fetch_one(_sql.final_state, {"id": run_id})
+    return None if row is None else RunState(row["state"])
+
+
+async def pending_by_definition(t: Tx, now: datetime) -> list[Waiting]:
+    """What waits now, by definition and version."""
+    rows = await t.fetch_all(_sql.pending_by_definition, {"now": now})
+    return [Waiting(row["definition_id"], row["definition_version"], row["runs"], row["oldest"]) for row in rows]
+
+
+async def waiting_since(t: Tx, definition_id: int, version: int, before: datetime, *, limit: int) -> list[int]:
+    """Runs of one definition that never started and were due before `before`."""
+    rows = await t.fetch_all(
+        _sql.waiting_since, {"definition_id": definition_id, "version": version, "before": before, "limit": limit}
+    )
+    return [row["id"] for row in rows]

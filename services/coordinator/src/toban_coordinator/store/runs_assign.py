@@ -1,0 +1,162 @@
+"""Placing runs: what is due, who may take it, and the fenced write that gives a run its executor and token."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from toban_domain.lease import ExecutorState
+from toban_domain.placement import DueRun, ExecutorLoad
+from toban_domain.run import RunState
+from toban_domain.transitions import Placement
+from toban_store import array_literals, queries
+from toban_store.tx import Fenced, FencedTx, Row, Tx
+
+_sql = queries.load(__name__)
+# Due runs of a priority that the outlook reads.
+LOOK = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class AheadRun:
+    """A run of the next seconds that has no executor yet."""
+
+    id: int
+    definition_id: int
+    definition_version: int
+
+
+@dataclass(frozen=True, slots=True)
+class Outlook:
+    """When the next run becomes due (None = nothing waits for a time), and whether runs of the near future have no executor named yet."""
+
+    next_due: datetime | None
+    unnamed: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SentRun:
+    """A run that was sent and that no report has confirmed."""
+
+    id: int
+    token: int
+    definition_id: int
+    definition_version: int
+    job_name: str
+    slot: datetime | None
+    attempt: int
+    payload: str
+    timeout_seconds: int
+    log_day: str
+    dispatched_at: datetime
+    incarnation: str
+    worker_id: int
+    address: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CancelingRun:
+    """A sent run whose cancel is not proven yet; `cancel_mode` "" = the definition's."""
+
+    id: int
+    token: int
+    definition_id: int
+    definition_version: int
+    cancel_mode: str
+    cancel_reason: str
+    incarnation: str
+    worker_id: int
+    address: str
+
+
+async def due_runs(t: Tx, now: datetime, *, limit: int, blocked: Collection[tuple[int, int]] = ()) -> list[DueRun]:
+    """Runs that may start at `now`, most urgent first; the (definition, version) in `blocked` are left out."""
+    parameters = {
+        "now": now,
+        "limit": limit,
+        "blocked": array_literals.numbers(definition for definition, _ in blocked),
+        "blocked_versions": array_literals.numbers(version for _, version in blocked),
+    }
+    rows = await t.fetch_all(_sql.due_runs, parameters)
+    return [DueRun(**{**row, "state": RunState(row["state"])}) for row in rows]
+
+
+async def ahead_runs(t: Tx, now: datetime, until: datetime, *, limit: int) -> list[AheadRun]:
+    """PENDING runs that become due after `now` and up to `until`."""
+    rows = await t.fetch_all(_sql.ahead_runs, {"now": now, "until": until, "limit": limit})
+    return [AheadRun(**row) for row in rows]
+
+
+async def outlook(t: Tx, now: datetime, until: datetime) -> Outlook:
+    """What is to come after `now`; a run that waits for its next attempt behind LOOK due ones of its priority is not seen."""
+    row = await t.fetch_one(_sql.outlook, {"now": now, "until": until, "limit": LOOK})
+    return Outlook(row["next_due"], row["unnamed"]) if row else Outlook(None, False)
+
+
+async def executor_loads(t: Tx) -> list[ExecutorLoad]:
+    """Every incarnation that is not off."""
+    rows = await t.fetch_all(_sql.executor_loads)
+    return [
+        ExecutorLoad(
+            incarnation=row["incarnation"],
+            worker_id=row["worker_id"],
+            instance=row["instance"],
+            address=f"{row['grpc_host']}:{row['grpc_port']}",
+            state=ExecutorState(row["state"]),
+            slots=row["slots"],
+            held=row["held"],
+            load=row["load"],
+            labels=row["labels"],
+            last_heartbeat_at=row["last_heartbeat_at"],
+            drained=row["drained"],
+            smallest_token=row["smallest_token"],
+        )
+        for row in rows
+    ]
+
+
+async def place(t: Fenced, placements: Sequence[Placement]) -> dict[int, str]:
+    """PENDING or placed ahead → sent, in one statement with a fence of its own. Answers run → day of its logs, for those that moved."""
+    if not placements:
+        return {}
+    rows = await t.fetch_fenced(
+        _sql.place,
+        {
+            "ids": array_literals.numbers(p.run_id for p in placements),
+            "tokens": array_literals.numbers(p.token for p in placements),
+            "incarnations": array_literals.words(p.incarnation for p in placements),
+            "executors": array_literals.words({p.incarnation for p in placements}),
+        },
+    )
+    return {row["id"]: row["log_day"] for row in rows if row["id"] is not None}
+
+
+async def name_executors(t: FencedTx, names: Sequence[tuple[int, str]]) -> set[int]:
+    """PENDING → ASSIGNED ahead; `names` are (run, incarnation)."""
+    if not names:
+        return set()
+    runs, incarnations = zip(*names, strict=True)
+    parameters = {
+        "ids": array_literals.numbers(runs),
+        "incarnations": array_literals.words(incarnations),
+        "executors": array_literals.words(set(incarnations)),
+    }
+    return {row["id"] for row in await t.fetch_all(_sql.name_executors, parameters)}
+
+
+async def unconfirmed(t: Tx, before: datetime, *, limit: int) -> list[SentRun]:
+    """Runs sent before `before` that are ASSIGNED still."""
+    rows = await t.fetch_all(_sql.unconfirmed, {"before": before, "limit": limit})
+    return [SentRun(**_addressed(row)) for row in rows]
+
+
+async def to_cancel(t: Tx, *, limit: int) -> list[CancelingRun]:
+    """Sent runs in CANCEL_REQUESTED."""
+    rows = await t.fetch_all(_sql.to_cancel, {"limit": limit})
+    return [CancelingRun(**_addressed(row)) for row in rows]
+
+
+def _addressed(row: Row) -> Row:
+    host, port = row.pop("grpc_host"), row.pop("grpc_port")
+    return {**row, "address": f"{host}:{port}"}

@@ -1,0 +1,193 @@
+"""Ends of runs and the ways back: RUNNING, terminal states, PENDING again, ORPHANED, CANCEL_REQUESTED. Each a batch in one statement.
+
+Every function answers with the ids that moved; a run that is missing there was not in the expected (state, token) any more.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from toban_domain.outcome import AttemptKey, Outcome
+from toban_domain.run import RunState
+from toban_domain.transitions import Finish, LiveRun, Orphan, Release, RequestCancel, Started
+from toban_store import array_literals, queries
+from toban_store.tx import Tx
+
+_sql = queries.load(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """A run that became terminal: for metrics, in seconds. `start_lag` is its time → start, `wait` its row (or its time) → start, both None
+    but for a run that ended with its first attempt; `seconds` is how long its last attempt ran, None when it never started."""
+
+    id: int
+    job: str
+    state: str
+    origin: str
+    reason: str
+    definition: tuple[int, int]
+    start_lag: float | None
+    wait: float | None
+    seconds: float | None
+
+
+def outcome_json(outcome: Outcome) -> dict[str, Any]:
+    """The stored form of an outcome: two outcomes are the same when these are equal."""
+    stored: dict[str, Any] = {
+        "kind": outcome.kind.value,
+        "reason": outcome.reason.value,
+        "exit_code": outcome.exit_code,
+        "signal": outcome.signal,
+        "error_summary": outcome.error_summary,
+        "started_at": outcome.started_at.isoformat() if outcome.started_at else None,
+        "finished_at": outcome.finished_at.isoformat(),
+        "last_seq": outcome.last_seq,
+        "tree_empty": outcome.tree_empty,
+        "last_line": outcome.last_line,
+    }
+    if outcome.progress is not None:
+        stored["progress"] = outcome.progress.to_json()
+    return stored
+
+
+async def lock_live(t: Tx, ids: Sequence[int]) -> dict[int, LiveRun]:
+    """Locks those of `ids` that are live, in the order of their ids."""
+    rows = await t.fetch_all(_sql.lock_live, {"ids": array_literals.numbers(ids)})
+    return {row["id"]: LiveRun(**{**row, "state": RunState(row["state"])}) for row in rows}
+
+
+async def mark_started(t: Tx, moves: Sequence[Started]) -> set[int]:
+    """ASSIGNED → RUNNING."""
+    if not moves:
+        return set()
+    rows = await t.fetch_all(
+        _sql.started,
+        {"ids": [m.run_id for m in moves], "tokens": [m.token for m in moves], "times": [m.at for m in moves]},
+    )
+    return {row["id"] for row in rows}
+
+
+async def finish(t: Tx, moves: Sequence[Finish]) -> list[Finished]:
+    """live → terminal, into the history; wakes loop `assign` when a run waits."""
+    return await _finish(t, [_move(move, move.source.value) for move in moves], ()) if moves else []
+
+
+async def finish_held(
+    t: Tx, incarnation: str, target: RunState, outcomes: Mapping[AttemptKey, Outcome]
+) -> list[Finished]:
+    """The same for attempts that `incarnation` holds, in whatever state, without looking at them before.
+
+    Only for outcomes that end a run in `target` from every state in which an executor holds it.
+    """
+    moves = [
+        {
+            "id": key.run_id,
+            "source": "",
+            "token": key.token,
+            "target": target.value,
+            "reason": outcome.reason.value,
+            "error": outcome.error_summary,
+            "message": outcome.error_summary,
+            "attempt_state": target.value,
+            "outcome": outcome_json(outcome),
+        }
+        for key, outcome in outcomes.items()
+    ]
+    return await _finish(t, moves, (incarnation,)) if moves else []
+
+
+def _move(move: Finish, source: str) -> dict[str, Any]:
+    return {
+        "id": move.run_id,
+        "source": source,
+        "token": move.token,
+        "target": move.target.value,
+        "reason": move.reason,
+        "error": move.error_summary,
+        "message": move.message,
+        "actor": move.actor,
+        "attempt_state": move.attempt_state,
+        "outcome": outcome_json(move.outcome) if move.outcome else None,
+    }
+
+
+async def _finish(t: Tx, moves: Sequence[Mapping[str, Any]], reporters: Sequence[str]) -> list[Finished]:
+    parameters = {
+        "moves": json.dumps(moves, separators=(",", ":")),
+        "ids": array_literals.numbers(move["id"] for move in moves),
+        "reporters": array_literals.words(reporters),
+    }
+    rows = await t.fetch_all(_sql.finish, parameters)
+    return [
+        Finished(
+            row["id"],
+            row["job_name"],
+            row["target"],
+            row["origin"],
+            row["new_reason"],
+            (row["definition_id"], row["definition_version"]),
+            row["start_lag"],
+            row["wait"],
+            row["seconds"],
+        )
+        for row in rows
+    ]
+
+
+async def release(t: Tx, moves: Sequence[Release]) -> set[int]:
+    """live → PENDING, held by nobody."""
+    if not moves:
+        return set()
+    rows = await t.fetch_all(
+        _sql.release,
+        {
+            "ids": [m.run_id for m in moves],
+            "sources": [m.source.value for m in moves],
+            "tokens": [m.token for m in moves],
+            "attempts": [m.attempt for m in moves],
+            "losts": [m.lost_count for m in moves],
+            "delays": [m.delay_seconds for m in moves],
+            "types": [m.event for m in moves],
+            "messages": [m.message for m in moves],
+            "started": [m.started_at for m in moves],
+        },
+    )
+    return {row["id"] for row in rows}
+
+
+async def orphan(t: Tx, moves: Sequence[Orphan]) -> set[int]:
+    """ASSIGNED | RUNNING → ORPHANED."""
+    if not moves:
+        return set()
+    rows = await t.fetch_all(
+        _sql.orphan,
+        {
+            "ids": [m.run_id for m in moves],
+            "sources": [m.source.value for m in moves],
+            "tokens": [m.token for m in moves],
+            "messages": [m.message for m in moves],
+        },
+    )
+    return {row["id"] for row in rows}
+
+
+async def request_cancel(t: Tx, moves: Sequence[RequestCancel]) -> set[int]:
+    """ASSIGNED | RUNNING → CANCEL_REQUESTED."""
+    if not moves:
+        return set()
+    rows = await t.fetch_all(
+        _sql.request_cancel,
+        {
+            "ids": [m.run_id for m in moves],
+            "sources": [m.source.value for m in moves],
+            "tokens": [m.token for m in moves],
+            "reasons": [m.reason for m in moves],
+            "modes": [m.mode for m in moves],
+            "actors": [m.actor for m in moves],
+        },
+    )
+    return {row["id"] for row in rows}

@@ -1,0 +1,141 @@
+"""Schedules: which are due, and the fire that turns slots into runs. Edits are in schedules_edit."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from toban_domain.fire_plan import DueSchedule, FirePlan
+from toban_domain.schedule import RuleSpec, ScheduleSpec
+from toban_store import array_literals, queries
+from toban_store.tx import FencedTx, Row, Tx
+
+_sql = queries.load(__name__)
+_BEFORE_ALL = datetime.min.replace(tzinfo=UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class Fired:
+    """What a fire wrote: the ids of the schedules that it advanced, and how many runs it made.
+
+    The others were changed meanwhile, or an edit holds them at this moment.
+    """
+
+    advanced: frozenset[int]
+    made: int
+
+
+async def due(
+    t: Tx, now: datetime, until: datetime, *, limit: int, after: DueSchedule | None = None
+) -> list[DueSchedule]:
+    """Schedules with a slot up to `until`, earliest first; `after` is the last one of the page before."""
+    place = {"after_slot": after.next_run_at if after else _BEFORE_ALL, "after_id": after.id if after else 0}
+    rows = await t.fetch_all(_sql.due, {"now": now, "until": until, "limit": limit, **place})
+    return [due_of(row) for row in rows]
+
+
+async def next_slot(t: Tx) -> datetime | None:
+    """The earliest slot that is not settled yet."""
+    row = await t.fetch_one(_sql.next_slot)
+    at: datetime | None = row["at"] if row else None
+    return at
+
+
+async def fire(t: Tx, plans: Sequence[FirePlan]) -> Fired:
+    """Settles slots: runs, ledger and the advance of each schedule, all conditional on the schedule's version and next slot.
+
+    The leader calls it in a fenced transaction; an edit calls it with the schedule locked.
+    """
+    row = await t.fetch_one(_sql.fire, {**_plan_parameters(plans), **_slot_parameters(plans)})
+    return Fired(frozenset(row["advanced"]), row["made"]) if row else Fired(frozenset(), 0)
+
+
+def _plan_parameters(plans: Sequence[FirePlan]) -> dict[str, str]:
+    return {
+        "ids": array_literals.numbers(p.schedule.id for p in plans),
+        "row_versions": array_literals.numbers(p.schedule.version for p in plans),
+        "expected": array_literals.times(p.schedule.next_run_at for p in plans),
+        "nexts": array_literals.times(p.next_run_at for p in plans),
+        "lasts": array_literals.times(p.fires[-1] if p.fires else None for p in plans),
+        "names": array_literals.words(p.schedule.spec.name for p in plans),
+        "definition_ids": array_literals.numbers(p.schedule.definition_id for p in plans),
+        "versions": array_literals.numbers(p.schedule.definition_version for p in plans),
+        "jobs": array_literals.words(p.schedule.spec.job for p in plans),
+        "priorities": array_literals.numbers(p.template.priority for p in plans),
+        "max_attempts": array_literals.numbers(p.template.max_attempts for p in plans),
+        "max_lost": array_literals.numbers(p.template.max_lost for p in plans),
+        "timeouts": array_literals.numbers(p.template.timeout_seconds for p in plans),
+        "scopes": json.dumps([p.schedule.spec.scope for p in plans]),
+        "scope_ids": json.dumps([p.schedule.spec.scope_id for p in plans]),
+        # Payloads are JSON already, and together one document.
+        "payloads": "[" + ",".join(p.template.payload for p in plans) + "]",
+    }
+
+
+def _slot_parameters(plans: Sequence[FirePlan]) -> dict[str, Any]:
+    fires = [(p.schedule.id, slot) for p in plans for slot in p.fires]
+    skips = [(p.schedule.id, skip) for p in plans for skip in p.skips]
+    return {
+        "fire_ids": array_literals.numbers(schedule for schedule, _ in fires),
+        "fire_slots": array_literals.times(slot for _, slot in fires),
+        "skip_ids": [schedule for schedule, _ in skips],
+        "skip_firsts": [skip.first for _, skip in skips],
+        "skip_lasts": [skip.last for _, skip in skips],
+        "skip_counts": [skip.slots for _, skip in skips],
+        "skip_outcomes": [skip.outcome for _, skip in skips],
+        "skip_messages": [skip.message for _, skip in skips],
+    }
+
+
+async def fire_failed(t: FencedTx, schedule: DueSchedule, error: str, *, delay_seconds: float, final: bool) -> bool:
+    """Notes a fire that could not be made; `final` gives up. False when the schedule was changed meanwhile, or is being edited."""
+    row = await t.fetch_one(
+        _sql.fire_failed,
+        {
+            "id": schedule.id,
+            "row_version": schedule.version,
+            "expected": schedule.next_run_at,
+            "error": error,
+            "delay": delay_seconds,
+            "final": final,
+        },
+    )
+    return row is not None
+
+
+async def counts(t: Tx) -> dict[str, int]:
+    """How many schedules are active, paused, failed, disabled."""
+    row = await t.fetch_one(_sql.counts)
+    return dict(row) if row else {}
+
+
+def due_of(row: Row) -> DueSchedule:
+    """What a fire looks at, from a row of a block that selects it. Never raises for what the row's spec says: see `broken`."""
+    spec, broken = _spec_of(row)
+    return DueSchedule(
+        id=row["id"],
+        version=row["version"],
+        spec=spec,
+        next_run_at=row["next_run_at"],
+        fire_retry_count=row["fire_retry_count"],
+        definition_id=row["definition_id"],
+        definition_version=row["definition_version"],
+        job_enabled=row["job_enabled"],
+        last_run_at=row["last_run_at"],
+        broken=broken,
+    )
+
+
+def _spec_of(row: Row) -> tuple[ScheduleSpec, str]:
+    """The stored spec and "", or what is known without it and why it cannot be read: one such row stops nobody else."""
+    try:
+        spec = ScheduleSpec.from_json(row["spec"])
+        if (spec.name, spec.job) != (row["name"], row["job"]):
+            raise ValueError(f"it is about {spec.name!r} and job {spec.job!r}")
+    except (LookupError, TypeError, ValueError, AttributeError) as error:
+        why = f"the stored schedule cannot be read ({type(error).__name__}: {error}); apply it again"
+        return ScheduleSpec(name=row["name"], job=row["job"], rule=RuleSpec()), why
+    return spec, ""

@@ -1,0 +1,66 @@
+"""Hands starts and outcomes to a coordinator: all that wait in one call, again and again until each is answered."""
+
+from collections.abc import Callable, Iterable
+from itertools import islice
+
+from toban_domain.outcome import AttemptKey
+from toban_executor.decide.models import Report
+from toban_executor.ports import Gateway, Journal
+from toban_observability import metrics
+
+_MOST = 500
+"""Reports of one call: about 150 KB, and one transaction at the coordinator."""
+INHERITED = 1000
+"""Reports that a registration takes along."""
+
+_pending = metrics.gauge("toban_executor_reports_pending", "Reports that no coordinator has answered yet.")
+_answers = metrics.counter("toban_executor_reports_total", "Answered reports by result.", ("result",))
+
+
+class Reporter:
+    """Reports in order of arrival. A start that was not sent yet is dropped when its outcome comes, which implies it."""
+
+    def __init__(self, *, gateway: Gateway, journal: Journal) -> None:
+        self.on_new: Callable[[], None] = lambda: None
+        self._gateway = gateway
+        self._journal = journal
+        self._waiting: dict[tuple[AttemptKey, int], Report] = {}
+
+    def restore(self, reports: Iterable[Report]) -> None:
+        """Reports that an earlier process did not get answered."""
+        self._waiting.update({(report.key, report.seq): report for report in reports})
+
+    def add(self, report: Report) -> None:
+        """Report this as soon as the call under way is over."""
+        if report.outcome is not None:
+            self._waiting.pop((report.key, 1), None)
+        self._waiting[(report.key, report.seq)] = report
+        self.on_new()
+
+    def first(self, most: int) -> list[Report]:
+        """The oldest that wait."""
+        return list(islice(self._waiting.values(), most))
+
+    @property
+    def pending(self) -> int:
+        """How many are not answered yet."""
+        return len(self._waiting)
+
+    async def run_once(self) -> int:
+        """One call with what waits. Raises TobanError when no coordinator answers; the loop comes back."""
+        batch = self.first(_MOST)
+        _pending.set(len(self._waiting))
+        if not batch:
+            return 0
+        answered = await self._gateway.report(batch)
+        durable = []
+        for key, seq, result in answered:
+            _answers.labels(result).inc()
+            self._waiting.pop((key, seq), None)
+            if seq > 1:
+                durable.append((key, seq))
+        self._journal.drop_reports(durable)
+        _pending.set(len(self._waiting))
+        if self._waiting:
+            self.on_new()
+        return len(answered)
