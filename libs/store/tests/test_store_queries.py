@@ -1,31 +1,11 @@
-"""The loader of `.sql` files, and every block of every file against a real server."""
+"""The loader of `.sql` files."""
 
 from pathlib import Path
 
-import psycopg
 import pytest
 
-import toban_store
 from toban_store.queries import QueryFileError, read
 from toban_testing.sql_statements import positional
-
-PACKAGE = Path(toban_store.__file__).parent
-FILES = sorted(path for path in PACKAGE.rglob("*.sql") if "migrations" not in path.parts)
-
-
-@pytest.mark.pg_versions
-@pytest.mark.parametrize("path", FILES, ids=[str(path.relative_to(PACKAGE)) for path in FILES])
-def test_every_block_prepares(pg_major: int, pg_url: str, path: Path) -> None:
-    assert path.with_suffix(".py").exists(), "SQL sits beside the module of the same name"
-    queries = read(path)
-    failed = []
-    with psycopg.connect(pg_url, autocommit=True) as connection:
-        for name in queries:
-            sql, _ = positional(getattr(queries, name))
-            result = connection.pgconn.prepare(name.encode(), sql.encode())
-            if result.status != psycopg.pq.ExecStatus.COMMAND_OK:
-                failed.append(f"{name}: {result.get_error_message()}")
-    assert failed == []
 
 
 def write(tmp_path: Path, text: str) -> Path:
