@@ -47,7 +47,7 @@ def test_an_image_holds_what_its_service_may_touch(service: str) -> None:
     others = [f"services/{other}" for other in SERVICES if other != service]
     assert not set(own) & {*others, "libs/testing"}
     if "psycopg" in FORBIDDEN[service]:
-        assert "libs/store" not in own and "libs/fencing" not in own
+        assert "libs/store" not in own
 
 
 @pytest.mark.parametrize("service", SERVICES)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toban_domain.lease import Sighting, may_fence, observe, take_seconds
+from toban_fencing.executor_lease import Sighting, may_fence, observe, take_seconds
 
 
 def test_arithmetic() -> None:

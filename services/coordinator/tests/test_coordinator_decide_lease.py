@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from toban_coordinator.decide.lease import ExecutorRow, FencePlan, Silence, plan, watch
-from toban_domain.lease import ExecutorState, take_seconds
+from toban_domain.lease import ExecutorState
+from toban_fencing.executor_lease import take_seconds
 
 SILENCE = Silence(heartbeat_ttl=5.0, grace=5.0)
 ROW = ExecutorRow(

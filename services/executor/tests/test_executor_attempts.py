@@ -8,10 +8,11 @@ import pytest
 
 from toban_domain.errors import ErrorCode, TobanError
 from toban_domain.outcome import AttemptKey, AttemptState
-from toban_executor.decide.lease import HoldSide, Instant
-from toban_executor.decide.models import CancelOrder, Header, Record, StartOrder, StepOrder
-from toban_executor.decide.orders import OrderBook
+from toban_executor.decide.models import CancelOrder, StartOrder, StepOrder
 from toban_executor.loops.attempt_manager import Attempts
+from toban_fencing.epoch_gate import Header, Record
+from toban_fencing.executor_lease import HoldSide, Instant
+from toban_fencing.order_book import OrderBook
 from toban_testing.clock import FakeClock
 
 A = AttemptKey(1, 101)

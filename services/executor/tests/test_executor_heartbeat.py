@@ -7,10 +7,11 @@ import pytest
 
 from toban_domain.errors import ErrorCode, TobanError
 from toban_domain.outcome import AttemptKey
-from toban_executor.decide.models import Header, Record, StartOrder, StepOrder
-from toban_executor.decide.orders import OrderBook
+from toban_executor.decide.models import StartOrder, StepOrder
 from toban_executor.loops.heartbeat import Heartbeat, Surroundings
 from toban_executor.ports import BeatAnswer
+from toban_fencing.epoch_gate import Header, Record
+from toban_fencing.order_book import OrderBook
 from toban_testing.clock import FakeClock
 
 KEY = AttemptKey(1, 101)

@@ -12,8 +12,9 @@ from toban_domain.errors import ErrorCode, TobanError
 from toban_domain.outcome import AttemptKey, Outcome, OutcomeKind
 from toban_executor.adapters import journal as journal_module
 from toban_executor.adapters.journal import Journal
-from toban_executor.decide.models import Record, Report
+from toban_executor.decide.models import Report
 from toban_executor.ports import Chunk, Seal, Taken
+from toban_fencing.epoch_gate import Record
 
 KEY = AttemptKey(1, 101)
 END = Outcome(kind=OutcomeKind.SUCCEEDED, exit_code=0, finished_at=datetime(2026, 11, 21, tzinfo=UTC))
@@ -54,7 +55,7 @@ async def test_what_was_answered_survives_kill_9(tmp_path: Path) -> None:
 import asyncio, os, signal, sys
 from pathlib import Path
 from toban_executor.adapters.journal import Journal
-from toban_executor.decide.models import Record
+from toban_fencing.epoch_gate import Record
 async def main():
     journal = Journal(Path(sys.argv[1])); journal.start()
     await asyncio.gather(*(journal.record([Record("tombstone", n, 1000 + n)]) for n in range(200)))

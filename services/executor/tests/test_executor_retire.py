@@ -9,11 +9,11 @@ import pytest
 
 from toban_domain.errors import ErrorCode, TobanError
 from toban_executor.adapters.guard_client import GuardClient
-from toban_executor.decide.orders import OrderBook
 from toban_executor.loops import shutdown
 from toban_executor.loops.heartbeat import Heartbeat, Surroundings
 from toban_executor.loops.shutdown import LINGER_SECONDS, TELL_SECONDS, Retirement
 from toban_executor.ports import Beat
+from toban_fencing.order_book import OrderBook
 from toban_runtime.clock import SystemClock
 from toban_testing.clock import FakeClock
 

@@ -1,1 +1,1 @@
-"""Election, members, the executor's epoch gate; the only importer of redis."""
+"""Leases, epochs and orders, shared by all services; the only importer of redis."""

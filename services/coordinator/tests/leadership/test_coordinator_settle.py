@@ -9,7 +9,7 @@ from toban_coordinator.leadership.term import RunningTerm, TermDeps
 from toban_coordinator.store import executors, leader
 from toban_domain.epoch import EpochExhausted
 from toban_domain.errors import FencedOut
-from toban_domain.lease import take_seconds
+from toban_fencing.executor_lease import take_seconds
 from toban_runtime.ids import IdSource
 from toban_runtime.loop import Loop
 from toban_store.pool import open_pool

@@ -22,8 +22,6 @@ from toban_executor.adapters.take_up import take_up
 from toban_executor.config import ExecutorConfig
 from toban_executor.decide.heartbeat_timing import heartbeat_seconds
 from toban_executor.decide.instance import Instance, Kept, instance_of
-from toban_executor.decide.lease import HoldSide
-from toban_executor.decide.orders import OrderBook
 from toban_executor.decide.programs import ProgramRules
 from toban_executor.guard import record
 from toban_executor.guard.launch import GuardSet
@@ -38,6 +36,8 @@ from toban_executor.loops.settings_watch import SettingsWatch
 from toban_executor.loops.shutdown import Retirement, stop_all
 from toban_executor.ports import Registered
 from toban_executor.server import WorkerService, add_to_server
+from toban_fencing.executor_lease import HoldSide
+from toban_fencing.order_book import OrderBook
 from toban_observability import metrics, tracing
 from toban_observability.admin_port import AdminPort
 from toban_observability.error_rate import SAMPLE_SECONDS, ErrorRate

@@ -10,8 +10,9 @@ from typing import NamedTuple, Protocol, Self
 from toban_domain.outcome import AttemptKey, AttemptState
 from toban_domain.progress import Progress
 from toban_domain.settings import Settings
-from toban_executor.decide.lease import Instant
-from toban_executor.decide.models import AttemptEnd, CancelOrder, Header, Record, Report, StartOrder
+from toban_executor.decide.models import AttemptEnd, CancelOrder, Report, StartOrder
+from toban_fencing.epoch_gate import Header, Record
+from toban_fencing.executor_lease import Instant
 
 
 class Block(NamedTuple):

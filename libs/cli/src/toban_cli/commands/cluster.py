@@ -119,14 +119,15 @@ def _member_columns(now: datetime) -> tuple[list[Column], list[Column]]:
 def _page(cluster: Any, *, wide: bool) -> None:
     from toban_cli.formatting import age
     from toban_cli.tables import facts
+    from toban_fencing.operator import SeenLeader
 
     output = Format.WIDE if wide else Format.TABLE
     now = _server_now(cluster)
-    leader = f"{cluster.leader_address} (worker {cluster.leader_worker_id}, epoch {cluster.epoch}, since {age(cluster.leader_since, now)})"
+    leader = SeenLeader(epoch=cluster.epoch, worker_id=cluster.leader_worker_id, address=cluster.leader_address)
     unsettled = "not settled: nothing is dispatched until the lease time has passed"
     facts(
         [
-            ("Leader", leader if cluster.leader_address else f"none (last epoch {cluster.epoch})"),
+            ("Leader", leader.describe(since=age(cluster.leader_since, now))),
             ("Last beat", age(cluster.last_beat_at, now)),
             ("Database", "settled" if cluster.settled else unsettled),
             ("Health", _health(cluster.health_json)),

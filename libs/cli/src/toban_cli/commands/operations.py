@@ -136,20 +136,21 @@ def demote(epoch: Epoch = None, reason: Reason = "", yes: Yes = False, output: O
     toban cluster demote --reason "patching host-a" --yes
     """
     from toban_cli.client import connect
+    from toban_fencing.operator import SeenLeader
     from toban_proto.v1.coordinator_pb2 import DemoteLeaderRequest, GetClusterRequest
     from toban_runtime.clock import SystemClock
 
     clock = SystemClock()
     with connect() as client:
         cluster = client.read("GetCluster", GetClusterRequest())
-        before = f"{cluster.leader_address} (worker {cluster.leader_worker_id}, epoch {cluster.epoch})"
+        before = SeenLeader(epoch=cluster.epoch, worker_id=cluster.leader_worker_id, address=cluster.leader_address)
         if not yes:
             _confirm(f"{before} leads. Demote it?")
         begun = clock.monotonic()
-        request = DemoteLeaderRequest(epoch=epoch or cluster.epoch, reason=reason)
+        request = DemoteLeaderRequest(epoch=epoch or before.epoch, reason=reason)
         answer = client.operate("DemoteLeader", request, timeout=DEMOTE_SECONDS)
         seconds = clock.monotonic() - begun
-    after = f"{answer.leader_address} (worker {answer.leader_worker_id}, epoch {answer.new_epoch})"
+    after = SeenLeader(epoch=answer.new_epoch, worker_id=answer.leader_worker_id, address=answer.leader_address)
     lines = [f"before: {before}", f"now:    {after}", f"took:   {seconds:.2f}s"]
     show_done(output, answer, lines, name=lambda done: str(done.new_epoch))
 

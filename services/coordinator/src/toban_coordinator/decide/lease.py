@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from toban_domain.lease import ExecutorState, Sighting, may_fence, observe, take_seconds
+from toban_domain.lease import ExecutorState
 from toban_domain.settings import Settings
+from toban_fencing.executor_lease import Sighting, may_fence, observe, take_seconds
 
 # Unanswered pings that a detach needs.
 PINGS = 3

@@ -10,7 +10,7 @@ from datetime import datetime
 from toban_coordinator.store import leader as rows
 from toban_domain.epoch import EpochExhausted, Term, TokenSource
 from toban_domain.errors import FencedOut, TobanError
-from toban_domain.lease import take_seconds
+from toban_fencing.executor_lease import take_seconds
 from toban_observability.context import show
 from toban_observability.logs import get_logger
 from toban_runtime.clock import Clock

@@ -19,10 +19,11 @@ from toban_coordinator.server.settings_stream import SettingsStreams
 from toban_coordinator.store import executors, queued_orders
 from toban_domain.epoch import Epoch
 from toban_domain.errors import ErrorCode, TobanError
-from toban_domain.lease import HOLD_MARGIN, ExecutorState
+from toban_domain.lease import ExecutorState
 from toban_domain.outcome import AttemptKey
 from toban_domain.progress import Progress
 from toban_domain.settings import SETTINGS
+from toban_fencing.executor_lease import HOLD_MARGIN
 from toban_observability import metrics
 from toban_observability.logs import get_logger
 from toban_proto.v1 import coordinator_pb2 as pb

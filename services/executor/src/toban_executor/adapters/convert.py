@@ -7,9 +7,11 @@ from typing import Any
 from toban_domain.outcome import AttemptKey
 from toban_domain.settings import Settings
 from toban_executor.adapters.python_steps import command
-from toban_executor.decide.models import CancelOrder, Header, LogRules, Report, StartAnswer, StartOrder, StepOrder
+from toban_executor.decide.models import CancelOrder, LogRules, Report, StartOrder, StepOrder
 from toban_executor.decide.outcome import at
 from toban_executor.ports import Beat, BeatAnswer, Relayed
+from toban_fencing.epoch_gate import Header
+from toban_fencing.order_book import StartAnswer
 from toban_proto.v1 import common_pb2, coordinator_pb2, executor_pb2
 from toban_transport.convert import (
     key_from_pb,

@@ -12,7 +12,6 @@ from dataclasses import asdict
 from typing import Any
 
 from toban_domain.outcome import AttemptKey
-from toban_executor.decide.lease import Instant
 from toban_executor.decide.log_block import LogBlock
 from toban_executor.decide.models import AttemptEnd, StartOrder
 from toban_executor.guard.launch import GuardSet
@@ -20,6 +19,7 @@ from toban_executor.guard.left import name_of
 from toban_executor.guard.tree import children, descendants
 from toban_executor.guard.wire import MAX_MESSAGE, decode, encode
 from toban_executor.ports import Block, GuardListener
+from toban_fencing.executor_lease import Instant
 from toban_observability import metrics
 from toban_observability.logs import get_logger
 from toban_runtime.clock import Clock

@@ -16,8 +16,9 @@ from typing import Any
 from toban_domain.errors import ErrorCode, TobanError
 from toban_domain.outcome import AttemptKey
 from toban_executor.adapters.convert import report_from_bytes, report_to_bytes
-from toban_executor.decide.models import Record, Report
+from toban_executor.decide.models import Report
 from toban_executor.ports import Chunk, ChunkBatch, Remembered, Seal, Taken
+from toban_fencing.epoch_gate import Record
 from toban_observability import metrics
 from toban_observability.logs import get_logger
 

@@ -3,16 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from toban_domain.outcome import AttemptKey, AttemptState, Outcome
-
-
-@dataclass(frozen=True, slots=True)
-class Header:
-    """What gives an order its authority. `serial` grows within an epoch, for each incarnation of an executor."""
-
-    epoch: int
-    serial: int
-    incarnation: str
+from toban_domain.outcome import AttemptKey, Outcome
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,16 +46,6 @@ class StartOrder:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StartAnswer:
-    """What became of a StartOrder. An empty `refusal` means accepted, now or earlier."""
-
-    key: AttemptKey
-    refusal: str = ""
-    message: str = ""
-    state: AttemptState | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class CancelOrder:
     """An attempt to end. `cooperative` and `kill` are the same until jobs have a socket: SIGTERM, grace, SIGKILL."""
 
@@ -72,15 +53,6 @@ class CancelOrder:
     mode: str = "cooperative"
     grace_seconds: float = 2.0
     reason: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Record:
-    """Something to be on disk before the answer leaves: `kind` is epoch, seen or tombstone. For an epoch the token is the epoch."""
-
-    kind: str
-    run_id: int
-    token: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

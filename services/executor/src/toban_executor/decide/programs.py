@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from toban_domain.shell_detection import callable_reason, shell_reason
 from toban_executor.decide.models import StartOrder, StepOrder
-from toban_executor.decide.orders import Unfit
+from toban_fencing.order_book import Unfit
 
 SUPPORTED_STEPS = ("command", "python")
 

@@ -13,14 +13,15 @@ from toban_domain.errors import ErrorCode, TobanError
 from toban_domain.outcome import AttemptKey, Outcome
 from toban_domain.traceparent import parse
 from toban_executor.decide.environment import job_environment
-from toban_executor.decide.lease import HoldSide, Instant
-from toban_executor.decide.models import AttemptEnd, CancelOrder, Header, Record, Report, StartAnswer, StartOrder
-from toban_executor.decide.orders import OrderBook
+from toban_executor.decide.models import AttemptEnd, CancelOrder, Report, StartOrder
 from toban_executor.decide.outcome import outcome_of
 from toban_executor.decide.progress import ProgressBook
 from toban_executor.loops.log_collector import Collector, count_end
 from toban_executor.loops.outcome_reporter import Reporter
 from toban_executor.ports import Block, Guards, Journal
+from toban_fencing.epoch_gate import Header, Record
+from toban_fencing.executor_lease import HoldSide, Instant
+from toban_fencing.order_book import OrderBook, StartAnswer
 from toban_observability import metrics, tracing
 from toban_observability.logs import get_logger
 from toban_observability.tracing import Attributes, OpenSpan
@@ -54,7 +55,7 @@ class Attempts:
     def __init__(
         self,
         *,
-        book: OrderBook,
+        book: OrderBook[StartOrder],
         guards: Guards,
         journal: Journal,
         reporter: Reporter,

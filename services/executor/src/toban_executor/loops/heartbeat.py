@@ -117,7 +117,7 @@ class Heartbeat:
         self._around.on_settings(answer.settings_version)
         if answer.state == "detached" and answer.detach_mode:
             self._leave(answer.detach_mode)
-        lost = book.ends_of(answer.not_held)
+        lost = book.live_of(answer.not_held)
         if lost:
             _log.warning("ending attempts that are not ours any more", run_ids=[key.run_id for key in lost])
         self._attempts.end(lost, cause="not_held", reason="the cluster does not hold this attempt for us", grace=0.0)

@@ -10,6 +10,7 @@ from datetime import date
 
 from toban_domain.errors import ErrorCode, FencedOut, TobanError
 from toban_domain.outcome import AttemptKey
+from toban_fencing.archive_lease import ArchiveLease
 from toban_log_archiver.decide import database_budget
 from toban_log_archiver.decide.object_packing import TARGET_BYTES, Packer
 from toban_log_archiver.loops import expire
@@ -20,16 +21,15 @@ from toban_log_archiver.loops.settings_watch import SettingsWatch
 from toban_log_archiver.ports.archive_gateway import ArchiveGateway
 from toban_log_archiver.store import archive, archive_lease, archive_reads, partitions
 from toban_log_archiver.store.archive import EndedToken
-from toban_log_archiver.store.archive_lease import archive_tx
+from toban_log_archiver.store.archive_lease import LeaseTable, archive_tx
 from toban_log_archiver.store.archive_reads import ChunkFacts, TokenFacts
 from toban_observability import metrics, tracing
 from toban_observability.logs import get_logger
 from toban_store.errors import StoreError, TooLong
 from toban_store.tx import autocommit
 
-# A holder that is silent this long is taken over; it says that it lives this often, seconds.
+# A holder that has not renewed for this long is taken over, seconds.
 LEASE_SECONDS = 30.0
-RENEW_SECONDS = 5.0
 TOKENS_PAGE = 500
 # Chunks of several attempts that are looked up together.
 CHUNKS_PAGE = 2000
@@ -68,8 +68,12 @@ class Archiver:
         # The object behind which the next pass begins to delete.
         self._delete_after = 0
         self._counted = LeftOutLines(pool=self._pool, count_marks=deps.count_marks)
-        # A lease that could not be given back: its epoch, what the pass did, and how it failed.
-        self._owed: tuple[int, str, str] | None = None
+        self._lease = ArchiveLease(
+            row=LeaseTable(pool=self._pool, holder=deps.holder, lease_seconds=deps.lease_seconds),
+            lease_seconds=deps.lease_seconds,
+            sleep=deps.steps.clock.sleep,
+            on_renew_error=_log_renew_error,
+        )
 
     async def run_once(self) -> None:
         """One pass, unless another archiver works. An outage ends the pass and is raised: the loop's backoff says when the next one comes."""
@@ -85,18 +89,14 @@ class Archiver:
 
     async def work(self, report: Report) -> None:
         """One pass; `report` hears what it does. Raises Busy while another archiver works, TobanError when it had to be broken off."""
-        owed, self._owed = self._owed, None
-        if owed is not None:
-            with suppress(FencedOut):
-                await self._give_back(*owed)
-        epoch = await archive_lease.take(self._pool, holder=self._deps.holder, lease_seconds=self._deps.lease_seconds)
+        epoch = await self._lease.take()
         if epoch is None:
             async with autocommit(self._pool) as t:
                 raise Busy((await archive_lease.look(t)).holder)
         tally = Tally(report)
         self._deps.steps.passing("taken")
         try:
-            async with self._renewed(epoch):
+            async with self._working(epoch):
                 await self._pass(Steps(self._deps.steps, epoch), epoch, tally)
         except FencedOut as error:
             tally.failed("database", error)
@@ -104,25 +104,17 @@ class Archiver:
         except TobanError as error:
             tally.failed("database" if isinstance(error, StoreError) else "unavailable", error)
             with suppress(TobanError):
-                await self._give_back(epoch, tally.summary, tally.problem)
+                await self._lease.release(epoch, summary=tally.summary, error=tally.problem)
             raise
         except asyncio.CancelledError:
             # Who asked for the pass has left, or the process ends: others need not wait for the lease to run out.
             with suppress(TobanError):
-                await self._give_back(epoch, tally.summary, tally.problem)
+                await self._lease.release(epoch, summary=tally.summary, error=tally.problem)
             raise
         else:
-            await self._give_back(epoch, tally.summary, tally.problem)
+            await self._lease.release(epoch, summary=tally.summary, error=tally.problem)
         finally:
             self.problem = tally.problem
-
-    async def _give_back(self, epoch: int, summary: str, error: str) -> None:
-        """Frees the lease. What an outage keeps from being freed is owed, and freed before this process's next pass."""
-        try:
-            await archive_lease.release(self._pool, epoch, summary=summary, error=error)
-        except StoreError:
-            self._owed = epoch, summary, error
-            raise
 
     async def plan(self) -> AsyncIterator[Did]:
         """What a pass would archive, day by day, without doing it."""
@@ -301,26 +293,17 @@ class Archiver:
         return gone
 
     @asynccontextmanager
-    async def _renewed(self, epoch: int) -> AsyncIterator[None]:
-        renewing = asyncio.ensure_future(self._renew(epoch))
+    async def _working(self, epoch: int) -> AsyncIterator[None]:
         _working.set(1)
         try:
-            yield
+            async with self._lease.renewed(epoch):
+                yield
         finally:
             _working.set(0)
-            renewing.cancel()
-            await asyncio.gather(renewing, return_exceptions=True)
 
-    async def _renew(self, epoch: int) -> None:
-        """Until the lease is lost: then the next write of the pass finds out by itself."""
-        while True:
-            await self._deps.steps.clock.sleep(min(RENEW_SECONDS, self._deps.lease_seconds / 4))
-            try:
-                await archive_lease.renew(self._pool, epoch)
-            except FencedOut:
-                return
-            except StoreError as error:
-                _log.warning("the archive lease was not renewed", error=error.message, next_try_seconds=RENEW_SECONDS)
+
+def _log_renew_error(error: TobanError, next_try_seconds: float) -> None:
+    _log.warning("the archive lease was not renewed", error=error.message, next_try_seconds=next_try_seconds)
 
 
 class Busy(TobanError):

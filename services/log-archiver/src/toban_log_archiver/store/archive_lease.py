@@ -71,6 +71,27 @@ async def release(pool: Pool, epoch: int, *, summary: str, error: str) -> None:
             raise fenced(epoch)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeaseTable:
+    """The row, as `toban_fencing.archive_lease` uses it; `holder` is this archiver's name in it."""
+
+    pool: Pool
+    holder: str
+    lease_seconds: float
+
+    async def take(self) -> int | None:
+        """See `take`."""
+        return await take(self.pool, holder=self.holder, lease_seconds=self.lease_seconds)
+
+    async def renew(self, epoch: int) -> None:
+        """See `renew`."""
+        await renew(self.pool, epoch)
+
+    async def release(self, epoch: int, *, summary: str, error: str) -> None:
+        """See `release`."""
+        await release(self.pool, epoch, summary=summary, error=error)
+
+
 async def look(t: Tx) -> LeaseRow:
     """The lease as it stands."""
     row = await t.fetch_one(_Q.look)

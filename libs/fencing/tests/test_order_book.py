@@ -1,28 +1,43 @@
 """Which orders are obeyed: tables, and the safety properties behind I3, I6 and Revoke."""
 
+from dataclasses import dataclass
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from toban_domain.outcome import AttemptKey, AttemptState
-from toban_executor.decide.models import CancelOrder, Header, Record, StartOrder, StepOrder
-from toban_executor.decide.orders import OrderBook, Unfit
+from toban_fencing.epoch_gate import Header, Record
+from toban_fencing.order_book import OrderBook, Unfit
 
 A, B, C = AttemptKey(1, 101), AttemptKey(2, 102), AttemptKey(3, 103)
 
 
-def book(slots: int = 2) -> OrderBook:
+@dataclass(frozen=True)
+class StartOrder:
+    key: AttemptKey
+    fit: bool = True
+
+
+@dataclass(frozen=True)
+class CancelOrder:
+    key: AttemptKey
+
+
+def book(slots: int = 2) -> OrderBook[StartOrder]:
     return OrderBook(
-        incarnation="me", slots=slots, unfit=lambda order: Unfit("UNSUPPORTED_STEP", "no") if not order.steps else None
+        incarnation="me", slots=slots, unfit=lambda order: Unfit("UNSUPPORTED_STEP", "no") if not order.fit else None
     )
 
 
 def order(key: AttemptKey, *, fit: bool = True) -> StartOrder:
-    return StartOrder(key=key, steps=(StepOrder(type="command", argv=("true",)),) if fit else ())
+    return StartOrder(key, fit)
 
 
-def start(it: OrderBook, *orders: StartOrder, header: Header, live: int = 0, lease: bool = True) -> list[str]:
+def start(
+    it: OrderBook[StartOrder], *orders: StartOrder, header: Header, live: int = 0, lease: bool = True
+) -> list[str]:
     answers, accepted, records = it.start(header, orders, smallest_live=live, lease_valid=lease)
     it.saved(records)
     assert {one.key for one in accepted} <= {one.key for one in answers if not one.refusal}
@@ -129,7 +144,7 @@ def test_a_live_attempt_is_remembered_below_the_smallest_live_token() -> None:
     start(it, order(A), header=Header(1, 1, "me"))
     it.running(A)
     it.forget_below(C.token)
-    assert it.live == [(A, AttemptState.RUNNING)] and it.ends_of([A]) == [A]
+    assert it.live == [(A, AttemptState.RUNNING)] and it.live_of([A]) == [A]
     answers, accepted, _ = it.start(Header(1, 2, "me"), [order(A)], smallest_live=0, lease_valid=True)
     assert (answers[0].state, accepted) == (AttemptState.RUNNING, [])
 
@@ -148,7 +163,7 @@ def test_revoke_and_cancel_of_each_state() -> None:
     it.running(A)
     it.finished(B)
     assert it.revoke(Header(1, 2, "me"), [A, B, C]) == (["running", "finished", "gone"], [Record("tombstone", *C)])
-    cancels = [CancelOrder(key=key) for key in (A, B, C)]
+    cancels = [CancelOrder(key) for key in (A, B, C)]
     results, effects, _ = it.cancel(Header(1, 3, "me"), cancels)
     assert (results, [one.key for one in effects]) == (["cancelling", "finished", "unknown"], [A])
     assert it.live == [(A, AttemptState.CANCELLING)]
@@ -179,7 +194,7 @@ def test_what_the_cluster_does_not_hold() -> None:
     it = book()
     start(it, order(A), order(B), header=Header(1, 1, "me"))
     it.finished(B)
-    assert it.ends_of([A, B, C]) == [A]
+    assert it.live_of([A, B, C]) == [A]
 
 
 class Orders(RuleBasedStateMachine):

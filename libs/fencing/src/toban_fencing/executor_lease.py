@@ -1,10 +1,22 @@
-"""The hold side of the executor's lease (docs/fencing.md 3.5), without a clock of its own.
+"""The executor's lease, both sides (docs/fencing.md 3.5, 3.8), without a clock of its own.
 
-A deadline is kept on CLOCK_BOOTTIME and on the wall clock; whichever has run further decides, because only the wall clock
-notices a virtual machine that was paused.
+The hold side (the executor) ends at send time + L - m. The take side (a coordinator) waits L(1 + rho) + m' from the return of the read that first
+showed the grant counter. Each counts on its own clocks only, so the clocks of two machines are never compared.
+
+The hold side keeps its deadline on CLOCK_BOOTTIME and on the wall clock; whichever has run further decides, because only the wall clock notices a
+virtual machine that was paused.
 """
 
+from __future__ import annotations
+
 from dataclasses import dataclass
+
+# m: what the hold side keeps back for the kill, seconds.
+HOLD_MARGIN = 0.3
+# m': what the take side adds against scheduler stalls, seconds.
+TAKE_MARGIN = 0.5
+# rho: bound on the rate error between two machines' clocks (NTP slew is capped at 500 ppm).
+CLOCK_RATE_ERROR = 1e-3
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,11 +26,11 @@ class Instant:
     boot: float
     wall: float
 
-    def plus(self, seconds: float) -> "Instant":
+    def plus(self, seconds: float) -> Instant:
         """This moment moved by `seconds`."""
         return Instant(self.boot + seconds, self.wall + seconds)
 
-    def seconds_until(self, other: "Instant") -> float:
+    def seconds_until(self, other: Instant) -> float:
         """How long until `other`, by the clock that has run further; negative when it has passed."""
         return min(other.boot - self.boot, other.wall - self.wall)
 
@@ -55,3 +67,29 @@ class HoldSide:
     def grace(self, wanted: float) -> float:
         """Seconds between SIGTERM and SIGKILL when the lease ends: what the job asks for, at most half of the lease."""
         return max(0.0, min(wanted, self._hold / 2))
+
+
+def take_seconds(lease_ms: int) -> float:
+    """How long a grant counter must have stood still before a fence: L(1 + rho) + m', seconds."""
+    return lease_ms / 1000 * (1 + CLOCK_RATE_ERROR) + TAKE_MARGIN
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sighting:
+    """What one coordinator saw of one incarnation: the counter and when (its own BOOTTIME, seconds) it first saw this value."""
+
+    cluster: str
+    grant_seq: int
+    since: float
+
+
+def observe(last: Sighting | None, *, cluster: str, grant_seq: int, read_returned_at: float) -> Sighting:
+    """The sighting after a read; any change of counter or cluster starts the wait again."""
+    if last is not None and last.cluster == cluster and last.grant_seq == grant_seq:
+        return last
+    return Sighting(cluster=cluster, grant_seq=grant_seq, since=read_returned_at)
+
+
+def may_fence(sighting: Sighting, *, lease_ms: int, now: float) -> bool:
+    """True when the counter stood still for a whole lease on the observer's own clock (BOOTTIME, seconds)."""
+    return now - sighting.since >= take_seconds(lease_ms)

@@ -3,8 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toban_domain.lease import CLOCK_RATE_ERROR, HOLD_MARGIN, may_fence, observe
-from toban_executor.decide.lease import HoldSide, Instant
+from toban_fencing.executor_lease import CLOCK_RATE_ERROR, HOLD_MARGIN, HoldSide, Instant, may_fence, observe
 
 seconds = st.floats(0, 1000, allow_nan=False)
 
