@@ -6,7 +6,7 @@ from collections.abc import Callable
 import pytest
 
 from toban_observability import metrics
-from toban_runtime.loop import Loop, Turn
+from toban_runtime.loop import Loop, TurnResult
 from toban_testing.clock import FakeClock
 from toban_testing.signals import Signals
 
@@ -27,10 +27,10 @@ class Bench:
             raise self.fail
         return 42
 
-    def heard(self, turn: Turn) -> None:
+    def heard(self, turn: TurnResult) -> None:
         self.signals.emit("turn", turn)
 
-    async def turns(self, count: int) -> list[Turn]:
+    async def turns(self, count: int) -> list[TurnResult]:
         return await self.signals.wait("turn", count=count)
 
     async def close(self) -> None:
@@ -131,7 +131,7 @@ async def test_an_error_never_ends_it_and_is_logged_at_a_bounded_rate(caplog: py
     bench.fail = None
     await bench.clock.advance(2)
     assert bench.signals.values("turn")[-1].error is None
-    assert "loop works again" in caplog.text
+    assert "loop recovered" in caplog.text
     await bench.close()
 
 

@@ -11,7 +11,7 @@ UNKNOWN_LIFE = timedelta(days=3)
 
 
 def ends_soon(now: datetime, *, ends: datetime, begins: datetime | None) -> bool:
-    """Whether a certificate is in the last tenth of its life, at most 14 days before its end, or past it. Whoever renews in time
+    """Whether a certificate is in the last tenth of its life, at most 14 days before its end, or past it. A service that renews in time
     (issuers do so after two thirds) never sees it."""
     span = UNKNOWN_LIFE if begins is None else min(LONGEST, (ends - begins) * SHARE)
     return ends - now <= span

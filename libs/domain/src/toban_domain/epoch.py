@@ -15,8 +15,8 @@ ATTEMPT_BITS = 27
 MAX_GENERATION = (1 << GENERATION_BITS) - 1
 MAX_COUNTER = (1 << COUNTER_BITS) - 1
 MAX_ATTEMPT = (1 << ATTEMPT_BITS) - 1
-# From here on an alarm asks an operator to plan (generations are used up by fail-overs and restores only).
-GENERATION_ALARM = MAX_GENERATION - 64
+# From this generation on a warning asks an operator to plan: only fail-overs and restores use generations up.
+GENERATION_WARNING = MAX_GENERATION - 64
 
 
 class EpochExhausted(OverflowError):
@@ -56,7 +56,7 @@ def term_of(token: int) -> int:
 
 def near_limit(epoch: int) -> bool:
     """True when so few generations are left that an operator has to plan."""
-    return Epoch.unpack(epoch).generation >= GENERATION_ALARM
+    return Epoch.unpack(epoch).generation >= GENERATION_WARNING
 
 
 def next_epoch(*, observed: int, timeline: int, seen_max: int = 0, same_cluster: bool = True) -> int:
@@ -64,7 +64,7 @@ def next_epoch(*, observed: int, timeline: int, seen_max: int = 0, same_cluster:
 
     The generation is the WAL timeline when that is higher than every generation known. Else it is one more than the highest known when PostgreSQL
     may have gone back: when `observed` was not taken in the `same_cluster` and database (a restore from a backup, a fail-over), or when executors
-    know a higher generation than it does. What was lost there used epochs of the present generation that nobody may know any more. Raises
+    know a higher generation than it does. What was lost there used epochs of the present generation that no process may remember. Raises
     EpochExhausted at the end of the range.
     """
     highest = max(observed, seen_max)

@@ -127,7 +127,7 @@ class Start:
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """A trigger that fits an event and cannot start its job. `final`: another try would not help. `defect`: what nobody expected."""
+    """A trigger that fits an event and cannot start its job. `final`: another try would not help. `defect`: an unexpected error."""
 
     trigger: DueTrigger
     message: str

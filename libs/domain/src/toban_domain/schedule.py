@@ -62,7 +62,7 @@ class RuleSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CatchUpSpec:
-    """What happens to slots that passed while nobody led: all (the latest `max`, the rest is skipped) | one (the latest) | skip."""
+    """What happens to slots that passed while no coordinator led: all (the latest `max`, the rest is skipped) | one (the latest) | skip."""
 
     policy: str = "all"
     max: int = DEFAULT_CATCH_UP_MAX

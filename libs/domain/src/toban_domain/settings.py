@@ -94,7 +94,7 @@ _ALL = (
         5.0,
         2,
         600,
-        "how long a worker hash stays in Redis, and how long an executor counts as heard of after a heartbeat",
+        "how long a worker hash stays in Redis, and how long an executor counts as reachable after a heartbeat",
     ),
     _seconds(
         "worker_detach_grace_seconds",
@@ -206,7 +206,7 @@ class Settings:
     """All values at one moment: stored ones where there are valid ones, defaults elsewhere. Read them by `settings["name"]`.
 
     `version` grows with each change; it says nothing across a restore of the database. `refused` names the settings whose stored value is not
-    allowed, so that the default stands in for a value that nobody knows.
+    allowed, so that the default replaces an unknown value.
     """
 
     def __init__(

@@ -157,7 +157,7 @@ def _contend(state: ElectorState, now: float) -> Step:
 
 
 def _has_evidence(state: ElectorState, seen: Seen, now: float) -> bool:
-    # A row that names this very process while it does not lead is an orphan of its own: nobody beats it.
+    # A row that names this very process while it does not lead is its own orphan: no process beats it.
     if seen.row.resigned or seen.row.holder == state.me:
         return True
     return state.candidate.evidence == seen.row.epoch and now - seen.since >= state.timings.still_with_evidence
@@ -190,10 +190,10 @@ def _on_lock(state: ElectorState, event: LockTried, now: float) -> Step:
 
 def _on_take_over(state: ElectorState, event: TakeOverDone, now: float) -> Step:
     if event.epoch is None:
-        # Lost or unknown: begin to watch anew.
+        # Lost or unknown: watch again from the start.
         return _give_back(replace(state, candidate=replace(state.candidate, taking=False, seen=None, evidence=None)))
     if state.role is not Role.STANDING:
-        # Told to leave meanwhile: the epoch is ours, so give it up in order.
+        # A Leave came meanwhile: the epoch is ours, so resign it in order.
         state = replace(state, candidate=replace(state.candidate, taking=False))
         return state, (Resign(event.epoch), GiveBack(event.epoch), GiveBack(0))
     term = Leading(epoch=event.epoch, committed_at=event.sent_at, renewed_at=event.sent_at)
@@ -223,7 +223,7 @@ def _lead(state: ElectorState, term: Leading, now: float) -> Step:
 
 
 def _renewal_deadline(state: ElectorState, term: Leading) -> float:
-    # An attempt that found Redis gone counts as well: then the beat alone holds the term, and nobody may depose a moving beat.
+    # An attempt that found Redis gone counts as well: then the beat alone holds the term, and a moving beat cannot be deposed.
     return max(term.renewed_at, term.redis_gone_at or 0.0) + state.timings.renew_stale
 
 

@@ -1,4 +1,4 @@
-"""The words of an election: what an elector knows, hears and asks for (docs/fencing.md 3.1). Plain values only; all times are seconds of one
+"""Election state, events and effects (docs/fencing.md 3.1). Plain values only; all times are seconds of one
 process's CLOCK_BOOTTIME."""
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class LeaderRow:
 
     @property
     def resigned(self) -> bool:
-        """True when the holder of this very epoch has given it back, or nobody has ever led."""
+        """True when the holder of this very epoch has resigned it, or no coordinator has ever led."""
         return self.epoch == 0 or self.resigned_epoch == self.epoch
 
 
@@ -104,7 +104,7 @@ class LockTried:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TakeOverDone:
-    """The compare-and-set returned. `epoch` None: zero rows (somebody else won), or nobody knows: then the row will tell."""
+    """The compare-and-set returned. `epoch` None: zero rows (another candidate won), or an unknown outcome: the next read of the row decides."""
 
     sent_at: float
     epoch: int | None
@@ -250,7 +250,7 @@ class Candidate:
     """The standing side: what was seen of the row and of the lock, and which calls are under way."""
 
     seen: Seen | None = None
-    # The epoch whose leader is said to be dead, and when that was heard.
+    # The epoch whose leader was reported dead, and when that report came.
     evidence: int | None = None
     evidence_at: float = 0.0
     lock_sent: float | None = None

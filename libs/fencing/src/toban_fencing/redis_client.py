@@ -32,7 +32,7 @@ _CA = "ssl_ca_certs"
 _CERTIFICATE = re.compile(r"^-----BEGIN (TRUSTED )?CERTIFICATE-----", re.MULTILINE)
 # The driver's own family has none for a cluster of which no node answers.
 _FAILURES = (RedisError, RedisClusterException, OSError, TimeoutError, EOFError)
-# An authority that was made anew under its old name shows as a signature that fails.
+# A CA that was recreated under its old name shows as a signature that fails.
 _UNTRUSTED = (
     "self-signed certificate",
     "unable to get local issuer",

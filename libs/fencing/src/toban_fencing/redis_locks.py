@@ -37,7 +37,7 @@ class LeaderLock:
         return f"{epoch}:{self._worker_id}"
 
     async def try_lock(self) -> LockOutcome:
-        """Take the lock as a candidate if nobody else has it."""
+        """Take the lock as a candidate if it is free."""
         return await self._ask("acquire_lock", self._owner(0), LOCK_TTL_MS)
 
     async def renew(self, epoch: int, *, overwrite: bool, last_tick: datetime | None = None) -> Renewal:
@@ -57,7 +57,7 @@ class LeaderLock:
             mine, flag, *_ = await pipe.execute(raise_on_error=False)
             if isinstance(mine, Exception):
                 raise mine
-            # What stands in the other keys, whoever wrote it, is no word about the lock.
+            # An error in the other keys, which anybody may have written, says nothing about the lock.
             return int(mine), flag if isinstance(flag, str) else None
 
         try:
@@ -79,7 +79,7 @@ class LeaderLock:
 
 
 class SubleaderLock:
-    """One standby a node is its sub-leader: whoever holds `scheduler:subleader:{node}:lock`."""
+    """One standby a node is its sub-leader: the one that holds `scheduler:subleader:{node}:lock`."""
 
     def __init__(self, *, link: RedisLink, node_id: str, worker_id: int) -> None:
         self._link = link

@@ -1,4 +1,4 @@
-"""Who is alive, as Redis shows it: worker hashes with a TTL, and the flags that operators set there. Views and hints, never truth."""
+"""Live workers as Redis shows them: hashes with a TTL, and the flags that operators set there. Views and hints, never the truth."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ DEGRADE_FIELD = "degrade_leader"
 RUN_LEASE_MS = 5000
 # Of a 63-bit epoch.
 MOST_DIGITS = 19
-# Members that have not been heard of for this long leave the index (seconds); their hashes went by their TTL long before.
+# Workers that have not been written for this long leave the index (seconds); their hashes expired long before.
 INDEX_SECONDS = 3600
 
 

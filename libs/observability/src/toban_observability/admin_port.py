@@ -71,7 +71,7 @@ class AdminPort:
                 writer.write(_encode(answer, with_body=method != "HEAD"))
                 await writer.drain()
         except (ConnectionError, TimeoutError, asyncio.IncompleteReadError):
-            # The other side left or is too slow: nobody to answer.
+            # The client left or is too slow: there is no connection to answer on.
             pass
         finally:
             writer.close()

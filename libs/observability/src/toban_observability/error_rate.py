@@ -1,4 +1,4 @@
-"""How much fails in this process: errors over the last minutes, from its own counters. Nothing is stored and nobody is asked."""
+"""Error rate of this process over the last minutes, from its own counters. Nothing is stored, no other process is called."""
 
 from collections import deque
 from collections.abc import Callable, Mapping

@@ -10,7 +10,7 @@ from prometheus_client.registry import Collector
 REGISTRY = CollectorRegistry(auto_describe=True)
 """Everything that /metrics shows. The library's default registry is not used: others' code may fill it."""
 ProcessCollector(namespace="toban", registry=REGISTRY)
-# A gauge beside each counter and histogram, of the same meaning, that says when it was born: many series, of use to nobody.
+# prometheus_client adds a `_created` gauge to each counter and histogram: many series that no query uses.
 disable_created_metrics()  # type: ignore[no-untyped-call]
 
 SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
@@ -81,19 +81,19 @@ def leader_gauge(name: str, meaning: str, labels: Sequence[str] = ()) -> LeaderG
 
 
 def leads_no_more() -> None:
-    """Whoever leads next tells the leader's gauges."""
+    """Clear the leader's gauges when leadership ends: the next leader sets its own."""
     for told in _leader_gauges:
         told.clear()
 
 
 def samples(name: str) -> list[tuple[Mapping[str, str], float]]:
-    """Labels and value of each series of one counter or gauge, for what a process says about itself; empty while nobody has declared it."""
+    """Labels and value of each series of one counter or gauge, for a process's report on itself; empty while it is not declared."""
     found = REGISTRY.restricted_registry([name]).collect()
     return [(sample.labels, sample.value) for metric in found for sample in metric.samples if sample.name == name]
 
 
 def on_scrape(fill: Callable[[], None]) -> None:
-    """`fill` is called before each exposition: for gauges whose value somebody else keeps. It must not wait."""
+    """`fill` is called before each exposition: for gauges whose value is kept elsewhere. It must not block."""
     _fillers.append(fill)
 
 

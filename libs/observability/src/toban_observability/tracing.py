@@ -62,7 +62,7 @@ def setup(service: str, version: str) -> None:
         return
     if os.environ.get("OTEL_TRACES_EXPORTER", "otlp") != "otlp":
         return
-    from toban_observability.logs import get_logger  # Whoever only carries traces on loads no logging.
+    from toban_observability.logs import get_logger  # A process that only passes traces on loads no logging.
 
     log = get_logger(__name__)
     protocol = next((os.environ[name] for name in PROTOCOLS if os.environ.get(name)), "http/protobuf")
@@ -105,7 +105,7 @@ def headers() -> tuple[tuple[str, str], ...]:
 
 
 def adopt(header: str) -> None:
-    """The running task goes on with the trace of whoever started it; what is no `traceparent` changes nothing."""
+    """The running task continues the trace of its caller; an invalid `traceparent` changes nothing."""
     context = parse(header)
     if context is not None:
         TRACE.set(context)
@@ -113,7 +113,7 @@ def adopt(header: str) -> None:
 
 @contextmanager
 def outside() -> Iterator[None]:
-    """What the block calls is in no trace: watches, which are ended by whoever opened them, would look like failures there."""
+    """Calls of the block are in no trace: a watch is ended by its client, which would look like a failure there."""
     before = TRACE.set(None)
     try:
         yield

@@ -1,4 +1,4 @@
-"""Long computations on the event loop: a pause in time, so that heartbeats and connections are never kept waiting."""
+"""Long computations on the event loop yield in time, so that heartbeats and connections do not wait."""
 
 import asyncio
 

@@ -44,7 +44,7 @@ def run_service(main: Callable[[Stop], Coroutine[Any, Any, None]]) -> int:
         sys.stderr.write(f"{error}\n")
         return error.exit_code
     except asyncio.CancelledError:
-        _log.warning("stopped before the work was put away", cause="second signal")
+        _log.warning("shutdown interrupted before cleanup finished", cause="second signal")
         return EXIT_SOFTWARE
     except Exception:
         _log.exception("service failed")
@@ -60,7 +60,7 @@ async def _supervise(main: Callable[[Stop], Coroutine[Any, Any, None]]) -> None:
     def on_signal(number: signal.Signals) -> None:
         if stop.is_set():
             task.cancel()
-        _log.info("stop asked", signal=number.name, again=stop.is_set())
+        _log.info("stop requested", signal=number.name, repeated=stop.is_set())
         stop.request(number.name)
 
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -73,7 +73,7 @@ async def _supervise(main: Callable[[Stop], Coroutine[Any, Any, None]]) -> None:
 
 
 def write_ready_file(path: Path | None, *, admin_port: int, pid: int = 0, **ports: int) -> None:
-    """Tell a launcher that this process serves, and where (`grpc_port=`, `http_port=`); readers see the whole file or none.
+    """Write the file that shows a launcher that this process serves, and where (`grpc_port=`, `http_port=`). The write is atomic.
 
     `pid` is the process that the launcher started, when this one is its child. No path, no file.
     """

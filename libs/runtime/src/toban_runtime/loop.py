@@ -25,12 +25,12 @@ _under_way = metrics.gauge(
     "toban_loop_turn_age_seconds", "Age of the turn that is under way; 0 between turns.", ("loop",)
 )
 _running: "set[Loop]" = set()
-# When the first loop of each clock first rested.
+# When the first loop of each clock first went to sleep: the common origin of their ticks.
 _origins: WeakKeyDictionary[Clock, float] = WeakKeyDictionary()
 
 
-def _tell() -> None:
-    """Both gauges, of the loops that run now: a turn that hangs never gets into a histogram."""
+def _set_gauges() -> None:
+    """Both gauges of the loops that run now: a turn that hangs never gets into a histogram."""
     _failed.clear()
     _under_way.clear()
     for loop in tuple(_running):
@@ -38,12 +38,12 @@ def _tell() -> None:
         _under_way.labels(loop.name).set(loop.turn_age_seconds)
 
 
-metrics.on_scrape(_tell)
+metrics.on_scrape(_set_gauges)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Turn:
-    """One finished turn: what `on_turn` hears. `error` is None when it went well; `number` counts from 1."""
+class TurnResult:
+    """One finished turn, passed to `on_turn`. `error` is None when it went well; `number` counts from 1."""
 
     loop: str
     number: int
@@ -66,7 +66,7 @@ class Loop:
         tick_seconds: float | Callable[[], float],
         clock: Clock,
         *,
-        on_turn: Callable[[Turn], None] | None = None,
+        on_turn: Callable[[TurnResult], None] | None = None,
     ) -> None:
         self.name = name
         self.turns = 0
@@ -95,9 +95,9 @@ class Loop:
         """The longest time between two turns."""
         return self._tick() if callable(self._tick) else self._tick
 
-    def rest_seconds(self) -> float:
-        """How long the loop rests when nothing wakes it: up to the next multiple of its tick. Loops of one clock tick at common instants, so
-        that a process with many of them is woken seldom."""
+    def idle_seconds(self) -> float:
+        """How long the loop sleeps when nothing wakes it: up to the next multiple of its tick. Loops of one clock tick at common instants, so
+        that a process with many loops has few wake-ups."""
         now = self._clock.monotonic()
         tick = self.tick_seconds
         return tick - (now - _origins.setdefault(self._clock, now)) % tick
@@ -109,7 +109,7 @@ class Loop:
     async def run(self, stop: asyncio.Event) -> None:
         """Turn until `stop` is set; a turn under way is finished first. Cancellation ends it at once."""
         stopped = asyncio.ensure_future(stop.wait())
-        stopped.add_done_callback(self._rouse)
+        stopped.add_done_callback(self._wake_up)
         _running.add(self)
         try:
             while not stop.is_set():
@@ -135,12 +135,12 @@ class Loop:
         self.turns += 1
         self._note(error)
         if self._on_turn:
-            self._on_turn(Turn(loop=self.name, number=self.turns, error=error, result=result))
+            self._on_turn(TurnResult(loop=self.name, number=self.turns, error=error, result=result))
 
     def _note(self, error: Exception | None) -> None:
         if error is None:
             if self._failures:
-                _log.info("loop works again", loop=self.name, failed_turns=self._failures)
+                _log.info("loop recovered", loop=self.name, failed_turns=self._failures)
             self._failures, self._suppressed, self._logged_at = 0, 0, None
             return
         self._failures += 1
@@ -174,14 +174,14 @@ class Loop:
             # A loop that is woken without end must still let others run.
             await asyncio.sleep(0)
         else:
-            tick = asyncio.ensure_future(self._clock.sleep(self.rest_seconds()))
-            tick.add_done_callback(self._rouse)
+            tick = asyncio.ensure_future(self._clock.sleep(self.idle_seconds()))
+            tick.add_done_callback(self._wake_up)
             try:
                 await self._woken.wait()
             finally:
                 tick.cancel()
 
-    def _rouse(self, ended: "asyncio.Future[Any]") -> None:
-        """The tick is over, or the loop is told to stop."""
+    def _wake_up(self, ended: "asyncio.Future[Any]") -> None:
+        """The tick is over, or the stop event is set."""
         if not ended.cancelled():
             self._woken.set()

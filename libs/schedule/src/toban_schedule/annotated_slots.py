@@ -24,7 +24,7 @@ class NotedSlot:
 
 def noted_slots(rule: Rule, after: datetime, limit: int) -> list[NotedSlot]:
     """The first `limit` slots strictly after `after`, each with its note."""
-    slots = list(islice(rule.walk(after), limit))
+    slots = list(islice(rule.slots_after(after), limit))
     if not isinstance(rule.source, At):
         return [NotedSlot(slot, slot) for slot in slots]
     zone = rule.source.clock.zone
@@ -34,7 +34,7 @@ def noted_slots(rule: Rule, after: datetime, limit: int) -> list[NotedSlot]:
 
 
 def _notes(at: At, after: datetime, slots: Sequence[datetime]) -> dict[datetime, str]:
-    """The notes of those slots that have one: a single walk over the local times from `after` to the last slot."""
+    """The notes of those slots that have one: a single pass over the local times from `after` to the last slot."""
     plain: set[datetime] = set()
     moved: dict[datetime, list[datetime]] = defaultdict(list)
     left_out: dict[datetime, list[datetime]] = defaultdict(list)

@@ -1,4 +1,4 @@
-"""Cron expressions over local times without a zone: parsing with errors by field, and the walk from match to match."""
+"""Cron expressions over local times without a zone: parsing with errors by field, and the iteration from match to match."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ _ORIGIN = datetime(2000, 1, 1)  # noqa: DTZ001 (local time without a zone; only 
 _EVERY_HOUR = frozenset(range(24))
 
 
-class _Walk(CronSim):
-    """A walk that also knows 15W: the weekday (Monday to Friday) of the same month that is nearest to the 15th."""
+class _Matches(CronSim):
+    """An iterator that also knows 15W: the weekday (Monday to Friday) of the same month that is nearest to the 15th."""
 
     near: frozenset[int] = frozenset()
 
@@ -58,14 +58,14 @@ class Cron:
 
     expression: str
     every_hour: bool
-    _template: _Walk = field(repr=False, compare=False)
+    _template: _Matches = field(repr=False, compare=False)
 
     def walls(self, after: datetime) -> Iterator[datetime]:
         """Matching local times (naive) strictly after `after` (naive), in order; ends when there is none for 50 years."""
-        # Parsing costs more than a step: each walk is a copy of the parsed state, which steps never change in place.
-        walk = copy.copy(self._template)
-        walk.dt = after.replace(microsecond=0)
-        return walk
+        # Parsing costs more than a step: each iterator is a copy of the parsed state, which steps never change in place.
+        matches = copy.copy(self._template)
+        matches.dt = after.replace(microsecond=0)
+        return matches
 
     def day_matches(self, day: date) -> bool:
         """True when the expression has matches on this day."""
@@ -108,7 +108,7 @@ def _parse(text: str, resolved: str) -> Cron:
     # cronsim wants a day: where only nearest weekdays are named it gets one, which is taken out again.
     fields[days] = known or "L"
     try:
-        template = _Walk(" ".join(fields), _ORIGIN)
+        template = _Matches(" ".join(fields), _ORIGIN)
     except CronSimError:
         raise never_fires(text) from None
     template.near = near

@@ -1,7 +1,7 @@
 """From local times to instants, by the DST policy of a schedule.
 
 A change of the clocks leaves local times out (a gap) or repeats them (a fold). Images of later local times are never earlier than `floor` of
-an earlier one; that is what lets a walk stop.
+an earlier one; that is what lets an iteration stop.
 """
 
 from __future__ import annotations

@@ -86,7 +86,7 @@ class Rule:
         slot = self.source.next(after)
         return None if slot is None or (self.end is not None and slot >= self.end) else slot
 
-    def walk(self, after: datetime) -> Iterator[datetime]:
+    def slots_after(self, after: datetime) -> Iterator[datetime]:
         """All slots strictly after `after`, in order."""
         slot = self.next_slot(after)
         while slot is not None:
@@ -102,7 +102,7 @@ def next_slot(rule: Rule, after: datetime) -> datetime | None:
 def slots(rule: Rule, after: datetime, until: datetime, limit: int) -> list[datetime]:
     """The first `limit` slots in (after, until]."""
     found: list[datetime] = []
-    for slot in rule.walk(after):
+    for slot in rule.slots_after(after):
         if slot > until or len(found) >= limit:
             break
         found.append(slot)

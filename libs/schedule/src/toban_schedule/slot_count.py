@@ -1,4 +1,4 @@
-"""How many slots lie in a stretch of time, without walking through each of them: a schedule may have been paused for a year."""
+"""How many slots lie in a span of time, without visiting each of them: a schedule may have been paused for a year."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Stretch:
 
 
 def stretch(rule: Rule, after: datetime, until: datetime) -> Stretch | None:
-    """The slots in (after, until]; None when there are none. Days without a change of the clocks are counted, not walked."""
+    """The slots in (after, until]; None when there are none. Days without a change of the clocks are counted, not iterated."""
     after, until = after.astimezone(UTC), until.astimezone(UTC)
     if rule.end is not None:
         until = min(until, rule.end - TICK)
@@ -40,7 +40,7 @@ def _last(at: At, first: datetime, until: datetime) -> datetime:
     look = _FIRST_LOOK
     while True:
         after = max(until - look, first - TICK)
-        found = _walked(at, after, until)
+        found = _iterated(at, after, until)
         if found:
             return max(found)
         look *= 2
@@ -53,14 +53,14 @@ def _count(at: At, first: datetime, until: datetime) -> int:
     while (following := _midnight(at, day + _DAY)) <= until:
         midnight = _midnight(at, day)
         if _calm(at, day):
-            total += len(_walked(at, begin, midnight - TICK))
+            total += len(_iterated(at, begin, midnight - TICK))
             total += at.cron.a_day if at.cron.day_matches(day) else 0
             begin = following - TICK
         day += _DAY
-    return total + len(_walked(at, begin, until))
+    return total + len(_iterated(at, begin, until))
 
 
-def _walked(at: At, after: datetime, until: datetime) -> set[datetime]:
+def _iterated(at: At, after: datetime, until: datetime) -> set[datetime]:
     """The slots in (after, until]: one pass over the local times."""
     found: set[datetime] = set()
     for wall in at.cron.walls(at.clock.wall_before(after)) if after < until else ():

@@ -1,4 +1,4 @@
-"""What a failed write means: it did not happen, it is not ours any more, or nobody knows.
+"""What a failed write means: it did not happen, the lease is not ours any more, or the outcome is unknown.
 
 `DidNotHappen`: nothing was committed; the next tick may try again. `FencedOut` (toban_domain.errors): another leader writes now; stop leading.
 `OutcomeUnknown`: the connection broke while COMMIT was under way; take a new token, then read. No psycopg exception leaves this package.

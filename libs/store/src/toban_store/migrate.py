@@ -2,7 +2,7 @@
 
 Usage: python -m toban_store.migrate up|status|wait, with SCHEDULER_DATABASE_URL (or SCHEDULER_DATABASE_URL_FILE) set. `up` also gives the settings
 that environment variables name (SCHEDULER_SKIP_LATE_RUNS_AFTER_SECONDS) their first values; one that was stored before is left alone. `wait` ends
-when every migration of this code is applied, whoever does that, and waits for a PostgreSQL that is away.
+when every migration of this code is applied, by any process, and waits while PostgreSQL is unreachable.
 An advisory lock lets one runner work at a time; a checksum of each applied file makes a later change of it an error. A database may be ahead
 of this code (a newer release migrated it): old code runs on the new schema.
 """
@@ -88,7 +88,7 @@ def read_migrations(folder: Path = MIGRATIONS) -> list[Migration]:
     keys = [(migration.schema, migration.version) for migration in found]
     for key in keys:
         if keys.count(key) > 1:
-            raise MigrationError(f"{key[0]}: two files have the version {key[1]:04d}; number one of them anew")
+            raise MigrationError(f"{key[0]}: two files have the version {key[1]:04d}; give one of them another number")
     # By version first: the schemas grow together.
     return sorted(found, key=lambda migration: (migration.version, migration.schema))
 
@@ -158,14 +158,14 @@ def check(url: str, *, folder: Path = MIGRATIONS) -> None:
 def wait(url: str, *, say: Callable[[str], object], folder: Path = MIGRATIONS) -> None:
     """Returns when every migration of this code is applied; `say` gets a line each time that what is missing changes.
 
-    Raises MigrationError for an applied file that has changed, which no waiting mends.
+    Raises MigrationError for an applied file that has changed, which waiting does not repair.
     """
-    patience, said = threading.Event(), ""
+    pause, last = threading.Event(), ""
     while problem := _missing(url, folder):
-        if problem != said:
+        if problem != last:
             say(f"waiting: {problem}")
-        said = problem
-        patience.wait(WAIT_SECONDS)
+        last = problem
+        pause.wait(WAIT_SECONDS)
 
 
 def _missing(url: str, folder: Path) -> str:

@@ -1,6 +1,6 @@
 """Wake-ups: a connection of its own that listens for NOTIFY and comes back by itself.
 
-NOTIFY is a hint that travels with a commit; whoever listens also has a tick. After each (re)connection the payload RECONNECTED comes, since
+NOTIFY is a hint that travels with a commit; a listener has a tick as well. After each (re)connection the payload RECONNECTED comes, since
 anything may have been missed meanwhile.
 """
 
@@ -65,11 +65,11 @@ async def _payloads(connection: AsyncConnection) -> AsyncIterator[str]:
 
 async def _readable(fileno: int, seconds: float) -> bool:
     """Waits until the socket has something to read; False after that many seconds of silence."""
-    loop, heard = asyncio.get_running_loop(), asyncio.Event()
-    loop.add_reader(fileno, heard.set)
+    loop, readable = asyncio.get_running_loop(), asyncio.Event()
+    loop.add_reader(fileno, readable.set)
     try:
         async with asyncio.timeout(seconds):
-            await heard.wait()
+            await readable.wait()
     except TimeoutError:
         return False
     finally:

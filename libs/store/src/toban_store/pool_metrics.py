@@ -1,4 +1,4 @@
-"""How much the connection pools of this process are used: read from the pools when somebody asks."""
+"""How much the connection pools of this process are used: read from the pools at each scrape."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Transactions: `tx` for everybody, `fenced_tx` for whoever leads (docs/fencing.md 3.3), `autocommit` for lone statements.
+"""Transactions: `tx` for any process, `fenced_tx` for the leader (docs/fencing.md 3.3), `autocommit` for single statements.
 
 A function that writes as leader takes a `Fenced`; only `fenced_tx` and `fenced_statement` make one, so forgetting the fence is a type
 error. The fence is a share lock on the leader row, taken before any other: a take-over waits for the commit, and a transaction that
@@ -98,7 +98,7 @@ class Fenced(Tx):
 
 
 class FencedTx(Fenced):
-    """A transaction that holds the fence of `term`: until it ends, nobody else can take over. At most FENCED_MS."""
+    """A transaction that holds the fence of `term`: until it ends, no other coordinator can take over. At most FENCED_MS."""
 
 
 class FencedStatement(Fenced):
@@ -171,7 +171,7 @@ async def _connection(pool: Pool) -> AsyncIterator[Connection]:
     try:
         if task and task.cancelling() > cancels:
             # The pool can lose a cancellation that arrives together with the connection (psycopg#1345); the task
-            # would then go on to commit, and whoever waits for its end would wait for ever.
+            # would then go on to commit, and a caller that waits for its end would wait for ever.
             raise asyncio.CancelledError
         yield connection
     finally:
@@ -209,7 +209,7 @@ async def _ending(connection: Connection) -> AsyncIterator[None]:
         await connection.close()
         raise
     if cursor.statusmessage != "COMMIT":
-        # PostgreSQL answers ROLLBACK, without an error, when a statement had failed and somebody swallowed that.
+        # PostgreSQL answers ROLLBACK, without an error, when a statement had failed and its error was swallowed.
         raise DidNotHappen(ErrorCode.INTERNAL, "a statement of this transaction had failed, so nothing was committed")
 
 

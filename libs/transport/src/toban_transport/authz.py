@@ -125,13 +125,13 @@ def authorise(
 
 def _who_may(callers: Collection[str], trust_domain: str) -> str:
     if not callers:
-        return "nobody may"
+        return "no service may"
     names = sorted(callers)
     ids = " or ".join(f"spiffe://{trust_domain}/{name}" for name in names)
     who = f"use the certificate of {' or '.join(names)} ({ids})"
     if ADMIN_CLI not in callers:
         return who
-    # Only people choose their certificate; services have theirs from whoever deploys them.
+    # Only people choose their certificate; services get theirs from their deployment.
     return (
         f"{who}, in the folder that SCHEDULER_TLS_DIR names: {ADMIN_CLI}/ of the stack's certificates, "
         f"or the Secret of that service (the chart's default name: scheduler-grpc-tls-{ADMIN_CLI})"

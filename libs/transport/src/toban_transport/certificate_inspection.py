@@ -62,7 +62,7 @@ def inspect_files(directory: Path) -> FileFacts:
 
 
 def served(address: str, service: str, *, directory: Path, trust_domain: str, timeout: float) -> Identity:
-    """What the server at host:port shows, whoever it is; raises UNAVAILABLE with the reason when there is no handshake."""
+    """The certificate of the server at host:port, unverified; raises UNAVAILABLE with the reason when there is no handshake."""
     host, _, port = address.rpartition(":")
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False

@@ -16,11 +16,11 @@ from toban_transport.tls import TlsFiles, Triple
 
 MAX_MESSAGE_BYTES = 4 * 1024 * 1024
 DRAIN_SECONDS = 730.0
-"""How long calls on a channel that nobody is given any more may go on: longer than servers let any connection live (MAX_CONNECTION_AGE_SECONDS,
+"""How long calls on a replaced channel may go on: longer than servers let any connection live (MAX_CONNECTION_AGE_SECONDS,
 of which gRPC takes up to a tenth more, and the grace), so that no stream ends sooner by it than it would have ended anyway.
 """
 IDLE_SECONDS = 600.0
-"""A channel that nobody asked for in this time is let go: executors get a new port with each start."""
+"""A channel that was not requested for this long is closed: executors get a new port with each start."""
 
 
 S = TypeVar("S")
@@ -36,7 +36,7 @@ class _Held:
 
 
 class ChannelPool:
-    """One channel an (address, service), made when first asked for, made anew when our certificate files change, forgotten when unused.
+    """One channel an (address, service), made at the first request, remade when our certificate files change, closed when unused.
 
     Ask for a channel or a stub with each call: one that is kept for longer than IDLE_SECONDS may be closed.
     """
@@ -67,7 +67,7 @@ class ChannelPool:
         return held.channel
 
     def stub(self, make: Callable[[grpc.aio.Channel], S], address: str, service: str) -> S:
-        """The stub that `make` (a generated class) gives for `get(address, service)`; made anew with each new channel only."""
+        """The stub that `make` (a generated class) gives for `get(address, service)`; remade with each new channel only."""
         channel = self.get(address, service)
         held = self._stubs.get((address, service, make))
         if held is None or held[0] is not channel:
@@ -97,7 +97,7 @@ class ChannelPool:
         task.add_done_callback(self._draining.discard)
 
     async def _retire(self, channel: grpc.aio.Channel) -> None:
-        # Not `close(grace)`: it refuses the call of somebody who was given the channel a moment ago.
+        # Not `close(grace)`: it would refuse a call of a caller that got the channel a moment ago.
         try:
             await self._clock.sleep(DRAIN_SECONDS)
         finally:

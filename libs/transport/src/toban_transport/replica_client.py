@@ -20,9 +20,9 @@ Stub = Callable[[grpc.Channel], Any]
 
 
 class Fleet:
-    """Any replica answers every call. Channels are made when first asked for, and made anew when our certificate files change.
+    """Any replica answers every call. Channels are made at the first request, and remade when our certificate files change.
 
-    `hint` says at the end of the error what to do when nobody answers.
+    `hint` ends the error with what to do when no replica answers.
     """
 
     def __init__(
@@ -125,7 +125,7 @@ class Fleet:
                 continue
             self._replace(address, channel)
             return self._good(address, answer)
-        raise self._nobody(failure)
+        raise self._unreachable(failure)
 
     def _good(self, address: str, answer: R) -> R:
         """The one that answered is asked first from now on."""
@@ -139,9 +139,9 @@ class Fleet:
                 self._retired.append((self._clock.monotonic() + DRAIN_SECONDS, held[1]))
             self._channels[address] = (self._tls.current(), channel)
 
-    def _nobody(self, failure: TobanError | None) -> TobanError:
+    def _unreachable(self, failure: TobanError | None) -> TobanError:
         tried = ", ".join(self._order) or "no address is known"
-        # That nobody listens is said already; what a server or its certificate said is not.
+        # A refused connection is in the message already; an answer of a server or about its certificate is not.
         said = failure is not None and not failure.message.startswith("cannot reach the service")
         why = f" ({failure.message})" if failure is not None and said else ""
         hint = f". {self._hint}" if self._hint else ""

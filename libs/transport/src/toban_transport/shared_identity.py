@@ -30,6 +30,6 @@ def accept(tls: TlsFiles, *, trust_domain: str, shared: bool) -> None:
     if is_shared(name):
         raise TobanError(
             ErrorCode.CONFIG_INVALID,
-            f"{tls.directory / CERTIFICATE}: is a shared certificate ({name}), which nobody accepts; issue one a service, "
+            f"{tls.directory / CERTIFICATE}: is a shared certificate ({name}), which no service accepts; issue one certificate a service, "
             "or set SCHEDULER_TLS_SHARED_IDENTITY=1 for every service",
         )

@@ -83,12 +83,12 @@ class TlsFiles:
 
     def _first(self) -> tuple[Stamp, Triple]:
         """The set to begin with; files that are being exchanged at this moment are waited for."""
-        patience = threading.Event()
+        pause = threading.Event()
         for _ in range(int(HALF_DONE_SECONDS / LOOK_SECONDS)):
             try:
                 return self._load()
             except _MixedError:
-                patience.wait(LOOK_SECONDS)
+                pause.wait(LOOK_SECONDS)
         return self._load()
 
     def _take(self, stamp: Stamp, triple: Triple) -> None:
@@ -180,7 +180,7 @@ def _certificates(path: Path, pem: bytes) -> tuple[x509.Certificate, ...]:
 
 
 def _authority(chain: tuple[x509.Certificate, ...], authorities: tuple[x509.Certificate, ...]) -> x509.Certificate:
-    # One that was renewed with the same key is there twice: the later one counts, as for whoever checks the signature.
+    # One that was renewed with the same key is there twice: the later one counts, as it does for a check of the signature.
     issuers = [item for item in authorities if any(issued(certificate, by=item) for certificate in chain)]
     if issuers:
         return max(issuers, key=lambda item: item.not_valid_after_utc)

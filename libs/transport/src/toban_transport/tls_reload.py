@@ -1,4 +1,4 @@
-"""Keeps an eye on a service's certificate files: loads them while nobody calls, and tells metrics and /healthz about them."""
+"""Watches a service's certificate files: loads them also while no call comes, and shows them in metrics and /healthz."""
 
 import asyncio
 from datetime import datetime
@@ -49,7 +49,7 @@ def certificate_check(tls: TlsFiles, now: datetime) -> Check:
 
 
 class CertificateWatch:
-    """`run` for ever as a task. A service that nobody calls notices new files all the same."""
+    """`run` for ever as a task. A service without calls notices new files all the same."""
 
     def __init__(self, *, tls: TlsFiles, clock: Clock) -> None:
         self._tls = tls

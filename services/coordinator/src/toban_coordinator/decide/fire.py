@@ -116,7 +116,7 @@ def _passed_unfired(rule: Rule, stored: datetime, right: datetime | None, last: 
 
 def _from(first: datetime, rule: Rule) -> Iterator[datetime]:
     yield first
-    yield from rule.walk(first)
+    yield from rule.slots_after(first)
 
 
 def _missed_from(first: datetime | None, rule: Rule, oldest: datetime, *, limit: int) -> int:

@@ -14,7 +14,7 @@ from toban_fencing.executor_lease import take_seconds
 from toban_observability.context import show
 from toban_observability.logs import get_logger
 from toban_runtime.clock import Clock
-from toban_runtime.loop import Loop, Turn
+from toban_runtime.loop import Loop, TurnResult
 from toban_store.pool import Pool
 from toban_store.tx import fenced_tx
 
@@ -24,7 +24,7 @@ SETTLE_POLL_SECONDS = 0.25
 FINISH_SECONDS = 2.0
 _log = get_logger(__name__)
 
-OnTurn = Callable[[Turn], None]
+OnTurn = Callable[[TurnResult], None]
 MakeLoops = Callable[[Term, TokenSource, OnTurn], Sequence[Loop]]
 
 
@@ -149,7 +149,7 @@ class RunningTerm:
         self.settled = True
         return True
 
-    def _on_turn(self, turn: Turn) -> None:
+    def _on_turn(self, turn: TurnResult) -> None:
         if isinstance(turn.error, FencedOut):
             self._deposed("a fence says so")
         elif isinstance(turn.error, EpochExhausted):

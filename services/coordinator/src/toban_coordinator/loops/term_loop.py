@@ -15,7 +15,7 @@ from toban_coordinator.ports.settings import SettingsSource
 from toban_domain.epoch import Term, TokenSource
 from toban_observability import tracing
 from toban_runtime.clock import Clock
-from toban_runtime.loop import Loop, Turn
+from toban_runtime.loop import Loop, TurnResult
 from toban_store.pool import Pool
 
 
@@ -37,7 +37,7 @@ class LoopDeps:
     settings: SettingsSource
     desk: ExpressDesk
     marks: RunMarks | None = None
-    on_turn: Callable[[Turn], None] | None = None
+    on_turn: Callable[[TurnResult], None] | None = None
     on_fired: Callable[[datetime], None] = lambda _slot: None
 
     def tick(self) -> float:
