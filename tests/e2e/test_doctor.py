@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 import redis
 
-from toban_cli.doctor.finding import Finding
 from toban_cli.doctor.probe import examine
+from toban_domain.finding import Finding
 from toban_domain.version import VERSION
 from toban_proto.v1 import coordinator_pb2 as pb
 from toban_proto.v1 import coordinator_pb2_grpc as rpc

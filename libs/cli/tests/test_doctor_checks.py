@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from toban_cli.doctor import checks
 from toban_cli.doctor.checks import Visit
-from toban_cli.doctor.finding import Finding, merged, worst
+from toban_cli.doctor.merge import merged, worst
+from toban_domain.finding import Finding
 from toban_transport.certificate_inspection import FileFacts, Identity
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)

@@ -101,7 +101,9 @@ async def test_a_server_that_does_not_want_it_refuses_it(site: Any, shared: TlsF
 
 async def test_a_service_that_has_one_and_does_not_want_it_says_so_at_its_start(shared: TlsFiles) -> None:
     server = build_server(tls=shared, trust_domain=DOMAIN, clock=SystemClock())
-    with pytest.raises(TobanError, match="issue one certificate a service, or set SCHEDULER_TLS_SHARED_IDENTITY=1") as caught:
+    with pytest.raises(
+        TobanError, match="issue one certificate a service, or set SCHEDULER_TLS_SHARED_IDENTITY=1"
+    ) as caught:
         await server.start("127.0.0.1", 0)
     assert caught.value.code is ErrorCode.CONFIG_INVALID
 

@@ -13,8 +13,8 @@ from toban_domain.errors import ErrorCode, TobanError
 from toban_domain.settings import Settings
 from toban_executor.guard import limits
 from toban_executor.guard.clock import boottime
-from toban_executor.loops.settings_watch import BEHIND_SECONDS, SettingsWatch
 from toban_runtime.clock import SystemClock
+from toban_runtime.settings_watch import BEHIND_SECONDS, SettingsWatch
 from toban_testing.clock import FakeClock
 from toban_testing.fake_coordinator import EPOCH
 
@@ -47,7 +47,7 @@ async def test_a_stream_that_ends_is_opened_again_and_values_stay() -> None:
     task = asyncio.create_task(watch.run())
     async with asyncio.timeout(10):
         source.news.put_nowait(Settings({"assign_ahead_seconds": 5}, version=3))
-        while not watch.heard:  # noqa: ASYNC110 (its own task's state)
+        while not watch.received:  # noqa: ASYNC110 (its own task's state)
             await asyncio.sleep(0.01)
         for code in (ErrorCode.UNAVAILABLE, ErrorCode.UNIMPLEMENTED):
             source.news.put_nowait(TobanError(code, "no"))
@@ -68,15 +68,15 @@ async def test_a_stream_that_stays_behind_what_heartbeats_say_is_opened_again() 
     for _ in range(20):
         await asyncio.sleep(0)
     assert (watch.known.version, source.opened) == (3, 1)
-    watch.told(4)
+    watch.note_version(4)
     await clock.advance(BEHIND_SECONDS / 2)
-    watch.told(3)
-    watch.told(4)
+    watch.note_version(3)
+    watch.note_version(4)
     await clock.advance(BEHIND_SECONDS / 2 + 0.1)
-    watch.told(4)
+    watch.note_version(4)
     await clock.advance(1.0)
     assert source.opened == 1, "not behind for long enough in one go"
-    watch.told(4)
+    watch.note_version(4)
     await clock.advance(1.0)
     assert source.opened == 2
     task.cancel()

@@ -32,7 +32,6 @@ from toban_executor.loops.log_collector import Collector
 from toban_executor.loops.log_shipper import Shipper
 from toban_executor.loops.outcome_reporter import INHERITED, Reporter
 from toban_executor.loops.register import join
-from toban_executor.loops.settings_watch import SettingsWatch
 from toban_executor.loops.shutdown import Retirement, stop_all
 from toban_executor.ports import Registered
 from toban_executor.server import WorkerService, add_to_server
@@ -48,12 +47,16 @@ from toban_runtime.clock import SystemClock
 from toban_runtime.ids import IdSource
 from toban_runtime.lifecycle import Stop, run_service, write_ready_file
 from toban_runtime.loop import Loop
+from toban_runtime.settings_watch import SettingsWatch
 from toban_transport.channel import ChannelPool
 from toban_transport.server import build_server
 from toban_transport.tls import TlsFiles
 from toban_transport.tls_reload import certificate_check
 
 _log = get_logger(__name__)
+_settings_version = metrics.gauge(
+    "toban_executor_settings_version", "Version of the settings that this executor works with."
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,7 +116,7 @@ class Executor:
             clock=self._clock,
         )
         self._attempts.launcher = Launcher(program=rules.program, home=str(Path.home()))
-        self._settings = SettingsWatch(source=self._gateway, clock=self._clock)
+        self._settings = SettingsWatch(source=self._gateway, clock=self._clock, on_version=_settings_version.set)
         self._heartbeat = Heartbeat(
             gateway=self._gateway,
             attempts=self._attempts,
@@ -140,7 +143,7 @@ class Executor:
             vitals=lambda: vitals(state_dir=self._prepared.state_dir, tls=self._tls, wall=self._clock.wall()),
             on_archivers=self._archivers.learn,
             settings_version=lambda: self._settings.known.version,
-            on_settings=self._settings.told,
+            on_settings=self._settings.note_version,
         )
 
     async def run(self, stop: Stop) -> bool:
@@ -330,7 +333,7 @@ class Executor:
 
         def pace() -> float:
             told = registered.heartbeat_seconds
-            wanted = self._settings.known["heartbeat_interval_seconds"] if self._settings.heard else told
+            wanted = self._settings.known["heartbeat_interval_seconds"] if self._settings.received else told
             return heartbeat_seconds(wanted, lease_ms=registered.lease_ms, margin_ms=registered.margin_ms)
 
         beats = Loop("heartbeat", self._heartbeat.run_once, pace, self._clock)

@@ -1,7 +1,7 @@
 """What loops and server need from the outside, and the few data that pass there. Adapters implement it."""
 
 import math
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -9,7 +9,6 @@ from typing import NamedTuple, Protocol, Self
 
 from toban_domain.outcome import AttemptKey, AttemptState
 from toban_domain.progress import Progress
-from toban_domain.settings import Settings
 from toban_executor.decide.models import AttemptEnd, CancelOrder, Report, StartOrder
 from toban_fencing.epoch_gate import Header, Record
 from toban_fencing.executor_lease import Instant
@@ -170,14 +169,6 @@ class BeatAnswer:
     not_held: Sequence[AttemptKey] = ()
     smallest_live: int = 0
     log_archivers: Sequence[str] = ()
-
-
-class SettingsSource(Protocol):
-    """Any coordinator; another one with each call."""
-
-    def watch_settings(self, known_version: int) -> AsyncIterator[Settings]:
-        """The settings now and on each change; ends with the stream. Raises TobanError."""
-        ...
 
 
 class Gateway(Protocol):

@@ -20,7 +20,6 @@ from toban_log_archiver.loops import archive_watch, health_probe, partitions, pa
 from toban_log_archiver.loops.archive import Archiver, ArchiverDeps
 from toban_log_archiver.loops.archive_steps import StepDeps
 from toban_log_archiver.loops.archive_watch import ArchiveWatch
-from toban_log_archiver.loops.settings_watch import SettingsWatch
 from toban_log_archiver.server import archive as archive_server
 from toban_log_archiver.server import ingest, log_reader_service
 from toban_log_archiver.server.append_session import AppendSession
@@ -40,6 +39,7 @@ from toban_runtime.clock import Clock, SystemClock
 from toban_runtime.config import load
 from toban_runtime.lifecycle import Stop, run_service, write_ready_file
 from toban_runtime.loop import Loop
+from toban_runtime.settings_watch import SettingsWatch
 from toban_store.notifications import Listener
 from toban_store.pool import Pool, open_pool
 from toban_transport.channel import ChannelPool
@@ -144,7 +144,7 @@ class _Archiving:
 def _archiving(
     config: LogArchiverConfig, pool: Pool, bucket: S3Bucket | None, channels: ChannelPool, clock: Clock
 ) -> _Archiving:
-    gateway = CoordinatorClient(channels=channels, addresses=config.coordinators)
+    gateway = CoordinatorClient(channels=channels, addresses=config.coordinators, clock=clock)
     settings = SettingsWatch(source=gateway, clock=clock)
     archiver = None
     if bucket is not None:

@@ -191,7 +191,7 @@ async def test_what_doctor_is_told(world: Any, monkeypatch: pytest.MonkeyPatch) 
     tomorrow = world.today + timedelta(days=1)
     await world.execute(f"DROP TABLE logs.chunks_{tomorrow:%Y%m%d}")
     await world.execute("DELETE FROM public.toban_migrations WHERE schema = 'logs' AND version = 3")
-    world.settings.heard = False
+    world.settings.received = False
 
     class Away:
         def __getattr__(self, name: str) -> Any:

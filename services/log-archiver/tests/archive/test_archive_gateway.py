@@ -13,7 +13,6 @@ from toban_domain.errors import ErrorCode, TobanError
 from toban_domain.outcome import AttemptKey
 from toban_log_archiver.adapters.coordinator_client import CoordinatorClient
 from toban_log_archiver.config import LogArchiverConfig
-from toban_log_archiver.loops.settings_watch import SettingsWatch
 from toban_log_archiver.main import serve
 from toban_log_archiver.ports.archive_gateway import Ended
 from toban_proto.v1 import common_pb2, logs_pb2, logs_pb2_grpc
@@ -21,6 +20,7 @@ from toban_proto.v1 import coordinator_pb2 as pb
 from toban_proto.v1 import coordinator_pb2_grpc as rpc
 from toban_runtime.clock import SystemClock
 from toban_runtime.lifecycle import Stop
+from toban_runtime.settings_watch import SettingsWatch
 from toban_transport.channel import ChannelPool
 from toban_transport.client_calls import stream, unary
 from toban_transport.server import build_server
@@ -75,14 +75,14 @@ async def channels(tls: Path) -> AsyncIterator[ChannelPool]:
 
 async def test_ended_attempts_from_the_first_that_answers(coordinator: Any, channels: Any, free_port: int) -> None:
     servicer, address = coordinator
-    client = CoordinatorClient(channels=channels, addresses=[f"127.0.0.1:{free_port}", address])
+    client = CoordinatorClient(channels=channels, addresses=[f"127.0.0.1:{free_port}", address], clock=SystemClock())
     found = await client.ended(date(2026, 11, 1), [AttemptKey(run, 10) for run in (1, 2, 3)], off_seconds=60.0)
     assert found == [Ended(AttemptKey(1, 10), 5), Ended(AttemptKey(3, 10), None)]
     assert (servicer.asked[0].log_day, servicer.asked[0].off_seconds) == ("2026-11-01", 60.0)
 
 
 async def test_without_an_address_the_error_says_what_to_set(channels: Any) -> None:
-    client = CoordinatorClient(channels=channels, addresses=[])
+    client = CoordinatorClient(channels=channels, addresses=[], clock=SystemClock())
     with pytest.raises(TobanError, match="SCHEDULER_COORDINATORS") as caught:
         await client.ended(date(2026, 11, 1), [], off_seconds=60.0)
     assert caught.value.code is ErrorCode.UNAVAILABLE
@@ -90,27 +90,31 @@ async def test_without_an_address_the_error_says_what_to_set(channels: Any) -> N
 
 async def test_the_settings_of_this_moment(coordinator: Any, channels: Any, free_port: int) -> None:
     servicer, address = coordinator
-    client = CoordinatorClient(channels=channels, addresses=[f"127.0.0.1:{free_port}", address])
+    client = CoordinatorClient(channels=channels, addresses=[f"127.0.0.1:{free_port}", address], clock=SystemClock())
     servicer.changes.put_nowait({"log_retention_days_archive": "30"})
     assert (await client.settings_now())["log_retention_days_archive"] == 30
     with pytest.raises(TobanError) as caught:
-        await CoordinatorClient(channels=channels, addresses=[f"127.0.0.1:{free_port}"]).settings_now()
+        await CoordinatorClient(
+            channels=channels, addresses=[f"127.0.0.1:{free_port}"], clock=SystemClock()
+        ).settings_now()
     assert caught.value.code is ErrorCode.UNAVAILABLE
 
 
 async def test_settings_are_followed(coordinator: Any, channels: Any) -> None:
     servicer, address = coordinator
-    watch = SettingsWatch(source=CoordinatorClient(channels=channels, addresses=[address]), clock=SystemClock())
+    watch = SettingsWatch(
+        source=CoordinatorClient(channels=channels, addresses=[address], clock=SystemClock()), clock=SystemClock()
+    )
     changed = asyncio.Event()
     watch.on_change = changed.set
     task = asyncio.create_task(watch.run())
-    assert (watch.heard, watch.known["log_retention_days_db"]) == (False, 7)
+    assert (watch.received, watch.known["log_retention_days_db"]) == (False, 7)
     for days in (30, 2):
         changed.clear()
         servicer.changes.put_nowait({"log_retention_days_db": str(days), "of_a_later_release": "1", "broken": "{"})
         async with asyncio.timeout(10):
             await changed.wait()
-        assert (watch.heard, watch.known["log_retention_days_db"]) == (True, days)
+        assert (watch.received, watch.known["log_retention_days_db"]) == (True, days)
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
 

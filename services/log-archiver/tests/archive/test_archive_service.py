@@ -111,13 +111,13 @@ async def test_health_warns_of_a_failed_pass_and_of_the_budget(filled: Any, monk
 
 
 async def test_nothing_is_archived_before_the_settings_are_known(filled: Any) -> None:
-    filled.settings.heard = False
+    filled.settings.received = False
     archiver = filled.archiver()
     await archiver.run_once()
     assert archiver.problem == "", "it has just begun"
     await archiver.run_once()
     assert "SCHEDULER_COORDINATORS" in archiver.problem
-    filled.settings.heard = True
+    filled.settings.received = True
     await archiver.run_once()
     assert archiver.problem == ""
     assert (await filled.sql("SELECT count(*) AS n FROM logs.objects"))[0]["n"] > 0

@@ -12,7 +12,7 @@ from toban_cli.sanitize import clean
 from toban_cli.words import count
 
 if TYPE_CHECKING:
-    from toban_cli.doctor.finding import Finding
+    from toban_domain.finding import Finding
 
 
 def doctor(output: Output = Format.TABLE) -> int:
@@ -27,7 +27,7 @@ def doctor(output: Output = Format.TABLE) -> int:
     # Read when gRPC is imported, as in `toban_cli.client`.
     os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
-    from toban_cli.doctor.finding import EXIT_CODES, worst
+    from toban_cli.doctor.merge import EXIT_CODES, worst
     from toban_cli.doctor.probe import examine
     from toban_runtime.clock import SystemClock
 
@@ -37,7 +37,7 @@ def doctor(output: Output = Format.TABLE) -> int:
 
 
 def _show(found: list[Finding], output: Format) -> None:
-    from toban_cli.doctor.finding import worst
+    from toban_cli.doctor.merge import worst
 
     if output.is_data:
         from dataclasses import asdict

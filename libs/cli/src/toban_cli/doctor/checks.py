@@ -8,9 +8,9 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from toban_cli.doctor.finding import Finding
 from toban_domain.certificate_expiry import ends_soon
 from toban_domain.errors import TobanError
+from toban_domain.finding import Finding, Status
 from toban_domain.health import seen_words
 from toban_transport.certificate_inspection import FileFacts, Identity
 
@@ -237,5 +237,5 @@ def _health(visit: Visit) -> list[Finding]:
     ]
 
 
-def _bad(name: str, subject: str, value: str, message: str, remedy: str, *, status: str = "error") -> Finding:
+def _bad(name: str, subject: str, value: str, message: str, remedy: str, *, status: Status = "error") -> Finding:
     return Finding(name=name, subject=subject, value=value, status=status, message=message, remedy=remedy)

@@ -12,9 +12,10 @@ from typing import Any
 from toban_cli.cluster_config import IDENTITY, Settings, read_settings
 from toban_cli.doctor import checks
 from toban_cli.doctor.checks import Visit
-from toban_cli.doctor.finding import Finding, merged
+from toban_cli.doctor.merge import merged
 from toban_cli.words import count
 from toban_domain.errors import ErrorCode, TobanError
+from toban_domain.finding import Finding
 from toban_domain.version import VERSION
 from toban_runtime.clock import Clock
 from toban_transport.certificate_inspection import inspect_files, served

@@ -1,10 +1,9 @@
-"""Calls to any coordinator: the leader first, the next one at once when one does not answer; one that stayed silent last for a while."""
+"""The executor's calls to coordinators (ExecutorGateway)."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, TypeVar
 
-from toban_domain.errors import ErrorCode, TobanError
+from toban_domain.errors import ErrorCode
 from toban_domain.outcome import AttemptKey
 from toban_domain.settings import Settings
 from toban_executor.adapters.convert import beat_answer_from_pb, beat_to_pb, report_to_pb, settings_from_pb
@@ -17,6 +16,7 @@ from toban_runtime.clock import Clock
 from toban_transport.channel import ChannelPool
 from toban_transport.client_calls import stream, unary
 from toban_transport.convert import key_from_pb
+from toban_transport.replicas import Replicas
 
 REPORT_SECONDS = 5.0
 REGISTER_SECONDS = 5.0
@@ -34,15 +34,10 @@ _TRY_ANOTHER = frozenset(
     }
 )
 
-if TYPE_CHECKING:
-    from toban_proto.v1.coordinator_pb2_grpc import ExecutorGatewayAsyncStub
-
-T = TypeVar("T")
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Identity:
-    """What Register says about this executor."""
+    """The facts about this executor that Register carries."""
 
     incarnation: str
     instance: str
@@ -64,20 +59,19 @@ class CoordinatorClient:
     """The gateway of one incarnation. `addresses` are the configured coordinators (host:port)."""
 
     def __init__(self, *, channels: ChannelPool, addresses: Sequence[str], incarnation: str, clock: Clock) -> None:
-        self._channels = channels
-        self._clock = clock
-        self._configured = tuple(addresses)
-        self._told: tuple[str, ...] = ()
-        self._leader = ""
-        # The one that answered last goes right behind the leader.
-        self._good = ""
-        # Until when each that was silent is asked last.
-        self._silent: dict[str, float] = {}
+        self._replicas = Replicas(
+            channels=channels,
+            stub=ExecutorGatewayStub,
+            service="coordinator",
+            addresses=addresses,
+            clock=clock,
+            unknown="no coordinator is known; set SCHEDULER_COORDINATORS",
+            try_another=_TRY_ANOTHER,
+            avoid_seconds=AVOID_SECONDS,
+        )
         self._beat_seconds = MOST_CALL_SECONDS
         self._incarnation = incarnation
         self._metadata: tuple[tuple[str, str], ...] = ()
-        # Streams of settings that were opened so far.
-        self._streams = 0
 
     async def register(self, identity: Identity, epoch_max: int, reports: Sequence[Report]) -> Registered:
         """Insert the incarnation, which has inherited `reports`; later calls carry the key of the answer. Raises TobanError."""
@@ -99,7 +93,7 @@ class CoordinatorClient:
             ready_slots=identity.ready_slots,
             reports=[report_to_pb(report) for report in reports],
         )
-        answer = await self._any(lambda stub: unary(stub.Register, request, timeout=REGISTER_SECONDS))
+        answer = await self._replicas.call(lambda stub: unary(stub.Register, request, timeout=REGISTER_SECONDS))
         self._metadata = (
             ("toban-incarnation", self._incarnation),
             ("toban-incarnation-key", answer.incarnation_key),
@@ -118,56 +112,25 @@ class CoordinatorClient:
     async def heartbeat(self, beat: Beat) -> BeatAnswer:
         """Ask for a grant."""
         request = beat_to_pb(beat, self._incarnation)
-        answer = await self._any(
+        answer = await self._replicas.call(
             lambda stub: unary(stub.Heartbeat, request, timeout=self._beat_seconds, metadata=self._metadata)
         )
-        self._leader = answer.leader_address or self._leader
-        self._told = tuple(answer.coordinators) or self._told
+        self._replicas.learn(leader=answer.leader_address, addresses=answer.coordinators)
         return beat_answer_from_pb(answer)
 
     async def watch_settings(self, known_version: int) -> AsyncIterator[Settings]:
         """The settings now and on each change, from one coordinator; the next call asks the next one. Raises TobanError."""
-        addresses = self._in_order()
-        if not addresses:
-            raise TobanError(ErrorCode.UNAVAILABLE, "no coordinator is known; set SCHEDULER_COORDINATORS")
-        address = addresses[self._streams % len(addresses)]
-        self._streams += 1
-        method = self._channels.stub(ExecutorGatewayStub, address, "coordinator").WatchSettings
+        method = self._replicas.next_for_stream().WatchSettings
         request = coordinator_pb2.WatchSettingsRequest(known_version=known_version)
         async for message in stream(method, request, timeout=STREAM_SECONDS, metadata=self._metadata):
             yield settings_from_pb(message)
 
     async def report(self, reports: Sequence[Report]) -> list[tuple[AttemptKey, int, str]]:
-        """Hand in reports; the answer names each that is final."""
+        """Send reports; the answer names each that is final."""
         request = coordinator_pb2.ReportRequest(
             incarnation=self._incarnation, reports=[report_to_pb(report) for report in reports]
         )
-        answer = await self._any(
+        answer = await self._replicas.call(
             lambda stub: unary(stub.Report, request, timeout=REPORT_SECONDS, metadata=self._metadata)
         )
         return [(key_from_pb(result.key), result.seq, result.result) for result in answer.results]
-
-    async def _any(self, call: Callable[["ExecutorGatewayAsyncStub"], Awaitable[T]]) -> T:
-        """The first good answer, or the refusal that no other coordinator would take back."""
-        failure = TobanError(ErrorCode.UNAVAILABLE, "no coordinator is known; set SCHEDULER_COORDINATORS")
-        for address in self._in_order():
-            try:
-                answer = await call(self._channels.stub(ExecutorGatewayStub, address, "coordinator"))
-            except TobanError as error:
-                if error.code not in _TRY_ANOTHER:
-                    raise
-                if error.code is ErrorCode.DEADLINE_EXCEEDED:
-                    self._silent[address] = self._clock.monotonic() + AVOID_SECONDS
-                failure = error
-            else:
-                self._good = address
-                self._silent.pop(address, None)
-                return answer
-        raise failure
-
-    def _in_order(self) -> list[str]:
-        now = self._clock.monotonic()
-        self._silent = {address: until for address, until in self._silent.items() if until > now}
-        known = dict.fromkeys((self._leader, self._good, *self._told, *self._configured))
-        # The one that has been silent for longest comes first of the silent ones.
-        return sorted(filter(None, known), key=lambda address: self._silent.get(address, 0.0))

@@ -3,27 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import date
-from typing import Literal
 
+from toban_domain.finding import Finding
 from toban_log_archiver.decide.database_budget import ALARM, FULL
 
 BACKLOG_WARNING, BACKLOG_ERROR = 1, 3
 """Days beyond their retention that still have chunks in no verified object. A pass a minute leaves none but of jobs that still run."""
 _DATABASE = "schema logs"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
-    """One line of `toban doctor`: `name` is the check, `subject` what it is about; `message` and `remedy` are empty when all is well."""
-
-    name: str
-    subject: str
-    value: str
-    status: Literal["ok", "warning", "error"] = "ok"
-    message: str = ""
-    remedy: str = ""
 
 
 def unreachable(why: str) -> Finding:

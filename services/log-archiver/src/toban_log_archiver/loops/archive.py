@@ -17,7 +17,6 @@ from toban_log_archiver.loops import expire
 from toban_log_archiver.loops.archive_steps import ManifestDiffers, ObjectDiffers, StepDeps, Steps
 from toban_log_archiver.loops.dropped_lines import CountMarks, LeftOutLines
 from toban_log_archiver.loops.pass_report import TICK_SECONDS, Did, Report, Tally
-from toban_log_archiver.loops.settings_watch import SettingsWatch
 from toban_log_archiver.ports.archive_gateway import ArchiveGateway
 from toban_log_archiver.store import archive, archive_lease, archive_reads, partitions
 from toban_log_archiver.store.archive import EndedToken
@@ -25,6 +24,7 @@ from toban_log_archiver.store.archive_lease import LeaseTable, archive_tx
 from toban_log_archiver.store.archive_reads import ChunkFacts, TokenFacts
 from toban_observability import metrics, tracing
 from toban_observability.logs import get_logger
+from toban_runtime.settings_watch import SettingsWatch
 from toban_store.errors import StoreError, TooLong
 from toban_store.tx import autocommit
 
@@ -77,7 +77,7 @@ class Archiver:
 
     async def run_once(self) -> None:
         """One pass, unless another archiver works. An outage ends the pass and is raised: the loop's backoff says when the next one comes."""
-        if not self._deps.settings.heard:
+        if not self._deps.settings.received:
             self._unheard += 1
             if self._unheard > 1:
                 self.problem = (

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from toban_log_archiver.decide.database_budget import ALARM, GB, is_full
 from toban_log_archiver.loops.archive import Archiver
-from toban_log_archiver.loops.settings_watch import SettingsWatch
 from toban_log_archiver.store import archive_reads
 from toban_observability import metrics
 from toban_observability.health import Check
 from toban_observability.logs import get_logger
+from toban_runtime.settings_watch import SettingsWatch
 from toban_store.pool import Pool
 
 TICK_SECONDS = 30.0

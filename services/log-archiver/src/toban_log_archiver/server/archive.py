@@ -14,7 +14,6 @@ from toban_domain.version import VERSION
 from toban_log_archiver.decide.database_budget import GB
 from toban_log_archiver.loops.archive import Archiver
 from toban_log_archiver.loops.pass_report import Did
-from toban_log_archiver.loops.settings_watch import SettingsWatch
 from toban_log_archiver.ports.object_store import ObjectStore
 from toban_log_archiver.server import diagnose
 from toban_log_archiver.store import archive_expiry, archive_lease, archive_reads
@@ -22,6 +21,7 @@ from toban_log_archiver.store.archive import FrameRow
 from toban_log_archiver.store.archive_reads import DayArchived, DayStored, ObjectRow
 from toban_proto.v1 import logs_pb2 as pb
 from toban_proto.v1.logs_pb2_grpc import LogArchiveServicer, add_LogArchiveServicer_to_server
+from toban_runtime.settings_watch import SettingsWatch
 from toban_store.pool import Pool
 from toban_store.tx import autocommit
 from toban_transport.convert import timestamp_to_pb

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from datetime import date, timedelta
 
 from toban_domain.errors import ErrorCode, TobanError
+from toban_domain.finding import Finding
 from toban_log_archiver.decide import diagnose as checks
 from toban_log_archiver.decide.database_budget import GB
-from toban_log_archiver.decide.diagnose import Finding
 from toban_log_archiver.loops.archive import Archiver
-from toban_log_archiver.loops.settings_watch import SettingsWatch
 from toban_log_archiver.ports.object_store import ObjectStore
 from toban_log_archiver.store import archive_lease, archive_reads, migration_state, partitions
+from toban_runtime.settings_watch import SettingsWatch
 from toban_store.migrate import MigrationState
 from toban_store.pool import Pool
 from toban_store.tx import Tx
@@ -25,7 +25,7 @@ async def look(
     *, pool: Pool, settings: SettingsWatch, store: ObjectStore | None, archiver: Archiver | None
 ) -> list[Finding]:
     """Every finding. What cannot be asked is one."""
-    found = [checks.settings(heard=settings.heard)]
+    found = [checks.settings(heard=settings.received)]
     last_error = archiver.problem if archiver else ""
     try:
         async with archive_reads.patient(pool) as t:

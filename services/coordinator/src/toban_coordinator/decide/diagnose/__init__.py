@@ -1,5 +1,6 @@
 """What `toban doctor` concludes from what a coordinator knows: small functions from facts to findings, each check by its name."""
 
+from toban_coordinator.decide.diagnose.certificate import certificate
 from toban_coordinator.decide.diagnose.database import (
     MigrationFacts,
     RedisFacts,
@@ -11,7 +12,6 @@ from toban_coordinator.decide.diagnose.database import (
     standbys,
     unreachable,
 )
-from toban_coordinator.decide.diagnose.finding import Finding, certificate
 from toban_coordinator.decide.diagnose.fleet import (
     CoordinatorFacts,
     ExecutorFacts,
@@ -21,6 +21,7 @@ from toban_coordinator.decide.diagnose.fleet import (
     leader,
 )
 from toban_coordinator.decide.diagnose.work import WorkFacts, work
+from toban_domain.finding import Finding
 
 __all__ = [
     "CoordinatorFacts",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from toban_coordinator.decide.diagnose.finding import Finding, Status
+from toban_domain.finding import Finding, Status
 
 OLDEST_SERVER = 150_000
 # Shares of the connections that are in use.

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from toban_coordinator.decide.diagnose.finding import Finding, certificate
+from toban_coordinator.decide.diagnose.certificate import certificate
 from toban_coordinator.decide.leader_health import MAX_SKEW_SECONDS
+from toban_domain.finding import Finding
 
 # Clocks, seconds off PostgreSQL's. A coordinator beyond the second fires nothing; an executor's clock stands in logs and reports only.
 COORDINATOR_SKEW = (1.0, MAX_SKEW_SECONDS)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from toban_coordinator.decide.diagnose.finding import Finding
+from toban_domain.finding import Finding
 
 # Seconds that an event may wait; the leader looks twice a second.
 EVENT_LATE = 30.0

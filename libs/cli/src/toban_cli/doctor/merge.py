@@ -1,29 +1,14 @@
-"""One line of `toban doctor`."""
+"""The findings of several servers as one list, and what they mean for the exit code."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
+
+from toban_domain.finding import Finding
 
 ORDER = ("ok", "warning", "error")
 EXIT_CODES = {"ok": 0, "error": 1, "warning": 2}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
-    """`name` is the check, `subject` what it is about; `message` and `remedy` are empty when `status` is ok."""
-
-    name: str
-    subject: str
-    value: str
-    status: str = "ok"
-    message: str = ""
-    remedy: str = ""
-
-    @property
-    def ok(self) -> bool:
-        """Whether there is nothing to remedy."""
-        return self.status == "ok"
 
 
 def worst(findings: Iterable[Finding]) -> str:
@@ -42,14 +27,7 @@ def merged(answers: Sequence[tuple[str, Sequence[Finding]]]) -> list[Finding]:
     for server, findings in answers[1:]:
         known = {(item.name, item.subject, item.status) for item in found}
         found += [
-            Finding(
-                name=item.name,
-                subject=f"{item.subject}, as {server} sees it",
-                value=item.value,
-                status=item.status,
-                message=item.message,
-                remedy=item.remedy,
-            )
+            replace(item, subject=f"{item.subject}, as {server} sees it")
             for item in findings
             if not item.ok and (item.name, item.subject, item.status) not in known
         ]

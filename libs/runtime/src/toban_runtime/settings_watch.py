@@ -1,31 +1,41 @@
-"""Follows the settings of the cluster: a stream from one coordinator, opened again at another one when it ends or falls behind."""
+"""Follows the settings of the cluster: a stream from one coordinator, reopened at another one when it ends or falls behind."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from typing import Protocol
 
 from toban_domain.errors import TobanError
 from toban_domain.settings import Settings
-from toban_executor.ports import SettingsSource
-from toban_observability import metrics
 from toban_observability.logs import get_logger
 from toban_runtime.backoff import Backoff
 from toban_runtime.clock import Clock
 
 BEHIND_SECONDS = 2.0
-"""A stream that differs for this long from what heartbeats are told hangs."""
-_FAILURES_TO_TELL = 3
+"""A stream whose version differs for this long from the one in heartbeat answers hangs."""
+_LOGGED_FAILURE = 3
 
 _log = get_logger(__name__)
-_version = metrics.gauge("toban_executor_settings_version", "Version of the settings that this executor works with.")
+
+
+class SettingsSource(Protocol):
+    """Any coordinator; another one with each call."""
+
+    def watch_settings(self, known_version: int) -> AsyncIterator[Settings]:
+        """The settings now and at each change; ends with the stream. Raises TobanError."""
+        ...
 
 
 class SettingsWatch:
-    """`known` are the defaults until a coordinator has said more; `heard` says whether one has. `on_change` hears of each change."""
+    """`known` are the defaults until the first answer of a coordinator; `received` is True after it. `on_version` and then `on_change` run after
+    each change."""
 
-    def __init__(self, *, source: SettingsSource, clock: Clock) -> None:
+    def __init__(
+        self, *, source: SettingsSource, clock: Clock, on_version: Callable[[int], object] = lambda _version: None
+    ) -> None:
         self.known = Settings()
-        self.heard = False
+        self.received = False
         self.on_change: Callable[[], None] = lambda: None
+        self._on_version = on_version
         self._source = source
         self._clock = clock
         self._backoff = Backoff(base=0.1, cap=5.0)
@@ -41,11 +51,11 @@ class SettingsWatch:
                 await asyncio.wait({self._stream})
             finally:
                 self._stream.cancel()
-            self._note(self._stream)
+            self._log_failure(self._stream)
             await self._clock.sleep(self._backoff.delay(max(1, self._failures)))
 
-    def told(self, version: int) -> None:
-        """The answer to a heartbeat names the present version. A stream that stays behind is opened again elsewhere."""
+    def note_version(self, version: int) -> None:
+        """The answer to a heartbeat names the present version. A stream that stays behind is reopened at another coordinator."""
         now = self._clock.monotonic()
         if version == self.known.version:
             self._behind_since = None
@@ -58,25 +68,23 @@ class SettingsWatch:
     async def _follow(self) -> None:
         async for settings in self._source.watch_settings(self.known.version):
             self._failures = 0
-            if settings == self.known and self.heard:
+            if settings == self.known and self.received:
                 continue
-            _log.info("settings", version=settings.version, changed=_difference(self.known, settings))
-            self.known, self.heard = settings, True
-            _version.set(settings.version)
+            _log.info("settings changed", version=settings.version, changed=_difference(self.known, settings))
+            self.known, self.received = settings, True
+            self._on_version(settings.version)
             self.on_change()
 
-    def _note(self, stream: "asyncio.Task[None]") -> None:
+    def _log_failure(self, stream: "asyncio.Task[None]") -> None:
         error = None if stream.cancelled() else stream.exception()
         if error is None:
             return
         self._failures += 1
         if not isinstance(error, TobanError):
-            _log.error("the settings are not followed", exc_info=error)
-        elif self._failures == _FAILURES_TO_TELL:
+            _log.error("settings stream failed", exc_info=error)
+        elif self._failures == _LOGGED_FAILURE:
             wait = round(self._backoff.delay(self._failures), 2)
-            _log.warning(
-                "the settings are not followed", attempt=self._failures, error=error.message, next_try_seconds=wait
-            )
+            _log.warning("settings stream failed", attempt=self._failures, error=error.message, next_try_seconds=wait)
 
 
 def _difference(before: Settings, after: Settings) -> dict[str, float]:

@@ -1,30 +1,15 @@
-"""What a check says, and the few facts that several checks share."""
+"""The check of certificates, which several diagnoses share."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Literal
 
 from toban_domain.certificate_expiry import ends_soon
-
-Status = Literal["ok", "warning", "error"]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
-    """One line of `toban doctor`: `name` is the check, `subject` what it is about; `message` and `remedy` are empty when all is well."""
-
-    name: str
-    subject: str
-    value: str
-    status: Status = "ok"
-    message: str = ""
-    remedy: str = ""
+from toban_domain.finding import Finding
 
 
 def certificate(subject: str, not_after: datetime | None, now: datetime) -> list[Finding]:
-    """The end of a certificate: an error when it has passed, a warning when it is near. Nothing is said of one that nobody knows.
+    """The end of a certificate: an error when it has passed, a warning when it is near. No finding when the end is unknown.
     When it began is not stored, so near is three days; its own process, which knows its life, may warn earlier."""
     if not_after is None:
         return []
