@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ from google.protobuf.timestamp_pb2 import Timestamp
 
 from toban_domain.errors import ErrorCode, TobanError
 from toban_proto.v1 import coordinator_pb2 as pb
+from toban_runtime.clock import SystemClock
 
 Toban = Callable[..., tuple[int, str, str]]
 
@@ -289,6 +290,60 @@ def test_next_of_a_schedule_and_of_a_job(cluster: Any, toban: Toban) -> None:
     assert toban("schedule", "next", "report", "-o", "name")[1] == "nightly\nweekly\n"
 
 
+@pytest.mark.parametrize(
+    ("text", "after"),
+    [
+        ("2027-03-28T00:00:00+01:00", "2027-03-27T23:00:00"),
+        ("2020-01-01T00:00:00Z", "2020-01-01T00:00:00"),
+        ("1970-01-01T00:00:00Z", "1970-01-01T00:00:00"),
+    ],
+)
+def test_next_after_a_time(cluster: Any, toban: Toban, text: str, after: str) -> None:
+    asked = []
+
+    def answer(request: Any) -> pb.NextSlotsResponse:
+        asked.append(request)
+        return pb.NextSlotsResponse(slots=[SLOT], rule="daily at 03:00")
+
+    cluster.reader.answers["NextSlots"] = answer
+    assert toban("schedule", "next", "nightly", "--after", text)[0] == 0
+    assert asked[0].HasField("after") and asked[0].after.ToDatetime().isoformat() == after
+    assert toban("schedule", "next", "nightly")[0] == 0
+    assert not asked[1].HasField("after")
+
+
+def test_next_after_a_span_counts_from_now(cluster: Any, toban: Toban) -> None:
+    asked = []
+
+    def answer(request: Any) -> pb.NextSlotsResponse:
+        asked.append(request.after.ToDatetime(tzinfo=UTC))
+        return pb.NextSlotsResponse(slots=[SLOT], rule="daily at 03:00")
+
+    cluster.reader.answers["NextSlots"] = answer
+    begin = SystemClock().wall()
+    toban("schedule", "next", "nightly", "--after", "+2d")
+    toban("schedule", "next", "nightly", "--after", "2d")
+    ahead, ago = asked
+    assert timedelta(days=2) <= ahead - begin < timedelta(days=2, minutes=5)
+    assert timedelta(days=-2) <= ago - begin < timedelta(days=-2, minutes=5)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("soon", "--after: 'soon' is not a time; write +10m (from now), 10m (ago)"),
+        ("2027-02-30", "--after: '2027-02-30' is not a time; write +10m"),
+        ("+10", "--after: '+10' is not a time; write +10m"),
+        ("+99999999w", "--after: '+99999999w' is too far ahead; write +10m"),
+        ("9999-12-31", "--after: '9999-12-31' is not within the years 1970 to 2199; write +10m"),
+        ("1969-12-30", "--after: '1969-12-30' is not within the years 1970 to 2199; write +10m"),
+    ],
+)
+def test_next_after_what_is_no_time(toban: Toban, text: str, words: str) -> None:
+    code, out, err = toban("schedule", "next", "nightly", "--after", text)
+    assert (code, out) == (65, "") and words in err
+
+
 def test_next_of_nothing(cluster: Any, toban: Toban) -> None:
     cluster.reader.answers["NextSlots"] = TobanError(
         ErrorCode.SCHEDULE_NOT_FOUND, "there is no schedule 'x'", detail={"schedule": "x", "near": "y"}
@@ -318,6 +373,8 @@ def test_next_of_a_file_needs_no_cluster(toban: Toban, tmp_path: Path) -> None:
     # The last Sunday of some March among them.
     assert "gap: 02:30 does not exist, shifted to 03:30" in out
     assert "b: every 5 minutes · disabled" in out
+    out = toban("schedule", "next", "a", "-f", str(file), "-n", "1", "--after", "2027-03-28T00:00:00+01:00")[1]
+    assert "2027-03-28T03:30:00+02:00" in out and "gap: 02:30 does not exist, shifted to 03:30" in out
     assert toban("schedule", "next", "b", "-f", str(file), "-o", "name")[1] == "b\n"
     code, _, err = toban("schedule", "next", "c", "-f", str(file))
     assert code == 66 and "no schedule or job 'c'; there are: a, b" in err

@@ -56,7 +56,7 @@ class Stored:
             if not request.dry_run:
                 assert manifest.HasField("expect_version")
                 if manifest.expect_version != self.versions.get(key, 0):
-                    raise TobanError(ErrorCode.CONFLICT, "somebody else changed it meanwhile")
+                    raise TobanError(ErrorCode.CONFLICT, "it was changed meanwhile")
                 if action != "unchanged":
                     self.specs[key], self.versions[key] = spec, self.versions.get(key, 0) + 1
             version = self.versions.get(key, 0)
@@ -123,10 +123,107 @@ def test_what_appears_meanwhile_is_left_alone(stored: Stored, toban: Toban, cron
 def test_pairs_stay_together_in_large_crontabs(
     stored: Stored, toban: Toban, crontab: Path, monkeypatch: pytest.MonkeyPatch, cluster: Any
 ) -> None:
-    monkeypatch.setattr("toban_cli.crontab.apply._AT_ONCE", 3)
+    monkeypatch.setattr("toban_cli.crontab.parts.MAX_DOCUMENTS", 3)
     crontab.write_text("".join(f"0 {hour} * * * /usr/bin/job{hour}\n" for hour in range(5)))
     assert toban("import", "crontab", str(crontab), "--apply")[0] == 0
     assert [len(request.manifests) for request in stored.wrote] == [2, 2, 2, 2, 2]
+
+
+def test_a_call_stays_below_the_bytes_that_the_server_takes(
+    stored: Stored, toban: Toban, crontab: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("toban_cli.crontab.apply._MAX_BYTES", 5000)
+    crontab.write_text("".join(f"0 {hour} * * * /usr/bin/job{hour} {'x' * 1000}\n" for hour in range(5)))
+    assert toban("import", "crontab", str(crontab), "--apply")[0] == 0
+    assert [len(request.manifests) for request in stored.wrote] == [4, 4, 2]
+    assert all(request.ByteSize() <= 5000 for request in stored.wrote)
+
+
+def test_a_call_that_fails_says_what_was_applied_before(
+    stored: Stored, toban: Toban, crontab: Path, monkeypatch: pytest.MonkeyPatch, cluster: Any
+) -> None:
+    def apply(request: pb.ApplyRequest) -> pb.ApplyResponse:
+        if not request.dry_run and "job2" in request.manifests[0].json:
+            raise TobanError(ErrorCode.CONFLICT, "job 'job2' was changed meanwhile")
+        return stored.apply(request)
+
+    monkeypatch.setattr("toban_cli.crontab.parts.MAX_DOCUMENTS", 2)
+    cluster.control.answers["Apply"] = apply
+    crontab.write_text("".join(f"0 {hour} * * * /usr/bin/job{hour}\n" for hour in range(5)))
+    code, out, err = toban("import", "crontab", str(crontab), "--apply")
+    assert code != 0 and [line.split()[1] for line in out.splitlines()] == ["job0", "job0", "job1", "job1"]
+    assert "job 'job2' was changed meanwhile (4 of 10 documents were applied before; run the same command again" in err
+    cluster.control.answers["Apply"] = stored.apply
+    code, out, _ = toban("import", "crontab", str(crontab), "--apply")
+    assert (code, out.count(" unchanged"), out.count(" created")) == (0, 4, 6)
+
+
+# More documents than one apply takes, and more bytes than one file may have.
+MANY = "".join(f"{n} 3 * * * /usr/bin/job{n}\n" for n in range(11))
+LONG = "TEXT=" + "x" * 4000 + "\n" + "".join(f"0 3 * * * /usr/bin/job{n}\n" for n in range(300))
+
+
+@pytest.mark.parametrize("text", [MANY, LONG], ids=["many", "long"])
+def test_a_large_import_is_written_in_files_that_are_valid(
+    toban: Toban, crontab: Path, tmp_path: Path, text: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if text == MANY:
+        monkeypatch.setattr("toban_cli.crontab.parts.MAX_DOCUMENTS", 20)
+    crontab.write_text(text)
+    out = tmp_path / "jobs.yaml"
+    code, _, err = toban("import", "crontab", str(crontab), "--out", str(out))
+    second = tmp_path / "jobs-2.yaml"
+    assert code == 0 and second.exists() and not (tmp_path / "jobs-3.yaml").exists()
+    assert err.splitlines()[-2:] == [f"  toban apply -f {out}", f"  toban apply -f {second}"]
+    assert "one apply takes at most 2000 documents and 1 MiB" in err
+    names: list[str] = []
+    for path in (out, second):
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600
+        assert path.stat().st_size <= 1024 * 1024
+        code, listed, _ = toban("validate", "-f", str(path), "-o", "name")
+        assert code == 0 and len(listed.splitlines()) <= 2000
+        names += listed.split()
+    lines = sum(line[0].isdigit() for line in text.splitlines())
+    assert len(names) == len(set(names)) == 2 * lines
+
+
+def test_a_large_import_to_stdout_is_refused_whole(
+    toban: Toban, crontab: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("toban_cli.crontab.parts.MAX_DOCUMENTS", 20)
+    crontab.write_text(MANY)
+    code, out, err = toban("import", "crontab", str(crontab))
+    assert (code, out) == (65, "")
+    assert err.splitlines()[-1] == (
+        "error: the YAML needs 2 files, since one apply takes at most 2000 documents and 1 MiB;"
+        " write them with --out FILE, or apply at once with --apply"
+    )
+    (tmp_path / "jobs-2.yaml").write_text("mine")
+    code, _, err = toban("import", "crontab", str(crontab), "--out", str(tmp_path / "jobs.yaml"))
+    assert code == 73 and "jobs-2.yaml is there already" in err
+    assert not (tmp_path / "jobs.yaml").exists()
+
+
+def test_a_line_that_no_executor_could_start_is_left_out(toban: Toban, crontab: Path) -> None:
+    text = "".join(f"TEXT{n}={'x' * 4000}\n" for n in range(60))
+    crontab.write_text(f"{LINE}{text}0 4 * * * /usr/bin/large\n")
+    code, out, err = toban("import", "crontab", str(crontab))
+    assert code == 65 and "hello" in out and "large" not in out
+    assert "the limit is 196608: put some into a file" in err
+
+
+def test_a_time_at_boot_counts_as_left_out(toban: Toban, crontab: Path) -> None:
+    crontab.write_text(f"{LINE}@reboot /usr/bin/up\n@reboot /usr/bin/late\nwrong\n")
+    code, out, err = toban("import", "crontab", str(crontab))
+    assert code == 65 and "name: up" in out
+    assert (
+        "  converted without its time: job up WITHOUT a schedule: @reboot cannot be a schedule, since Toban runs on a fleet"
+        " that does not boot; start it with `toban run start up` from a systemd unit, or leave this line in cron\n"
+    ) in err
+    assert err.splitlines()[-1].endswith("3 jobs, 1 schedule; NOT carried over: line 4 and the time of lines 2, 3")
+    crontab.write_text(f"{LINE}@noauto /usr/bin/by-hand\n")
+    code, _, err = toban("import", "crontab", str(crontab))
+    assert code == 0 and err.splitlines()[-1].endswith("2 jobs, 1 schedule; nothing was left out")
 
 
 def test_out_makes_a_new_file_for_its_owner(toban: Toban, crontab: Path, tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ import pytest
 
 from toban_cli.crontab.convert import Entry, Fate, Imported, Options, convert
 from toban_cli.crontab.line_parser import Kind
-from toban_cli.crontab.report import report_lines, yaml_text
+from toban_cli.crontab.report import report_lines, yaml_texts
 from toban_cli.manifest_files import read_documents
 from toban_domain.schedule import RuleSpec
 from toban_schedule import Rule
@@ -77,10 +77,11 @@ def test_no_line_is_lost_without_a_word(path: Path) -> None:
             continue
         [place] = [index for index, line in enumerate(told) if line.startswith(f"line {number}: ")]
         assert re.match(
-            r"  (converted|carried over|kept as a label only|NOT carried over because): \S", told[place + 1]
+            r"  (converted|converted without its time|carried over|kept as a label only|NOT carried over because): \S",
+            told[place + 1],
         )
         [entry] = [entry for entry in done.entries if entry.line.number == number]
-        assert bool(entry.documents) == (entry.fate is Fate.CONVERTED)
+        assert bool(entry.documents) == (entry.fate in (Fate.CONVERTED, Fate.UNTIMED))
         if entry.fate is Fate.CONVERTED:
             assert_command_is_kept(entry, raw.decode())
     assert told[-1].startswith(f"{sum(entry.line.kind is Kind.JOB for entry in done.entries)} line")
@@ -137,7 +138,7 @@ def test_the_yaml_is_valid_and_says_the_same_again(path: Path, toban: Toban, tmp
     if not names:
         return
     file = tmp_path / "out.yaml"
-    file.write_text(yaml_text(done), encoding="utf-8")
+    file.write_text("".join(yaml_texts(done)), encoding="utf-8")
     assert [document.body for document in read_documents([str(file)])] == done.documents
     assert toban("validate", "-f", str(file))[0] == 0
 

@@ -164,3 +164,69 @@ def test_a_hash_is_the_same_in_every_process() -> None:
 def test_a_rule_with_a_hash_is_checked_under_its_name() -> None:
     assert problems(RuleSpec(cron="H H * * *", seed="a")) == []
     assert Rule.of(RuleSpec(cron="H * * * *", seed="a")) != Rule.of(RuleSpec(cron="H * * * *", seed="b"))
+
+
+@pytest.mark.parametrize(
+    ("cron", "why", "remedy"),
+    [
+        ("0 22-2 * * *", "'22-2' is not a hour in '0 22-2 * * *': the start 22 of the range is greater", "22-23,0-2"),
+        ("50-10/15 * * * *", "the start 50 of the range is greater than its end 10", "50,5"),
+        ("1,30-29 * * * *", "the start 30 of the range is greater than its end 29", "30-59,0-29"),
+        ("0 23-0 * * *", "the start 23 of the range is greater than its end 0", "23,0"),
+        ("0 0 25-5 * *", "the start 25 of the range is greater than its end 5", "25-31,1-5"),
+        ("0 0 * nov-feb *", "the start NOV of the range is greater than its end FEB", "NOV-DEC,JAN-FEB"),
+        ("0 0 * 11-2 *", "the start 11 of the range is greater than its end 2", "11-12,1-2"),
+        ("0 0 * * 5-2", "the start 5 of the range is greater than its end 2", "5-6,0-2"),
+        ("0 0 * * SAT-FRI", "the start SAT of the range is greater than its end FRI", "SAT,SUN-FRI"),
+        ("0 0 * * fri-tue/2", "the start FRI of the range is greater than its end TUE", "FRI,SUN,TUE"),
+        ("0 0 * * 7-2", "the start 7 of the range is greater than its end 2", "0-2"),
+        ("0 0 * * 7-2/2", "the start 7 of the range is greater than its end 2", "0-2/2"),
+    ],
+)
+def test_a_backward_range_is_refused_with_what_to_write(cron: str, why: str, remedy: str) -> None:
+    [(field, message, hint)] = problems(RuleSpec(cron=cron))
+    assert field == "cron" and why in message
+    assert hint == f"a range does not wrap around: write {remedy}"
+    fields = cron.upper().split()
+    at = next(index for index, part in enumerate(fields) if "-" in part)
+    fields[at] = ",".join(remedy if "-" in term else term for term in fields[at].split(","))
+    assert problems(RuleSpec(cron=" ".join(fields))) == []
+
+
+def test_a_backward_range_of_a_hash_is_refused_with_the_reason() -> None:
+    [(_, message, hint)] = problems(RuleSpec(cron="0 H(22-2) * * *", seed="a"))
+    assert "the start 22 of the range is greater than its end 2" in message and "does not wrap" in hint
+
+
+@pytest.mark.parametrize(
+    ("cron", "day"),
+    [
+        ("0 0 L/2 * *", "L"),
+        ("0 0 LW/2 * *", "LW"),
+        ("0 0 1,L/2 * *", "L"),
+        ("0 0 15W/2 * *", "15W"),
+        ("0 0 * * 5L/2", "5L"),
+        ("0 0 * * MON#1/2", "MON#1"),
+    ],
+)
+def test_a_step_on_one_day_is_refused(cron: str, day: str) -> None:
+    [(_, message, hint)] = problems(RuleSpec(cron=cron))
+    assert message.endswith(f": {day} is one day, so a step has nothing to count")
+    assert hint == f"write {day}, or a range with the step"
+
+
+def test_a_month_whose_name_ends_with_l_takes_a_step() -> None:
+    assert problems(RuleSpec(cron="0 0 1 JUL/2 *")) == []
+
+
+@pytest.mark.parametrize(
+    ("weekdays", "same"),
+    [("1/3", "1,4,0"), ("MON/2", "1,3,5,0"), ("6/1", "6,0"), ("1/4", "1,5"), ("*/3", "0,3,6"), ("1-6/3", "1,4")],
+)
+def test_a_step_from_a_day_of_week_goes_on_to_sunday(weekdays: str, same: str) -> None:
+    begin = datetime(2026, 1, 1, tzinfo=UTC)
+    stepped, listed = (
+        slots(Rule.of(RuleSpec(cron=f"0 0 * * {text}")), begin, begin + timedelta(days=28), 99)
+        for text in (weekdays, same)
+    )
+    assert stepped == listed

@@ -13,7 +13,8 @@ from toban_domain.errors import ErrorCode, TobanError
 from toban_domain.manifest import Document
 
 _SUFFIXES = (".yaml", ".yml")
-_MAX_BYTES = 1024 * 1024
+# Of one file.
+MAX_BYTES = 1024 * 1024
 
 
 class _Loader(yaml.SafeLoader):
@@ -43,7 +44,7 @@ def read_documents(names: Sequence[str]) -> list[Document]:
     documents: list[Document] = []
     for name in names:
         if name == "-":
-            documents += _parse("stdin", sys.stdin.buffer.read(_MAX_BYTES + 1), Path.cwd())
+            documents += _parse("stdin", sys.stdin.buffer.read(MAX_BYTES + 1), Path.cwd())
             continue
         for path in _files(Path(name)):
             documents += _parse(str(path), _bytes(path), path.parent)
@@ -68,7 +69,7 @@ def _files(path: Path) -> list[Path]:
 def _bytes(path: Path) -> bytes:
     try:
         with path.open("rb") as file:
-            return file.read(_MAX_BYTES + 1)
+            return file.read(MAX_BYTES + 1)
     except OSError as error:
         raise TobanError(
             ErrorCode.NOT_FOUND, f"{path} cannot be read ({error.strerror}); give a YAML file, a folder, or -"
@@ -76,8 +77,8 @@ def _bytes(path: Path) -> bytes:
 
 
 def _parse(source: str, content: bytes, folder: Path) -> Iterator[Document]:
-    if len(content) > _MAX_BYTES:
-        raise TobanError(ErrorCode.MANIFEST_INVALID, f"{source}: is larger than {_MAX_BYTES} bytes; split it")
+    if len(content) > MAX_BYTES:
+        raise TobanError(ErrorCode.MANIFEST_INVALID, f"{source}: is larger than {MAX_BYTES} bytes; split it")
     try:
         bodies = [body for body in yaml.load_all(content, Loader=_Loader) if body is not None]
     except yaml.MarkedYAMLError as error:

@@ -11,16 +11,36 @@ from toban_domain.errors import ErrorCode, TobanError
 Coming = list[tuple[str, Any]]
 
 
-def of_cluster(name: str, count: int) -> Coming:
-    """Of the schedule of this name, else of all schedules of the job of this name. Raises SCHEDULE_NOT_FOUND."""
+def read_after(text: str, now: datetime) -> datetime | None:
+    """The time of --after in UTC; None (= now) when it is not given. Raises INVALID_ARGUMENT."""
+    from toban_cli.since import FORMS_AHEAD, read_since
+    from toban_schedule.annotated_slots import YEARS
+
+    if not text:
+        return None
+    after = read_since("--after", text, now, ahead=True)
+    if after.year not in YEARS:
+        years = f"{YEARS.start} to {YEARS.stop - 1}"
+        raise TobanError(
+            ErrorCode.INVALID_ARGUMENT, f"--after: {text!r} is not within the years {years}; {FORMS_AHEAD}"
+        )
+    return after
+
+
+def of_cluster(name: str, count: int, after: datetime | None) -> Coming:
+    """The slots after `after` (None = now) of the schedule of this name, else of all schedules of the job of this name.
+
+    Raises SCHEDULE_NOT_FOUND.
+    """
     from toban_cli.client import connect
     from toban_proto.v1.common_pb2 import Page
     from toban_proto.v1.coordinator_pb2 import ListSchedulesRequest, NextSlotsRequest
+    from toban_transport.convert import timestamp_to_pb
 
     with connect() as client:
 
         def ask(schedule: str) -> Any:
-            return client.read("NextSlots", NextSlotsRequest(name=schedule, count=count))
+            return client.read("NextSlots", NextSlotsRequest(name=schedule, count=count, after=timestamp_to_pb(after)))
 
         try:
             return [(name, ask(name))]
@@ -34,8 +54,8 @@ def of_cluster(name: str, count: int) -> Coming:
         return [(schedule.name, ask(schedule.name)) for schedule in found]
 
 
-def of_files(files: Sequence[str], name: str, count: int, now: datetime) -> Coming:
-    """Of the schedules in these files (only of this schedule or job when `name` is given), worked out here: no cluster is asked."""
+def of_files(files: Sequence[str], name: str, count: int, after: datetime | None, now: datetime) -> Coming:
+    """The same of the schedules in these files (only of this schedule or job when `name` is given), without a cluster."""
     from toban_cli.manifest_files import read_documents
     from toban_domain.manifest import find_problems, raise_for
     from toban_domain.schedule import ScheduleSpec
@@ -52,16 +72,17 @@ def of_files(files: Sequence[str], name: str, count: int, now: datetime) -> Comi
             ErrorCode.NOT_FOUND,
             f"{', '.join(files)}: there is {what}; " + (f"there are: {known}" if known else "give a file with some"),
         )
-    return [(spec.name, _answer(spec, count, now)) for spec in wanted]
+    return [(spec.name, _answer(spec, count, after, now)) for spec in wanted]
 
 
-def _answer(spec: Any, count: int, now: datetime) -> Any:
+def _answer(spec: Any, count: int, after: datetime | None, now: datetime) -> Any:
     from toban_proto.v1.coordinator_pb2 import NextSlot, NextSlotsResponse
     from toban_schedule import Rule, describe, noted_slots
     from toban_transport.convert import timestamp_to_pb
 
-    slots = noted_slots(Rule.of(spec.rule), now, count)
-    note = "" if slots else "ended: no slot comes any more"
+    slots = noted_slots(Rule.of(spec.rule), after or now, count)
+    none = f"no slot comes after {after:%Y-%m-%dT%H:%M:%SZ}" if after else "ended: no slot comes any more"
+    note = "" if slots else none
     return NextSlotsResponse(
         slots=[
             NextSlot(at=timestamp_to_pb(slot.at), local=slot.local.isoformat(timespec="seconds"), rule_note=slot.note)

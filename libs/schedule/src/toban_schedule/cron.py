@@ -1,19 +1,17 @@
-"""Cron expressions over local times without a zone: parsing with errors by field, and the iteration from match to match."""
+"""Cron expressions over local times without a zone: parsing with errors by field, and the iteration over their matches."""
 
 from __future__ import annotations
 
 import calendar
 import copy
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import date, datetime
 from functools import lru_cache
 
 from cronsim import CronSim, CronSimError
-from cronsim.cronsim import Field
 
-from toban_schedule import hash_field
+from toban_schedule import cron_fields, hash_field
 from toban_schedule.spec import ScheduleError
 
 ALIASES = {
@@ -26,24 +24,12 @@ ALIASES = {
     "@hourly": "0 * * * *",
     "@every_minute": "* * * * *",
 }
-_FIELDS = ("second", "minute", "hour", "day of month", "month", "day of week")
-_RANGES = (
-    "0-59",
-    "0-59",
-    "0-23",
-    "1-31, L, LW, 15W or ?",
-    "1-12 or JAN-DEC",
-    "0-7 or SUN-SAT, with #n or L, or ?",
-)
-_DAY, _WEEKDAY = 3, 5
-_NEAR = re.compile(r"([1-9]|[12][0-9]|3[01])W")
-_STEPPED = re.compile(r"(\w+)-(\w+)/\d+")
 _ORIGIN = datetime(2000, 1, 1)  # noqa: DTZ001 (local time without a zone; only a place to parse from)
 _EVERY_HOUR = frozenset(range(24))
 
 
 class _Matches(CronSim):
-    """An iterator that also knows 15W: the weekday (Monday to Friday) of the same month that is nearest to the 15th."""
+    """Matches of an expression that may have 15W: the weekday (Monday to Friday) of the same month that is nearest to the 15th."""
 
     near: frozenset[int] = frozenset()
 
@@ -102,9 +88,9 @@ def parse_cron(text: str, seed: str = "") -> Cron:
 @lru_cache(maxsize=4096)
 def _parse(text: str, resolved: str) -> Cron:
     parts = resolved.split()
-    fields = [_plain(text, part, index) for index, part in enumerate(parts, start=6 - len(parts))]
+    fields = [cron_fields.plain(text, part, index) for index, part in enumerate(parts, start=6 - len(parts))]
     days = len(parts) - 3
-    known, near = _split_near(fields[days])
+    known, near = cron_fields.split_near(fields[days])
     # cronsim wants a day: where only nearest weekdays are named it gets one, which is taken out again.
     fields[days] = known or "L"
     try:
@@ -133,46 +119,13 @@ def _drawn(text: str, part: str, index: int, seed: str) -> str:
     drawn = hash_field.expand(part, index, seed)
     if drawn is None:
         low, high = hash_field.LIMITS[index]
-        raise ScheduleError(
-            "cron",
-            f"{part!r} is not a {_FIELDS[index]} in {text!r}",
-            f"write H, H/15, H({low}-{high}) or H({low}-{high})/10",
-        )
+        what = f"{part!r} is not a {cron_fields.NAMES[index]} in {text!r}"
+        if backward := hash_field.backward_range(part):
+            start, end = backward
+            why = f"the start {start} of the range is greater than its end {end}"
+            raise ScheduleError("cron", f"{what}: {why}", "H takes one range, which does not wrap around")
+        raise ScheduleError("cron", what, f"write H, H/15, H({low}-{high}) or H({low}-{high})/10")
     return drawn
-
-
-def _plain(text: str, part: str, index: int) -> str:
-    """The field as cronsim and `_split_near` read it; raises ScheduleError when it is wrong."""
-    if part == "?" and index in (_DAY, _WEEKDAY):
-        return "*"
-    if index == _WEEKDAY:
-        # A week may end with Sunday: FRI-SUN.
-        part = re.sub(r"\b(MON|TUE|WED|THU|FRI|SAT|[1-6])-SUN\b", r"\1-7", part)
-    rest = _split_near(part)[0] if index == _DAY else part
-    try:
-        if rest or not part:
-            Field(index).parse(rest)
-        return ",".join(_lone(term, Field(index)) for term in part.split(","))
-    except (CronSimError, ValueError, AssertionError, TypeError):
-        raise ScheduleError(
-            "cron", f"{part!r} is not a {_FIELDS[index]} in {text!r}", f"use {_RANGES[index]}, with * , - / or H"
-        ) from None
-
-
-def _lone(term: str, field: Field) -> str:
-    """5-5/3 is 5: cronsim would read it as 5/3, which goes on to the end of the range."""
-    found = _STEPPED.fullmatch(term)
-    return found[1] if found and field.int(found[1]) == field.int(found[2]) else term
-
-
-def _split_near(part: str) -> tuple[str, frozenset[int]]:
-    """The terms of a day of month that cronsim knows, and the days whose nearest weekday is meant."""
-    terms = part.split(",")
-    near = [found for term in terms if (found := _NEAR.fullmatch(term))]
-    if not near:
-        return part, frozenset()
-    rest = [term for term in terms if not _NEAR.fullmatch(term)]
-    return ",".join(rest), frozenset(int(found[1]) for found in near)
 
 
 def _nearest(month: date, day: int) -> int:

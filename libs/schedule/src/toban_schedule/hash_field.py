@@ -26,6 +26,15 @@ def expand(part: str, index: int, seed: str) -> str | None:
     return None if None in terms else ",".join(term for term in terms if term is not None)
 
 
+def backward_range(part: str) -> tuple[int, int] | None:
+    """Start and end of the first H(start-end) whose start is greater; None when there is none."""
+    for term in part.split(","):
+        found = _TERM.fullmatch(term)
+        if found and found[1] and int(found[1]) > int(found[2]):
+            return int(found[1]), int(found[2])
+    return None
+
+
 def _drawn(term: str, index: int, seed: str) -> str | None:
     found = _TERM.fullmatch(term)
     if found is None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import shlex
 import stat
 import sys
 from pathlib import Path
@@ -21,7 +22,8 @@ _CONTROLS = bytes(set(range(32)) - set(b"\t\n\v\f\r\x1b"))
 _ODD_ALLOWED = 3
 _ODD_SHARE = 0.05
 _PIPED = "`crontab -l | toban import crontab -`"
-# Some job of the crontab could not be carried over; the rest was.
+_LIMITS = "2000 documents and 1 MiB"
+# Some job of the crontab, or its time, could not be carried over; the rest was.
 EXIT_INCOMPLETE = 65
 
 CrontabFile = Annotated[str, typer.Argument(metavar="FILE", help="A crontab, or - for stdin.", show_default=False)]
@@ -51,15 +53,15 @@ def crontab(
 ) -> int:
     """Turn a crontab into YAML on stdout, and say on stderr what became of each line.
 
-    Exit code 65: a line with a command could not be carried over (the others were). With --apply nothing is changed that is not from
-    this crontab: exit code 73 names what would be.
+    Exit code 65: a line with a command could not be carried over, or not its time (@reboot); the others were. With --apply nothing is
+    changed that is not from this crontab: exit code 73 names what would be.
 
     Examples:
     toban import crontab /etc/crontab --out jobs.yaml
     crontab -l | toban import crontab - --apply
     """
     from toban_cli.crontab.convert import Options, convert
-    from toban_cli.crontab.report import report_lines, yaml_text
+    from toban_cli.crontab.report import report_lines, yaml_texts
 
     content = _content(file)
     source = "stdin" if file == "-" else file
@@ -80,12 +82,9 @@ def crontab(
     done = convert(content, options)
     for line in report_lines(done, source=source, zone=zone_note):
         report.note(line)
-    text = yaml_text(done)
-    if out and text:
-        _write(Path(out), text, force=force)
-    elif text and not apply:
-        report.say(text.rstrip("\n"))
-    if apply and text:
+    if out or not apply:
+        _put_out(yaml_texts(done), out, force=force)
+    if apply and done.documents:
         from toban_cli.client import connect
         from toban_cli.crontab.apply import apply_imported
 
@@ -171,6 +170,50 @@ def _origin(name: str) -> str:
     return clean(f"{socket.gethostname()}:{where}")
 
 
+def _put_out(texts: list[str], out: str, *, force: bool) -> None:
+    """The YAML to stdout or to new files. Raises INVALID_ARGUMENT before anything is printed or written."""
+    if not out:
+        if len(texts) > 1:
+            raise _too_large(len(texts))
+        if texts:
+            report.say(texts[0].rstrip("\n"))
+        return
+    first = Path(out)
+    paths = [first.with_stem(f"{first.stem}-{number}") if number > 1 else first for number in range(1, len(texts) + 1)]
+    for path in paths:
+        _check_free(path, force=force)
+    for path, text in zip(paths, texts, strict=True):
+        _write(path, text, force=force)
+    names = [shlex.quote(os.fspath(path)) for path in paths]
+    if len(names) == 1:
+        report.note(f"written to {first}; apply it with `toban apply -f {names[0]}`")
+    elif names:
+        report.note(
+            f"one apply takes at most {_LIMITS}: written to {len(names)} files; apply them one after the other:"
+        )
+        for name in names:
+            report.note(f"  toban apply -f {name}")
+
+
+def _too_large(files: int) -> TobanError:
+    return TobanError(
+        ErrorCode.INVALID_ARGUMENT,
+        f"the YAML needs {files} files, since one apply takes at most {_LIMITS}; write them with --out FILE,"
+        " or apply at once with --apply",
+    )
+
+
+def _check_free(path: Path, *, force: bool) -> None:
+    if not force and os.path.lexists(path):
+        raise _taken(path)
+
+
+def _taken(path: Path) -> TobanError:
+    return TobanError(
+        ErrorCode.ALREADY_EXISTS, f"--out {path} is there already; name another file, or write over it with --force"
+    )
+
+
 def _write(path: Path, text: str, *, force: bool) -> None:
     """To a new file that only its owner reads, since commands of crontabs hold passwords. Follows no symbolic link."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | (0 if force else os.O_EXCL)
@@ -183,12 +226,9 @@ def _write(path: Path, text: str, *, force: bool) -> None:
             file.truncate()
             file.write(text)
     except FileExistsError:
-        raise TobanError(
-            ErrorCode.ALREADY_EXISTS, f"--out {path} is there already; name another file, or write over it with --force"
-        ) from None
+        raise _taken(path) from None
     except OSError as error:
         why = "a symbolic link" if error.errno == errno.ELOOP else error.strerror
         raise TobanError(
             ErrorCode.INVALID_ARGUMENT, f"--out {path} cannot be written ({why}); name another file"
         ) from None
-    report.note(f"written to {path}; apply it with `toban apply -f {path}`")

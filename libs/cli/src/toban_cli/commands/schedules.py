@@ -34,6 +34,14 @@ Which = Annotated[
     ),
 ]
 Count = Annotated[int, typer.Option("--count", "-n", min=1, max=1000, help="How many slots of each.")]
+After = Annotated[
+    str,
+    typer.Option(
+        "--after",
+        metavar="TIME",
+        help="Slots after this time instead of now: 2026-12-01, 2026-12-01T09:00:00+01:00, +10m, or 10m (ago).",
+    ),
+]
 SomeFiles = Annotated[
     list[str] | None,
     typer.Option("--file", "-f", metavar="FILE", help="Of the schedules in a YAML file or folder, without a cluster."),
@@ -96,23 +104,30 @@ def get_schedule(name: ScheduleName, output: Output = Format.TABLE) -> None:
 
 
 def next_slots(
-    which: Which = "", count: Count = DEFAULT_COUNT, file: SomeFiles = None, output: Output = Format.TABLE
+    which: Which = "",
+    count: Count = DEFAULT_COUNT,
+    after: After = "",
+    file: SomeFiles = None,
+    output: Output = Format.TABLE,
 ) -> None:
     """When schedules fire next: local time, UTC, and which rule acted on a change of the clocks.
 
     Examples:
     toban schedule next nightly
     toban schedule next report --count 20
+    toban schedule next report --after "2027-03-28 00:00"
     toban schedule next -f my-job.yaml
     """
-    from toban_cli.next_slots import of_cluster, of_files
+    from toban_cli.next_slots import of_cluster, of_files, read_after
     from toban_domain.errors import ErrorCode, TobanError
 
     if not which and not file:
         raise TobanError(
             ErrorCode.INVALID_ARGUMENT, "whose slots? name a schedule or a job, or give a file with --file"
         )
-    found = of_files(file, which, count, _now()) if file else of_cluster(which, count)
+    now = _now()
+    begin = read_after(after, now)
+    found = of_files(file, which, count, begin, now) if file else of_cluster(which, count, begin)
     if output.is_data:
         from toban_cli.proto_json import plain
 

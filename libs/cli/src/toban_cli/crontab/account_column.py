@@ -9,7 +9,14 @@ from dataclasses import dataclass
 from toban_cli.crontab.schedule_rule import TimingError, split_timing
 
 _ACCOUNT = re.compile(r"[A-Za-z_][\w.-]*\$?(?::[\w.-]+)?(?:/[\w.-]+)?")
-_HEADER = re.compile(r"#.*\b(?:dow|wday|\*)[ \t]+(?:user(?:-?name)?|who)\b[ \t]+\S*(?:command|cmd)?", re.IGNORECASE)
+# A heading of columns with one for the account, as Debian, Red Hat and FreeBSD write it. After plain words and five asterisks the word
+# "command" must follow: `# * * * * * user /bin/x` is an old job.
+_ACCOUNT_WORD = r"[<\[{(]?(?:user(?:[-_ ]?name)?|who|account)\b[>\]})]?"
+_HEADER = re.compile(
+    rf"#.*\b(?:dow|wday)[>\]}})]?[ \t|,]+{_ACCOUNT_WORD}[ \t|,]+\S"
+    rf"|#.*(?:\*(?:[ \t]+\*){{4}}|\b(?:weekday|week|day)[>\]}})]?)[ \t|,]+{_ACCOUNT_WORD}[ \t|,]+(?:the )?[<\[{{(]?(?:command|cmd)\b",
+    re.IGNORECASE,
+)
 _SYSTEM_PATHS = re.compile(r"(?:^|/)etc/crontab$|(?:^|/)cron\.d/[^/]+$")
 # Accounts that crontabs of other machines name and this one may not have.
 USUAL_ACCOUNTS = frozenset(

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from toban_cli import report
 from toban_cli.crontab.manifest import FROM_CRONTAB, ORIGIN_LABEL, SOURCE_LABEL
+from toban_cli.crontab.parts import parts
 from toban_domain.errors import ErrorCode, TobanError
 
 if TYPE_CHECKING:
@@ -15,8 +16,10 @@ if TYPE_CHECKING:
     from toban_cli.crontab.convert import Imported
 
 APPLY_SECONDS = 60.0
-# Of the server, for one call.
-_AT_ONCE = 2000
+# Of one call; the server takes 4 MiB.
+_MAX_BYTES = 3 * 1024 * 1024
+# Of each manifest, beside its JSON and source.
+_FRAMING_BYTES = 32
 _NAMED = 20
 
 
@@ -25,9 +28,9 @@ def apply_imported(client: Client, done: Imported, *, source: str, replace: bool
 
     Asks first what each document would do. Raises ALREADY_EXISTS, before anything is written, naming each job and schedule that would be
     changed although another hand or another crontab made it; with `replace` these are changed. What changes between the question and the
-    writing is refused by the server (ALREADY_EXISTS or CONFLICT).
+    writing is refused by the server (ALREADY_EXISTS or CONFLICT). An error of a later call says how much is applied already.
     """
-    batches = list(_batches(_manifests(done, source)))
+    batches = _batches(done, source)
     answers = [_apply(client, batch, dry_run=True) for batch in batches]
     foreign: list[str] = []
     for batch, answer in zip(batches, answers, strict=True):
@@ -35,28 +38,47 @@ def apply_imported(client: Client, done: Imported, *, source: str, replace: bool
             manifest.expect_version = _expected(client, manifest, planned, foreign, replace=replace)
     if foreign:
         raise _refused(foreign)
+    written = 0
     for batch in batches:
-        for item in _apply(client, batch, dry_run=False).applied:
+        try:
+            answer = _apply(client, batch, dry_run=False)
+        except TobanError as error:
+            raise _in_part(error, written, sum(map(len, batches))) from None
+        written += len(batch)
+        for item in answer.applied:
             report.say(f"{item.kind.lower()} {item.name} {item.action}")
 
 
-def _manifests(done: Imported, source: str) -> list[Any]:
+def _batches(done: Imported, source: str) -> list[list[Any]]:
+    """The manifests by call; a job and its schedule are in the same one."""
     from toban_proto.v1.coordinator_pb2 import Manifest
 
-    return [
-        Manifest(json=json.dumps(document), source=f"{source}, line {entry.line.number}")
+    pairs = [
+        [
+            Manifest(json=json.dumps(document), source=f"{source}, line {entry.line.number}")
+            for document in entry.documents
+        ]
         for entry in done.entries
-        for document in entry.documents
     ]
+    split = parts(
+        pairs,
+        documents=len,
+        size=lambda pair: sum(manifest.ByteSize() + _FRAMING_BYTES for manifest in pair),
+        max_bytes=_MAX_BYTES,
+    )
+    return [batch for part in split if (batch := [manifest for pair in part for manifest in pair])]
 
 
-def _batches(manifests: list[Any]) -> Iterator[list[Any]]:
-    while manifests:
-        batch, manifests = manifests[:_AT_ONCE], manifests[_AT_ONCE:]
-        # A schedule may not be parted from its job: jobs come first within each pair.
-        if manifests and json.loads(manifests[0].json)["kind"] == "Schedule":
-            batch, manifests = [*batch[:-1]], [batch[-1], *manifests]
-        yield batch
+def _in_part(error: TobanError, written: int, total: int) -> TobanError:
+    """The error of a call, with what the calls before it have applied."""
+    if not written:
+        return error
+    again = "run the same command again, which changes nothing that is applied already"
+    return TobanError(
+        error.code,
+        f"{error.message} ({written} of {total} documents were applied before; {again})",
+        detail=error.detail,
+    )
 
 
 def _apply(client: Client, batch: list[Any], *, dry_run: bool) -> Any:

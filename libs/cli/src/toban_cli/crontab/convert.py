@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import re
 from collections.abc import Collection
 from dataclasses import dataclass, field
@@ -11,15 +12,18 @@ from typing import Any
 
 from toban_cli.crontab.account_column import Layout, detect, split_account
 from toban_cli.crontab.command import Command, CommandError, invocation, read_command
+from toban_cli.crontab.description import description
 from toban_cli.crontab.environment import Surroundings, assign
 from toban_cli.crontab.job_names import Names, slug, title
 from toban_cli.crontab.line_parser import BLANKS, Kind, Line, read_lines
 from toban_cli.crontab.manifest import Planned, documents
 from toban_cli.crontab.schedule_rule import Timing, TimingError, read_timing, split_timing
+from toban_cli.crontab.templates import template_reason
 from toban_domain.manifest import Document, find_problems
 from toban_schedule import problems
 
-_MAX_DESCRIPTION = 1000
+# An executor starts nothing whose command and variables are larger.
+_MAX_BYTES = 192 * 1024
 _NO_CONTINUATION = "the line before ends with a backslash, but a crontab has no continuation lines: write both as one"
 
 
@@ -27,6 +31,7 @@ class Fate(StrEnum):
     """What became of a line."""
 
     CONVERTED = "converted"
+    UNTIMED = "converted without its time"
     KEPT = "carried over"
     LABEL = "kept as a label only"
     LOST = "NOT carried over"
@@ -68,8 +73,9 @@ class Imported:
 
     @property
     def lost(self) -> int:
-        """How many jobs were not carried over."""
-        return sum(entry.fate is Fate.LOST and entry.line.kind is Kind.JOB for entry in self.entries)
+        """How many lines with a command were not carried over, or not their time."""
+        left_out = (Fate.LOST, Fate.UNTIMED)
+        return sum(entry.fate in left_out and entry.line.kind is Kind.JOB for entry in self.entries)
 
     @property
     def documents(self) -> list[dict[str, Any]]:
@@ -91,7 +97,7 @@ def _layout(lines: list[Line], options: Options) -> Layout:
     return detect(
         source=options.source,
         comments=[line.text for line in lines if line.kind is Kind.COMMENT],
-        jobs=[_job_text(line)[0] for line in lines if line.kind is Kind.JOB],
+        jobs=[_job_text(line)[0] for line in lines if line.kind is Kind.JOB and not template_reason(line)],
         accounts=options.accounts,
     )
 
@@ -116,22 +122,22 @@ class _Reader:
         comments, self._comments = self._comments, []
         if line.kind is Kind.BLANK:
             return None
-        if line.problem:
-            return Entry(line=line, fate=Fate.LOST, told=line.problem)
+        if problem := line.problem or template_reason(line):
+            return Entry(line=line, fate=Fate.LOST, told=problem)
         if line.kind is Kind.ASSIGNMENT:
             done = assign(self._around, line.text, line.number)
             self._around = done.after
             fate = Fate.LOST if done.lost else Fate.LABEL if done.label_only else Fate.KEPT
             return Entry(line=line, fate=fate, told=done.told)
         try:
-            return self._job(line, _described(comments))
+            return self._job(line, description(comments))
         except (TimingError, CommandError) as error:
             told = f"{error}; {_NO_CONTINUATION}" if self._continues else str(error)
             return Entry(line=line, fate=Fate.LOST, told=told)
         finally:
             self._continues = line.text.endswith("\\")
 
-    def _job(self, line: Line, description: str) -> Entry:
+    def _job(self, line: Line, described: str) -> Entry:
         text, notes = _job_text(line)
         when, rest = split_timing(text)
         timing = read_timing(when, rest, lambda what, size: _draw(f"{rest}\0{what}", size))
@@ -144,16 +150,15 @@ class _Reader:
         command = read_command(rest)
         if self._around.bad_zone and "cron" in timing.rule:
             raise TimingError(f"its zone is not known, since CRON_TZ of line {self._around.bad_zone} is no zone")
-        plan = self._plan(command, timing, account, description)
+        plan = self._plan(command, timing, account, described)
         made = documents(plan)
         if wrong := _wrong(made):
             return Entry(line=line, fate=Fate.LOST, told=wrong)
         notes += [*timing.notes, *_remarks(command, plan)]
-        return Entry(
-            line=line, fate=Fate.CONVERTED, told=_told(plan, timing), notes=tuple(notes), documents=tuple(made)
-        )
+        fate = Fate.UNTIMED if timing.time_lost else Fate.CONVERTED
+        return Entry(line=line, fate=fate, told=_told(plan, timing), notes=tuple(notes), documents=tuple(made))
 
-    def _plan(self, command: Command, timing: Timing, account: str, description: str) -> Planned:
+    def _plan(self, command: Command, timing: Timing, account: str, described: str) -> Planned:
         around = self._around
         wanted = command.tags.get("ID") or title(command.line)
         content = "\0".join((account, timing.text, command.line, command.stdin or ""))
@@ -169,7 +174,7 @@ class _Reader:
             names_hours=timing.names_hours,
             alone=timing.alone or "s" in command.flags,
             working_dir=around.home,
-            description=description,
+            description=described,
             origin=self._options.origin,
             env=around.env,
             labels=labels,
@@ -194,24 +199,15 @@ def _account(rest: str) -> tuple[str, str]:
     )
 
 
-def _described(comments: list[str]) -> str:
-    """The comments right above a job, without those that are old jobs, rulers or headings of columns."""
-    kept = []
-    for comment in comments:
-        text = comment.strip(BLANKS).lstrip("#").strip(BLANKS)
-        if re.search(r"\w", text) and not re.match(
-            r"(?:[\d*@][\S]*[ \t]+){1,5}\S|m[ \t]+h[ \t]|min(?:ute)?[ \t]+h", text
-        ):
-            kept.append("".join(character if character.isprintable() else " " for character in text))
-    return " ".join(kept)[:_MAX_DESCRIPTION]
-
-
 def _draw(what: str, size: int) -> int:
     return int.from_bytes(hashlib.sha256(what.encode()).digest()[:8], "big") % size
 
 
 def _wrong(made: list[dict[str, Any]]) -> str:
-    """Why `toban validate` would refuse these documents, "" when it would not."""
+    """Why `toban validate` would refuse these documents or no executor could start them, "" when there is nothing."""
+    size = len(json.dumps(made, ensure_ascii=False).encode())
+    if size > _MAX_BYTES:
+        return f"its command, variables and labels have {size} bytes, the limit is {_MAX_BYTES}: put some into a file"
     _, found = find_problems([Document("crontab", body) for body in made], check_rule=problems)
     return "; ".join(
         f"{item.path.removeprefix('spec.')}: {item.message}" + (f" ({item.hint})" if item.hint else "")
@@ -242,7 +238,7 @@ def _remarks(command: Command, plan: Planned) -> list[str]:
 
 def _told(plan: Planned, timing: Timing) -> str:
     if not plan.rule:
-        return f"job {plan.name} WITHOUT a schedule: {timing.why_none}"
+        return f"job {plan.name} WITHOUT a schedule: {timing.why_none}; start it with `toban run start {plan.name}`{timing.remedy}"
     [(key, value)] = plan.rule.items()
     zone = f" {plan.timezone}" if key == "cron" else ""
     return f"job and schedule {plan.name} ({key}: {value}{zone})"

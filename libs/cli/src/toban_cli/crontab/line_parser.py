@@ -9,7 +9,8 @@ from enum import Enum, auto
 _BOM = b"\xef\xbb\xbf"
 # What cron itself skips; other white space belongs to the words.
 BLANKS = " \t\r\f\v"
-_ASSIGNMENT = re.compile(r"""(?:"[^"]*"|'[^']*'|[^\s=*@'"]+)[ \t]*=""")
+# `<%= x %> * * * *` is a line of a template.
+_ASSIGNMENT = re.compile(r"""(?!<%|\{\{|\{%)(?:"[^"]*"|'[^']*'|[^\s=*@'"]+)[ \t]*=""")
 
 
 class Kind(Enum):

@@ -6,10 +6,12 @@ from typing import Any
 
 from toban_cli.crontab.convert import Entry, Fate, Imported
 from toban_cli.crontab.line_parser import Kind
+from toban_cli.crontab.parts import parts
 from toban_cli.sanitize import clean
 from toban_cli.words import count
 
 _SHOWN = 100
+_BETWEEN = "---\n"
 # What holds for every job that comes from a crontab; docs/crontab.md says more.
 _ALWAYS = (
     "cron starts a run beside one that still goes on; carried over as concurrency.policy: allow (forbid keeps them apart)",
@@ -35,16 +37,25 @@ def report_lines(done: Imported, *, source: str, zone: str) -> list[str]:
     return [clean(line) for line in (*out, _summary(done))]
 
 
-def yaml_text(done: Imported) -> str:
-    """All documents, each job below a comment with its line; "" when there is none."""
+def yaml_texts(done: Imported) -> list[str]:
+    """All documents, each job below a comment with its line, in as many texts as `toban apply` needs; each is one file for it."""
+    from toban_cli.manifest_files import MAX_BYTES
+
+    pieces = [(entry, _yaml(entry)) for entry in done.entries if entry.documents]
+    split = parts(
+        pieces,
+        documents=lambda piece: len(piece[0].documents),
+        size=lambda piece: len(_BETWEEN) + len(piece[1].encode()),
+        max_bytes=MAX_BYTES,
+    )
+    return [_BETWEEN.join(text for _, text in part) for part in split]
+
+
+def _yaml(entry: Entry) -> str:
     from toban_cli.yaml_dump import to_yaml
 
-    pieces = []
-    for entry in done.entries:
-        for place, document in enumerate(entry.documents):
-            heading = f"# line {entry.line.number}: {shown(entry.line.text)}\n" if place == 0 else ""
-            pieces.append(heading + to_yaml(document))
-    return "---\n".join(pieces)
+    heading = f"# line {entry.line.number}: {shown(entry.line.text)}\n"
+    return heading + _BETWEEN.join(to_yaml(document) for document in entry.documents)
 
 
 def shown(text: str) -> str:
@@ -67,10 +78,13 @@ def _summary(done: Imported) -> str:
     jobs = sum(entry.line.kind is Kind.JOB for entry in done.entries)
     made: list[Any] = done.documents
     schedules = sum(document["kind"] == "Schedule" for document in made)
-    lost = [str(entry.line.number) for entry in done.entries if entry.fate is Fate.LOST]
-    tail = (
-        f"; NOT carried over: line{'s' if len(lost) > 1 else ''} {', '.join(lost)}"
-        if lost
-        else "; nothing was left out"
-    )
+    left_out = [_lines_of(done, Fate.LOST, "line"), _lines_of(done, Fate.UNTIMED, "the time of line")]
+    lost = " and ".join(filter(None, left_out))
+    tail = f"; NOT carried over: {lost}" if lost else "; nothing was left out"
     return f"{count(jobs, 'line')} with commands: {count(len(made) - schedules, 'job')}, {count(schedules, 'schedule')}{tail}"
+
+
+def _lines_of(done: Imported, fate: Fate, what: str) -> str:
+    """The numbers of the lines with this fate: "lines 3, 7"; "" when there is none."""
+    numbers = [str(entry.line.number) for entry in done.entries if entry.fate is fate]
+    return f"{what}{'s' if len(numbers) > 1 else ''} {', '.join(numbers)}" if numbers else ""

@@ -37,15 +37,17 @@ class TimingError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """The rule of the schedule (empty: the line has none, `why_none` says why) and what is to be said.
+    """The rule of the schedule (empty: the line has none, `why_none` says why and `remedy` what else to do) and its notes.
 
-    `alone`: cron itself never starts a second run beside the first.
+    `alone`: cron itself never starts a second run beside the first. `time_lost`: the line has a time that no rule has.
     """
 
     rule: dict[str, Any]
     text: str
     notes: tuple[str, ...] = ()
     why_none: str = ""
+    remedy: str = ""
+    time_lost: bool = False
     alone: bool = False
     names_hours: bool = field(default=False)
 
@@ -108,14 +110,10 @@ def _word(text: str) -> Timing:
         hours = word not in ("hourly", "every_minute")
         return Timing({"cron": _MACROS[word]}, text, names_hours=hours)
     if word == "reboot":
-        why = (
-            "@reboot cannot be a schedule: Toban runs on a fleet that does not boot. Made as a job without a schedule; start it"
-            " with `toban run start` from a systemd unit, or leave this line in cron"
-        )
-        return Timing({}, text, why_none=why)
+        why = "@reboot cannot be a schedule, since Toban runs on a fleet that does not boot"
+        return Timing({}, text, why_none=why, remedy=" from a systemd unit, or leave this line in cron", time_lost=True)
     if word == "noauto":
-        why = "@noauto never runs by itself: made as a job without a schedule; start it with `toban run start`"
-        return Timing({}, text, why_none=why)
+        return Timing({}, text, why_none="@noauto never runs by itself")
     if word == "every_second":
         return Timing({"interval_seconds": 1}, text, (_FROM_END,), alone=True)
     if word.isascii() and word.isdigit():

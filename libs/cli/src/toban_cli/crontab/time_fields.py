@@ -34,7 +34,7 @@ FIELDS = (
 
 
 class FieldError(ValueError):
-    """A field is wrong: what, and the remedy."""
+    """A field is wrong: the reason and the remedy."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,9 +96,11 @@ def _item(field: Field, item: str, whole: str, pick: Pick) -> Written:
 
 def _single(field: Field, start: int, step: int) -> Written:
     text = f"{start}-{field.high}/{step}"
+    sunday = field.high == 7 and start < 7 and (7 - start) % step == 0
+    without = f"; 7 is Sunday, {start}-6/{step} leaves it out" if sunday else ""
     note = (
         f"{start}/{step} in the {field.name}: Debian's cron and cronie refuse it, BusyBox takes it for {start} alone;"
-        f" carried over as {text} (every {step} from {start} on): look whether you mean that"
+        f" carried over as {text} (every {step} from {start} on): check whether you mean that{without}"
     )
     return Written(text, (note,))
 
@@ -121,7 +123,7 @@ def _random(field: Field, body: str, step: int, whole: str, pick: Pick) -> Writt
         text = f"{offset}-{high}/{step}"
     else:
         text = str(low + pick(f"{field.name} {body}", high - low + 1))
-    note = f"random {field.name} {body}: cron draws it anew when it loads the file; carried over as {text}, drawn once from the line"
+    note = f"random {field.name} {body}: cron draws another one each time it loads the file; carried over as {text}, drawn once from the line"
     return Written(text, (note,))
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from toban_coordinator.server import to_proto
 from toban_coordinator.server.edit_schedule import ScheduleEdit, Settled, state_of
-from toban_coordinator.server.next_slots import count_of, note_of, slots_to_pb
+from toban_coordinator.server.next_slots import after_of, count_of, note_of, slots_to_pb
 from toban_coordinator.server.paging import limit_of
 from toban_coordinator.server.resolve_due_slots import rule_or_none
 from toban_coordinator.server.slot_counting import Counts, changed, with_counts
@@ -27,7 +27,6 @@ from toban_schedule import Rule, describe, noted_slots
 from toban_schedule import problems as rule_problems
 from toban_store.pool import Pool
 from toban_store.tx import Row, Tx, autocommit, tx
-from toban_transport.convert import timestamp_from_pb
 from toban_transport.convert import timestamp_to_pb as at
 
 MAX_REASON = 1000
@@ -46,18 +45,18 @@ class Schedules:
 
     async def next_slots(self, request: pb.NextSlotsRequest) -> pb.NextSlotsResponse:
         """Raises SCHEDULE_NOT_FOUND for a name, MANIFEST_INVALID or SCHEDULE_INVALID for a manifest, INVALID_ARGUMENT."""
-        count = count_of(request)
+        count, after = count_of(request), after_of(request)
         if request.HasField("manifest") == bool(request.name):
             raise TobanError(ErrorCode.INVALID_ARGUMENT, "give the name of a schedule or a manifest: one of them")
         row = await self._row(request.name) if request.name else None
         spec = _stored(row) if row is not None else _read(request.manifest)
         async with autocommit(self.pool) as t:
-            after = timestamp_from_pb(request.after) or await schedules_edit.moment(t)
+            begin = after or await schedules_edit.moment(t)
         try:
             rule = Rule.of(spec.rule)
         except (LookupError, TypeError, ValueError, AttributeError) as error:
             raise TobanError(ErrorCode.SCHEDULE_INVALID, f"schedule {spec.name!r}: {error}") from None
-        slots = await asyncio.to_thread(noted_slots, rule, after, count)
+        slots = await asyncio.to_thread(noted_slots, rule, begin, count)
         note = note_of(
             status=row["status"] if row else "active",
             reason=row["status_reason"] if row else "",
@@ -65,6 +64,7 @@ class Schedules:
             spec=spec,
             job_enabled=row["job_enabled"] if row else True,
             ended=not slots,
+            after=after,
         )
         return pb.NextSlotsResponse(
             slots=slots_to_pb(slots), rule=describe(spec.rule), timezone=spec.rule.timezone, note=note

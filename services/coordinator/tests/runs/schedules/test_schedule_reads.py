@@ -92,12 +92,26 @@ async def test_next_slots_of_a_stored_one_say_why_nothing_comes(world: Any, make
     assert (await calls.next_slots(slots("often"))).note.startswith("failed: no payload; remedy")
 
 
+async def test_next_slots_after_a_time_that_has_passed_or_lies_ahead(world: Any, make: Any, desk: Any) -> None:
+    await world.apply(make.job(), make.schedule("over", end="2026-01-01T00:00:00Z"))
+    past = await desk.calls.next_slots(slots("over", count=1, after="2025-12-31T12:00"))
+    assert [slot.at.ToDatetime() > datetime(2025, 12, 31, 12) for slot in past.slots] == [True]  # noqa: DTZ001
+    assert past.note == ""
+    later = await desk.calls.next_slots(slots("over", after="2027-01-01T00:00"))
+    assert list(later.slots) == []
+    assert later.note == "no slot comes after 2027-01-01T00:00:00Z, since its end is 2026-01-01T00:00:00Z"
+    first = await desk.calls.next_slots(slots("over", count=1, after="1970-01-01T00:00"))
+    assert [slot.at.ToDatetime().year for slot in first.slots] == [1970]
+
+
 @pytest.mark.parametrize(
     ("request_", "code", "words"),
     [
         (slots(), ErrorCode.INVALID_ARGUMENT, "one of them"),
         (slots("often", interval_seconds=5), ErrorCode.INVALID_ARGUMENT, "one of them"),
         (slots("often", count=1001), ErrorCode.INVALID_ARGUMENT, "use 1 to 1000"),
+        (slots("often", after="2200-01-01T00:00"), ErrorCode.INVALID_ARGUMENT, "use 1970 to 2199"),
+        (slots("often", after="1969-12-31T00:00"), ErrorCode.INVALID_ARGUMENT, "use 1970 to 2199"),
         (slots("nobody"), ErrorCode.SCHEDULE_NOT_FOUND, "nobody"),
         (slots(cron="0 0 30 2 *"), ErrorCode.SCHEDULE_INVALID, "x.yaml: spec.cron: '0 0 30 2 *' never fires"),
         (slots(cron="0 0 * * *", timezone="Europe/Berln"), ErrorCode.SCHEDULE_INVALID, "did you mean Europe/Berlin"),
