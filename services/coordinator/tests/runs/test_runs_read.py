@@ -10,7 +10,7 @@ import pytest
 from toban_coordinator.decide.report import Report
 from toban_coordinator.server.job_reader import JobReader
 from toban_coordinator.server.report_queue import Reports
-from toban_coordinator.store import reads_cluster
+from toban_coordinator.store import read_models
 from toban_coordinator.store.settings import SettingsCache
 from toban_domain.errors import ErrorCode, TobanError
 from toban_domain.outcome import AttemptKey
@@ -252,8 +252,8 @@ async def test_of_very_many_executors_the_newest_are_shown_and_those_that_are_on
     )
     new = await world.executor(2)
     async with autocommit(world.pool) as t:
-        shown = await reads_cluster.executors(t, include_off=True)
-        assert [row["incarnation"] for row in await reads_cluster.executors(t, include_off=False)] == [old, new]
+        shown = await read_models.executors(t, include_off=True)
+        assert [row["incarnation"] for row in await read_models.executors(t, include_off=False)] == [old, new]
     workers = [row["worker_id"] for row in shown]
     assert len(shown) == 1000 and workers == sorted(workers)
     assert (shown[0]["incarnation"], shown[-1]["incarnation"]) == (old, new)

@@ -7,7 +7,7 @@ from datetime import date
 from typing import Any
 
 from toban_coordinator.server.settings_stream import SettingsStreams
-from toban_coordinator.store import ended
+from toban_coordinator.store import attempts
 from toban_domain.errors import ErrorCode, TobanError
 from toban_domain.outcome import AttemptKey
 from toban_proto.v1 import common_pb2
@@ -33,7 +33,7 @@ class ArchiveGateway(ArchiveGatewayServicer):
             raise TobanError(ErrorCode.INVALID_ARGUMENT, f"{len(request.keys)} attempts: ask about {MAX_KEYS} at most")
         keys = [AttemptKey(key.run_id, key.token) for key in request.keys]
         async with autocommit(self._pool) as t:
-            found = await ended.ended(t, _day(request.log_day), keys, off_seconds=request.off_seconds)
+            found = await attempts.ended(t, _day(request.log_day), keys, off_seconds=request.off_seconds)
         return pb.ListSealedResponse(attempts=[_to_pb(one) for one in found])
 
     async def WatchSettings(
@@ -51,6 +51,6 @@ def _day(text: str) -> date:
         raise TobanError(ErrorCode.INVALID_ARGUMENT, f"log_day {text!r} is no date: write YYYY-MM-DD") from None
 
 
-def _to_pb(one: ended.EndedAttempt) -> pb.SealedAttempt:
+def _to_pb(one: attempts.EndedAttempt) -> pb.SealedAttempt:
     key = common_pb2.AttemptKey(run_id=one.key.run_id, token=one.key.token)
     return pb.SealedAttempt(key=key, last_seq=one.last_seq or 0, complete=one.last_seq is not None)

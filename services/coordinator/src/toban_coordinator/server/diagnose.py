@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from toban_coordinator.decide import diagnose as checks
 from toban_coordinator.decide.diagnose import Finding
 from toban_coordinator.store import health_facts as store
-from toban_coordinator.store import reads_cluster
+from toban_coordinator.store import read_models
 from toban_domain.errors import TobanError
 from toban_fencing.redis_client import RedisGone, RedisLink
 from toban_fencing.redis_info import inspect
@@ -83,7 +83,7 @@ class Doctor:
     async def _epoch(self) -> int | None:
         try:
             async with autocommit(self.pool) as t:
-                return int((await reads_cluster.leader(t))["epoch"])
+                return int((await read_models.leader(t))["epoch"])
         except TobanError:
             return None
 

@@ -15,7 +15,7 @@ from toban_coordinator.server.paging import next_cursor as _next
 from toban_coordinator.server.schedules import Schedules
 from toban_coordinator.server.start_runs import job_not_found
 from toban_coordinator.server.waiting import why_waiting
-from toban_coordinator.store import read_models, reads_cluster
+from toban_coordinator.store import read_models
 from toban_domain.errors import ErrorCode, TobanError
 from toban_domain.run import TERMINAL, RunState
 from toban_proto.v1 import coordinator_pb2 as pb
@@ -157,16 +157,16 @@ class JobReader(JobReaderServicer):
     async def ListExecutors(self, request: pb.ListExecutorsRequest, _context: Context) -> pb.ListExecutorsResponse:
         """Executors by worker id."""
         async with autocommit(self._pool) as t:
-            found = await reads_cluster.executors(t, include_off=request.include_off)
+            found = await read_models.executors(t, include_off=request.include_off)
         return pb.ListExecutorsResponse(executors=[to_proto.executor_to_pb(row) for row in found])
 
     async def GetCluster(self, _request: pb.GetClusterRequest, _context: Context) -> pb.Cluster:
         """Who leads, who is there, what waits."""
         async with autocommit(self._pool) as t:
-            leader = await reads_cluster.leader(t)
-            members = await reads_cluster.coordinators(t)
-            executors = await reads_cluster.executors(t, include_off=False)
-            pending, running = await reads_cluster.counts(t)
+            leader = await read_models.leader(t)
+            members = await read_models.coordinators(t)
+            executors = await read_models.executors(t, include_off=False)
+            pending, running = await read_models.counts(t)
         leads = None if leader["resigned"] else leader["worker_id"]
         return pb.Cluster(
             epoch=leader["epoch"],

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from toban_coordinator.server import to_proto
 from toban_coordinator.server.operations_audit import clean_reason
-from toban_coordinator.store import audit, executor_drains, reads_cluster
+from toban_coordinator.store import audit, executor_drains, read_models
 from toban_coordinator.store.executor_drains import Subject
 from toban_domain.errors import ErrorCode, TobanError
 from toban_domain.lease import ExecutorState
@@ -94,7 +94,7 @@ async def _note(t: Tx, subject: Subject, action: str, after: Mapping[str, object
 
 
 async def _shown(t: Tx, worker_id: int) -> pb.Executor:
-    [row] = await reads_cluster.executors(t, include_off=True, worker_id=worker_id)
+    [row] = await read_models.executors(t, include_off=True, worker_id=worker_id)
     return to_proto.executor_to_pb(row)
 
 

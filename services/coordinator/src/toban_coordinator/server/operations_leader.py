@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from toban_coordinator.ports.leader import LeaderSource, LeaderView
 from toban_coordinator.server.operations_audit import clean_reason
-from toban_coordinator.store import audit, leader, reads_cluster
+from toban_coordinator.store import audit, leader, read_models
 from toban_domain.errors import ErrorCode, TobanError
 from toban_observability.logs import get_logger
 from toban_proto.v1 import coordinator_pb2 as pb
@@ -39,7 +39,7 @@ class LeaderDesk:
                 ErrorCode.INVALID_ARGUMENT, "epoch is missing: say the one that `toban cluster status` shows"
             )
         async with tx(self.pool) as t:
-            present = await reads_cluster.leader(t)
+            present = await read_models.leader(t)
             await _order(t, present, request.epoch)
             before = {"epoch": request.epoch, "worker_id": present["worker_id"], "address": present["address"]}
             target = f"leader of epoch {request.epoch}"

@@ -6,14 +6,14 @@ from collections.abc import Sequence
 
 from toban_coordinator.decide.assign import fresh_seconds
 from toban_coordinator.decide.wait_reason import LeaderSeen, WaitingRun, waits_for
-from toban_coordinator.store import jobs, reads_cluster, runs_assign, runs_waiting, settings
+from toban_coordinator.store import jobs, read_models, runs_assign, settings
 from toban_domain.job import JobSpec
 from toban_store.tx import Row, Tx
 
 
 async def why_waiting(t: Tx, run_id: int, events: Sequence[Row]) -> str:
     """One sentence; "" when the run was sent or is over. `events` are those of the run, in order."""
-    row = await runs_waiting.waiting(t, run_id)
+    row = await read_models.waiting(t, run_id)
     if row is None:
         return ""
     key = (row["definition_id"], row["definition_version"])
@@ -27,7 +27,7 @@ async def why_waiting(t: Tx, run_id: int, events: Sequence[Row]) -> str:
         refused_at=refused["at"] if refused else None,
         refusal=refused["message"] if refused else "",
     )
-    leader = await reads_cluster.leader(t)
+    leader = await read_models.leader(t)
     seen = LeaderSeen(
         beaten_at=leader["beaten_at"] if leader["epoch"] else None,
         resigned=leader["resigned"],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import date
 from typing import Any
 
 from toban_coordinator.store.runs_finish import outcome_json
@@ -25,6 +26,14 @@ class AttemptRow:
     outcome: Mapping[str, Any] | None
 
 
+@dataclass(frozen=True, slots=True)
+class EndedAttempt:
+    """An attempt whose log is complete; `last_seq` is None when its executor is off and never reported it."""
+
+    key: AttemptKey
+    last_seq: int | None
+
+
 async def lookup(t: Tx, keys: Sequence[AttemptKey]) -> dict[AttemptKey, AttemptRow]:
     """The attempts of `keys` that exist."""
     rows = await t.fetch_all(_sql.lookup, _keys(keys))
@@ -44,6 +53,21 @@ async def same_instance(t: Tx, incarnation: str) -> frozenset[str]:
     """All incarnations of the executor that `incarnation` belongs to."""
     rows = await t.fetch_all(_sql.same_instance, {"incarnation": incarnation})
     return frozenset(row["incarnation"] for row in rows) | {incarnation}
+
+
+async def ended(t: Tx, log_day: date, keys: Sequence[AttemptKey], *, off_seconds: float) -> list[EndedAttempt]:
+    """Those of `keys` (of one day of dispatch) that have ended; an executor is gone when it has been off for `off_seconds`.
+
+    An attempt that this schema has forgotten, and that no live run holds, has ended too.
+    """
+    params = {
+        "log_day": log_day,
+        "run_ids": [key.run_id for key in keys],
+        "tokens": [key.token for key in keys],
+        "off_seconds": off_seconds,
+    }
+    rows = await t.fetch_all(_sql.ended, params)
+    return [EndedAttempt(AttemptKey(row["run_id"], row["token"]), row["last_seq"]) for row in rows]
 
 
 async def close(t: Tx, moves: Sequence[CloseAttempt]) -> int:

@@ -1,4 +1,4 @@
-"""What pages and commands show of runs, jobs and schedules. Nothing here is on the path of a run."""
+"""What pages and commands show of runs, jobs, schedules and the cluster. Nothing here is on the path of a run."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from toban_store import queries
 from toban_store.tx import Row, Tx
 
 _sql = queries.load(__name__)
+# A coordinator that was not seen for this long and was not stopped counts as lost, seconds.
+LOST_AFTER_SECONDS = 5.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,3 +95,31 @@ async def schedules_page(t: Tx, *, after: str = "", jobs: Sequence[str] = (), on
     """Schedules by name, of some jobs or of all, or the one called `only`."""
     parameters = {"after": after, "jobs": list(jobs), "only": only, "limit": limit}
     return await t.fetch_all(_sql.schedules_page, parameters)
+
+
+async def waiting(t: Tx, run_id: int) -> Row | None:
+    """Definition and times of a live run that was not sent, and PostgreSQL's time; None when it was sent or is over."""
+    return await t.fetch_one(_sql.waiting, {"id": run_id})
+
+
+async def executors(t: Tx, *, include_off: bool, worker_id: int = 0) -> list[Row]:
+    """Executors by worker id; only that one when `worker_id` is given."""
+    return await t.fetch_all(_sql.executors, {"include_off": include_off, "worker_id": worker_id})
+
+
+async def leader(t: Tx) -> Row:
+    """The leader row with its beat."""
+    row = await t.fetch_one(_sql.leader)
+    assert row is not None
+    return row
+
+
+async def coordinators(t: Tx) -> list[Row]:
+    """Coordinators of the last day."""
+    return await t.fetch_all(_sql.coordinators, {"lost_after": LOST_AFTER_SECONDS})
+
+
+async def counts(t: Tx) -> tuple[int, int]:
+    """(runs that wait, runs on executors)."""
+    row = await t.fetch_one(_sql.counts)
+    return (row["pending"], row["running"]) if row else (0, 0)
