@@ -126,7 +126,7 @@ class Node:
                     lambda o: e.RenewDone(epoch=epoch, sent_at=sent, outcome=o),
                     gone,
                 )
-            case e.GiveBack(epoch=epoch):
+            case e.ReleaseLock(epoch=epoch):
                 self.call("redis", lambda: self.release(epoch), lambda _: None, None)
             case e.StopLeading(reason=reason):
                 self.stops.append(reason)
@@ -200,12 +200,12 @@ def inject(world, kind, number, seconds):
             node.feed(e.DegradeSeen(1))
         case "way":
             node.paused_until = 0.0
-            node.feed(e.GiveWay(True))
+            node.feed(e.YieldLeadership(True))
             world.run(seconds)
             # It is told again and again: a take-over that was under way may have been won.
-            node.feed(e.GiveWay(True))
+            node.feed(e.YieldLeadership(True))
             assert not node.up or node.state.term is None
-            node.feed(e.GiveWay(False))
+            node.feed(e.YieldLeadership(False))
     world.run(seconds / 2)
 
 

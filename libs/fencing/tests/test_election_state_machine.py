@@ -142,13 +142,13 @@ def test_the_lock_is_given_back_when_the_beat_moves(box):
     box.see(1.2)
     box.now += 0.3
     box.feed(e.LockTried(sent_at=box.now, outcome=e.LockOutcome.HELD))
-    assert box.see(0.1, beat=2) == [e.GiveBack(0)]
+    assert box.see(0.1, beat=2) == [e.ReleaseLock(0)]
 
 
 def test_a_lost_take_over_gives_the_lock_back_and_watches_anew(box):
     box.see(1.2)
     box.feed(e.LockTried(sent_at=box.now, outcome=e.LockOutcome.HELD))
-    assert box.feed(e.TakeOverDone(sent_at=box.now, epoch=None)) == (e.GiveBack(0),)
+    assert box.feed(e.TakeOverDone(sent_at=box.now, epoch=None)) == (e.ReleaseLock(0),)
     assert e.TakeOver not in kinds(box.see(0.9))
 
 
@@ -210,7 +210,7 @@ def test_a_foreign_owner_ends_the_term_at_once(box):
     box.lead()
     answer_first(box)
     effects = box.feed(e.RenewDone(epoch=EPOCH, sent_at=box.now, outcome=e.LockOutcome.FOREIGN))
-    assert kinds(effects) == [e.StopLeading, e.Resign, e.GiveBack]
+    assert kinds(effects) == [e.StopLeading, e.Resign, e.ReleaseLock]
 
 
 def test_a_second_without_a_commit_ends_the_term(box):
@@ -316,7 +316,7 @@ def test_a_take_over_that_is_won_after_the_leave_is_resigned(box):
     box.feed(e.RowRead(row=row(epoch=0, beat=0, holder="")))
     box.feed(e.Leave())
     effects = box.feed(e.TakeOverDone(sent_at=box.now, epoch=EPOCH))
-    assert effects == (e.Resign(EPOCH), e.GiveBack(EPOCH), e.GiveBack(0))
+    assert effects == (e.Resign(EPOCH), e.ReleaseLock(EPOCH), e.ReleaseLock(0))
     assert box.feed(e.Tick()) == ()
 
 
@@ -331,29 +331,29 @@ def test_the_next_tick_is_never_late_for_a_deadline(box):
 def test_a_leader_that_gives_way_stops_and_does_not_stand(box):
     box.lead()
     answer_first(box)
-    assert kinds(box.feed(e.GiveWay(True))) == [e.StopLeading, e.Resign, e.GiveBack]
+    assert kinds(box.feed(e.YieldLeadership(True))) == [e.StopLeading, e.Resign, e.ReleaseLock]
     assert box.see(10.0, resigned=EPOCH, holder="me") == []
-    assert kinds(box.feed(e.GiveWay(False))) == [e.TakeOver]
+    assert kinds(box.feed(e.YieldLeadership(False))) == [e.TakeOver]
 
 
 def test_a_candidate_that_gives_way_gives_the_lock_back(box):
     box.see(1.2)
     box.now += 0.3
     box.feed(e.LockTried(sent_at=box.now, outcome=e.LockOutcome.HELD))
-    assert box.feed(e.GiveWay(True)) == (e.GiveBack(0),)
+    assert box.feed(e.YieldLeadership(True)) == (e.ReleaseLock(0),)
     assert box.see(3.0) == []
-    assert kinds(box.feed(e.GiveWay(False))) == [e.TryLock]
+    assert kinds(box.feed(e.YieldLeadership(False))) == [e.TryLock]
 
 
 def test_who_never_gave_way_leads_on(box):
     box.lead()
     answer_first(box)
-    assert box.feed(e.GiveWay(False)) == ()
+    assert box.feed(e.YieldLeadership(False)) == ()
     assert leads(box)
 
 
 def test_a_take_over_that_is_won_while_giving_way_is_given_up_with_the_next_word(box):
     box.feed(e.RowRead(row=row(epoch=0, beat=0, holder="")))
-    box.feed(e.GiveWay(True))
+    box.feed(e.YieldLeadership(True))
     box.feed(e.TakeOverDone(sent_at=box.now, epoch=EPOCH))
-    assert kinds(box.feed(e.GiveWay(True)))[0] is e.StopLeading
+    assert kinds(box.feed(e.YieldLeadership(True)))[0] is e.StopLeading

@@ -98,7 +98,7 @@ async def test_everything_that_a_coordinator_does_there(url: str) -> None:
     assert await leases.take(range(1, 41), EPOCH) == frozenset(range(1, 41))
     assert await leases.take([1, 2, 50], EPOCH - 1) == {50}
     assert (await inspect(link)).policy == "noeviction"
-    await mine.give_back(EPOCH)
+    await mine.release(EPOCH)
     assert link.up
     await link.close()
 

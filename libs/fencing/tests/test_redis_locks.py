@@ -46,9 +46,9 @@ async def test_an_epoch_that_is_none_is_no_epoch(link, text, epoch):
 async def test_one_candidate_gets_the_lock(locks, link):
     assert [await lock.try_lock() for lock in locks] == [HELD, FOREIGN]
     assert await locks[0].try_lock() is HELD
-    await locks[1].give_back(0)
+    await locks[1].release(0)
     assert await owner(link) == "0:1"
-    await locks[0].give_back(0)
+    await locks[0].release(0)
     assert await owner(link) is None
 
 
@@ -86,7 +86,7 @@ async def test_one_subleader_a_node(link):
         SubleaderLock(link=link, node_id=node, worker_id=number) for number, node in enumerate(("a", "a", "b"))
     )
     assert [await one.hold(), await two.hold(), await far.hold(), await one.hold()] == [True, False, True, True]
-    await one.give_back()
+    await one.release()
     assert await two.hold()
 
 

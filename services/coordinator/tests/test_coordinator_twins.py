@@ -102,7 +102,7 @@ def test_two_of_one_host_name_follow_each_other(twins: list[Twin], pg_url: str) 
     first.process.send_signal(signal.SIGCONT)
     # Each has what the other one had: the place of the sub-leader is free when the new leader has given it back.
     assert wait_until(lambda: roles(pg_url) == written[::-1], 10)
-    [ended] = first.said("leads no more")
+    [ended] = first.said("stopped leading")
     assert ended["epoch"] == before["epoch"]
 
     # The one that was paused watches the other one now, sees it die, and stands again without a restart.

@@ -24,14 +24,13 @@ from toban_fencing.election_types import (
     Effect,
     ElectorState,
     Event,
-    GiveBack,
-    GiveWay,
     LeaderRow,
     Leading,
     Leave,
     LockOutcome,
     LockTried,
     ReadRow,
+    ReleaseLock,
     Renew,
     RenewDone,
     Resign,
@@ -44,6 +43,7 @@ from toban_fencing.election_types import (
     TakeOverDone,
     Tick,
     TryLock,
+    YieldLeadership,
 )
 
 Step = tuple[ElectorState, tuple[Effect, ...]]
@@ -67,8 +67,8 @@ def decide(state: ElectorState, event: Event, now: float) -> Step:
             return _on_renewal(state, event, now)
         case DeathEvidence(epoch=epoch):
             return _contend(replace(state, candidate=replace(state.candidate, evidence=epoch, evidence_at=now)), now)
-        case GiveWay(on=on):
-            return _on_give_way(replace(state, gives_way=on), now)
+        case YieldLeadership(on=on):
+            return _on_yield(replace(state, should_yield=on), now)
         case Leave():
             return _leave(state, now)
         case DegradeSeen() | Deposed():
@@ -137,15 +137,15 @@ def _contend(state: ElectorState, now: float) -> Step:
     candidate, timings, seen = state.candidate, state.timings, state.candidate.seen
     if state.role is not Role.STANDING or seen is None or candidate.taking:
         return state, ()
-    if state.gives_way:
-        return _give_back(state)
+    if state.should_yield:
+        return _release_lock(state)
     if now - seen.read_at > timings.fresh:
         return state, ()
     if _has_evidence(state, seen, now):
         return _take(state, seen.row)
     still = now - seen.since
     if still < timings.still:
-        return _give_back(state)
+        return _release_lock(state)
     if candidate.lock_sent is not None and now - candidate.lock_sent <= timings.renew_stale:
         return _take(state, seen.row)
     gone = candidate.redis_gone_at is not None and now - candidate.redis_gone_at <= timings.still
@@ -167,10 +167,10 @@ def _take(state: ElectorState, observed: LeaderRow) -> Step:
     return replace(state, candidate=replace(state.candidate, taking=True)), (TakeOver(observed),)
 
 
-def _give_back(state: ElectorState) -> Step:
+def _release_lock(state: ElectorState) -> Step:
     if state.candidate.lock_sent is None:
         return state, ()
-    return replace(state, candidate=replace(state.candidate, lock_sent=None)), (GiveBack(0),)
+    return replace(state, candidate=replace(state.candidate, lock_sent=None)), (ReleaseLock(0),)
 
 
 def _on_lock(state: ElectorState, event: LockTried, now: float) -> Step:
@@ -185,17 +185,17 @@ def _on_lock(state: ElectorState, event: LockTried, now: float) -> Step:
     if state.role is Role.STANDING:
         return _contend(state, now)
     # The lock of a term is another one (its epoch differs), so only a candidate that may not stand gives this one back.
-    return _give_back(state) if state.term is None else (state, ())
+    return _release_lock(state) if state.term is None else (state, ())
 
 
 def _on_take_over(state: ElectorState, event: TakeOverDone, now: float) -> Step:
     if event.epoch is None:
         # Lost or unknown: watch again from the start.
-        return _give_back(replace(state, candidate=replace(state.candidate, taking=False, seen=None, evidence=None)))
+        return _release_lock(replace(state, candidate=replace(state.candidate, taking=False, seen=None, evidence=None)))
     if state.role is not Role.STANDING:
         # A Leave came meanwhile: the epoch is ours, so resign it in order.
         state = replace(state, candidate=replace(state.candidate, taking=False))
-        return state, (Resign(event.epoch), GiveBack(event.epoch), GiveBack(0))
+        return state, (Resign(event.epoch), ReleaseLock(event.epoch), ReleaseLock(0))
     term = Leading(epoch=event.epoch, committed_at=event.sent_at, renewed_at=event.sent_at)
     state = replace(state, role=Role.LEADING, term=term, candidate=Candidate())
     state, effects = _lead(state, term, now)
@@ -266,8 +266,8 @@ def _on_order_to_stop(state: ElectorState, event: DegradeSeen | Deposed, now: fl
     return _stop(state, term, event.reason, now) if event.epoch == term.epoch else (state, ())
 
 
-def _on_give_way(state: ElectorState, now: float) -> Step:
-    if state.gives_way and state.term is not None:
+def _on_yield(state: ElectorState, now: float) -> Step:
+    if state.should_yield and state.term is not None:
         return _stop(state, state.term, "its clock is off and another coordinator's is right", now)
     return _contend(state, now)
 
@@ -275,11 +275,11 @@ def _on_give_way(state: ElectorState, now: float) -> Step:
 def _stop(state: ElectorState, term: Leading, reason: str, now: float, role: Role = Role.ASIDE) -> Step:
     timings = state.timings
     state = replace(state, role=role, term=None, aside_until=now + timings.aside, candidate=Candidate(poll_at=now))
-    return state, (StopLeading(epoch=term.epoch, reason=reason), Resign(term.epoch), GiveBack(term.epoch))
+    return state, (StopLeading(epoch=term.epoch, reason=reason), Resign(term.epoch), ReleaseLock(term.epoch))
 
 
 def _leave(state: ElectorState, now: float) -> Step:
     if state.term is not None:
         return _stop(state, state.term, "leaving", now, Role.LEFT)
-    state, effects = _give_back(state)
+    state, effects = _release_lock(state)
     return replace(state, role=Role.LEFT), effects

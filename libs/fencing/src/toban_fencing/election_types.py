@@ -143,7 +143,7 @@ class Deposed:
 
 
 @dataclass(frozen=True, slots=True)
-class GiveWay:
+class YieldLeadership:
     """`on`: another coordinator is there that leads better, since this machine's clock is off. Told again and again; False ends it."""
 
     on: bool
@@ -170,7 +170,7 @@ Event = (
     | RenewDone
     | DegradeSeen
     | Deposed
-    | GiveWay
+    | YieldLeadership
     | DeathEvidence
     | Leave
 )
@@ -204,7 +204,7 @@ class StartLeading:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StopLeading:
-    """The term is over: stop every loop now. Effects after this one (Resign, GiveBack) follow in order."""
+    """The term is over: stop every loop now. Effects after this one (Resign, ReleaseLock) follow in order."""
 
     epoch: int
     reason: str
@@ -218,7 +218,7 @@ class Resign:
 
 
 @dataclass(frozen=True, slots=True)
-class GiveBack:
+class ReleaseLock:
     """Delete the lock if it is ours (epoch 0: the candidate's)."""
 
     epoch: int
@@ -240,7 +240,7 @@ class Renew:
     overwrite: bool
 
 
-Effect = ReadRow | TryLock | TakeOver | StartLeading | StopLeading | Resign | GiveBack | Beat | Renew
+Effect = ReadRow | TryLock | TakeOver | StartLeading | StopLeading | Resign | ReleaseLock | Beat | Renew
 
 # ---------------------------------------------------------------- state
 
@@ -287,6 +287,6 @@ class ElectorState:
     role: Role = Role.STANDING
     aside_until: float = 0.0
     # Another coordinator should lead: this one does not stand.
-    gives_way: bool = False
+    should_yield: bool = False
     candidate: Candidate = Candidate()
     term: Leading | None = None

@@ -66,7 +66,7 @@ class LeaderLock:
             return Renewal(LockOutcome.UNREACHABLE)
         return Renewal(LockOutcome.HELD if mine == 1 else LockOutcome.FOREIGN, flag_of(flag))
 
-    async def give_back(self, epoch: int) -> None:
+    async def release(self, epoch: int) -> None:
         """Delete the lock if it is ours; otherwise it ends by its TTL."""
         await self._ask("release", self._owner(epoch))
 
@@ -93,7 +93,7 @@ class SubleaderLock:
         except RedisGone:
             return False
 
-    async def give_back(self) -> None:
+    async def release(self) -> None:
         """Delete it if it is ours."""
         try:
             await self._link.run("release", self._key, self._owner)

@@ -13,7 +13,7 @@ from toban_domain.run import RunState
 from toban_domain.settings import Settings
 from toban_domain.transitions import Finish, Release
 
-# New work goes only to executors that were heard of within this time, seconds.
+# New work goes only to executors whose last heartbeat is at most this old, seconds.
 FRESH_SECONDS = 2.0
 # Runs that one plan moves.
 MOST = 500
@@ -28,7 +28,7 @@ class Placed:
 
 
 def fresh_seconds(settings: Settings) -> float:
-    """How old a heartbeat may be for new work: FRESH_SECONDS, more only where executors send them more seldom."""
+    """How old a heartbeat may be for new work: FRESH_SECONDS, more only where executors send them less often."""
     return max(FRESH_SECONDS, 2 * settings["heartbeat_interval_seconds"])
 
 
@@ -39,7 +39,7 @@ def usable(
     *,
     fresh: float = FRESH_SECONDS,
 ) -> list[ExecutorLoad]:
-    """Executors that take new work: on, heard of within `fresh` seconds, not drained, not `avoided`, and the only incarnation of their
+    """Executors that take new work: on, with a heartbeat in the last `fresh` seconds, not drained, not `avoided`, and the only incarnation of their
     instance that is not off.
 
     While an older incarnation is not off, neither it nor its successor gets work: two could run on one host.

@@ -48,7 +48,7 @@ def first_of_keys(plans: Iterable[EventPlan], holders: Holders) -> list[EventPla
 
 def judge(event: InboxEvent, triggers: Iterable[DueTrigger], make: MakeTemplate) -> Iterator[Start | Failure | None]:
     """What each enabled trigger of the event's type says, one at a time: a start, why there is none, or None when its filter leaves the
-    event out. Never raises: what nobody expected is a final failure of that trigger and event."""
+    event out. Never raises: an unexpected error is a final failure of that trigger and event."""
     candidates = [trigger for trigger in triggers if event.tries == 0 or trigger.name in event.retry_triggers]
     if not candidates:
         return
@@ -82,7 +82,7 @@ def _judge(facts: EventFacts, trigger: DueTrigger, make: MakeTemplate) -> Start 
 
 
 def _defect(trigger: DueTrigger, error: Exception) -> Failure:
-    # In ASCII, since what nobody expected may hold what PostgreSQL cannot store.
+    # In ASCII, since the text of an unexpected error may hold what PostgreSQL cannot store.
     why = ascii(f"{type(error).__name__}: {error}"[:200])
     message = f"unexpected: {why}; look into the leader's log for the cause, then emit the event again"
     return Failure(trigger, message, final=True, defect=error)

@@ -88,7 +88,7 @@ def first_slot(schedule: DueSchedule, rule: Rule) -> datetime | None:
     """The next slot as it was stored; the rule's own one where the zone has got other rules since (a newer tzdata came with a release).
 
     Otherwise one local time would be fired twice: when the clocks were foreseen to show it, and when they do. One that they show earlier
-    than foreseen, and that nobody has fired, is fired at the stored time: late rather than never. Where nobody can tell which of the two it
+    than foreseen, and that has not been fired, is fired at the stored time: late rather than never. Where it is unknown which of the two it
     is, the stored time is left out.
     """
     stored = schedule.next_run_at

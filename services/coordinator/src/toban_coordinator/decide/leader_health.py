@@ -24,11 +24,11 @@ def is_death(end: StreamEnd, *, reconnect_refused: bool) -> bool:
     return end is StreamEnd.BROKEN and reconnect_refused
 
 
-def gives_way(skew: float, others: Sequence[float | None]) -> bool:
-    """True when this clock is off by so much that it may not fire, and that of one of the `others` who are there is surely right.
+def should_yield(skew: float, others: Sequence[float | None]) -> bool:
+    """True when this clock is off by so much that it may not fire, and the clock of at least one reachable coordinator in `others` is right.
 
     Skews in seconds, None: not known yet. Half the bound for the others, so that two clocks near the bound do not send the leadership
-    to and fro. When every clock is off (it may be PostgreSQL's), nobody gives way: all that is not firing goes on.
+    to and fro. When every clock is off (it may be PostgreSQL's), no leader yields: everything but firing goes on.
     """
     return abs(skew) > MAX_SKEW_SECONDS and any(
         other is not None and abs(other) <= MAX_SKEW_SECONDS / 2 for other in others

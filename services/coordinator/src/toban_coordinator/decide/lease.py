@@ -39,7 +39,7 @@ Watch = Mapping[str, Watched]
 
 
 def watch(before: Watch, rows: Sequence[ExecutorRow], *, read_returned_at: float) -> dict[str, Watched]:
-    """The memory after a read: a wait begins anew with each change that it is about. Times are this machine's BOOTTIME, seconds."""
+    """The memory after a read: a wait starts again with each change of what it watches. Times are this machine's BOOTTIME, seconds."""
     return {row.incarnation: _watched(before.get(row.incarnation), row, read_returned_at) for row in rows}
 
 

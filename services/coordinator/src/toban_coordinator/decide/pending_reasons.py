@@ -11,7 +11,7 @@ from toban_domain.run import RunState
 
 REASONS = ("slots", "no_executor", "retry", "deferred", "external_worker", "unreadable")
 """slots: executors that fit are full; no_executor: none that takes work carries the labels; retry: its next attempt has a time;
-deferred: a limit holds it; external_worker: nobody has claimed it; unreadable: its definition cannot be read."""
+deferred: a limit holds it; external_worker: no worker has claimed it; unreadable: its definition cannot be read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -180,7 +180,7 @@ def _retry(run: LiveRun, token: int, outcome: Outcome, retry_delay: RetryDelay) 
 
 
 def _result(run: LiveRun, token: int, outcome: Outcome) -> Finish:
-    # Nobody asked for a cancel, so one that the executor made by itself is a failure.
+    # No cancel was requested, so one that the executor made by itself is a failure.
     kind = OutcomeKind.FAILED if outcome.kind is OutcomeKind.CANCELED else outcome.kind
     return _finish(run, token, outcome, _RESULTS[kind])
 

@@ -38,7 +38,7 @@ def count(schedule: DueSchedule, rule: Rule, until: datetime) -> Counted:
 
 
 def has_to_be_counted(schedule: DueSchedule, rule: Rule | None, counted: Counted | None, until: datetime) -> bool:
-    """Whether `pass_by` would take long: the stretch is long, and nobody has counted its beginning."""
+    """Whether `pass_by` would take long: the span is long, and its first part is not counted yet."""
     if rule is None or schedule.next_run_at is None or until - schedule.next_run_at <= SHORT:
         return False
     return counted is None or not counted.holds(schedule, until)

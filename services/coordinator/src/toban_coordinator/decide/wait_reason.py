@@ -36,7 +36,8 @@ class WaitingRun:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaderSeen:
-    """Whether somebody leads: the last beat (None = nobody has led yet), and whether the database is the one that the leader has settled on."""
+    """The leader as a read showed it: the last beat (None = no coordinator has led yet), and whether the database is the one that it has settled
+    on."""
 
     beaten_at: datetime | None
     resigned: bool
@@ -52,10 +53,10 @@ def waits_for(
         return f"it is not due before {_moment(run.scheduled_for)}"
     if run.not_before is not None and run.not_before > now:
         return f"its next attempt is not due before {_moment(run.not_before)}"
-    return _nobody_leads(leader, now) or _nobody_takes_it(run, executors, now, fresh) or _its_turn(run, now)
+    return _no_leader(leader, now) or _no_executor_takes_it(run, executors, now, fresh) or _its_turn(run, now)
 
 
-def _nobody_leads(leader: LeaderSeen, now: datetime) -> str:
+def _no_leader(leader: LeaderSeen, now: datetime) -> str:
     if leader.beaten_at is None or leader.resigned or now - leader.beaten_at > timedelta(seconds=BEAT_LATE):
         return "no coordinator leads, so nothing is started; see that one runs and reaches PostgreSQL and Redis"
     if not leader.settled:
@@ -63,7 +64,7 @@ def _nobody_leads(leader: LeaderSeen, now: datetime) -> str:
     return ""
 
 
-def _nobody_takes_it(run: WaitingRun, executors: Sequence[ExecutorLoad], now: datetime, fresh: float) -> str:
+def _no_executor_takes_it(run: WaitingRun, executors: Sequence[ExecutorLoad], now: datetime, fresh: float) -> str:
     if run.selector is None:
         return "its definition cannot be read; the leader's log says why"
     if not executors:
@@ -73,7 +74,7 @@ def _nobody_takes_it(run: WaitingRun, executors: Sequence[ExecutorLoad], now: da
         return f"no executor takes work ({_states(executors, now, fresh)}); `toban executor list` shows them"
     fitting = [executor for executor in working if run.selector.fits(executor.labels)]
     if not fitting:
-        return _nobody_fits(run.selector, executors, now, fresh)
+        return _no_executor_fits(run.selector, executors, now, fresh)
     if free_slots(fitting) == 0:
         slots = sum(executor.slots for executor in fitting)
         held = sum(executor.held for executor in fitting)
@@ -82,7 +83,7 @@ def _nobody_takes_it(run: WaitingRun, executors: Sequence[ExecutorLoad], now: da
     return ""
 
 
-def _nobody_fits(selector: SelectorSpec, executors: Sequence[ExecutorLoad], now: datetime, fresh: float) -> str:
+def _no_executor_fits(selector: SelectorSpec, executors: Sequence[ExecutorLoad], now: datetime, fresh: float) -> str:
     labels = ", ".join(f"{key}={value}" for key, value in sorted(selector.labels.items()))
     having = [executor for executor in executors if selector.fits(executor.labels)]
     if having:

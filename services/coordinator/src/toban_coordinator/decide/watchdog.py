@@ -1,4 +1,4 @@
-"""When it counts as an alarm that slots are due and nothing fires, seen from outside of the leader."""
+"""When due slots that do not fire raise an alert, judged outside of the leader."""
 
 from __future__ import annotations
 
@@ -17,5 +17,5 @@ class Watch:
 
 
 def look(overdue: float, *, tick_seconds: float) -> Watch:
-    """`overdue` is the age of the oldest unsettled slot, 0 for none; a leader that looks seldom may be later by that."""
+    """`overdue` is the age of the oldest unsettled slot, 0 for none; a leader whose fire loop turns less often may be later by that."""
     return Watch(alarm=overdue > OVERDUE_SECONDS + 2 * tick_seconds, overdue=overdue)

@@ -96,7 +96,7 @@ class Leadership:
         """Who this process is in the election."""
         return self._me
 
-    def serve_at(self, address: str) -> None:
+    def set_address(self, address: str) -> None:
         """Where the others reach this process; known once its server has bound. Before `run()`."""
         self._me = replace(self._me, address=address)
 
@@ -126,17 +126,17 @@ class Leadership:
     def wake(self, name: str) -> None:
         """A notification came: wake the loop of that name, or look at the leader row ('leader'); '' is both."""
         if name in ("leader", "") and self._running is None:
-            self._feed(e.Tick(look=True))
+            self._dispatch(e.Tick(look=True))
         if self._running is not None:
             self._running.wake(name)
 
-    def evidence(self, epoch: int) -> None:
+    def report_leader_death(self, epoch: int) -> None:
         """The leader of this epoch is dead: its stream closed and a reconnect was refused."""
-        self._feed(e.DeathEvidence(epoch))
+        self._dispatch(e.DeathEvidence(epoch))
 
     def depose(self, epoch: int, reason: str) -> None:
         """Stop leading if `epoch` is the current term."""
-        self._feed(e.Deposed(epoch=epoch, reason=reason))
+        self._dispatch(e.Deposed(epoch=epoch, reason=reason))
 
     def hand_over(self, epoch: int) -> None:
         """An operator asks this term to end: finish the turns under way, then step down. Another term is left alone."""
@@ -146,19 +146,19 @@ class Leadership:
 
     async def _hand_over(self, running: RunningTerm, epoch: int) -> None:
         await running.finish(HAND_OVER_SECONDS)
-        self._feed(e.DegradeSeen(epoch))
+        self._dispatch(e.DegradeSeen(epoch))
 
     def note_fire(self, slot: datetime) -> None:
         """A slot was fired in this process."""
         self._last_fire = slot if self._last_fire is None else max(self._last_fire, slot)
 
-    def give_way(self, on: bool) -> None:
+    def yield_leadership(self, on: bool) -> None:
         """True: another coordinator should lead, since this machine's clock is off and the other's is right. Stop leading, do not stand."""
-        self._feed(e.GiveWay(on))
+        self._dispatch(e.YieldLeadership(on))
 
-    def awake(self) -> None:
+    def flush_due(self) -> None:
         """This process is awake for something else: a beat or a renewal that is nearly due goes out now, so that it wakes for fewer things."""
-        self._feed(e.Tick())
+        self._dispatch(e.Tick())
 
     async def changed(self) -> None:
         """Wait until this process has begun or ended to lead."""
@@ -181,13 +181,13 @@ class Leadership:
             if now >= due:
                 _late.observe(now - due)
                 ticked_at = now
-                self._feed(e.Tick())
+                self._dispatch(e.Tick())
 
     async def leave(self) -> None:
         """Finish the tick, resign, give the lock back, and stand no more."""
         if self._running is not None:
             await self._running.finish()
-        self._feed(e.Leave())
+        self._dispatch(e.Leave())
         end = self._deps.clock.monotonic() + LEAVE_SECONDS
         # A take-over under way may still be won: its last words are tasks of their own.
         while self._tasks and (left := end - self._deps.clock.monotonic()) > 0:
@@ -197,19 +197,19 @@ class Leadership:
 
     # ------------------------------------------------------------ events and effects
 
-    def _feed(self, event: e.Event) -> None:
+    def _dispatch(self, event: e.Event) -> None:
         self._state, effects = decide(self._state, event, self._deps.clock.boottime())
-        last_words: list[e.Resign | e.GiveBack] = []
+        last_words: list[e.Resign | e.ReleaseLock] = []
         for effect in effects:
-            if isinstance(effect, e.Resign | e.GiveBack):
+            if isinstance(effect, e.Resign | e.ReleaseLock):
                 last_words.append(effect)
             else:
-                self._carry(effect)
+                self._apply_effect(effect)
         if last_words:
             self._spawn(self._step_down(last_words), None)
         self._poked.set()
 
-    def _carry(self, effect: e.Effect) -> None:
+    def _apply_effect(self, effect: e.Effect) -> None:
         match effect:
             case e.StartLeading(epoch=epoch):
                 self._start(epoch)
@@ -233,19 +233,19 @@ class Leadership:
                 raise TypeError(f"no such effect: {effect}")
 
     def _spawn(self, work: Coroutine[Any, Any, None], otherwise: e.Event | None) -> None:
-        task = asyncio.create_task(self._surely(work, otherwise))
+        task = asyncio.create_task(self._run_guarded(work, otherwise))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _surely(self, work: Coroutine[Any, Any, None], otherwise: e.Event | None) -> None:
+    async def _run_guarded(self, work: Coroutine[Any, Any, None], otherwise: e.Event | None) -> None:
         """Every call ends with an event: without one the elector would wait for its answer for ever, and never stand again."""
         try:
             await work
         except Exception:
             if self._may_log():
-                _log.exception("a part of the election broke down: it counts as no answer")
+                _log.exception("election step failed; treated as no response")
             if otherwise is not None:
-                self._feed(otherwise)
+                self._dispatch(otherwise)
 
     def _start(self, epoch: int) -> None:
         taken = self._won
@@ -257,7 +257,7 @@ class Leadership:
         _log.info(
             "leads", epoch=epoch, worker_id=self._me.worker_id, settled=taken.settled, timeline=taken.term.timeline
         )
-        # Whoever leads is no sub-leader any more, also when it leads no more.
+        # A leader is no sub-leader any more, also after its term.
         self._standby_role = "standby"
         me, self._last_fire = self._me, None
         self._view = LeaderView(
@@ -280,7 +280,7 @@ class Leadership:
         _leads.set(0)
         metrics.leads_no_more()
         _stops.labels(reason).inc()
-        (_log.info if self._state.role is e.Role.LEFT else _log.warning)("leads no more", epoch=epoch, reason=reason)
+        (_log.info if self._state.role is e.Role.LEFT else _log.warning)("stopped leading", epoch=epoch, reason=reason)
         self._note_change()
 
     def _note_change(self) -> None:
@@ -294,14 +294,14 @@ class Leadership:
         try:
             row = await self._bounded(rows.read_row(self._deps.pool), READ_SECONDS)
         except _NoAnswer:
-            self._feed(e.RowRead(row=None))
+            self._dispatch(e.RowRead(row=None))
             return
         self._deps.server_time.feed(row["server_time"], sent_at=sent, returned_at=clock.monotonic())
         names = ("epoch", "holder", "worker_id", "address", "node_id", "beat")
         shared = {name: row[name] for name in names}
         self._view = LeaderView(**shared, last_tick_at=row["last_tick_at"], last_fire_at=row["last_fire_at"])
         epoch_metrics.tell(row["epoch"])
-        self._feed(e.RowRead(row=e.LeaderRow(**shared, resigned_epoch=row["resigned_epoch"])))
+        self._dispatch(e.RowRead(row=e.LeaderRow(**shared, resigned_epoch=row["resigned_epoch"])))
 
     async def _take_over(self, observed: e.LeaderRow) -> None:
         sent_at, sent = self._deps.clock.boottime(), self._deps.clock.monotonic()
@@ -313,7 +313,7 @@ class Leadership:
         if taken is not None:
             self._won = taken
             self._deps.server_time.feed(taken.server_time, sent_at=sent, returned_at=self._deps.clock.monotonic())
-        self._feed(e.TakeOverDone(sent_at=sent_at, epoch=taken.term.epoch if taken else None))
+        self._dispatch(e.TakeOverDone(sent_at=sent_at, epoch=taken.term.epoch if taken else None))
 
     async def _beat(self, epoch: int) -> None:
         clock, sent = self._deps.clock, self._deps.clock.monotonic()
@@ -322,7 +322,7 @@ class Leadership:
         try:
             beaten = await self._bounded(work, READ_SECONDS)
         except _NoAnswer:
-            self._feed(e.BeatDone(epoch=epoch, ok=None))
+            self._dispatch(e.BeatDone(epoch=epoch, ok=None))
             return
         _beat_seconds.observe(clock.monotonic() - sent)
         ok = False
@@ -331,14 +331,14 @@ class Leadership:
             self._view = replace(self._view, beat=beaten.beat)
             term = self._won.term
             ok = (beaten.system_id, beaten.timeline) == (term.system_id, term.timeline)
-        self._feed(e.BeatDone(epoch=epoch, ok=ok))
+        self._dispatch(e.BeatDone(epoch=epoch, ok=ok))
         if ok and beaten is not None and beaten.demoted:
             self.hand_over(epoch)
 
-    async def _step_down(self, effects: list[e.Resign | e.GiveBack]) -> None:
+    async def _step_down(self, effects: list[e.Resign | e.ReleaseLock]) -> None:
         for effect in effects:
-            if isinstance(effect, e.GiveBack):
-                await self._deps.lock.give_back(effect.epoch)
+            if isinstance(effect, e.ReleaseLock):
+                await self._deps.lock.release(effect.epoch)
                 continue
             try:
                 await self._bounded(rows.resign(self._deps.pool, effect.epoch), READ_SECONDS)
@@ -378,14 +378,14 @@ class Leadership:
         sent_at = self._deps.clock.boottime()
         outcome = await self._deps.lock.try_lock()
         _lock_seconds.labels("acquire").observe(self._deps.clock.boottime() - sent_at)
-        self._feed(e.LockTried(sent_at=sent_at, outcome=outcome))
+        self._dispatch(e.LockTried(sent_at=sent_at, outcome=outcome))
 
     async def _renew(self, epoch: int, overwrite: bool) -> None:
         sent_at = self._deps.clock.boottime()
         last_tick = self._running.last_tick_at if self._running is not None else None
         renewal = await self._deps.lock.renew(epoch, overwrite=overwrite, last_tick=last_tick)
         _lock_seconds.labels("renew").observe(self._deps.clock.boottime() - sent_at)
-        self._feed(e.RenewDone(epoch=epoch, sent_at=sent_at, outcome=renewal.outcome))
+        self._dispatch(e.RenewDone(epoch=epoch, sent_at=sent_at, outcome=renewal.outcome))
         if renewal.degrade is None or renewal.outcome is not e.LockOutcome.HELD:
             return
         try:
@@ -393,4 +393,4 @@ class Leadership:
         except RedisGone:
             # The flag is seen again with the next renewal.
             return
-        self._feed(e.DegradeSeen(renewal.degrade))
+        self._dispatch(e.DegradeSeen(renewal.degrade))

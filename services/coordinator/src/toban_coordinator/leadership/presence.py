@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 
-from toban_coordinator.decide.leader_health import MAX_SKEW_SECONDS, gives_way
+from toban_coordinator.decide.leader_health import MAX_SKEW_SECONDS, should_yield
 from toban_coordinator.leadership.election_runner import Leadership
 from toban_coordinator.ports.leader import ServerClock
 from toban_coordinator.ports.worker_registry import MemberMirror
@@ -105,7 +105,7 @@ class Presence:
         elif self._may_hold:
             # Once: if Redis does not hear it, the lock ends by its TTL.
             self._may_hold = False
-            await self._deps.subleader.give_back()
+            await self._deps.subleader.release()
 
     def _judge_clock(self, skew: float) -> None:
         """Let one with a better clock lead, if there is one; else lead on, fire nothing, and say so once."""
@@ -115,14 +115,17 @@ class Presence:
             for item in self._present
             if item.incarnation != me and item.age_seconds <= FRESH_SECONDS
         ]
-        way = gives_way(skew, others)
+        way = should_yield(skew, others)
         alone = self._leadership.view().leading and abs(skew) > MAX_SKEW_SECONDS and not way
         if alone and not self._alone_and_off:
-            _log.warning("clock is off and nobody else can lead: leads on, fires nothing", skew_seconds=round(skew, 3))
+            _log.warning(
+                "clock is off and no other coordinator can lead: this one keeps leading and fires nothing",
+                skew_seconds=round(skew, 3),
+            )
         self._alone_and_off = alone
-        self._leadership.give_way(way)
+        self._leadership.yield_leadership(way)
 
     async def leave(self) -> None:
         """Record the end in order. Raises TobanError when PostgreSQL does not take it."""
-        await self._deps.subleader.give_back()
+        await self._deps.subleader.release()
         await coordinators.stopped(self._deps.pool, incarnation=self._leadership.me.incarnation)

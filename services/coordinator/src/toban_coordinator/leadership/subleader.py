@@ -46,9 +46,9 @@ class Watcher:
 
     def _tell(self, epoch: int) -> None:
         if epoch != self._told:
-            _log.warning("the leader is gone: its stream broke and nobody listens", epoch=epoch)
+            _log.warning("leader is dead: its stream broke and its port refuses connections", epoch=epoch)
             self._told = epoch
-        self._leadership.evidence(epoch)
+        self._leadership.report_leader_death(epoch)
 
     async def _follow(self, view: LeaderView) -> StreamEnd:
         try:
@@ -100,7 +100,7 @@ class Checker:
                 _log.warning("cannot set the degrade flag: Redis is gone", epoch=view.epoch)
 
     def _tell(self, view: LeaderView) -> None:
-        """Once a term: the flag is set again at each look, for as long as nobody can obey it (PostgreSQL is away)."""
+        """Once a term: the flag is set again at each look, for as long as the leader cannot act on it (PostgreSQL is away)."""
         if view.epoch != self._told:
             _log.warning("the leader ticks no more: asks it to step down", epoch=view.epoch, worker_id=view.worker_id)
             self._told = view.epoch

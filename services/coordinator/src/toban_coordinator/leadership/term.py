@@ -18,7 +18,7 @@ from toban_runtime.loop import Loop, TurnResult
 from toban_store.pool import Pool
 from toban_store.tx import fenced_tx
 
-# Loops that turn more seldom than this, and than leader_tick_seconds, say nothing about whether the leader ticks.
+# Loops that turn less often than this, and than leader_tick_seconds, say nothing about whether the leader ticks.
 TICK_SECONDS = 1.0
 SETTLE_POLL_SECONDS = 0.25
 FINISH_SECONDS = 2.0

@@ -77,7 +77,7 @@ async def _serve(config: CoordinatorConfig, connections: Connections, parts: Par
     server = build(config, connections, parts, health, clock)
     grpc_port = await server.start(config.grpc_host, config.grpc_port)
     admin.document = health.document
-    parts.leadership.serve_at(f"{config.advertised}:{grpc_port}")
+    parts.leadership.set_address(f"{config.advertised}:{grpc_port}")
     await _patiently(lambda: _introduce(parts), clock, stop)
     listener = Listener(config.database_url, application_name="toban/listen", clock=clock)
     tasks = [

@@ -216,7 +216,7 @@ class Parts:
         keeper = LeaseKeeper(deps=lease_deps, term=term)
 
         async def lease() -> int:
-            self.leadership.awake()
+            self.leadership.flush_due()
             return await keeper.run_once()
 
         open_orders = OrderKeeper(pool=self._pool, term=term, settings=self.settings)

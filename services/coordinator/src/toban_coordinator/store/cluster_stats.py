@@ -1,4 +1,4 @@
-"""Figures of the whole cluster for its metrics, and the oldest slot that nobody has fired. Reads only."""
+"""Figures of the whole cluster for its metrics, and the oldest slot that is due and not fired. Reads only."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _sql = queries.load(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WaitingRuns:
-    """Due runs of one definition version that nobody holds; `retry` = they wait for their next attempt. `oldest` is an age, seconds."""
+    """Due runs of one definition version that no executor holds; `retry` = they wait for their next attempt. `oldest` is an age, seconds."""
 
     state: str
     definition_id: int

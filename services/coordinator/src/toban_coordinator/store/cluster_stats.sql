@@ -1,5 +1,5 @@
 -- name: waiting
--- Runs whose time has come and that nobody holds, by state, definition and whether they wait for a retry; counted up to `limit`.
+-- Runs whose time has come and that no executor holds, by state, definition and whether they wait for a retry; counted up to `limit`.
 SELECT r.state::text AS state, r.definition_id, r.definition_version AS version, r.retry, count(*)::bigint AS runs,
        GREATEST(0, extract(epoch FROM now() - min(r.scheduled_for)))::double precision AS oldest
   FROM (SELECT state, definition_id, definition_version, scheduled_for, COALESCE(not_before > now(), false) AS retry
@@ -40,7 +40,7 @@ SELECT max(abs(e.clock_skew_seconds)) AS clock_skew, min(e.disk_free_bytes) AS d
 
 -- name: standbys
 -- Stand-bys of PostgreSQL by how commits wait for them; 'unknown' when this role may not know (pg_monitor may). Backups are none, nor are
--- readers of changes (logical replication): nobody fails over to them.
+-- readers of changes (logical replication): no fail-over goes to them.
 SELECT CASE WHEN s.sync_state IN ('sync', 'quorum') THEN 'sync' WHEN s.sync_state IS NULL THEN 'unknown' ELSE 'async' END AS mode,
        count(*)::bigint AS standbys
   FROM pg_stat_replication s

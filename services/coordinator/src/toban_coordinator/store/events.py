@@ -63,7 +63,7 @@ async def process(t: FencedTx, plans: Sequence[EventPlan], *, days: int) -> dict
 
 
 async def postpone(t: FencedTx, event: InboxEvent, error: str, *, delay_seconds: float) -> bool:
-    """A later try for an event that could not be written; False when somebody else processed it."""
+    """A later try for an event that could not be written; False when it was processed meanwhile."""
     parameters = {"id": event.id, "tries": event.tries, "error": error, "delay": delay_seconds}
     return await t.execute(_sql.postpone, parameters) > 0
 

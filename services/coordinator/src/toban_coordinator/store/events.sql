@@ -61,7 +61,7 @@ WITH plan AS MATERIALIZED (
     SELECT l.*, CASE WHEN l.keeps_key AND k.event_id IS NULL THEN 'duplicate' ELSE l.outcome END AS became
       FROM locked l LEFT JOIN keyed k ON k.event_id = l.id
 ), freed AS (
-    -- An event that failed and started nothing gives its key back: emitted again, it is tried anew.
+    -- An event that failed and started nothing gives its key back: emitted again, it is tried again.
     DELETE FROM scheduler.event_keys k
      USING settled s
      WHERE s.became = 'failed' AND NOT s.keeps_key AND k.event_type = s.event_type AND k.dedupe_key = s.dedupe_key AND k.event_id = s.id

@@ -12,7 +12,7 @@ ON CONFLICT (instance) DO UPDATE SET reason = excluded.reason, actor = excluded.
 RETURNING xmax = 0 AS made
 
 -- name: start_draining
--- on -> draining; rows are locked in id order. Also rows that are not `on` are waited for and written: somebody who has locked one of them, and did
+-- on -> draining; rows are locked in id order. Also rows that are not `on` are waited for and written: a transaction that has locked one of them, and did
 -- not see this drain, may be about to put it `on`.
 WITH locked AS (
     SELECT incarnation FROM scheduler.executors

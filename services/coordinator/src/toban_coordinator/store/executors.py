@@ -196,7 +196,7 @@ async def observe(pool: Pool) -> list[Observed]:
 
 
 async def detach(t: FencedTx, incarnations: Sequence[str], *, mode: str, reason: str = "") -> list[int]:
-    """No new work for these; the worker ids that were detached. `mode` is '' when nobody asked; `reason` goes to the audit log."""
+    """No new work for these; the worker ids that were detached. `mode` is '' without a request; `reason` goes to the audit log."""
     rows = await t.fetch_all(_Q.detach, {"incarnations": list(incarnations), "mode": mode})
     if reason:
         for row in rows:
@@ -205,7 +205,7 @@ async def detach(t: FencedTx, incarnations: Sequence[str], *, mode: str, reason:
 
 
 async def rejoin(t: FencedTx, incarnations: Sequence[str]) -> list[int]:
-    """Back to work after a detach that nobody had asked for; the worker ids."""
+    """Back to work after a detach that no operator asked for; the worker ids."""
     params = {"incarnations": list(incarnations)}
     await t.execute(_Q.lock, params)
     rows = await t.fetch_all(_Q.rejoin, params)
@@ -213,6 +213,6 @@ async def rejoin(t: FencedTx, incarnations: Sequence[str]) -> list[int]:
 
 
 async def cut_silent(t: FencedTx, *, open_seconds: float) -> list[int]:
-    """No more grants for executors with an order that nobody could deliver for this long; the worker ids."""
+    """No more grants for executors with an order that could not be delivered for this long; the worker ids."""
     rows = await t.fetch_all(_Q.cut_silent, {"seconds": open_seconds})
     return [row["worker_id"] for row in rows]

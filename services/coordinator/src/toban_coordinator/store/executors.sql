@@ -91,7 +91,7 @@ UPDATE scheduler.executors SET state = 'detached', detach_mode = %(mode)s::text,
 RETURNING incarnation::text AS incarnation, worker_id;
 
 -- name: rejoin
--- detached -> on, or draining when a drain is kept: nobody asked for the detach and its heartbeats are back. Only after `lock`, as `resume`.
+-- detached -> on, or draining when a drain is kept: no operator asked for the detach, and its heartbeats are back. Only after `lock`, as `resume`.
 UPDATE scheduler.executors e
    SET state = CASE WHEN EXISTS (SELECT 1 FROM scheduler.executor_drains d WHERE d.instance = e.instance) THEN 'draining' ELSE 'on' END,
        detached_at = NULL

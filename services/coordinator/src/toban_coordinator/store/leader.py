@@ -53,7 +53,7 @@ async def read_row(pool: Pool) -> Row:
 
 
 async def take_over(pool: Pool, contender: Contender, *, observed: int, beat: int) -> Taken | None:
-    """Compare-and-set the leader row from the observed epoch and beat; None when somebody else was first or the leader lives.
+    """Compare-and-set the leader row from the observed epoch and beat; None when another coordinator was first or the leader lives.
 
     Raises EpochExhausted when no larger epoch exists.
     """

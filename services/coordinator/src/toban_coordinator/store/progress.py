@@ -24,7 +24,7 @@ class ProgressNote:
 
 
 async def note(t: Tx, notes: Sequence[ProgressNote]) -> set[int]:
-    """Write them down, at most one a run; the runs that changed. A run that somebody else holds by now is left alone."""
+    """Store them, at most one a run; returns the runs that changed. A run that another executor holds by now stays as it is."""
     if not notes:
         return set()
     rows = [

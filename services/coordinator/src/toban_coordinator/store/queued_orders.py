@@ -108,7 +108,7 @@ async def forget(t: FencedTx, ids: Sequence[int]) -> None:
 
 
 async def finish(pool: Pool, *, incarnation: str, results: Mapping[int, str]) -> None:
-    """Close orders with the executor's answers, and wake whoever waits for them."""
+    """Close orders with the executor's answers, and wake the transactions that wait for them."""
     async with tx(pool) as t:
         params = {"incarnation": incarnation, "ids": list(results), "results": list(results.values())}
         if await t.execute(_Q.finish, params):

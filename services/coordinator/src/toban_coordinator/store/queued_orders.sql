@@ -35,7 +35,7 @@ SELECT i.incarnation::text AS incarnation, coalesce(s.token, 0) AS smallest_live
   LEFT JOIN smallest s USING (incarnation) LEFT JOIN missing m USING (incarnation) LEFT JOIN queued q USING (incarnation);
 
 -- name: done
--- Orders that need nobody any more: answered ones, and those of executors that are off.
+-- Orders that are no longer needed: answered ones, and those of executors that are off.
 SELECT o.id, o.kind, o.run_id, o.token, o.result
   FROM scheduler.executor_orders o JOIN scheduler.executors e ON e.incarnation = o.incarnation
  WHERE o.done_at IS NOT NULL OR e.state = 'off'

@@ -31,7 +31,7 @@ SELECT r.id, r.definition_id, r.definition_version
 
 -- name: outlook
 -- When the next run becomes due after `now`, and whether a run up to `until` has no named executor yet. Of waiting runs one entry of the index
--- is read for each priority, and of due ones, which may wait for their next attempt, the first `limit`: whoever is behind those waits for a slot.
+-- is read for each priority, and of due ones, which may wait for their next attempt, the first `limit`: runs behind those wait for a slot.
 WITH RECURSIVE priorities AS (
     (SELECT r.priority FROM scheduler.runs_live r WHERE r.state = 'PENDING' ORDER BY r.priority DESC, r.scheduled_for, r.id LIMIT 1)
     UNION ALL

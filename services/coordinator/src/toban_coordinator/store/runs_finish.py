@@ -139,7 +139,7 @@ async def _finish(t: Tx, moves: Sequence[Mapping[str, Any]], reporters: Sequence
 
 
 async def release(t: Tx, moves: Sequence[Release]) -> set[int]:
-    """live → PENDING, held by nobody."""
+    """live → PENDING, on no executor."""
     if not moves:
         return set()
     rows = await t.fetch_all(

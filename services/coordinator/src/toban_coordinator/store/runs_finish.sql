@@ -93,7 +93,7 @@ SELECT id, job_name, target, origin, new_reason, definition_id, definition_versi
   FROM gone
 
 -- name: release
--- ASSIGNED | RUNNING | ORPHANED | DEFERRED → PENDING: nobody holds the run any more; attempt and lost_count get new values.
+-- ASSIGNED | RUNNING | ORPHANED | DEFERRED → PENDING: no executor holds the run any more; attempt and lost_count get new values.
 WITH input AS MATERIALIZED (
     SELECT *
       FROM unnest(%(ids)s::bigint[], %(sources)s::text[], %(tokens)s::bigint[], %(attempts)s::integer[], %(losts)s::integer[],

@@ -38,7 +38,7 @@ WITH fence AS MATERIALIZED (
       FROM wanted w JOIN takers e ON e.incarnation = w.incarnation
      WHERE NOT EXISTS (SELECT 1 FROM refused) AND (SELECT count(*) FROM takers) = cardinality(%(executors)s::uuid[])
 ), claimed AS (
-    -- A key that somebody else takes at this very moment ends the statement by its unique violation: nothing is made.
+    -- A key that another transaction takes at this very moment ends the statement by its unique violation: nothing is made.
     INSERT INTO scheduler.run_idempotency (key, run_id) SELECT key, id FROM input WHERE key IS NOT NULL
 ), made AS (
     INSERT INTO scheduler.runs_live (id, definition_id, definition_version, job_name, origin, scheduled_for, state, priority, max_attempts, max_lost,

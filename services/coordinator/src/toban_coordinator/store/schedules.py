@@ -130,7 +130,7 @@ def due_of(row: Row) -> DueSchedule:
 
 
 def _spec_of(row: Row) -> tuple[ScheduleSpec, str]:
-    """The stored spec and "", or what is known without it and why it cannot be read: one such row stops nobody else."""
+    """The stored spec and "", or what is known without it and why it cannot be read: one such row stops no other schedule."""
     try:
         spec = ScheduleSpec.from_json(row["spec"])
         if (spec.name, spec.job) != (row["name"], row["job"]):

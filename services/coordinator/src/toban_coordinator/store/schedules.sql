@@ -19,7 +19,7 @@ SELECT s.next_run_at AS at
 
 -- name: fire
 -- Slot advance by compare-and-set on (version, next_run_at); with it the runs (∅ → PENDING), their slots, events and the ledger. A schedule that
--- an edit holds is left out: it waits for its own edit, and nobody waits with it.
+-- an edit holds is left out: it waits for its own edit, and no other schedule waits with it.
 WITH plan AS MATERIALIZED (
     SELECT *
       FROM ROWS FROM (

@@ -140,7 +140,7 @@ async def delete(t: Tx, old: StoredSchedule, *, settled_until: datetime, reason:
 
 
 async def settled_until(t: Tx, names: Sequence[str]) -> dict[str, datetime]:
-    """Up to where deleted schedules of these names were settled: one that is made anew has no slot before."""
+    """Up to where deleted schedules of these names were settled: one that is created again has no slot before."""
     if not names:
         return {}
     rows = await t.fetch_all(_sql.settled_until, {"names": list(names)})

@@ -45,7 +45,7 @@ UPDATE scheduler.schedules s
 RETURNING s.name, s.version
 
 -- name: renew
--- version n → n + 1 of schedules that are locked and whose job was enabled or disabled: their next slot counts anew.
+-- version n → n + 1 of schedules that are locked and whose job was enabled or disabled: their next slot is computed again.
 UPDATE scheduler.schedules s
    SET next_run_at = i.next_run_at, version = s.version + 1
   FROM unnest(%(ids)s::bigint[], %(versions)s::bigint[], %(nexts)s::timestamptz[]) AS i(id, version, next_run_at)

@@ -7,7 +7,7 @@ SELECT s.name, s.value, s.version, s.updated_at, s.updated_by FROM scheduler.set
 SELECT pg_advisory_xact_lock(hashtext('scheduler.settings'))
 
 -- name: create
--- A setting that was never changed -> its first stored value; no row when somebody was first.
+-- A setting that was never changed -> its first stored value; no row when another transaction was first.
 INSERT INTO scheduler.settings (name, value, updated_by)
 SELECT %(name)s::text, %(value)s::jsonb, %(actor)s::text WHERE %(version)s::bigint = 0
 ON CONFLICT (name) DO NOTHING

@@ -64,7 +64,7 @@ async def count_of_types(t: Tx, types: Sequence[str], *, without: Sequence[str])
 
 
 async def of_types(t: Tx, types: Sequence[str]) -> list[DueTrigger]:
-    """The enabled triggers of these types by name; one whose spec cannot be read is `broken`, so that it stops nobody else."""
+    """The enabled triggers of these types by name; one whose spec cannot be read is `broken`, so that it stops no other trigger."""
     return [_due(row) for row in await t.fetch_all(_sql.of_types, {"types": list(types)})] if types else []
 
 

@@ -45,7 +45,7 @@ SELECT g.id, g.name, g.version, g.event_type, g.spec, g.last_error, d.id AS defi
  ORDER BY g.name
 
 -- name: note_errors
--- What went wrong last with some triggers; '' clears it. A row that somebody edits now is left out.
+-- What went wrong last with some triggers; '' clears it. A row that is being edited is left out.
 WITH input AS (
     SELECT * FROM unnest(%(ids)s::bigint[], %(versions)s::bigint[], %(errors)s::text[]) AS i(id, version, error)
 ), free AS (

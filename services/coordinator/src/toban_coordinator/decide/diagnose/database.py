@@ -95,7 +95,7 @@ def migrations(facts: MigrationFacts) -> list[Finding]:
         _migration(
             ", ".join(facts.changed),
             "error",
-            "is not what this release would apply: somebody changed an applied file, or this is another release's",
+            "is not what this release would apply: an applied file was changed, or it is another release's",
             "restore the file and put the change into a new migration",
         ),
         _migration(
@@ -293,8 +293,8 @@ def _redis_shared(facts: RedisFacts) -> list[Finding]:
             value=f"epoch {facts.epoch}, PostgreSQL has {facts.database_epoch}",
             status="warning",
             message="Redis knows a leader that PostgreSQL has never had: another installation uses the same Redis database, or PostgreSQL "
-            "was made anew",
+            "was recreated",
             remedy="give each installation a Redis, or a database number of it, of its own: keys have no prefix; after PostgreSQL was made "
-            "anew delete the key scheduler:leader:epoch",
+            "delete the key scheduler:leader:epoch",
         )
     ]

@@ -56,7 +56,7 @@ class CoordinatorFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExecutorFacts:
-    """One executor, heard of `age` seconds ago."""
+    """One executor whose last heartbeat is `age` seconds old."""
 
     worker_id: int
     node_id: str
@@ -78,7 +78,7 @@ class ExecutorFacts:
 
 
 def leader(facts: LeaderFacts) -> list[Finding]:
-    """Somebody leads, beats, and its loops turn."""
+    """A coordinator leads, beats, and its loops turn."""
     value = f"{facts.address} (worker {facts.worker_id}, epoch {facts.epoch})"
     if not facts.epoch or facts.resigned or facts.beat_age > BEAT_LATE:
         why = "has never led" if not facts.epoch else f"has led for {facts.beat_age:.0f} s"
@@ -88,7 +88,7 @@ def leader(facts: LeaderFacts) -> list[Finding]:
                 subject="cluster",
                 value="none",
                 status="error",
-                message=f"nobody {why}: nothing is scheduled and nothing is dispatched",
+                message=f"no coordinator {why}: scheduling and dispatch are stopped",
                 remedy="see that a coordinator runs and reaches PostgreSQL; its log says why it does not stand",
             )
         ]
@@ -137,7 +137,7 @@ def coordinators(items: Sequence[CoordinatorFacts], *, now: datetime, version: s
                 subject="cluster",
                 value="one",
                 status="warning",
-                message="there is one coordinator: nobody takes over when it dies",
+                message="there is one coordinator: none takes over when it dies",
                 remedy="start a second one on another machine",
             )
         )
@@ -206,10 +206,10 @@ def _state(item: ExecutorFacts) -> Finding:
         )
     if item.state == "on":
         return Finding(name="executor", subject=item.subject, value="on")
-    mends = {
+    remedies = {
         "draining": "`toban executor undrain` lets it work again",
         "detached": "it works again when its heartbeats come on time; a detach by an operator ends with its process",
-        "cut": "it starts anew by itself; an order to it was open for too long: see that coordinators reach its address",
+        "cut": "it registers again by itself; an order to it was open for too long: see that coordinators reach its address",
     }
     why = f": {item.drain_reason}" if item.state == "draining" and item.drain_reason else ""
     return Finding(
@@ -218,7 +218,7 @@ def _state(item: ExecutorFacts) -> Finding:
         value=item.state,
         status="warning",
         message=f"it takes no new work{why}",
-        remedy=mends.get(item.state, "see its log"),
+        remedy=remedies.get(item.state, "see its log"),
     )
 
 

@@ -7,10 +7,10 @@ import pytest
 from toban_coordinator.decide.leader_health import (
     LeaderSigns,
     StreamEnd,
-    gives_way,
     is_death,
     is_suspect,
     should_degrade,
+    should_yield,
 )
 
 NOW = datetime(2026, 11, 21, tzinfo=UTC)
@@ -67,4 +67,4 @@ def test_a_suspect_leader_is_asked_first(ticking, degrade):
     ],
 )
 def test_who_gives_way_for_its_clock(skew, others, expected):
-    assert gives_way(skew, others) is expected
+    assert should_yield(skew, others) is expected

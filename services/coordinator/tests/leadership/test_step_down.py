@@ -35,7 +35,7 @@ async def test_a_term_below_the_executors_epoch_runs_no_loop(coordinator, pg_url
 async def test_who_gives_way_stops_and_stands_no_more_until_told(cluster):
     first = await cluster()
     await until(lambda: first.leads)
-    first.leadership.give_way(True)
+    first.leadership.yield_leadership(True)
     assert not first.leads
     await asyncio.sleep(2.5)
     assert not first.leads
@@ -44,7 +44,7 @@ async def test_who_gives_way_stops_and_stands_no_more_until_told(cluster):
     await second.die()
     await asyncio.sleep(1.5)
     assert not first.leads
-    first.leadership.give_way(False)
+    first.leadership.yield_leadership(False)
     assert await until(lambda: first.leads) < 1.5
 
 
@@ -112,7 +112,7 @@ class Outside:
     async def hold(self):
         return False
 
-    async def give_back(self):
+    async def release(self):
         pass
 
 

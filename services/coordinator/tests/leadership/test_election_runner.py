@@ -49,7 +49,7 @@ async def test_a_crash_with_evidence_is_taken_over_within_a_second_and_a_half(cl
     dead, other = (first, second) if first.leads else (second, first)
     await until(lambda: other.epoch == dead.epoch)
     await dead.die()
-    other.leadership.evidence(dead.epoch)
+    other.leadership.report_leader_death(dead.epoch)
     assert await until(lambda: other.leads) < 1.0
 
 
