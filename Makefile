@@ -65,7 +65,7 @@ proto: bootstrap ## generate libs/proto from proto/
 proto-check: bootstrap ## generated code is current, proto lint, nothing broke
 	@scripts/proto-check
 
-size: bootstrap ## no module over 400 lines, no function over 60
+size: bootstrap ## no module over 400 lines, no function over 60; figures of the source (scripts/check-size --list: small modules)
 	@scripts/check-size
 
 docs: bootstrap ## generate docs/cli.md, metrics.md, run-states.md, settings.md, tables of manifests.md, the dashboard

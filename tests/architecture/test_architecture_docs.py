@@ -24,20 +24,44 @@ def tracked(*patterns: str) -> list[Path]:
 DOCUMENTS = tracked("*.md")
 
 
+def missing_paths(document: Path, root: Path = ROOT) -> list[str]:
+    """The paths in a document that do not exist: below `root` in backquotes, beside the document as a link."""
+    text = document.read_text(encoding="utf-8")
+    missing = [name for name in IN_BACKQUOTES.findall(text) if not (root / name).exists()]
+    return missing + [name for name in LINK.findall(text) if not (document.parent / name).exists()]
+
+
+def machine_lines(path: Path, root: Path = ROOT) -> list[str]:
+    """The lines of a text file that have a path of the machine it was written on."""
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except UnicodeDecodeError:
+        return []
+    return [f"{path.relative_to(root)}:{n}: {line}" for n, line in enumerate(lines, 1) if MACHINE.search(line)]
+
+
 @pytest.mark.parametrize("document", DOCUMENTS, ids=[str(path.relative_to(ROOT)) for path in DOCUMENTS])
 def test_every_path_in_a_document_exists(document: Path) -> None:
-    text = document.read_text(encoding="utf-8")
-    missing = [name for name in IN_BACKQUOTES.findall(text) if not (ROOT / name).exists()]
-    missing += [name for name in LINK.findall(text) if not (document.parent / name).exists()]
-    assert missing == []
+    assert missing_paths(document) == []
 
 
 def test_no_file_names_the_machine_it_was_written_on() -> None:
-    found: list[str] = []
-    for path in tracked():
-        try:
-            lines = path.read_text(encoding="utf-8").splitlines()
-        except UnicodeDecodeError:
-            continue
-        found += [f"{path.relative_to(ROOT)}:{n}: {line}" for n, line in enumerate(lines, 1) if MACHINE.search(line)]
-    assert found == []
+    assert [line for path in tracked() for line in machine_lines(path)] == []
+
+
+def test_a_missing_path_and_a_dead_link_are_found(tmp_path: Path) -> None:
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs/there.md").write_text("# There\n")
+    document = tmp_path / "docs/a.md"
+    document.write_text(
+        "`docs/there.md`, `libs/gone/src/` and `make up`; [one](there.md#there), [two](gone.md), [three](https://example.org/)\n"
+    )
+    assert missing_paths(document, tmp_path) == ["libs/gone/src/", "gone.md"]
+
+
+def test_a_path_of_the_machine_is_found(tmp_path: Path) -> None:
+    path = tmp_path / "notes.txt"
+    path.write_text("fine\n" + "see /ro" + "ot/notes\n")
+    assert machine_lines(path, tmp_path) == ["notes.txt:2: see /ro" + "ot/notes"]
+    path.write_bytes(b"\xff /ro" + b"ot/notes")
+    assert machine_lines(path, tmp_path) == []

@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from toban_domain.version import VERSION
-from toban_stack import keys
+from toban_stack import container_secrets
 
 ROOT = Path(__file__).resolve().parents[2]
 SERVICES = ("admin-web", "coordinator", "executor", "log-archiver", "tools")
@@ -67,17 +67,17 @@ def test_tools_has_the_command_line_the_keys_and_the_migrations() -> None:
 def test_the_dockerfile_and_the_compose_file_agree_with_the_code() -> None:
     dockerfile = (ROOT / "deploy" / "docker" / "service.Dockerfile").read_text(encoding="utf-8")
     assert f"\nARG VERSION={VERSION}\n" in dockerfile
-    assert set(re.findall(r"/hand-out/([a-z-]+)", dockerfile)) == set(keys.SHARES)
+    assert set(re.findall(r"/hand-out/([a-z-]+)", dockerfile)) == set(container_secrets.SHARES)
     # psycopg-binary looks for public authorities where no image has them: `sslrootcert=system` needs this.
     assert re.search(r"\bSSL_CERT_FILE=\$\{SSL_CERT_FILE:-/etc/ssl/certs/ca-certificates.crt\}", dockerfile)
     services = yaml.safe_load((ROOT / "docker-compose.yml").read_text(encoding="utf-8"))["services"]
-    given = {f"keys-{name}:/hand-out/{name}" for name in keys.SHARES}
+    given = {f"keys-{name}:/hand-out/{name}" for name in container_secrets.SHARES}
     assert set(services["certs"]["volumes"]) == {*given, "keys:/keys"}
     shares = {
         name: [volume for volume in one.get("volumes", ()) if volume.startswith("keys")]
         for name, one in services.items()
     }
-    for name in keys.SHARES:
+    for name in container_secrets.SHARES:
         assert shares[name] == [f"keys-{name}:/run/keys:ro"]
     # Any number of replicas: no name and no port of this machine belongs to one of them.
     assert not [name for name, one in services.items() if "container_name" in one]

@@ -1,8 +1,9 @@
-"""The module-size gate catches what it should, and its list of exceptions can only shrink."""
+"""The module-size gate catches what it should, its list of exceptions can only shrink, and its figures follow their definition."""
 
 import shutil
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -10,16 +11,19 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def gate(tmp_path: Path, lines: int, allowed: str = "") -> subprocess.CompletedProcess[str]:
-    """Runs the gate in a repository with one function of `lines` lines."""
-    (tmp_path / "scripts").mkdir()
-    shutil.copy(ROOT / "scripts/check-size", tmp_path / "scripts")
-    (tmp_path / "scripts/size-allow.txt").write_text(allowed)
-    (tmp_path / "a.py").write_text("def f():\n" + "    pass\n" * (lines - 1))
-    subprocess.run(["git", "init", "-q", tmp_path], check=True)
-    return subprocess.run(
-        [sys.executable, tmp_path / "scripts/check-size"], capture_output=True, text=True, check=False
-    )
+def gate(root: Path, files: Mapping[str, str], *arguments: str, allowed: str = "") -> subprocess.CompletedProcess[str]:
+    """Runs the gate in a repository with these files."""
+    for name, content in {**files, "scripts/size-allow.txt": allowed}.items():
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text(content)
+    shutil.copy(ROOT / "scripts/check-size", root / "scripts")
+    subprocess.run(["git", "init", "-q", root], check=True)
+    command = [sys.executable, root / "scripts/check-size", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def function(lines: int) -> str:
+    return "def f():\n" + "    pass\n" * (lines - 1)
 
 
 @pytest.mark.parametrize(
@@ -36,9 +40,35 @@ def gate(tmp_path: Path, lines: int, allowed: str = "") -> subprocess.CompletedP
     ],
 )
 def test_the_gate(tmp_path: Path, lines: int, allowed: str, answer: str) -> None:
-    done = gate(tmp_path, lines, allowed)
+    done = gate(tmp_path, {"a.py": function(lines)}, allowed=allowed)
     assert done.returncode == (1 if answer else 0), done.stdout
     assert answer in done.stdout
+
+
+def test_the_figures(tmp_path: Path) -> None:
+    source = "libs/a/src/toban_a"
+    importing = "from toban_a import once, twice\nfrom toban_a.long import f\n"
+    files = {
+        f"{source}/__init__.py": "",
+        f"{source}/__main__.py": importing,
+        f"{source}/other.py": "import toban_a.twice\n",
+        f"{source}/once.py": '"""Text.\n\nMore."""\n\nimport os\n\n# why\nX = os.sep\n',
+        f"{source}/twice.py": "X = 1\n",
+        f"{source}/long.py": function(45),
+        f"{source}/never.py": "X = 1\n",
+        f"{source}/runs.sql": "SELECT 1;\n",
+        f"{source}/messages_pb2.py": "X = 1\n",
+        "libs/a/tests/test_once.py": "from toban_a import never, once\n",
+        "services/b/src/toban_b/main.py": "from toban_a.other import X\n",
+    }
+    printed = gate(tmp_path, files, "--list").stdout.splitlines()
+    assert printed == [
+        f"{source}/once.py: 8 lines, 1 of code; imported by {source}/__main__.py",
+        f"{source}/other.py: 1 lines, 0 of code; imported by services/b/src/toban_b/main.py",
+        "source: 60 lines of Python, SQL and Lua; 8 modules, median 1 lines",
+        "small modules with a single importer: 2 under 45 lines of code, 2 under 45 lines in all",
+        "size: 11 modules, 0 problems",
+    ]
 
 
 def test_this_repository_passes() -> None:

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from toban_stack import keys
+from toban_stack import container_secrets
 from toban_testing.compose import TAG, Compose, missing
 
 PROBLEM = missing()
@@ -121,12 +121,12 @@ def test_nothing_is_reached_from_outside_this_machine(compose: Compose) -> None:
 @pytest.mark.parametrize("service", SERVICES)
 def test_a_container_holds_only_what_it_may(compose: Compose, service: str) -> None:
     container = compose.containers(service)[0]
-    share = keys.SHARES[service]
+    share = container_secrets.SHARES[service]
     assert compose.inside(container, "id", "-u").stdout == "10001\n"
     assert compose.inside(container, "touch", "/opt/toban/x").returncode != 0
     assert compose.inside(container, "touch", "/run/keys/x").returncode != 0
     files = set(compose.inside(container, "ls", "/run/keys").stdout.split())
-    assert files == set(share.secrets) | set(keys.TLS_FILES)
+    assert files == set(share.secrets) | set(container_secrets.TLS_FILES)
     secrets = [compose.inside(container, "cat", f"/run/keys/{name}").stdout.strip() for name in share.secrets]
     assert all(secrets) and not [secret for secret in secrets if secret in json.dumps(container)]
     stores = compose.inside(container, "getent", "hosts", "postgres", "valkey", "seaweedfs").returncode == 0

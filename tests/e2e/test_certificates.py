@@ -24,7 +24,7 @@ from toban_domain.errors import TobanError
 from toban_proto.v1 import coordinator_pb2 as pb
 from toban_proto.v1 import coordinator_pb2_grpc as rpc
 from toban_proto.v1 import logs_pb2, logs_pb2_grpc
-from toban_stack import certs, rollover
+from toban_stack import certificate_rotation, certs
 from toban_stack.stack import Stack
 from toban_testing.admin_client import AdminClient
 from toban_testing.stack_fixtures import admin_of, running_stack
@@ -227,20 +227,20 @@ def test_renewal_and_another_authority_under_load(tmp_path: Path) -> None:
         with load(stack) as running, followed(stack, admin, tmp_path / "stop"):
             # Leaves that live for seconds only, replaced while they are in use.
             with all_take(stack, admin):
-                rollover.renew(tls, validity=timedelta(seconds=15))
+                certificate_rotation.renew(tls, validity=timedelta(seconds=15))
             all_show_new(stack, admin)
             with all_take(stack, admin):
-                rollover.renew(tls)
+                certificate_rotation.renew(tls)
             all_show_new(stack, admin)
             with all_take(stack, admin):
-                rollover.trust_new_ca(tls)
+                certificate_rotation.trust_new_ca(tls)
             with all_take(stack, admin):
-                rollover.use_new_ca(tls)
+                certificate_rotation.use_new_ca(tls)
             all_show_new(stack, admin)
         # Log tickets that the old authority vouched for are still needed until these runs have handed in their lines.
         all_succeeded(stack, running.runs)
         with load(stack) as running, all_take(stack, admin):
-            rollover.drop_old_ca(tls)
+            certificate_rotation.drop_old_ca(tls)
         all_succeeded(stack, running.runs)
         assert {name: record.pid for name, record in stack.processes().items()} == pids, "nothing was started anew"
 

@@ -8,9 +8,9 @@ import pytest
 import redis
 
 from toban_stack import processes
-from toban_stack.home import Home
-from toban_stack.records import Records
 from toban_stack.servers import Endpoints, Servers
+from toban_stack.stack_paths import StackPaths
+from toban_stack.state_file import StateFile
 from toban_testing.database_reset import TABLES
 from toban_testing.servers import PREFIX, SessionServers, sweep
 
@@ -126,9 +126,9 @@ def test_s3_keeps_objects_for_those_with_the_key(s3: Endpoints) -> None:
 def test_servers_of_a_dead_session_are_swept() -> None:
     root = Path(tempfile.mkdtemp(prefix=PREFIX))
     (root / "owner").write_text("999999999 None x")
-    home = Home(root / "redis")
+    home = StackPaths(root / "redis")
     home.create()
-    records = Records(path=home.state_file)
+    records = StateFile(path=home.state_file)
     Servers(home=home, records=records, environment={}, durable=False).start("redis")
     record = records.all()[0]
     assert processes.alive(record)

@@ -1,1 +1,1 @@
-"""The newcomer's stack: servers, certificates and services on one machine."""
+"""A whole Toban on one machine: servers, certificates and services as processes."""

@@ -1,7 +1,7 @@
-"""The newcomer's stack at the prompt. Usage: python -m toban_stack up|down|status|certs STEP
+"""The command line of a stack on one machine. Usage: python -m toban_stack up|down|status|certs STEP
 
-COORDINATORS, EXECUTORS, LOG_ARCHIVERS and ADMIN_WEBS say how many processes `up` starts; TOBAN_HOME is the stack's folder
-(.toban in the clone by default). Exit codes: 0 when all is well, 1 when something is not, 2 for a wrong call.
+COORDINATORS, EXECUTORS, LOG_ARCHIVERS and ADMIN_WEBS are the numbers of processes that `up` starts; TOBAN_HOME is the stack's
+folder (.toban in the clone by default). Exit codes: 0 for success, 1 for a failure or an unhealthy process, 2 for a wrong call.
 """
 
 import os
@@ -10,26 +10,26 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from toban_stack import rollover
+from toban_stack import certificate_rotation
+from toban_stack.console import columns, print_lines
 from toban_stack.errors import StackError
-from toban_stack.report import columns, say
 from toban_stack.stack import Stack
 
 USAGE = 2
 
 
 def main(arguments: list[str]) -> int:
-    """Runs one of the three words."""
-    words: dict[str, Callable[[], int]] = {"up": up, "down": down, "status": status}
-    words |= {f"certs {step}": partial(certificates, step) for step in rollover.STEPS}
-    wanted = " ".join(arguments)
-    if wanted not in words:
-        sys.stderr.write(f"usage: python -m toban_stack {'|'.join(words)}\n")
+    """Runs one command; returns its exit code."""
+    commands: dict[str, Callable[[], int]] = {"up": up, "down": down, "status": status}
+    commands |= {f"certs {step}": partial(certificates, step) for step in certificate_rotation.STEPS}
+    command = " ".join(arguments)
+    if command not in commands:
+        sys.stderr.write(f"usage: python -m toban_stack {'|'.join(commands)}\n")
         return USAGE
     try:
-        return words[wanted]()
+        return commands[command]()
     except (StackError, PermissionError) as error:
-        sys.stderr.write(f"\nmake {wanted} failed: {error}\n")
+        sys.stderr.write(f"\nmake {command} failed: {error}\n")
         return 1
     except KeyboardInterrupt:
         sys.stderr.write("\ninterrupted\n")
@@ -37,42 +37,42 @@ def main(arguments: list[str]) -> int:
 
 
 def up() -> int:
-    """Starts the stack, runs the examples and shows the first run."""
-    from toban_stack import welcome
+    """Starts the stack, applies the examples and shows the first run."""
+    from toban_stack import quickstart_output
 
-    welcome.run(_stack(), root=project_root())
+    quickstart_output.run(_stack(), root=project_root())
     return 0
 
 
 def down() -> int:
-    """Ends everything and says what it ended."""
+    """Stops every process of the stack and prints a line for each."""
     lines = _stack().down()
-    say(*(f"• {line}" for line in lines))
-    say("Toban is stopped; its data stays in " + str(home()) if lines else "nothing was running")
+    print_lines(*(f"• {line}" for line in lines))
+    print_lines("Toban is stopped; its data stays in " + str(home()) if lines else "nothing was running")
     return 0
 
 
 def status() -> int:
-    """Prints a line a process, and where the site is; 0 only when all are green."""
+    """Prints a line for each process, and the address of the site; 0 only when all are green."""
     stack = _stack()
     rows = stack.status()
     if not rows:
-        say("no stack runs here: make up")
+        print_lines("no stack is running here: make up")
         return 1
     table = [("PROCESS", "ROLE", "ADDRESS", "ADMIN", "PID", "HEALTH")]
     table += [(row.name, row.role, row.address, row.admin or "-", str(row.pid), row.health) for row in rows]
-    say(*columns(table), *(f"\nSite  http://{address}" for address in stack.sites))
+    print_lines(*columns(table), *(f"\nSite  http://{address}" for address in stack.sites))
     return 0 if all(row.green for row in rows) else 1
 
 
 def certificates(step: str) -> int:
-    """Gives the services new certificate files, which they take without a restart."""
-    say(rollover.STEPS[step](home() / "tls"))
+    """Replaces certificate files, which running services reload without a restart."""
+    print_lines(certificate_rotation.STEPS[step](home() / "tls"))
     return 0
 
 
 def project_root() -> Path:
-    """The clone that this package lies in, or the working folder for an installed one."""
+    """The clone that contains this package; the working folder when the package is installed."""
     clone = Path(__file__).resolve().parents[4]
     return clone if (clone / "Makefile").exists() else Path.cwd()
 
@@ -89,7 +89,7 @@ def _stack() -> Stack:
         executors=_count("EXECUTORS", 2),
         log_archivers=_count("LOG_ARCHIVERS", 1),
         admin_webs=_count("ADMIN_WEBS", 1, least=0),
-        say=lambda line: say(f"• {line}"),
+        on_progress=lambda line: print_lines(f"• {line}"),
     )
 
 

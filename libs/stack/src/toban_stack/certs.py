@@ -1,8 +1,8 @@
-"""The development certificate authority: one EC P-256 certificate a service.
+"""The development certificate authority: one EC P-256 certificate for each service.
 
 Each service's folder has `tls.crt`, `tls.key` (mode 0600) and `ca.crt`. A certificate names its service twice:
 one URI SAN `spiffe://<trust domain>/<service>`, which servers authorise, and one DNS SAN `<service>.<trust
-domain>`, which clients pin. It has no IP SAN: with one, any service could pass for any other on the same address.
+domain>`, which clients pin. An IP SAN would let any service impersonate another on the same address; it has none.
 """
 
 import os
@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from toban_runtime.clock import SystemClock
-from toban_stack.home import write_private
+from toban_stack.stack_paths import write_private
 
 SERVICES = ("coordinator", "executor", "log-archiver", "admin-web", "admin-cli", "external-worker")
 TRUST_DOMAIN = "toban.internal"
@@ -26,10 +26,10 @@ BACKDATE = timedelta(hours=1)
 
 
 def make_ca(directory: Path, *, now: datetime | None = None) -> Path:
-    """Makes `ca.key` (mode 0600) and `ca.crt` in `directory` unless a valid pair is there; returns `directory`."""
+    """Makes `ca.key` (mode 0600) and `ca.crt` in `directory` unless a valid pair exists; returns `directory`."""
     moment = now or SystemClock().wall()
     certificate_file, key_file = directory / "ca.crt", directory / "ca.key"
-    if key_file.exists() and _fresh(certificate_file, moment):
+    if key_file.exists() and _is_valid_for_long(certificate_file, moment):
         return directory
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     key = ec.generate_private_key(ec.SECP256R1())
@@ -49,10 +49,10 @@ def make_ca(directory: Path, *, now: datetime | None = None) -> Path:
 def issue(
     ca_dir: Path, service: str, out_dir: Path, *, trust_domain: str = TRUST_DOMAIN, now: datetime | None = None
 ) -> Path:
-    """Makes or renews the certificate of `service` in `out_dir`; one that is valid for long is left alone."""
+    """Issues a certificate of `service` in `out_dir` unless a current one exists that is not near its end."""
     moment = now or SystemClock().wall()
     authority = x509.load_pem_x509_certificate((ca_dir / "ca.crt").read_bytes())
-    if _current(out_dir, authority, service, trust_domain, moment):
+    if _is_current(out_dir, authority, service, trust_domain, moment):
         return out_dir
     out_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
     reissue(ca_dir, service, out_dir, trust_domain=trust_domain, now=moment)
@@ -69,7 +69,10 @@ def reissue(
     now: datetime | None = None,
     validity: timedelta = VALIDITY,
 ) -> None:
-    """Replaces key and certificate of `service` in `out_dir`, whatever is there; each file in one step, `ca.crt` is left alone."""
+    """Replaces key and certificate of `service` in `out_dir`, each atomically; `ca.crt` stays.
+
+    Raises ValueError when the authority has no EC key.
+    """
     authority = x509.load_pem_x509_certificate((ca_dir / "ca.crt").read_bytes())
     signer = serialization.load_pem_private_key((ca_dir / "ca.key").read_bytes(), password=None)
     if not isinstance(signer, ec.EllipticCurvePrivateKey):
@@ -82,7 +85,7 @@ def reissue(
 
 
 def replace_file(path: Path, content: bytes) -> None:
-    """Replaces `path` in one step: a reader sees the old content or the new one."""
+    """Replaces `path` atomically: a reader sees the old content or the new one."""
     draft = path.with_name(f".{path.name}.{os.getpid()}")
     draft.write_bytes(content)
     draft.replace(path)
@@ -159,16 +162,18 @@ def _key_usage(*, signs_certificates: bool) -> x509.KeyUsage:
     )
 
 
-def _fresh(certificate_file: Path, now: datetime) -> bool:
+def _is_valid_for_long(certificate_file: Path, now: datetime) -> bool:
     if not certificate_file.exists():
         return False
     certificate = x509.load_pem_x509_certificate(certificate_file.read_bytes())
     return certificate.not_valid_before_utc <= now < certificate.not_valid_after_utc - RENEW_BEFORE
 
 
-def _current(out_dir: Path, authority: x509.Certificate, service: str, trust_domain: str, now: datetime) -> bool:
-    """Whether `out_dir` holds a whole, valid set for this service, domain and authority."""
-    if not all((out_dir / name).exists() for name in ("tls.key", "ca.crt")) or not _fresh(out_dir / "tls.crt", now):
+def _is_current(out_dir: Path, authority: x509.Certificate, service: str, trust_domain: str, now: datetime) -> bool:
+    """Whether `out_dir` has a complete, valid set for this service, domain and authority."""
+    if not all((out_dir / name).exists() for name in ("tls.key", "ca.crt")) or not _is_valid_for_long(
+        out_dir / "tls.crt", now
+    ):
         return False
     certificate = x509.load_pem_x509_certificate((out_dir / "tls.crt").read_bytes())
     names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value

@@ -1,4 +1,4 @@
-"""What can go wrong while a stack starts or stops, in words for the person at the prompt."""
+"""Errors while a stack starts or stops, with messages for the person at the prompt."""
 
 from pathlib import Path
 
@@ -6,11 +6,11 @@ TAIL_LINES = 15
 
 
 class StackError(Exception):
-    """The stack cannot do what was asked; the message says what, where and the remedy."""
+    """A command failed; the message names the cause, the place and the remedy."""
 
 
 class ProcessFailed(StackError):
-    """A process ended or stayed silent while it should have become ready."""
+    """A process ended, or was not ready in time; the message has the last lines of its log."""
 
     def __init__(self, *, name: str, reason: str, log: Path) -> None:
         self.name = name
@@ -19,7 +19,7 @@ class ProcessFailed(StackError):
 
 
 def tail(log: Path, lines: int = TAIL_LINES) -> list[str]:
-    """The last lines of a log file; nothing when there is no such file."""
+    """The last lines of a log file; empty when the file does not exist."""
     try:
         raw = log.read_bytes()[-65536:]
     except FileNotFoundError:

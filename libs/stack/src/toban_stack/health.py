@@ -1,4 +1,4 @@
-"""Asks processes how they are: services over their plain HTTP admin port, servers by a connection."""
+"""Health of each process: of services by /healthz on their HTTP admin port, of servers by a connection."""
 
 import json
 import urllib.error
@@ -14,7 +14,7 @@ TIMEOUT_SECONDS = 2.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessStatus:
-    """One line of `status`: `green` is what the exit code is made of, `health` the word for people."""
+    """One line of `status`: `green` decides the exit code, `health` is the text for people."""
 
     name: str
     role: str
@@ -31,28 +31,28 @@ def of_service(record: ProcessRecord) -> ProcessStatus:
         return _status(record, green=False, health="not running")
     document = healthz(record.admin)
     if document is None:
-        return _status(record, green=False, health="no answer on its admin port")
+        return _status(record, green=False, health="no response on its admin port")
     status = str(document.get("status", "error"))
     checks: dict[str, Any] = document.get("checks", {})
-    leads = str(checks.get("role", {}).get("value", ""))
+    role = str(checks.get("role", {}).get("value", ""))
     bad = [f"{name}: {seen_words(check.get('value'))}" for name, check in checks.items() if check.get("status") != "ok"]
-    words = status if status == "ok" else f"{status} ({'; '.join(bad)})"
-    return _status(record, green=status in ("ok", "warning"), health=words, detail=leads)
+    health = status if status == "ok" else f"{status} ({'; '.join(bad)})"
+    return _status(record, green=status in ("ok", "warning"), health=health, detail=role)
 
 
 def of_server(record: ProcessRecord, *, ready: bool) -> ProcessStatus:
     """The status of PostgreSQL, Redis or S3."""
     if not alive(record):
         return _status(record, green=False, health="not running")
-    return _status(record, green=ready, health="ok" if ready else "does not answer")
+    return _status(record, green=ready, health="ok" if ready else "does not respond")
 
 
 def healthz(admin: str) -> dict[str, Any] | None:
-    """The document of /healthz at host:port; None when nothing answers there."""
+    """The document of /healthz at host:port; None without a valid response."""
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))  # never through a proxy of the environment
     try:
-        with opener.open(f"http://{admin}/healthz", timeout=TIMEOUT_SECONDS) as answer:
-            raw = answer.read()
+        with opener.open(f"http://{admin}/healthz", timeout=TIMEOUT_SECONDS) as response:
+            raw = response.read()
     except urllib.error.HTTPError as error:
         with error:
             raw = error.read()

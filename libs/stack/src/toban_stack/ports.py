@@ -1,4 +1,4 @@
-"""Ports: free ones, remembered so that a restarted process is found where it was."""
+"""Free ports on loopback, stored so that a restarted process keeps its address."""
 
 import json
 import random
@@ -8,13 +8,13 @@ from pathlib import Path
 
 from toban_stack.errors import StackError
 
-# Below Linux's range for outgoing connections, so that no connection takes the port of a process that restarts.
+# Below the range of Linux for outgoing connections, which could otherwise occupy the port of a process that restarts.
 FIRST_PORT, LAST_PORT = 20_000, 32_000
 TRIES = 200
 
 
 def is_free(port: int) -> bool:
-    """Whether a server could bind 127.0.0.1:port now."""
+    """Whether a server can bind 127.0.0.1:port now."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -25,7 +25,7 @@ def is_free(port: int) -> bool:
 
 
 def free_port(first: int = FIRST_PORT, last: int = LAST_PORT, *, companion_offset: int = 0) -> int:
-    """A port that is free now, chosen at random so that two stacks seldom meet.
+    """A port that is free now, chosen at random so that two stacks rarely collide.
 
     With `companion_offset` the port at that distance is free too (SeaweedFS puts gRPC 10,000 above HTTP).
     """
@@ -38,7 +38,7 @@ def free_port(first: int = FIRST_PORT, last: int = LAST_PORT, *, companion_offse
 
 
 class PortBook:
-    """Remembers which port each name has, in a JSON file.
+    """The port of each name, stored in a JSON file.
 
     A port set by the variable `TOBAN_<NAME>_PORT` (TOBAN_PG_PORT, TOBAN_COORDINATOR_1_PORT, ...) wins.
     """
@@ -49,7 +49,7 @@ class PortBook:
         self._ports: dict[str, int] = json.loads(path.read_text()) if path.exists() else {}
 
     def port(self, name: str, *, in_use: bool = False, companion_offset: int = 0) -> int:
-        """The port of `name`. `in_use` says that the process which owns it runs, so it need not be free."""
+        """The port of `name`. With `in_use` the process that owns it is running, so it need not be free."""
         wanted = self._environment.get(variable(name))
         if wanted is not None:
             return self._given(name, wanted, in_use)

@@ -1,8 +1,7 @@
-"""Starts programs detached from the terminal and ends exactly those again.
+"""Starts programs detached from the terminal and stops exactly those.
 
-A process is known by its pid, the start time that /proc gives for it and the boot it belongs to: a reused pid is
-never mistaken for the process that had it before. Signals go through a pidfd, so nothing can change between the
-check and the signal.
+A process is identified by its pid, its start time in /proc and the boot id: a reused pid is never mistaken for the
+process that had it before. Signals go through a pidfd, so nothing can change between the check and the signal.
 """
 
 import os
@@ -19,11 +18,11 @@ BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessRecord:
-    """One process that we started.
+    """One process of a stack.
 
-    `started` is in clock ticks since boot; `address` is host:port of what it serves; `admin` the host:port of its
-    plain HTTP admin port, if it has one; `grace_seconds` bounds the polite part of stopping it; `leftovers` are files
-    outside of the stack's folder that it may leave.
+    `started` is in clock ticks since boot; `address` is host:port of its service; `admin` is host:port of its plain
+    HTTP admin port, if any; SIGKILL follows `stop_signal` after `grace_seconds`; `leftovers` are files outside of the
+    stack's folder that it may leave.
     """
 
     name: str
@@ -41,7 +40,7 @@ class ProcessRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Program:
-    """What to start: arguments without secrets, a whole environment, and how to stop it."""
+    """A program to start: arguments without secrets, the complete environment, and how to stop it."""
 
     name: str
     role: str
@@ -56,7 +55,7 @@ class Program:
 
 
 def spawn(program: Program) -> ProcessRecord:
-    """Starts `program` in a session of its own, with its output appended to its log."""
+    """Starts `program` in a session of its own and appends its output to its log."""
     program.log.parent.mkdir(parents=True, exist_ok=True)
     log = os.open(program.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     try:
@@ -105,7 +104,7 @@ def start_time(pid: int) -> int | None:
 
 
 def alive(record: ProcessRecord) -> bool:
-    """Whether the very process of `record` still runs. Reaps it when it is our dead child."""
+    """Whether the very process of `record` still runs. Reaps a dead child of this process."""
     _reap(record.pid)
     return record.boot == boot_id() and start_time(record.pid) == record.started
 
@@ -128,7 +127,7 @@ def send(record: ProcessRecord, signum: int) -> bool:
 
 
 def stop(record: ProcessRecord) -> str:
-    """Ends the process and whatever it started: politely first, by SIGKILL after its grace. Says what it took."""
+    """Stops the process and its descendants: by its stop signal, then by SIGKILL. Returns how it ended, for people."""
     try:
         return _stop(record)
     finally:
@@ -138,7 +137,7 @@ def stop(record: ProcessRecord) -> str:
 
 def _stop(record: ProcessRecord) -> str:
     if not alive(record):
-        return "had ended"
+        return "had already ended"
     family = descendants([record])
     send(record, signal.SIGCONT)
     send(record, record.stop_signal)
@@ -146,11 +145,11 @@ def _stop(record: ProcessRecord) -> str:
     if not wait_until(lambda: not alive(record), record.grace_seconds):
         how = f"killed after {record.grace_seconds:g} s"
         kill_all([record])
-    return how if not kill_all(family) else f"{how}, with processes that it left behind"
+    return how if not kill_all(family) else f"{how}, remaining child processes killed"
 
 
 def kill_all(records: Iterable[ProcessRecord]) -> int:
-    """Kills those of `records` that still run, waits for their end, and returns how many there were."""
+    """Kills those of `records` that still run, waits for their end, and returns their number."""
     killed = [record for record in records if send(record, signal.SIGKILL)]
     wait_until(lambda: not any(alive(record) for record in killed), 5.0)
     return len(killed)

@@ -10,11 +10,11 @@ from pathlib import Path
 
 from toban_stack.certs import TRUST_DOMAIN
 from toban_stack.errors import ProcessFailed
-from toban_stack.home import Home
 from toban_stack.ports import PortBook
 from toban_stack.processes import ProcessRecord, Program, alive, python_program, spawn
-from toban_stack.records import Records
 from toban_stack.servers.endpoints import Endpoints
+from toban_stack.stack_paths import StackPaths
+from toban_stack.state_file import StateFile
 from toban_stack.wait import wait_until
 
 READY_SECONDS = 60.0
@@ -27,15 +27,15 @@ MODULES = {
     "executor": "toban_executor",
     SITE: "toban_admin_web",
 }
-# Settings of the caller that services take as they are.
+# Settings of the caller that services get unchanged.
 PASSED_ON = ("LOG_LEVEL", "LOG_FORMAT", "SLOTS", "LABELS", "ALLOW_LIST")
-# How long `down` lets running jobs go on; less than STOP_SECONDS, so that the executor ends them itself.
+# Time that `down` leaves to running jobs; less than STOP_SECONDS, so that the executor stops them itself.
 JOB_GRACE_SECONDS = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Counts:
-    """How many processes of each role."""
+    """The number of processes of each role."""
 
     coordinators: int = 2
     executors: int = 2
@@ -54,23 +54,23 @@ class Counts:
 
 
 class Services:
-    """Starts the services that do not run and waits until they serve."""
+    """Starts the services that are not running and waits until they serve."""
 
     def __init__(
         self,
         *,
-        home: Home,
-        records: Records,
+        home: StackPaths,
+        records: StateFile,
         endpoints: Endpoints,
         counts: Counts,
         environment: Mapping[str, str],
-        say: Callable[[str], None] = lambda _: None,
+        on_progress: Callable[[str], None] = lambda _: None,
     ) -> None:
         self._home = home
         self._records = records
         self._endpoints = endpoints
         self._environment = environment
-        self._say = say
+        self._on_progress = on_progress
         self._roles = counts.names()
         book = PortBook(path=home.root / "ports.json", environment=environment)
         in_use = {name: records.running(name) is not None for name in self._roles}
@@ -82,15 +82,15 @@ class Services:
         return [f"127.0.0.1:{self._ports[name]}" for name, its in self._roles.items() if its == role]
 
     def fingerprint(self) -> str:
-        """Changes when running services would have to be restarted: others' addresses, URLs or settings."""
+        """Differs when running services need a restart: other addresses, URLs or settings."""
         settings = {key: self._environment.get(f"SCHEDULER_{key}", "") for key in PASSED_ON}
         facts = [self._ports, settings, asdict(self._endpoints)]
         return sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:16]
 
     def start(self, names: Iterable[str] | None = None) -> list[str]:
-        """Starts those of `names` (all) that do not run, side by side; returns the names of those it started.
+        """Starts those of `names` (default: all) that are not running, concurrently; returns the names it started.
 
-        Raises ProcessFailed with the last lines of the first one that did not come up.
+        Raises ProcessFailed for the first one that does not become ready.
         """
         missing = [name for name in names or self._roles if not self._records.running(name)]
         for name in missing:
@@ -125,7 +125,7 @@ class Services:
             raise ProcessFailed(name=name, reason="ended while starting", log=log)
         if not up:
             raise ProcessFailed(name=name, reason=f"was not ready within {READY_SECONDS:g} s", log=log)
-        self._say(f"{name} on {record.address}")
+        self._on_progress(f"{name} on {record.address}")
 
     def _serves(self, record: ProcessRecord) -> bool:
         ready = self._ready_file(record.name)
@@ -139,14 +139,14 @@ class Services:
             "TLS_DIR": str(self._home.tls / role),
             "TRUST_DOMAIN": TRUST_DOMAIN,
             "NODE_ID": name,
-            **self._place_of(name, role),
+            **self._listen_settings(name, role),
             "ADMIN_HOST": "127.0.0.1",
             "ADMIN_PORT": str(self._admin_ports[name]),
             "COORDINATORS": ",".join(self.addresses("coordinator")),
             "LOG_ARCHIVERS": ",".join(self.addresses("log-archiver")),
             "READY_FILE": str(self._ready_file(name)),
             "LOG_FORMAT": "console",
-            **self._secrets_of(role),
+            **self._store_settings(role),
         }
         if role == "executor":
             settings["SHUTDOWN_TIMEOUT_SECONDS"] = str(JOB_GRACE_SECONDS)
@@ -158,8 +158,8 @@ class Services:
         base = {key: value for key, value in caller.items() if not key.startswith(("SCHEDULER_", "TOBAN_"))}
         return {**base, **{f"SCHEDULER_{key}": value for key, value in {**settings, **given}.items()}}
 
-    def _place_of(self, name: str, role: str) -> dict[str, str]:
-        """Where it listens, and the folder of its own files; the site has none."""
+    def _listen_settings(self, name: str, role: str) -> dict[str, str]:
+        """Its listening address and its state folder; the site has no state."""
         port = str(self._ports[name])
         if role == SITE:
             return {"HTTP_HOST": "127.0.0.1", "HTTP_PORT": port}
@@ -172,21 +172,25 @@ class Services:
             "STATE_DIR": str(state),
         }
 
-    def _secrets_of(self, role: str) -> dict[str, str]:
-        """Only what the role may touch: an executor gets no database credential. Secrets go by file."""
-        at = self._endpoints
-        kept: dict[str, str] = {}
+    def _store_settings(self, role: str) -> dict[str, str]:
+        """The stores that the role may use: an executor gets no database credential. Secrets are passed by file."""
+        endpoints = self._endpoints
+        secrets: dict[str, str] = {}
         plain: dict[str, str] = {}
         if role in ("coordinator", "log-archiver"):
-            kept["DATABASE_URL"] = at.database_url
+            secrets["DATABASE_URL"] = endpoints.database_url
         if role == "coordinator":
-            kept["REDIS_URL"] = at.redis_url
+            secrets["REDIS_URL"] = endpoints.redis_url
         if role == "log-archiver":
-            kept |= {"S3_ACCESS_KEY": at.s3_access_key, "S3_SECRET_KEY": at.s3_secret_key}
-            plain = {"S3_ENDPOINT_URL": at.s3_endpoint_url, "S3_BUCKET": at.s3_bucket, "S3_REGION": at.s3_region}
+            secrets |= {"S3_ACCESS_KEY": endpoints.s3_access_key, "S3_SECRET_KEY": endpoints.s3_secret_key}
+            plain = {
+                "S3_ENDPOINT_URL": endpoints.s3_endpoint_url,
+                "S3_BUCKET": endpoints.s3_bucket,
+                "S3_REGION": endpoints.s3_region,
+            }
         files = {
             f"{key}_FILE": str(self._home.keep_secret(f"service-{key.lower()}", value))
-            for key, value in kept.items()
+            for key, value in secrets.items()
             if value
         }
         return plain | files

@@ -1,4 +1,4 @@
-"""A whole Toban on one machine, started, stopped, broken and mended by name. `make up` and the tests use this."""
+"""A whole Toban on one machine: starts, stops and kills processes by name. `make up` and the tests use it."""
 
 import fcntl
 import os
@@ -8,13 +8,14 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
-from toban_stack import certs, health, migrations
+from toban_domain.errors import TobanError
+from toban_stack import certs, health
 from toban_stack.errors import StackError
-from toban_stack.home import Home
 from toban_stack.processes import ProcessRecord, kill_all, send, stop
-from toban_stack.records import Records
 from toban_stack.servers import Endpoints, Servers
 from toban_stack.services import MODULES, SITE, Counts, Services
+from toban_stack.stack_paths import StackPaths
+from toban_stack.state_file import StateFile
 
 SERVER_NAMES = ("postgres", "redis", "s3")
 
@@ -22,8 +23,8 @@ SERVER_NAMES = ("postgres", "redis", "s3")
 class Stack:
     """One stack with its folder.
 
-    Every method may be called from any process: what runs stands in stack.json. `environment` may carry URLs of
-    servers to use in place of own ones and port numbers (TOBAN_PG_PORT, ...); it is os.environ by default.
+    Every method may be called from any process: running processes are recorded in stack.json. `environment` may have URLs
+    of servers to use in place of own ones, and port numbers (TOBAN_PG_PORT, ...); it is os.environ by default.
     """
 
     def __init__(
@@ -35,17 +36,17 @@ class Stack:
         log_archivers: int = 1,
         admin_webs: int = 1,
         environment: Mapping[str, str] | None = None,
-        say: Callable[[str], None] = lambda _: None,
+        on_progress: Callable[[str], None] = lambda _: None,
     ) -> None:
-        self.home = Home(home.absolute())
+        self.home = StackPaths(home.absolute())
         self._counts = Counts(
             coordinators=coordinators, executors=executors, log_archivers=log_archivers, admin_webs=admin_webs
         )
         self._environment = dict(os.environ if environment is None else environment)
-        self._say = say
+        self._on_progress = on_progress
 
     def up(self) -> None:
-        """Starts what does not run; harmless when everything does. When something fails, ends what it started.
+        """Starts the processes that are not running. After a failure it stops those that this call started.
 
         Raises StackError (ProcessFailed with the last lines of a process's log).
         """
@@ -60,13 +61,13 @@ class Stack:
                         records.remove(record.name)
                 raise
 
-    def _up(self, records: Records) -> None:
+    def _up(self, records: StateFile) -> None:
         with ThreadPoolExecutor(max_workers=1) as pool:
             certificates = pool.submit(certs.make_all, self.home.tls)
             endpoints = self._servers(records).start()
             certificates.result()
-        self._say("certificates: one a service, from a development CA")
-        self._say(migrations.apply(endpoints.database_url))
+        self._on_progress("certificates: one for each service, from a development CA")
+        self._on_progress(_migrate(endpoints.database_url))
         services = self._services(records, endpoints)
         self._stop_outdated(records, services)
         records.set_facts(
@@ -81,7 +82,7 @@ class Stack:
         services.start()
 
     def down(self) -> list[str]:
-        """Ends every process of the stack, the last started role first; returns a line for each."""
+        """Stops every process of the stack, the last started role first; returns a line for each."""
         if not self.home.state_file.exists():
             return []
         with self._exclusive() as records:
@@ -101,10 +102,10 @@ class Stack:
         """
         record = self._records().running(name)
         if record is None or not send(record, signal):
-            raise StackError(f"{name} does not run in {self.home.root}")
+            raise StackError(f"{name} is not running in {self.home.root}")
 
     def start(self, name: str) -> ProcessRecord:
-        """Starts one process again and waits until it serves."""
+        """Starts one process again and waits until it serves. Raises StackError for a server that is given by URL."""
         with self._exclusive() as records:
             servers = self._servers(records)
             if name in SERVER_NAMES:
@@ -135,7 +136,7 @@ class Stack:
             return rows + list(pool.map(health.of_service, services))
 
     def endpoints(self) -> Endpoints:
-        """Where the servers are, with their secrets; for tests that look behind the services."""
+        """Addresses of the servers, with their secrets; for tests that read the stores."""
         return self._servers(self._records()).locate()
 
     @property
@@ -153,30 +154,30 @@ class Stack:
         """host:port of each site."""
         return list(self._records().fact("sites", []))
 
-    def _servers(self, records: Records) -> Servers:
-        return Servers(home=self.home, records=records, environment=self._environment, say=self._say)
+    def _servers(self, records: StateFile) -> Servers:
+        return Servers(home=self.home, records=records, environment=self._environment, on_progress=self._on_progress)
 
-    def _services(self, records: Records, endpoints: Endpoints) -> Services:
+    def _services(self, records: StateFile, endpoints: Endpoints) -> Services:
         return Services(
             home=self.home,
             records=records,
             endpoints=endpoints,
             counts=self._counts,
             environment=self._environment,
-            say=self._say,
+            on_progress=self._on_progress,
         )
 
-    def _stop_outdated(self, records: Records, services: Services) -> None:
-        """Ends services which were started for other counts, URLs or settings than the present ones."""
+    def _stop_outdated(self, records: StateFile, services: Services) -> None:
+        """Stops services that were started for other counts, URLs or settings than the present ones."""
         known = records.fact("fingerprint")
         running = [record for record in records.all() if record.role in MODULES]
         if running and known != services.fingerprint():
-            self._say("settings have changed: services start anew")
+            self._on_progress("settings have changed: services are restarted")
             for role in reversed(MODULES):
                 self._stop(records, [record for record in running if record.role == role])
 
-    def _stop(self, records: Records, group: list[ProcessRecord]) -> list[str]:
-        """Ends processes side by side and forgets them."""
+    def _stop(self, records: StateFile, group: list[ProcessRecord]) -> list[str]:
+        """Stops processes concurrently and removes their records."""
         if not group:
             return []
         with ThreadPoolExecutor(max_workers=len(group)) as pool:
@@ -186,13 +187,25 @@ class Stack:
             records.remove(record.name)
         return [f"{record.name} {how}" for record, how in zip(group, results, strict=True)]
 
-    def _records(self) -> Records:
-        return Records(path=self.home.state_file)
+    def _records(self) -> StateFile:
+        return StateFile(path=self.home.state_file)
 
     @contextmanager
-    def _exclusive(self) -> Iterator[Records]:
-        """One launcher works on a stack at a time; a second one waits."""
+    def _exclusive(self) -> Iterator[StateFile]:
+        """Only one launcher changes a stack at a time; a second one waits."""
         self.home.create()
         with (self.home.root / "lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             yield self._records()
+
+
+def _migrate(url: str) -> str:
+    """Applies missing migrations; returns a line about them. Raises StackError with the error of the runner."""
+    # Imported here: only `up` needs the driver, which would slow `status`.
+    from toban_store import migrate
+
+    try:
+        applied = migrate.up(url, seeds=migrate.seeds_from(os.environ))
+    except TobanError as error:
+        raise StackError(f"the database could not be migrated: {error}") from error
+    return f"schema: {len(applied)} migrations applied" if applied else "schema: up to date"

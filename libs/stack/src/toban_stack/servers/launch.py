@@ -1,19 +1,19 @@
-"""Starts the servers that a stack needs, side by side, and says where they are."""
+"""Starts the servers of a stack concurrently and returns their addresses."""
 
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Protocol
 
 from toban_stack.errors import ProcessFailed
-from toban_stack.home import Home
 from toban_stack.ports import PortBook
 from toban_stack.processes import Program, alive, spawn
-from toban_stack.records import Records
 from toban_stack.servers.binaries import PostgresBinaries
 from toban_stack.servers.endpoints import Endpoints
 from toban_stack.servers.postgres import PostgresServer
 from toban_stack.servers.redis import RedisServer
 from toban_stack.servers.s3 import REGION, S3Server
+from toban_stack.stack_paths import StackPaths
+from toban_stack.state_file import StateFile
 from toban_stack.wait import wait_until
 
 READY_SECONDS = 60.0
@@ -25,7 +25,7 @@ GIVEN = {
 
 
 class Server(Protocol):
-    """What PostgresServer, RedisServer and S3Server have in common."""
+    """The interface of PostgresServer, RedisServer and S3Server."""
 
     name: str
 
@@ -35,50 +35,50 @@ class Server(Protocol):
 
     @property
     def description(self) -> str:
-        """What runs, for people."""
+        """The name of the program, for people."""
 
-    def prepare(self) -> None:
-        """What the first start needs; harmless later."""
+    def prepare(self) -> str:
+        """Makes what the first start needs; harmless later. Returns a line for the person at the prompt, or nothing."""
 
     def before_start(self) -> None:
-        """Clears away what a killed server left."""
+        """Removes files that a killed server left."""
 
     def program(self) -> Program:
-        """How to start it."""
+        """The program to start."""
 
     def ready(self) -> bool:
-        """Whether it serves."""
+        """Whether it serves requests."""
 
 
 class Servers:
     """The servers of one stack.
 
     A URL in `environment` (SCHEDULER_DATABASE_URL, SCHEDULER_REDIS_URL, SCHEDULER_S3_ENDPOINT_URL) takes a
-    server's place. `durable=False` is for tests, whose data nobody misses.
+    server's place. `durable=False` is for tests: a crash of the machine may lose data.
     """
 
     def __init__(
         self,
         *,
-        home: Home,
-        records: Records,
+        home: StackPaths,
+        records: StateFile,
         environment: Mapping[str, str],
         durable: bool = True,
         postgres: PostgresBinaries | None = None,
-        say: Callable[[str], None] = lambda _: None,
+        on_progress: Callable[[str], None] = lambda _: None,
     ) -> None:
         self._home = home
         self._records = records
         self._environment = environment
         self._durable = durable
         self._postgres = postgres
-        self._say = say
+        self._on_progress = on_progress
         self._ports = PortBook(path=home.root / "ports.json", environment=environment)
 
     def start(self, *names: str) -> Endpoints:
-        """Starts the named servers (all without names) that are not given and do not run; waits for all of them.
+        """Starts the named servers (default: all) that are neither given nor running, and waits for all of them.
 
-        Raises ProcessFailed with the server's last lines, or StackError when a program is missing.
+        Raises ProcessFailed for a server that does not become ready, StackError when a program is missing.
         """
         wanted = names or tuple(GIVEN)
         own = self._own(wanted)
@@ -88,11 +88,11 @@ class Servers:
         return self._endpoints(own, wanted)
 
     def locate(self) -> Endpoints:
-        """Where the servers are; starts nothing."""
+        """Addresses of the servers; starts nothing."""
         return self._endpoints(self._own(tuple(GIVEN)), tuple(GIVEN))
 
     def ready(self) -> dict[str, bool]:
-        """Whether each server of our own serves, by name."""
+        """Whether each server of this stack serves, by name; without those given by URL."""
         return {name: server.ready() for name, server in self._own(tuple(GIVEN)).items() if self._records.get(name)}
 
     def _own(self, wanted: tuple[str, ...]) -> dict[str, Server]:
@@ -101,7 +101,8 @@ class Servers:
     def _start(self, server: Server) -> None:
         if self._records.running(server.name):
             return
-        server.prepare()
+        if note := server.prepare():
+            self._on_progress(note)
         server.before_start()
         record = spawn(server.program())
         self._records.add(record)
@@ -111,7 +112,7 @@ class Servers:
             raise ProcessFailed(name=server.name, reason="ended while starting", log=log)
         if not up:
             raise ProcessFailed(name=server.name, reason=f"was not ready within {READY_SECONDS:g} s", log=log)
-        self._say(f"{server.description} on {server.address}")
+        self._on_progress(f"{server.description} on {server.address}")
 
     def _server(self, name: str) -> Server:
         running = self._records.running(name) is not None

@@ -1,4 +1,4 @@
-"""A private PostgreSQL: TCP on loopback only, one superuser with a generated password, everything durable."""
+"""A private PostgreSQL: TCP on loopback only, one superuser with a generated password."""
 
 import os
 import pwd
@@ -10,10 +10,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from toban_stack.errors import StackError
-from toban_stack.home import Home
 from toban_stack.processes import Program
 from toban_stack.servers import run_as
 from toban_stack.servers.binaries import PostgresBinaries, find_postgres
+from toban_stack.stack_paths import StackPaths
 
 USER = "toban"
 DATABASE = "toban"
@@ -37,7 +37,7 @@ class PostgresServer:
     name = "postgres"
 
     def __init__(
-        self, *, home: Home, port: int, binaries: PostgresBinaries | None = None, durable: bool = True
+        self, *, home: StackPaths, port: int, binaries: PostgresBinaries | None = None, durable: bool = True
     ) -> None:
         self._home = home
         self._port = port
@@ -57,13 +57,13 @@ class PostgresServer:
 
     @property
     def description(self) -> str:
-        """What runs, for people."""
+        """The program and its major version, for people."""
         return f"PostgreSQL {self.binaries.major}"
 
-    def prepare(self) -> None:
-        """Makes the data folder at the first start: whole or not at all."""
+    def prepare(self) -> str:
+        """Makes the data folder at the first start, atomically."""
         if self._data.exists():
-            return
+            return ""
         draft = self._data.with_name("postgres.new")
         shutil.rmtree(draft, ignore_errors=True)
         draft.mkdir(mode=0o700)
@@ -82,12 +82,13 @@ class PostgresServer:
         single = [self._binary("postgres"), "--single", "-D", str(draft), "postgres"]
         self._run(identity, single, f"CREATE DATABASE {DATABASE};\n")
         draft.rename(self._data)
+        return ""
 
     def program(self) -> Program:
-        """How to start it."""
+        """The program to start."""
         settings = {**SETTINGS, "port": str(self._port), **({} if self._durable else VOLATILE)}
         argv = [self._binary("postgres"), "-D", str(self._data)]
-        argv += [word for key, value in settings.items() for word in ("-c", f"{key}={value}")]
+        argv += [argument for key, value in settings.items() for argument in ("-c", f"{key}={value}")]
         return Program(
             name=self.name,
             role="database",
@@ -101,7 +102,7 @@ class PostgresServer:
         )
 
     def ready(self) -> bool:
-        """Whether it accepts connections: PostgreSQL writes so into its pid file."""
+        """Whether it accepts connections, which PostgreSQL notes in its pid file."""
         try:
             lines = (self._data / "postmaster.pid").read_text(encoding="utf-8").splitlines()
         except FileNotFoundError:
@@ -109,10 +110,9 @@ class PostgresServer:
         return len(lines) >= 8 and lines[7].strip() == "ready"
 
     def before_start(self) -> None:
-        """Removes what a server that was killed left, so that `ready` speaks of the new one.
+        """Marks the pid file of a killed server as stopped, so that `ready` is about the new one.
 
-        PostgreSQL guards its data by shared memory named in this file too; its processes end with the killed
-        server, and the caller has seen that none of ours runs.
+        The other lines stay: PostgreSQL protects its data by the shared memory that they name.
         """
         pid_file = self._data / "postmaster.pid"
         if pid_file.exists():
@@ -136,7 +136,7 @@ class PostgresServer:
             output = "\n".join(f"  | {line}" for line in (done.stdout + done.stderr).splitlines()[-12:])
             raise StackError(
                 f"{Path(argv[0]).name} failed (exit {done.returncode}):\n{output}\n"
-                "  Set SCHEDULER_DATABASE_URL to use a PostgreSQL of your own."
+                "  Set SCHEDULER_DATABASE_URL to use another PostgreSQL."
             )
 
 
@@ -150,7 +150,7 @@ class _Identity:
 
     @classmethod
     def choose(cls, folder: Path) -> "_Identity":
-        """For a new data folder; gives it to that user."""
+        """For a new data folder, which it makes accessible for that user."""
         if os.geteuid() != 0 and _has_account(os.geteuid()):
             return cls("caller")
         uid, gid = _unprivileged()
@@ -160,20 +160,20 @@ class _Identity:
             return identity
         identity = cls("drop", uid, gid)
         identity.own(folder)
-        for above in folder.parents[:2]:
-            above.chmod(0o711)  # that user has to pass through the stack's folder
+        for parent in folder.parents[:2]:
+            parent.chmod(0o711)  # that user has to traverse the folder of the stack
         return identity
 
     @classmethod
     def of(cls, folder: Path) -> "_Identity":
-        """For a data folder that exists: told by its owner."""
+        """For an existing data folder, by its owner."""
         owner = folder.stat().st_uid
         if owner != os.geteuid():
             return cls("drop", owner, folder.stat().st_gid)
         return cls("caller") if owner != 0 and _has_account(owner) else cls("namespace", *_unprivileged())
 
     def own(self, path: Path) -> None:
-        """Gives `path` to this user where it is another one outside, too."""
+        """Makes this user the owner of `path` when it differs from the caller outside of a namespace, too."""
         if self._mode == "drop":
             os.chown(path, self._uid, self._gid)
 
@@ -186,7 +186,7 @@ class _Identity:
 
 
 def _has_account(uid: int) -> bool:
-    """initdb asks for the account's name and fails without one."""
+    """initdb fails for a user id without an account."""
     try:
         pwd.getpwuid(uid)
     except KeyError:
@@ -195,15 +195,15 @@ def _has_account(uid: int) -> bool:
 
 
 def _unprivileged() -> tuple[int, int]:
-    """An account that is not root's: `nobody`, else the first one."""
+    """An account other than root: `nobody`, else the first one."""
     accounts = [entry for entry in pwd.getpwall() if entry.pw_uid != 0]
     if not accounts:
-        raise StackError("/etc/passwd has no account but root's, and PostgreSQL refuses to run as root: add one")
+        raise StackError("/etc/passwd has no account except root, and PostgreSQL refuses to run as root: add one")
     best = next((entry for entry in accounts if entry.pw_name == "nobody"), accounts[0])
     return best.pw_uid, best.pw_gid
 
 
 def _environment() -> dict[str, str]:
-    """No PG* variable of the caller reaches the server."""
+    """The environment without the PG* variables of the caller."""
     kept = {key: value for key, value in os.environ.items() if key in ("PATH", "HOME", "LD_LIBRARY_PATH", "TZ")}
     return {**kept, "LC_ALL": "C.UTF-8"}

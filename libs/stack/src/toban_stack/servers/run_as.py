@@ -3,8 +3,8 @@
 Usage: python -I -S run_as.py namespace|drop UID GID PROGRAM [ARGUMENT...]
 
 `namespace` maps the caller to UID in a user namespace of one id: files keep their owner, and no account is
-needed. `drop` gives root's id up for good, for machines that deny user namespaces. It is a file of its own, run by
-its path, because it must start quickly and replace itself by the program. Exit code 96: the kernel refused.
+needed. `drop` gives up root permanently, for machines that deny user namespaces. This file is run by its path,
+because it must start quickly and replace itself by the program. Exit code 96: the kernel refused.
 """
 
 import ctypes

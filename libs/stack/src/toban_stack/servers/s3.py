@@ -5,20 +5,20 @@ import os
 import socket
 from pathlib import Path
 
-from toban_stack.home import Home, write_private
 from toban_stack.ports import PortBook
 from toban_stack.processes import Program
 from toban_stack.servers.binaries import find_weed
+from toban_stack.stack_paths import StackPaths, write_private
 
 BUCKET = "toban-logs"
 REGION = "us-east-1"
-PARTS = ("master", "volume", "filer")
-# SeaweedFS's workers look for its admin server's gRPC port at this distance, whatever a flag says.
+COMPONENTS = ("master", "volume", "filer")
+# Workers of SeaweedFS expect the gRPC port of its admin server at this distance; no flag changes it.
 GRPC_OFFSET = 10_000
 
 
 def identities(access_key: str, secret_key: str) -> str:
-    """SeaweedFS's file of who may use it: one owner of everything."""
+    """Content of the identities file of SeaweedFS: one account that may do everything."""
     credentials = [{"accessKey": access_key, "secretKey": secret_key}]
     actions = ["Admin", "Read", "Write", "List", "Tagging"]
     return json.dumps({"identities": [{"name": "toban", "credentials": credentials, "actions": actions}]})
@@ -29,13 +29,13 @@ class S3Server:
 
     name = "s3"
 
-    def __init__(self, *, home: Home, ports: PortBook, in_use: bool = False, binary: Path | None = None) -> None:
+    def __init__(self, *, home: StackPaths, ports: PortBook, in_use: bool = False) -> None:
         self._home = home
-        self.binary = binary or find_weed()
+        self.binary = find_weed()
         self._ports = {"s3.port": ports.port("s3", in_use=in_use)}
-        for part in ("s3", *PARTS):
-            self._ports.setdefault(f"{part}.port", ports.port(f"s3-{part}", in_use=in_use))
-            self._ports[f"{part}.port.grpc"] = ports.port(f"s3-{part}-grpc", in_use=in_use)
+        for component in ("s3", *COMPONENTS):
+            self._ports.setdefault(f"{component}.port", ports.port(f"s3-{component}", in_use=in_use))
+            self._ports[f"{component}.port.grpc"] = ports.port(f"s3-{component}-grpc", in_use=in_use)
         self._ports["admin.port"] = ports.port("s3-admin", in_use=in_use, companion_offset=GRPC_OFFSET)
 
     @property
@@ -45,12 +45,12 @@ class S3Server:
 
     @property
     def url(self) -> str:
-        """The endpoint URL (its keys stand beside it: `access_key` and `secret_key`)."""
+        """The endpoint URL; its keys are `access_key` and `secret_key`."""
         return f"http://{self.address}"
 
     @property
     def description(self) -> str:
-        """What runs, for people."""
+        """The name of the program, for people."""
         return "SeaweedFS"
 
     @property
@@ -63,18 +63,19 @@ class S3Server:
         """The generated secret key."""
         return self._home.secret("s3-secret-key", 20)
 
-    def prepare(self) -> None:
-        """Writes the file with the keys (mode 0600)."""
+    def prepare(self) -> str:
+        """Writes the identities file (mode 0600)."""
         (self._home.data / "s3").mkdir(mode=0o700, exist_ok=True)
         write_private(self._config, identities(self.access_key, self.secret_key))
+        return ""
 
     def before_start(self) -> None:
-        """Removes the sockets of a server that was killed."""
+        """Removes the sockets of a killed server."""
         for socket_file in (*self._sockets.values(), *self._fixed_sockets):
             socket_file.unlink(missing_ok=True)
 
     def program(self) -> Program:
-        """How to start it."""
+        """The program to start."""
         options: dict[str, object] = {
             "dir": self._home.data / "s3",
             "ip": "127.0.0.1",
@@ -120,11 +121,11 @@ class S3Server:
 
     @property
     def _sockets(self) -> dict[str, Path]:
-        return {f"{part}.localSocket": self._home.sockets / f"{part}.sock" for part in ("s3", "filer")}
+        return {f"{component}.localSocket": self._home.sockets / f"{component}.sock" for component in ("s3", "filer")}
 
     @property
     def _fixed_sockets(self) -> list[Path]:
-        """Sockets that SeaweedFS puts into /tmp, whatever a flag says, and does not always remove."""
-        ports = {part: self._ports[f"{part}.port.grpc"] for part in ("s3", *PARTS)}
+        """Sockets that SeaweedFS always makes in /tmp and sometimes leaves there."""
+        ports = {component: self._ports[f"{component}.port.grpc"] for component in ("s3", *COMPONENTS)}
         ports["admin"] = self._ports["admin.port"] + GRPC_OFFSET
-        return [Path(f"/tmp/seaweedfs-{part}-grpc-{port}.sock") for part, port in ports.items()]
+        return [Path(f"/tmp/seaweedfs-{component}-grpc-{port}.sock") for component, port in ports.items()]

@@ -45,7 +45,7 @@ def test_a_second_call_changes_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("change", ["age", "authority", "domain"])
-def test_a_certificate_is_renewed_when_it_no_longer_serves(tmp_path: Path, change: str) -> None:
+def test_a_certificate_is_renewed_when_it_is_no_longer_valid(tmp_path: Path, change: str) -> None:
     certs.make_all(tmp_path, now=NOW)
     before = (tmp_path / "executor" / "tls.crt").read_bytes()
     if change == "age":

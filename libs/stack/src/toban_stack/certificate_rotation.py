@@ -1,9 +1,9 @@
-"""New certificates for a stack that runs: leaves from the same authority, and another authority in three steps.
+"""Certificate rotation in a running stack: new leaves from the same authority, or a new authority in three steps.
 
-Services look at their files by themselves; nothing is started anew. Usage: python -m toban_stack certs STEP
+Services reload their files without a restart. Usage: python -m toban_stack certs STEP
 
     renew           a new key and certificate for each service, from the same authority
-    trust-new-ca    makes another authority; every service trusts both
+    trust-new-ca    a second authority; every service trusts both
     use-new-ca      a new key and certificate for each service, from the new authority
     drop-old-ca     every service trusts the new authority alone
 """
@@ -20,7 +20,7 @@ NEXT, OLD = "ca-next", "ca-old"
 
 
 def renew(directory: Path, *, validity: timedelta = certs.VALIDITY) -> str:
-    """New leaves from the authority in use; what was done, in a line."""
+    """Issues new leaves from the authority in use. Returns a line about the change, as each step does."""
     _authority(directory)
     for service in certs.SERVICES:
         certs.reissue(directory / "ca", service, directory / service, validity=validity)
@@ -28,11 +28,11 @@ def renew(directory: Path, *, validity: timedelta = certs.VALIDITY) -> str:
 
 
 def trust_new_ca(directory: Path) -> str:
-    """Another authority beside the one in use; everybody trusts both."""
+    """Makes a second authority, which every service trusts beside the one in use."""
     old = _authority(directory)
     if (directory / OLD).exists():
         raise StackError(
-            f"{directory / OLD} is there: the last change of the authority is not over; do drop-old-ca first"
+            f"{directory / OLD} exists: the last change of the authority is not finished; do drop-old-ca first"
         )
     new = certs.make_ca(directory / NEXT)
     _trust(directory, old.read_bytes() + (new / "ca.crt").read_bytes())
@@ -40,9 +40,9 @@ def trust_new_ca(directory: Path) -> str:
 
 
 def use_new_ca(directory: Path) -> str:
-    """Leaves from the new authority, which is the one in use from now on; everybody still trusts both."""
+    """Issues leaves from the new authority, which is in use from now on; every service still trusts both."""
     if not (directory / NEXT / "ca.crt").exists():
-        raise StackError(f"{directory / NEXT} is not there: do trust-new-ca first")
+        raise StackError(f"{directory / NEXT} does not exist: do trust-new-ca first")
     for service in certs.SERVICES:
         certs.reissue(directory / NEXT, service, directory / service)
     (directory / "ca").rename(directory / OLD)
@@ -51,9 +51,9 @@ def use_new_ca(directory: Path) -> str:
 
 
 def drop_old_ca(directory: Path) -> str:
-    """Nobody trusts the old authority any more."""
+    """Removes the old authority from what services trust."""
     if not (directory / OLD).exists():
-        raise StackError(f"{directory / OLD} is not there: do trust-new-ca and use-new-ca first")
+        raise StackError(f"{directory / OLD} does not exist: do trust-new-ca and use-new-ca first")
     _trust(directory, _authority(directory).read_bytes())
     shutil.rmtree(directory / OLD)
     return "every service trusts the new authority alone"
@@ -70,7 +70,7 @@ STEPS: Mapping[str, Callable[[Path], str]] = {
 def _authority(directory: Path) -> Path:
     certificate = directory / "ca" / "ca.crt"
     if not certificate.exists():
-        raise StackError(f"{certificate} is not there: `make up` makes the certificates")
+        raise StackError(f"{certificate} does not exist: `make up` makes the certificates")
     return certificate
 
 

@@ -1,17 +1,17 @@
-"""Lines and tables for the terminal."""
+"""Lines and tables on the terminal."""
 
 import sys
 from collections.abc import Sequence
 
 
-def say(*lines: str) -> None:
-    """Prints each line at once."""
+def print_lines(*lines: str) -> None:
+    """Prints each line and flushes, so that progress is visible at once."""
     for line in lines:
         sys.stdout.write(line + "\n")
     sys.stdout.flush()
 
 
 def columns(table: Sequence[Sequence[str]]) -> list[str]:
-    """Lines with their cells padded to columns."""
+    """A line for each row, with its cells padded to columns."""
     widths = [max(len(row[i]) for row in table) for i in range(len(table[0]))]
     return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in table]

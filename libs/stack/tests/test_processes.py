@@ -1,4 +1,4 @@
-"""Only processes that we started are ended, and with everything that they started."""
+"""Only processes of the stack are stopped, together with their descendants."""
 
 import dataclasses
 import os
@@ -27,45 +27,45 @@ def shell(tmp_path: Path, script: str, grace_seconds: float = 5.0) -> ProcessRec
     return processes.spawn(program)
 
 
-def said(tmp_path: Path, line: str) -> bool:
+def logged(tmp_path: Path, line: str) -> bool:
     return wait_until(lambda: line in tail(tmp_path / "shell.log"), 5)
 
 
 def test_a_reused_pid_is_not_ours(tmp_path: Path) -> None:
     record = shell(tmp_path, "sleep 100 & echo up; wait")
-    assert said(tmp_path, "up") and processes.alive(record)
+    assert logged(tmp_path, "up") and processes.alive(record)
     for stranger in (
         dataclasses.replace(record, started=record.started - 1),
         dataclasses.replace(record, boot="another"),
     ):
         assert not processes.alive(stranger)
         assert not processes.send(stranger, signal.SIGKILL)
-        assert processes.stop(stranger) == "had ended"
+        assert processes.stop(stranger) == "had already ended"
     assert processes.alive(record)
-    assert processes.stop(record) == "stopped, with processes that it left behind"
+    assert processes.stop(record) == "stopped, remaining child processes killed"
 
 
 @pytest.mark.parametrize("first", [":", "kill -STOP $$"])
-def test_a_deaf_process_and_its_session_leaders_are_killed(tmp_path: Path, first: str) -> None:
+def test_a_process_that_ignores_signals_and_its_session_leaders_are_killed(tmp_path: Path, first: str) -> None:
     script = f"trap '' TERM; setsid sleep 100 & echo up; {first}; while :; do sleep 0.05; done"
     record = shell(tmp_path, script, grace_seconds=0.3)
-    assert said(tmp_path, "up")
+    assert logged(tmp_path, "up")
     assert wait_until(lambda: len(processes.descendants([record])) >= 1, 5)
     family = processes.descendants([record])
     assert processes.stop(record).startswith("killed after 0.3 s")
     assert not processes.alive(record)
     assert not [child for child in family if processes.alive(child)]
-    assert processes.stop(record) == "had ended"
+    assert processes.stop(record) == "had already ended"
 
 
 def test_its_own_session_and_no_terminal(tmp_path: Path) -> None:
     record = shell(tmp_path, "ps -o sid= -p $$ | tr -d ' '; cat; echo end")
-    assert said(tmp_path, "end")
+    assert logged(tmp_path, "end")
     assert str(record.pid) in tail(tmp_path / "shell.log")
 
 
 def test_a_process_whose_first_thread_has_ended_still_runs(tmp_path: Path) -> None:
-    """It still holds its files and ports: a server that is being killed is not gone before the last thread is."""
+    """It still holds its files and ports: a server that is being killed has not ended before its last thread."""
     exit_call = {"x86_64": 60, "aarch64": 93}[platform.machine()]
     script = (
         "import ctypes, threading\n"
@@ -81,7 +81,7 @@ def test_a_process_whose_first_thread_has_ended_still_runs(tmp_path: Path) -> No
         log=tmp_path / "shell.log",
     )
     record = processes.spawn(program)
-    assert said(tmp_path, "up")
+    assert logged(tmp_path, "up")
     state = Path(f"/proc/{record.pid}/stat")
     assert wait_until(lambda: state.read_text().rpartition(")")[2].split()[0] == "Z", 5)
     assert processes.alive(record)

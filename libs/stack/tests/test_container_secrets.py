@@ -1,4 +1,4 @@
-"""Certificates and secrets of a Toban in containers: who gets what, what a second start changes, and what a later year does."""
+"""Certificates and secrets of a Toban in containers: the share of each container, a second start, a start a year later."""
 
 import ssl
 from datetime import UTC, datetime, timedelta
@@ -8,7 +8,7 @@ import pytest
 from cryptography import x509
 from cryptography.x509.verification import PolicyBuilder, Store, VerificationError
 
-from toban_stack import certs, keys
+from toban_stack import certs, container_secrets
 
 NOW = datetime(2030, 1, 1, tzinfo=UTC)
 YEAR = timedelta(days=365)
@@ -17,7 +17,7 @@ YEAR = timedelta(days=365)
 @pytest.fixture
 def folders(tmp_path: Path) -> tuple[Path, Path]:
     """The folder of everything, and one with a folder for each container, as volumes are."""
-    for name in keys.SHARES:
+    for name in container_secrets.SHARES:
         (tmp_path / "hand-out" / name).mkdir(parents=True)
     return tmp_path / "keys", tmp_path / "hand-out"
 
@@ -43,9 +43,9 @@ def accepted(share: Path, service: str, at: datetime) -> bool:
 
 def test_each_container_gets_its_own_share_and_no_more(folders: tuple[Path, Path]) -> None:
     all_keys, hand_out = folders
-    keys.make(all_keys, hand_out, now=NOW)
-    for name, share in keys.SHARES.items():
-        files = set(keys.TLS_FILES if share.identity else ()) | set(share.secrets)
+    container_secrets.make(all_keys, hand_out, now=NOW)
+    for name, share in container_secrets.SHARES.items():
+        files = set(container_secrets.TLS_FILES if share.identity else ()) | set(share.secrets)
         assert {path.name for path in (hand_out / name).iterdir()} == files
         assert {path.stat().st_mode & 0o777 for path in (hand_out / name).iterdir()} == {share.mode}
         if share.identity:
@@ -64,61 +64,61 @@ def test_each_container_gets_its_own_share_and_no_more(folders: tuple[Path, Path
 
 def test_two_deployments_have_nothing_in_common(folders: tuple[Path, Path], tmp_path: Path) -> None:
     all_keys, hand_out = folders
-    keys.make(all_keys, hand_out, now=NOW)
+    container_secrets.make(all_keys, hand_out, now=NOW)
     before = {path: data for path, data in content(hand_out).items() if not path.endswith("/machine")}
     for path in [*all_keys.rglob("*"), *hand_out.rglob("*")]:
         if path.is_file():
             path.unlink()
-    keys.make(all_keys, hand_out, now=NOW)
+    container_secrets.make(all_keys, hand_out, now=NOW)
     assert not [path for path, data in before.items() if content(hand_out)[path] == data]
 
 
 def test_a_start_a_year_later_changes_nothing_and_all_is_valid(folders: tuple[Path, Path]) -> None:
-    keys.make(*folders, now=NOW)
+    container_secrets.make(*folders, now=NOW)
     before = content(folders[1])
-    assert keys.make(*folders, now=NOW + YEAR) == []
+    assert container_secrets.make(*folders, now=NOW + YEAR) == []
     assert content(folders[1]) == before
-    for name, share in keys.SHARES.items():
+    for name, share in container_secrets.SHARES.items():
         if share.identity:
             assert accepted(folders[1] / name, share.identity, NOW + YEAR)
-            assert not accepted(folders[1] / name, "somebody-else", NOW + YEAR)
+            assert not accepted(folders[1] / name, "another-service", NOW + YEAR)
 
 
 def test_a_start_near_the_end_renews_certificates_and_keeps_secrets(folders: tuple[Path, Path]) -> None:
-    keys.make(*folders, now=NOW)
+    container_secrets.make(*folders, now=NOW)
     before, late = content(folders[1]), NOW + certs.VALIDITY - timedelta(days=10)
-    assert keys.make(*folders, now=late)
+    assert container_secrets.make(*folders, now=late)
     after = content(folders[1])
     changed = {path.split("/")[1] for path in after if after[path] != before[path]}
-    assert changed == set(keys.TLS_FILES)
-    for name, share in keys.SHARES.items():
+    assert changed == set(container_secrets.TLS_FILES)
+    for name, share in container_secrets.SHARES.items():
         if share.identity:
             assert accepted(folders[1] / name, share.identity, late + YEAR)
 
 
 def test_another_authority_goes_out_in_steps(folders: tuple[Path, Path]) -> None:
-    keys.make(*folders, now=None)
+    container_secrets.make(*folders, now=None)
     share = folders[1] / "executor"
     first = content(share)
-    assert keys.make(*folders, step="trust-new-ca")[0] == "every service trusts both authorities"
+    assert container_secrets.make(*folders, step="trust-new-ca")[0] == "every service trusts both authorities"
     both = (share / "ca.crt").read_bytes()
     assert both.startswith(first["ca.crt"]) and both.count(b"BEGIN CERTIFICATE") == 2
-    keys.make(*folders, step="use-new-ca")
+    container_secrets.make(*folders, step="use-new-ca")
     assert (share / "tls.crt").read_bytes() != first["tls.crt"]
     # A start in between leaves it as it is.
-    assert keys.make(*folders) == []
-    keys.make(*folders, step="drop-old-ca")
+    assert container_secrets.make(*folders) == []
+    container_secrets.make(*folders, step="drop-old-ca")
     assert (share / "ca.crt").read_bytes() == both[len(first["ca.crt"]) :]
 
 
 def test_a_wrong_call_and_a_folder_that_is_not_there(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert keys.main(["renwe"]) == keys.USAGE
+    assert container_secrets.main(["renwe"]) == container_secrets.USAGE
     monkeypatch.setenv("TOBAN_KEYS", str(tmp_path / "keys"))
     monkeypatch.setenv("TOBAN_HAND_OUT", str(tmp_path / "nowhere"))
-    assert keys.main([]) == 1
-    assert "the keys cannot be made" in capsys.readouterr().err
+    assert container_secrets.main([]) == 1
+    assert "certificates and secrets cannot be made" in capsys.readouterr().err
     monkeypatch.setenv("TOBAN_KEYS", str(tmp_path / "unused"))
-    assert keys.main(["renew"]) == 1
-    assert "start once, which makes everything" in capsys.readouterr().err
+    assert container_secrets.main(["renew"]) == 1
+    assert "start once without a step, which makes everything" in capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""stack.json: what runs and where, written in one step after each change."""
+"""stack.json: processes of a stack and facts about it, replaced atomically after each change."""
 
 import json
 import os
@@ -12,8 +12,8 @@ from toban_stack.errors import StackError
 from toban_stack.processes import ProcessRecord, alive
 
 
-class Records:
-    """The process records of one stack and the facts beside them, kept in a JSON file. Safe for threads."""
+class StateFile:
+    """The process records of one stack and the facts beside them, stored in a JSON file. Thread-safe."""
 
     def __init__(self, *, path: Path) -> None:
         self._path = path
@@ -36,13 +36,13 @@ class Records:
         return record if record is not None and alive(record) else None
 
     def add(self, record: ProcessRecord) -> None:
-        """Keeps `record`, in place of an older one of the same name."""
+        """Stores `record` in place of an older one of the same name."""
         with self._lock:
             self._processes[record.name] = record
             self._save()
 
     def remove(self, name: str) -> None:
-        """Forgets `name`."""
+        """Removes the record of `name`; without one, nothing changes."""
         with self._lock:
             self._processes.pop(name, None)
             self._save()
@@ -52,7 +52,7 @@ class Records:
         return self._facts.get(name, default)
 
     def set_facts(self, **facts: Any) -> None:
-        """Keeps values beside the processes; they appear at the top level of stack.json."""
+        """Stores values beside the processes, at the top level of stack.json."""
         with self._lock:
             self._facts.update(facts)
             self._save()
@@ -70,12 +70,14 @@ def _read(path: Path) -> dict[str, Any]:
     try:
         content: dict[str, Any] = json.loads(path.read_text())
     except ValueError as error:
-        raise StackError(f"{path} is damaged ({error}): end what still runs by hand and remove the file") from error
+        raise StackError(
+            f"{path} is damaged ({error}): stop the processes that still run by hand and remove the file"
+        ) from error
     return content
 
 
 def _record(row: Mapping[str, Any]) -> ProcessRecord:
-    """Of another release, too: fields that this one does not know are left out."""
+    """Accepts records of other releases: fields that this one does not know are ignored."""
     known = {field.name for field in fields(ProcessRecord)}
     known_values = {name: value for name, value in row.items() if name in known}
     return ProcessRecord(**{**known_values, "leftovers": tuple(row.get("leftovers", ()))})

@@ -37,7 +37,7 @@ STAND_IN = """
 
 @pytest.fixture
 def environment(tmp_path: Path) -> dict[str, str]:
-    """Stand-ins for the services, found before the real ones."""
+    """Stand-ins that Python imports in place of the services."""
     for module in MODULES.values():
         package = tmp_path / "stand-ins" / module
         package.mkdir(parents=True)
@@ -61,8 +61,8 @@ def test_a_life(stack: Stack, tmp_path: Path, environment: dict[str, str]) -> No
     assert all(row.green for row in stack.status()) and {row.name for row in stack.status()} == names
 
     for environment_of in ("data/executor-1/environment", "run/environment"):
-        told = (tmp_path / "home" / environment_of).read_text()
-        assert "DATABASE_URL" not in told and "REDIS_URL" not in told, environment_of
+        environment_text = (tmp_path / "home" / environment_of).read_text()
+        assert "DATABASE_URL" not in environment_text and "REDIS_URL" not in environment_text, environment_of
     assert not (tmp_path / "home/data/admin-web-1").exists(), "the site has no state"
     assert_no_secret_in_process_list(stack)
 
@@ -89,7 +89,7 @@ def test_a_life(stack: Stack, tmp_path: Path, environment: dict[str, str]) -> No
     sockets = [Path(path) for path in more["s3"].leftovers]
     family = [*more.values(), *processes.descendants(list(more.values()))]
     assert len(stack.down()) == len(names) + 1
-    assert not [record for record in family if processes.alive(record)], "nothing is left behind"
+    assert not [record for record in family if processes.alive(record)], "no process is left"
     assert sockets and not [path for path in sockets if path.exists()]
     assert stack.processes() == {}
     assert stack.down() == []
@@ -110,7 +110,7 @@ def test_a_given_url_takes_the_place_of_a_server(
     try:
         stack.up()
         assert set(stack.processes()) == {"s3", "coordinator-1", "executor-1", "log-archiver-1", "admin-web-1"}
-        with pytest.raises(StackError, match="does not run"):
+        with pytest.raises(StackError, match="is not running"):
             stack.kill("redis", signal.SIGKILL)
     finally:
         stack.down()

@@ -6,7 +6,7 @@ import pytest
 from cryptography import x509
 from cryptography.exceptions import InvalidSignature
 
-from toban_stack import certs, rollover
+from toban_stack import certificate_rotation, certs
 from toban_stack.__main__ import main
 from toban_stack.errors import StackError
 from toban_transport.tls import TlsFiles
@@ -35,7 +35,7 @@ def trusts(tls: Path, certificate: x509.Certificate) -> bool:
 def test_a_renewal_changes_leaves_and_nothing_else(tmp_path: Path) -> None:
     tls = certs.make_all(tmp_path)
     before, ca = leaf(tls), (tls / "ca" / "ca.crt").read_bytes()
-    assert rollover.renew(tls) == "6 certificates renewed"
+    assert certificate_rotation.renew(tls) == "6 certificates renewed"
     assert leaf(tls).serial_number != before.serial_number
     assert (tls / "ca" / "ca.crt").read_bytes() == ca == (tls / "executor" / "ca.crt").read_bytes()
     assert trusts(tls, before) and trusts(tls, leaf(tls))
@@ -46,17 +46,17 @@ def test_a_renewal_changes_leaves_and_nothing_else(tmp_path: Path) -> None:
 def test_another_authority_in_three_steps(tmp_path: Path) -> None:
     tls = certs.make_all(tmp_path)
     old = leaf(tls)
-    for early in (rollover.use_new_ca, rollover.drop_old_ca):
+    for early in (certificate_rotation.use_new_ca, certificate_rotation.drop_old_ca):
         with pytest.raises(StackError, match="do trust-new-ca"):
             early(tls)
-    rollover.trust_new_ca(tls)
+    certificate_rotation.trust_new_ca(tls)
     assert leaf(tls).serial_number == old.serial_number and trusts(tls, old)
-    rollover.use_new_ca(tls)
+    certificate_rotation.use_new_ca(tls)
     new = leaf(tls)
     assert new.serial_number != old.serial_number and trusts(tls, old) and trusts(tls, new)
-    with pytest.raises(StackError, match="is not over; do drop-old-ca first"):
-        rollover.trust_new_ca(tls)
-    rollover.drop_old_ca(tls)
+    with pytest.raises(StackError, match="is not finished; do drop-old-ca first"):
+        certificate_rotation.trust_new_ca(tls)
+    certificate_rotation.drop_old_ca(tls)
     assert trusts(tls, new) and not trusts(tls, old)
     certs.make_all(tls)
     assert leaf(tls).serial_number == new.serial_number, "`make up` has nothing to do"

@@ -1,4 +1,4 @@
-"""The folder of one stack: where its data, certificates, secrets, logs and process records live."""
+"""The folder of one stack: paths of its data, certificates, secrets, logs and process records."""
 
 import os
 import secrets
@@ -9,18 +9,18 @@ from pathlib import Path
 
 from toban_stack.errors import StackError
 
-# A Unix socket's path may have 107 bytes; the longest name that is put below the folder has 33.
+# A Unix socket's path may have 107 bytes; the longest name below the folder has 33.
 MAX_SOCKET_FOLDER_BYTES = 70
 
 
 @dataclass(frozen=True, slots=True)
-class Home:
-    """Paths below one stack's folder. Making a Home touches nothing; `create` makes the folders."""
+class StackPaths:
+    """Paths below one stack's folder. Only `create`, `secret` and `keep_secret` write."""
 
     root: Path
 
     def create(self) -> None:
-        """Makes the folders that every stack has, readable by their owner only."""
+        """Makes the folders that every stack has, with mode 0700. Raises StackError when one cannot be made."""
         for folder in (self.root, self.logs, self.secrets, self.data, self.run, self.sockets):
             try:
                 folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -29,11 +29,13 @@ class Home:
                     f"{folder} cannot be made ({error.strerror}): set TOBAN_HOME to a folder that this account may write"
                 ) from None
         if self.sockets.stat().st_uid != os.geteuid() or self.sockets.is_symlink():
-            raise StackError(f"{self.sockets} belongs to somebody else: remove it, or set TOBAN_HOME to a shorter path")
+            raise StackError(
+                f"{self.sockets} belongs to another account: remove it, or set TOBAN_HOME to a shorter path"
+            )
 
     @property
     def logs(self) -> Path:
-        """One log file a process."""
+        """One log file for each process."""
         return self.root / "log"
 
     @property
@@ -43,7 +45,7 @@ class Home:
 
     @property
     def data(self) -> Path:
-        """What survives `down`: databases, objects, executors' journals."""
+        """Data that `down` keeps: databases, objects, journals of executors."""
         return self.root / "data"
 
     @property
@@ -53,7 +55,7 @@ class Home:
 
     @property
     def tls(self) -> Path:
-        """One sub-folder a service with tls.crt, tls.key and ca.crt, and `ca` with the authority."""
+        """A sub-folder for each service with tls.crt, tls.key and ca.crt, and `ca` with the authority."""
         return self.root / "tls"
 
     @property
@@ -74,14 +76,14 @@ class Home:
         return self.logs / f"{name}.log"
 
     def secret(self, name: str, bytes_of_entropy: int = 24) -> str:
-        """The secret `name`, generated at its first use and kept in a file of mode 0600."""
+        """The secret `name`: hexadecimal digits, generated at its first use and stored in a file of mode 0600."""
         path = self.secrets / name
         if not path.exists():
             write_private(path, secrets.token_hex(bytes_of_entropy))
         return path.read_text(encoding="utf-8").strip()
 
     def keep_secret(self, name: str, value: str) -> Path:
-        """Writes `value` as the secret `name` (when it differs) and returns its file."""
+        """Stores `value` as the secret `name` (when it differs) and returns its file."""
         path = self.secrets / name
         if not path.exists() or path.read_text(encoding="utf-8") != value:
             write_private(path, value)

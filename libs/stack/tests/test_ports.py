@@ -1,4 +1,4 @@
-"""Ports stay the same, may be set, and are refused with a line that says what to do."""
+"""Ports stay the same, may be set, and are refused with a line that names the remedy."""
 
 import socket
 from pathlib import Path
@@ -13,7 +13,7 @@ def book(tmp_path: Path, **environment: str) -> PortBook:
     return PortBook(path=tmp_path / "ports.json", environment=environment)
 
 
-def test_a_port_is_remembered_until_somebody_takes_it(tmp_path: Path) -> None:
+def test_a_port_is_remembered_until_another_process_takes_it(tmp_path: Path) -> None:
     port = book(tmp_path).port("redis")
     assert FIRST_PORT <= port < LAST_PORT
     assert book(tmp_path).port("redis") == port

@@ -1,0 +1,76 @@
+"""What `make up` prints: progress, the first scheduled run or the backlog, the addresses, and how to stop."""
+
+from datetime import datetime
+from pathlib import Path
+
+from toban_runtime.clock import SystemClock
+from toban_stack.console import columns, print_lines
+from toban_stack.first_run import Backlog, FirstRun
+from toban_stack.stack import Stack
+from toban_stack.toban_command import Run, TobanCommand, typed
+
+HEADER = ("RUN", "JOB", "SLOT", "EXECUTOR", "SECONDS", "LAST LINE OF OUTPUT")
+
+
+def run(stack: Stack, *, root: Path) -> None:
+    """Starts the stack, applies `examples/`, waits for a scheduled run or finds a backlog, and prints the result.
+
+    Raises StackError when something fails; processes that this call started are stopped in that case.
+    """
+    clock = SystemClock()
+    began, start = clock.monotonic(), clock.wall()
+    before = set(stack.processes())
+    stack.up()
+    try:
+        command = TobanCommand(home=stack.home.root, root=root)
+        examples = root / "examples"
+        if examples.is_dir():
+            print_lines(f"• examples: {command.lines('apply', '-f', str(examples), '-o', 'name')} definitions applied")
+        nothing_new = set(stack.processes()) <= before
+        first = FirstRun(command=command, start=start, clock=clock).wait(succeeded_since=None if nothing_new else start)
+    except BaseException:
+        if not before:
+            stack.down()
+        raise
+    if isinstance(first, Backlog):
+        print_lines(f"• catching up: {first}; to watch: {typed('scripts/toban run list --watch')}", "")
+    else:
+        print_lines("", *columns([HEADER, row(first)]), "")
+    _addresses(stack)
+    print_lines(f"\nToban is up after {clock.monotonic() - began:.0f} s. Stop it with: {typed('make down')}")
+
+
+def row(run: Run) -> tuple[str, ...]:
+    """The cells of a run under HEADER."""
+    slot = str(run.get("slot") or run.get("scheduled_for") or "-")
+    names = ("id", "job", "slot", "executor", "seconds", "last_line")
+    cells = {**run, "slot": slot, "seconds": _seconds(run)}
+    return tuple(str(cells.get(name) or "-") for name in names)
+
+
+def _seconds(run: Run) -> str:
+    try:
+        span = datetime.fromisoformat(run["finished_at"]) - datetime.fromisoformat(run["started_at"])
+    except (KeyError, TypeError, ValueError):
+        return "-"
+    return f"{span.total_seconds():.3f}"
+
+
+def _addresses(stack: Stack) -> None:
+    processes = stack.processes()
+    rows = [(record.role, name, record.address, record.admin) for name, record in processes.items()]
+    table = [("ROLE", "PROCESS", "ADDRESS", "HEALTH AND METRICS")]
+    table += [(role, name, address, f"http://{admin}/healthz" if admin else "-") for role, name, address, admin in rows]
+    print_lines(*columns(table), "")
+    print_lines(*(f"Site  http://{address}" for address in stack.sites))
+    print_lines(
+        f"logs: {near(stack.home.logs)}",
+        f"try:  {typed('scripts/toban run start hello --wait --follow')}",
+        f"      {typed('scripts/toban cluster status')}",
+        f"      {typed('make status')}",
+    )
+
+
+def near(path: Path) -> Path:
+    """`path` relative to the working folder when it lies below it."""
+    return path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path

@@ -1,0 +1,61 @@
+"""Runs the `toban` command as a person at the prompt would, and spells commands for that person."""
+
+import json
+import os
+import shlex
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from toban_domain.run import RunState
+from toban_stack.errors import StackError
+
+COMMAND_SECONDS = 30.0
+Run = Mapping[str, Any]
+
+
+class TobanCommand:
+    """The `toban` command with the stack of `home`, in the working folder `root`."""
+
+    def __init__(self, *, home: Path, root: Path) -> None:
+        self._environment = {**os.environ, "TOBAN_HOME": str(home)}
+        self._root = root
+
+    def runs(self, *states: RunState, limit: int = 100) -> list[Run]:
+        """Scheduled runs, the newest slot first; only those in one of `states` when there are any."""
+        filters = [argument for state in states for argument in ("--state", state.value)]
+        rows = json.loads(self.output("run", "list", "--limit", str(limit), *filters, "-o", "json"))
+        return [row for row in rows if row.get("schedule")]
+
+    def lines(self, *arguments: str) -> int:
+        """The number of lines that a command prints."""
+        return len(self.output(*arguments).strip().splitlines())
+
+    def output(self, *arguments: str) -> str:
+        """The standard output of a command. Raises StackError with its error text when it fails."""
+        argv = [sys.executable, "-m", "toban_cli", *arguments]
+        try:
+            done = subprocess.run(
+                argv,
+                env=self._environment,
+                cwd=self._root,
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                text=True,
+                timeout=COMMAND_SECONDS,
+                check=False,
+            )
+        except subprocess.TimeoutExpired as error:
+            raise StackError(f"toban {' '.join(arguments)} did not finish within {COMMAND_SECONDS:g} s") from error
+        if done.returncode != 0:
+            reason = (done.stderr or done.stdout).strip()
+            raise StackError(f"toban {' '.join(arguments)} failed (exit {done.returncode}):\n{reason}")
+        return done.stdout
+
+
+def typed(command: str) -> str:
+    """`command` with TOBAN_HOME when `make up` had it, so that it reaches this stack."""
+    given = os.environ.get("TOBAN_HOME", "")
+    return f"TOBAN_HOME={shlex.quote(given)} {command}" if given else command

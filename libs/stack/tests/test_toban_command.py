@@ -1,0 +1,45 @@
+"""The `toban` command of `make up`: which runs it lists, its failures, and commands spelt for the prompt."""
+
+from pathlib import Path
+
+import pytest
+
+from toban_domain.run import RunState
+from toban_stack.errors import StackError
+from toban_stack.toban_command import TobanCommand, typed
+
+COMMAND = """
+import json, sys
+if sys.argv[1] == "apply":
+    sys.exit("examples/hello.yaml: spec.cron: never fires")
+print(json.dumps([{"arguments": sys.argv[1:], "schedule": "hello"}, {"schedule": ""}]))
+"""
+
+
+@pytest.fixture
+def command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> TobanCommand:
+    """A command that answers with its arguments, in place of the real one."""
+    package = tmp_path / "toban_cli"
+    package.mkdir()
+    (package / "__init__.py").touch()
+    (package / "__main__.py").write_text(COMMAND)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    return TobanCommand(home=tmp_path, root=tmp_path)
+
+
+def test_scheduled_runs_in_given_states_are_listed(command: TobanCommand) -> None:
+    (run,) = command.runs(RunState.PENDING, RunState.RUNNING, limit=7)
+    filters = ["--state", "PENDING", "--state", "RUNNING"]
+    assert run["arguments"] == ["run", "list", "--limit", "7", *filters, "-o", "json"]
+
+
+def test_a_command_that_fails_is_shown_with_its_error(command: TobanCommand) -> None:
+    with pytest.raises(StackError, match=r"toban apply -f x failed \(exit 1\):\nexamples/hello.yaml: spec.cron"):
+        command.output("apply", "-f", "x")
+
+
+def test_printed_commands_reach_this_stack(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("TOBAN_HOME", raising=False)
+    assert typed("make down") == "make down"
+    monkeypatch.setenv("TOBAN_HOME", "/srv/my stack")
+    assert typed("make down") == "TOBAN_HOME='/srv/my stack' make down"
