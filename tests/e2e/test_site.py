@@ -1,4 +1,4 @@
-"""The site over a whole stack: `make status` is green with it, a live log is read over HTTP to its end, and it says so when the cluster is gone."""
+"""The site over a whole stack: healthy in `make status`, a live log read over HTTP to its end, and 503 without a coordinator."""
 
 import json
 import signal
@@ -24,7 +24,7 @@ def get(stack: Stack, path: str) -> str:
 
 
 def events(stack: Stack, run_id: int, after: str = "") -> Iterator[tuple[str, str, dict[str, object]]]:
-    """(name, id, data) of a live log until the server ends it."""
+    """(name, id, data) of each event of a live log until the server ends it."""
     address = f"http://{stack.sites[0]}/runs/{run_id}/log/stream?after={after}"
     with urllib.request.urlopen(address, timeout=60) as answer:
         fields: dict[str, str] = {}
@@ -35,8 +35,8 @@ def events(stack: Stack, run_id: int, after: str = "") -> Iterator[tuple[str, st
             fields = fields | {name: value} if name else {}
 
 
-def reached(stack: Stack) -> bool:
-    """Whether the site has reached a coordinator."""
+def is_reachable(stack: Stack) -> bool:
+    """Whether the site reaches a coordinator."""
     try:
         return "Toban" in get(stack, "/executors")
     except urllib.error.HTTPError as error:
@@ -44,14 +44,14 @@ def reached(stack: Stack) -> bool:
         return False
 
 
-def healths(stack: Stack) -> list[str]:
-    """What `make status` says of the site."""
+def site_health(stack: Stack) -> list[str]:
+    """The health of the site in `make status`."""
     return [row.health for row in stack.status() if row.role == "admin-web"]
 
 
 def test_the_site_of_a_stack(tmp_path: Path) -> None:
     with running_stack(tmp_path / "home", coordinators=1, executors=1, admin_webs=1) as stack, admin_of(stack) as admin:
-        admin.until(lambda: "ok" in healths(stack), seconds=20, of="a site that is green")
+        admin.until(lambda: "ok" in site_health(stack), seconds=20, of="a healthy site")
         steps = [{"argv": ["python3", "-c", WRITER]}]
         spec = {"steps": steps, "timeout_seconds": 60, "allow_shell": True}
         admin.apply({"apiVersion": "toban/v1", "kind": "Job", "metadata": {"name": "writer"}, "spec": spec})
@@ -63,7 +63,7 @@ def test_the_site_of_a_stack(tmp_path: Path) -> None:
             _, cursor, data = next(stream)
             seen += data["lines"]  # type: ignore[arg-type]
         stream.close()
-        # The rest by another connection that begins where the first one was left.
+        # The rest over another connection, which resumes at the cursor of the first one.
         for event in events(stack, run_id, cursor):
             name, _, data = event
             seen += data.get("lines", [])  # type: ignore[arg-type]
@@ -83,4 +83,4 @@ def test_the_site_of_a_stack(tmp_path: Path) -> None:
         with caught.value as answer:
             assert answer.code == 503 and stack.coordinators[0] in answer.read().decode()
         stack.start("coordinator-1")
-        assert wait_until(lambda: reached(stack), 20), "the site finds a coordinator that came back"
+        assert wait_until(lambda: is_reachable(stack), 20), "the site reaches a restarted coordinator"

@@ -1,18 +1,18 @@
-// The live log: lines as they come, to the end of the run, over lost connections.
+// The live log of a run: appends new lines until the output is complete, and reconnects after a lost connection.
 const MAX_ROWS = 5000;
 const RETRY_MS = 3000;
 const NEAR_END_PX = 24;
 
 const log = document.getElementById("log");
-const state = document.getElementById("log-state");
-const button = document.getElementById("log-follow");
-const over = document.getElementById("log-over");
+const status = document.getElementById("log-state");
+const followButton = document.getElementById("log-follow");
+const endTemplate = document.getElementById("log-end");
 
 function element(tag, className, text) {
-  const made = document.createElement(tag);
-  made.className = className;
-  if (text !== undefined) made.textContent = text;
-  return made;
+  const created = document.createElement(tag);
+  created.className = className;
+  if (text !== undefined) created.textContent = text;
+  return created;
 }
 
 class Rows {
@@ -30,13 +30,13 @@ class Rows {
   }
 
   add({ token, attempt, lines }) {
-    log.querySelector(".nothing")?.remove();
+    log.querySelector(".empty-log")?.remove();
     const fragment = document.createDocumentFragment();
     if (token !== this.token) {
       this.token = token;
-      const head = element("p", "attempt", log.dataset.attempt.replace("%", attempt || "?"));
-      head.dataset.token = token;
-      fragment.append(head);
+      const heading = element("p", "attempt", log.dataset.attempt.replace("%", attempt || "?"));
+      heading.dataset.token = token;
+      fragment.append(heading);
       this.lastPartial = false;
     }
     for (const [seq, stream, at, text, partial] of lines) {
@@ -54,7 +54,7 @@ class Rows {
     const number = element("span", "seq", String(seq));
     number.title = at;
     row.append(number);
-    if (stream !== "stdout") row.append(element("span", "stream", stream === "stderr" ? log.dataset.err : log.dataset.sys));
+    if (stream !== "stdout") row.append(element("span", "stream", log.dataset[stream]));
     row.append(element("span", "text", text));
     this.last = row;
     return row;
@@ -62,85 +62,85 @@ class Rows {
 
   trim() {
     const rows = log.getElementsByClassName("row");
-    const extra = rows.length - MAX_ROWS;
-    if (extra <= 0) return;
-    for (let i = 0; i < extra; i += 1) rows[0].remove();
-    if (!log.querySelector(".dropped")) log.prepend(element("p", "dropped", log.dataset.dropped));
+    const excess = rows.length - MAX_ROWS;
+    if (excess <= 0) return;
+    for (let i = 0; i < excess; i += 1) rows[0].remove();
+    if (!log.querySelector(".truncated")) log.prepend(element("p", "truncated", log.dataset.truncated));
   }
 }
 
 class Follower {
   constructor() {
     this.on = true;
-    button.hidden = false;
-    button.addEventListener("click", () => this.set(!this.on));
-    // Only the reader's own scrolling tells what the reader wants: ours never leaves the end.
+    followButton.hidden = false;
+    followButton.addEventListener("click", () => this.set(!this.on));
+    // Scrolling up turns following off; the script itself only scrolls to the end.
     log.addEventListener("scroll", () => this.set(log.scrollHeight - log.scrollTop - log.clientHeight < NEAR_END_PX));
-    this.move();
+    this.scrollToEnd();
   }
 
   set(on) {
     if (on === this.on) return;
     this.on = on;
-    button.setAttribute("aria-pressed", String(on));
-    this.move();
+    followButton.setAttribute("aria-pressed", String(on));
+    this.scrollToEnd();
   }
 
-  move() {
+  scrollToEnd() {
     if (this.on) log.scrollTop = log.scrollHeight;
   }
 }
 
 class Stream {
   constructor() {
-    this.cursor = log.dataset.after;
+    this.cursor = log.dataset.cursor;
     this.rows = new Rows();
     this.follower = new Follower();
     this.source = null;
     this.timer = 0;
     document.querySelector("[data-static]")?.remove();
-    // A hidden page gives its connection back: a browser has few for one site.
+    // A hidden page closes its connection: browsers limit the connections to one site.
     document.addEventListener("visibilitychange", () => (document.hidden ? this.pause() : this.open()));
     if (!document.hidden) this.open();
   }
 
-  say(name) {
-    state.dataset.now = name;
-    if (state.textContent !== state.dataset[name]) state.textContent = state.dataset[name];
+  show(state) {
+    status.dataset.state = state;
+    if (status.textContent !== status.dataset[state]) status.textContent = status.dataset[state];
   }
 
   open() {
     if (this.source || this.ended) return;
-    this.say("connecting");
-    const address = new URL(log.dataset.stream, location.href);
-    address.searchParams.set("after", this.cursor);
-    this.source = new EventSource(address);
-    this.source.onopen = () => this.say("live");
+    this.show("connecting");
+    const url = new URL(log.dataset.stream, location.href);
+    url.searchParams.set("after", this.cursor);
+    this.source = new EventSource(url);
+    this.source.onopen = () => this.show("live");
     this.source.onerror = () => this.retry();
     this.source.addEventListener("lines", (event) => this.lines(event));
-    this.source.addEventListener("trouble", () => this.say("retrying"));
+    this.source.addEventListener("unavailable", () => this.show("retrying"));
     this.source.addEventListener("end", (event) => this.end(JSON.parse(event.data)));
   }
 
   lines(event) {
     this.cursor = event.lastEventId;
     this.rows.add(JSON.parse(event.data));
-    this.say("live");
-    this.follower.move();
+    this.show("live");
+    this.follower.scrollToEnd();
   }
 
   end({ complete }) {
     this.ended = true;
     this.close();
-    this.say(complete ? "ended" : "incomplete");
-    log.append(over.content.cloneNode(true));
-    this.follower.move();
+    this.show(complete ? "ended" : "incomplete");
+    log.append(endTemplate.content.cloneNode(true));
+    this.follower.scrollToEnd();
   }
 
-  // Our own cursor is used at each new opening, also after an answer that an EventSource would give up at.
+  // Reconnects with the own cursor. An EventSource alone would give up after an error response.
   retry() {
     this.close();
-    this.say("retrying");
+    this.show("retrying");
     clearTimeout(this.timer);
     this.timer = setTimeout(() => document.hidden || this.open(), RETRY_MS);
   }
@@ -149,7 +149,7 @@ class Stream {
     if (this.ended) return;
     clearTimeout(this.timer);
     this.close();
-    this.say("paused");
+    this.show("paused");
   }
 
   close() {

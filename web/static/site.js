@@ -1,16 +1,16 @@
-// Keeps a page fresh: asks for its parts again and again, and says so when nobody answers.
+// Refreshes the parts of a page periodically, and shows a notice while the server does not respond.
 import { showTimes } from "./times.js";
 
 const TIMEOUT_MS = 15000;
-const SLOWEST_MS = 15000;
+const MAX_DELAY_MS = 15000;
 
-function tellZone() {
+function showZone() {
   const note = document.querySelector("[data-zone]");
   const zone = Intl.DateTimeFormat().resolvedOptions().timeZone;
   if (note && zone) note.textContent = note.dataset.zone.replace("%", zone);
 }
 
-// What has the focus inside a part is found again by where it leads.
+// Restores the focus after a replacement, by the link's target.
 function keepFocus(part, replace) {
   const active = document.activeElement;
   const href = part.contains(active) ? active.getAttribute("href") : null;
@@ -18,7 +18,7 @@ function keepFocus(part, replace) {
   if (href) part.querySelector(`[href="${CSS.escape(href)}"]`)?.focus({ preventScroll: true });
 }
 
-function selecting(part) {
+function hasSelection(part) {
   const selection = document.getSelection();
   return selection && !selection.isCollapsed && part.contains(selection.anchorNode);
 }
@@ -26,57 +26,59 @@ function selecting(part) {
 function replaceParts(text) {
   const fresh = new DOMParser().parseFromString(text, "text/html");
   for (const part of fresh.querySelectorAll("[data-part]")) {
-    const shown = document.getElementById(part.id);
-    if (!shown || selecting(shown)) continue;
+    const current = document.getElementById(part.id);
+    if (!current || hasSelection(current)) continue;
     showTimes(part);
-    keepFocus(shown, () => shown.replaceChildren(...part.childNodes));
+    keepFocus(current, () => current.replaceChildren(...part.childNodes));
   }
   return fresh.querySelector("[data-final]") !== null;
 }
 
 class Refresher {
   constructor(main) {
-    this.address = main.dataset.refresh;
-    this.every = Number(main.dataset.every) * 1000;
-    this.stale = document.getElementById("stale");
-    this.seen = new Date();
+    this.url = main.dataset.refresh;
+    this.interval = Number(main.dataset.every) * 1000;
+    this.notice = document.getElementById("stale");
+    this.updatedAt = new Date();
     this.failures = 0;
     this.timer = 0;
-    document.addEventListener("visibilitychange", () => this.plan(document.hidden ? null : 0));
-    this.plan(this.every);
+    document.addEventListener("visibilitychange", () => this.schedule(document.hidden ? null : 0));
+    this.schedule(this.interval);
   }
 
-  plan(milliseconds) {
+  schedule(milliseconds) {
     clearTimeout(this.timer);
-    if (milliseconds !== null && !this.over && !document.hidden) this.timer = setTimeout(() => this.ask(), milliseconds);
+    if (milliseconds === null || this.final || document.hidden) return;
+    this.timer = setTimeout(() => this.refresh(), milliseconds);
   }
 
-  async ask() {
-    if (this.asking) return;
-    this.asking = true;
+  async refresh() {
+    if (this.busy) return;
+    this.busy = true;
     try {
-      const answer = await fetch(this.address, { cache: "no-store", signal: AbortSignal.timeout(TIMEOUT_MS) });
-      if (!answer.ok) throw new Error(String(answer.status));
-      this.over = replaceParts(await answer.text());
+      const response = await fetch(this.url, { cache: "no-store", signal: AbortSignal.timeout(TIMEOUT_MS) });
+      if (!response.ok) throw new Error(String(response.status));
+      this.final = replaceParts(await response.text());
       this.failures = 0;
-      this.seen = new Date();
+      this.updatedAt = new Date();
     } catch {
       this.failures += 1;
     } finally {
-      this.asking = false;
+      this.busy = false;
     }
-    this.tell();
-    this.plan(Math.min(SLOWEST_MS, this.every * 2 ** Math.min(this.failures, 4)));
+    this.showNotice();
+    this.schedule(Math.min(MAX_DELAY_MS, this.interval * 2 ** Math.min(this.failures, 4)));
   }
 
-  tell() {
-    this.stale.hidden = this.failures === 0;
-    const words = this.stale.dataset.text.replace("%", this.seen.toLocaleTimeString(document.documentElement.lang));
-    if (this.failures && this.stale.textContent !== words) this.stale.textContent = words;
+  showNotice() {
+    this.notice.hidden = this.failures === 0;
+    const time = this.updatedAt.toLocaleTimeString(document.documentElement.lang);
+    const text = this.notice.dataset.text.replace("%", time);
+    if (this.failures && this.notice.textContent !== text) this.notice.textContent = text;
   }
 }
 
 showTimes(document);
-tellZone();
+showZone();
 const main = document.querySelector("main[data-refresh]");
 if (main) new Refresher(main);

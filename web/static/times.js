@@ -1,4 +1,4 @@
-// Times of the server in the viewer's zone. The UTC text stays in the title.
+// Shows server times in the viewer's time zone; the UTC text becomes the title.
 const pad = (number) => String(number).padStart(2, "0");
 
 export function localTime(moment) {
@@ -6,8 +6,8 @@ export function localTime(moment) {
   return `${day} ${pad(moment.getHours())}:${pad(moment.getMinutes())}:${pad(moment.getSeconds())}`;
 }
 
-// The column of a schedule's own zone says nothing new to a viewer who lives there.
-function hideOwnZone(root) {
+// Hides the column of a schedule's own zone when it equals the viewer's zone.
+function hideSameZone(root) {
   for (const table of root.querySelectorAll("table[data-zoned]")) {
     const same = [...table.tBodies[0].rows].every(
       (row) => row.querySelector("time").textContent === row.querySelector("td.in-zone").textContent.slice(0, 19)
@@ -24,5 +24,5 @@ export function showTimes(root) {
       element.textContent = localTime(moment);
     }
   }
-  hideOwnZone(root);
+  hideSameZone(root);
 }

@@ -1,4 +1,4 @@
-"""A site over a cluster that the test sets: the real application, real mTLS, a coordinator and a log-archiver with given answers."""
+"""The real site with real mTLS, over a coordinator and a log-archiver with responses that the test sets."""
 
 from __future__ import annotations
 
@@ -14,8 +14,7 @@ import pytest
 from flask.testing import FlaskClient
 
 from toban_admin_web.config import AdminWebConfig
-from toban_admin_web.main import messages
-from toban_admin_web.server.running import Running
+from toban_admin_web.main.worker import SiteWorker
 from toban_domain.errors import ErrorCode, TobanError
 from toban_proto.v1 import coordinator_pb2 as pb
 from toban_proto.v1 import coordinator_pb2_grpc, logs_pb2, logs_pb2_grpc
@@ -30,7 +29,7 @@ NOW = SystemClock().wall()
 
 
 def stamp(seconds_ago: float = 0.0, at: datetime | None = None) -> Any:
-    """A time some seconds before the test began."""
+    """A time some seconds before the start of the tests."""
     return timestamp_to_pb((at or NOW) - timedelta(seconds=seconds_ago))
 
 
@@ -63,12 +62,12 @@ def run(number: int = 1, state: str = "RUNNING", **given: Any) -> pb.Run:
 
 
 class Reader(coordinator_pb2_grpc.JobReaderServicer):
-    """Keeps requests, gives `answers` by method: a message, an exception, or a function of the request."""
+    """Records requests and returns `responses` by method: a message, an exception, or a function of the request."""
 
     def __init__(self) -> None:
         self.requests: list[Any] = []
         self.silent = False
-        self.answers: dict[str, Any] = {
+        self.responses: dict[str, Any] = {
             "GetCluster": cluster_message(),
             "ListRuns": pb.ListRunsResponse(runs=[run(7, "SUCCEEDED", finished_at=stamp(28), exit_code=0)]),
             "ListJobs": pb.ListJobsResponse(jobs=[job_message()]),
@@ -85,25 +84,25 @@ class Reader(coordinator_pb2_grpc.JobReaderServicer):
             "GetRun": run(),
         }
 
-    async def _answer(self, method: str, request: Any) -> Any:
+    async def _response(self, method: str, request: Any) -> Any:
         self.requests.append(request)
         if self.silent:
             await asyncio.Event().wait()
-        answer = self.answers[method]
-        if isinstance(answer, Exception):
-            raise answer
-        return answer(request) if callable(answer) else answer
+        response = self.responses[method]
+        if isinstance(response, Exception):
+            raise response
+        return response(request) if callable(response) else response
 
 
 def _method(name: str) -> Any:
-    async def answer(self: Reader, request: Any, context: Any) -> Any:
-        return await self._answer(name, request)
+    async def response(self: Reader, request: Any, context: Any) -> Any:
+        return await self._response(name, request)
 
-    return answer
+    return response
 
 
 class Logs(logs_pb2_grpc.LogReaderServicer):
-    """Lines by token; those that follow wait for more until the token is sealed."""
+    """Lines by token; a call with follow waits for more lines until the token is sealed."""
 
     def __init__(self) -> None:
         self.lines: dict[int, list[logs_pb2.LogLine]] = {TOKEN: [line(1), line(2)]}
@@ -157,7 +156,7 @@ def cluster_message(**given: Any) -> pb.Cluster:
 
 
 def executor_message(**given: Any) -> pb.Executor:
-    """An executor that takes work."""
+    """An executor that accepts runs."""
     values: dict[str, Any] = {
         "worker_id": 3,
         "node_id": "executor-1",
@@ -200,7 +199,7 @@ def job_message(**given: Any) -> pb.Job:
     return pb.Job(**(values | given))
 
 
-for _name in Reader().answers:
+for _name in Reader().responses:
     setattr(Reader, _name, _method(_name))
 
 
@@ -217,7 +216,7 @@ class FakeCluster:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result(30)
 
     def write(self, *lines: logs_pb2.LogLine, token: int = TOKEN, sealed: bool = False) -> None:
-        """More output, seen at once by those who follow."""
+        """Appends output, which calls with follow receive at once."""
 
         async def add() -> None:
             self.logs.lines.setdefault(token, []).extend(lines)
@@ -266,9 +265,9 @@ class Web:
     """The application over a FakeCluster, and a client of it."""
 
     cluster: FakeCluster
-    running: Running
+    worker: SiteWorker
     client: FlaskClient = field(init=False)
-    # What tests make messages with.
+    # Builders of messages.
     run = staticmethod(run)
     line = staticmethod(line)
     stamp = staticmethod(stamp)
@@ -279,22 +278,22 @@ class Web:
     token = TOKEN
 
     def __post_init__(self) -> None:
-        self.client = self.running.app.test_client()
+        self.client = self.worker.app.test_client()
 
     def get(self, path: str, **headers: str) -> Any:
-        """An answer of the site; header names are written with underscores."""
+        """A response of the site; header names are written with underscores."""
         named = {name.replace("_", "-"): value for name, value in headers.items()}
         return self.client.get(path, headers=named)
 
     def page(self, path: str, **headers: str) -> str:
-        """The text of a page that must be there."""
-        answer = self.get(path, **headers)
-        assert answer.status_code == 200, answer.get_data(as_text=True)
-        return str(answer.get_data(as_text=True))
+        """The text of a page, which must exist."""
+        response = self.get(path, **headers)
+        assert response.status_code == 200, response.get_data(as_text=True)
+        return str(response.get_data(as_text=True))
 
     def refuse(self, method: str, code: ErrorCode, message: str = "no") -> None:
-        """Lets a method of the coordinator answer with an error."""
-        self.cluster.reader.answers[method] = TobanError(code, message)
+        """Makes a method of the coordinator fail."""
+        self.cluster.reader.responses[method] = TobanError(code, message)
 
 
 @pytest.fixture
@@ -307,26 +306,18 @@ def cluster(tls: Path) -> Iterator[FakeCluster]:
 
 @pytest.fixture
 def new_web(cluster: FakeCluster, tls: Path) -> Iterator[Callable[..., Web]]:
-    """Makes sites over the cluster, with other settings if wanted."""
-    made: list[Running] = []
+    """Makes sites over the cluster, with any settings."""
+    made: list[SiteWorker] = []
 
     def make(**given: Any) -> Web:
         values = {"coordinators": (cluster.coordinator,), "log_archivers": (cluster.archiver,)}
         config = AdminWebConfig(tls_dir=tls / "admin-web", **(values | given))
-        made.append(
-            Running(
-                config=config,
-                messages=messages(config.web_dir),
-                http_port=0,
-                hint="See make status",
-                stopping=threading.Event(),
-            )
-        )
+        made.append(SiteWorker(config=config, http_port=0, stopping=threading.Event()))
         return Web(cluster, made[-1])
 
     yield make
-    for running in made:
-        running.close()
+    for worker in made:
+        worker.close()
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""The pages in a real browser: nothing is refused by the policy, scripts do their work, nothing overflows."""
+"""The pages in a real browser: no policy violation, working scripts, no overflow."""
 
 from __future__ import annotations
 
@@ -43,11 +43,11 @@ class Quiet(WSGIRequestHandler):
 @pytest.fixture
 def address(web: Any) -> Iterator[str]:
     """Where the site of the test is served."""
-    with make_server("127.0.0.1", 0, web.running.app, server_class=Threads, handler_class=Quiet) as server:
+    with make_server("127.0.0.1", 0, web.worker.app, server_class=Threads, handler_class=Quiet) as server:
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
         yield f"http://127.0.0.1:{server.server_port}"
-        web.running.site.stopping.set()
+        web.worker.context.stopping.set()
         server.shutdown()
         thread.join()
 
@@ -66,7 +66,7 @@ def page(new_page: Callable[[], Page]) -> Page:
 
 
 @pytest.mark.parametrize(("width", "language"), [(360, "ja"), (1600, "en")])
-def test_pages_fit_and_nothing_is_refused(page: Page, address: str, width: int, language: str) -> None:
+def test_pages_fit_and_violate_no_policy(page: Page, address: str, width: int, language: str) -> None:
     for path in PAGES:
         page.look(width=width, height=800, language=language)
         page.open(address + path)
@@ -85,10 +85,10 @@ def test_times_are_shown_in_the_zone_of_the_viewer(page: Page, address: str) -> 
 
 def test_long_names_leave_the_other_columns_on_the_page(page: Page, address: str, web: Any) -> None:
     long = "a-job-" + "x" * 122
-    answers = web.cluster.reader.answers
-    answers["ListSchedules"].schedules[0].MergeFrom(pb.Schedule(name=long, job=long))
-    answers["ListJobs"].jobs[0].name = long
-    answers["ListRuns"].runs[0].MergeFrom(pb.Run(job=long, schedule=long, executor=long))
+    responses = web.cluster.reader.responses
+    responses["ListSchedules"].schedules[0].MergeFrom(pb.Schedule(name=long, job=long))
+    responses["ListJobs"].jobs[0].name = long
+    responses["ListRuns"].runs[0].MergeFrom(pb.Run(job=long, schedule=long, executor=long))
     for path in ("/schedules", "/jobs", "/runs"):
         page.look(width=1280)
         page.open(address + path)
@@ -100,7 +100,7 @@ def test_the_zone_of_a_schedule_is_shown_where_it_is_not_the_viewers(page: Page,
     shown = "getComputedStyle(document.querySelector('td.in-zone')).display !== 'none'"
     page.open(address + "/schedules/hello-often")
     assert page.run(shown)
-    [slot] = web.cluster.reader.answers["NextSlots"].slots
+    [slot] = web.cluster.reader.responses["NextSlots"].slots
     slot.local = slot.at.ToDatetime(ZoneInfo("Asia/Tokyo")).isoformat(timespec="seconds")
     page.open(address + "/schedules/hello-often")
     assert page.until(f"!({shown})"), "the browser of the test lives in Tokyo"
@@ -116,20 +116,20 @@ def test_dark_is_dark(page: Page, address: str) -> None:
     assert brightness[0] > 600 and brightness[1] < 150
 
 
-def test_a_page_keeps_fresh_and_says_when_it_cannot(page: Page, address: str, web: Any) -> None:
+def test_a_page_refreshes_and_reports_when_it_cannot(page: Page, address: str, web: Any) -> None:
     page.open(address + "/runs/1")
     assert page.run("document.getElementById('stale').hidden")
-    web.cluster.reader.answers["GetRun"] = web.run(progress_json='{"percentage": 40, "summary": "half way"}')
+    web.cluster.reader.responses["GetRun"] = web.run(progress_json='{"percentage": 40, "summary": "half way"}')
     assert page.until("document.getElementById('progress')?.value === 40")
     web.cluster.stop_coordinator()
     assert page.until("!document.getElementById('stale').hidden")
-    assert "Nobody answers" in page.run("document.getElementById('stale').textContent")
+    assert "No response" in page.run("document.getElementById('stale').textContent")
 
 
 def test_a_live_log_to_its_end(page: Page, address: str, web: Any) -> None:
     page.look(height=700)
     page.open(address + "/runs/1")
-    page.until("document.getElementById('log-state').dataset.now === 'live'")
+    page.until("document.getElementById('log-state').dataset.state === 'live'")
     rows = "document.querySelectorAll('#log .row').length"
     web.cluster.write(
         *(web.line(n) for n in range(3, 200)), web.line(200, "<script>document.title='x'</script>", stream=2)
@@ -151,25 +151,25 @@ def test_a_live_log_to_its_end(page: Page, address: str, web: Any) -> None:
     page.run("document.getElementById('log-follow').click()")
     page.until(at_end)
 
-    web.cluster.reader.answers["GetRun"] = web.run(1, "SUCCEEDED", finished_at=web.stamp(0))
+    web.cluster.reader.responses["GetRun"] = web.run(1, "SUCCEEDED", finished_at=web.stamp(0))
     web.cluster.write(sealed=True)
-    page.until("document.getElementById('log-state').dataset.now === 'ended'")
+    page.until("document.getElementById('log-state').dataset.state === 'ended'")
     text = page.run("log.textContent")
     assert "part one, part two" in text and text.rstrip().endswith("end of the output")
     assert page.run(rows) == 201, "each line once"
     assert [one for one in page.complaints if "503" not in one] == []
 
 
-def test_a_live_log_goes_on_after_a_lost_connection(page: Page, address: str, web: Any) -> None:
+def test_a_live_log_resumes_after_a_lost_connection(page: Page, address: str, web: Any) -> None:
     page.open(address + "/runs/1")
-    page.until("document.getElementById('log-state').dataset.now === 'live'")
-    places = web.running.site.places
-    held = [places.take() for _ in range(places.size)]
-    # Every stream ends, and none is let in for a while.
-    web.running.site.stopping.set()
-    page.until("document.getElementById('log-state').dataset.now === 'retrying'")
-    web.running.site.stopping.clear()
+    page.until("document.getElementById('log-state').dataset.state === 'live'")
+    slots = web.worker.context.stream_slots
+    held = [slots.acquire() for _ in range(slots.size)]
+    # Every stream ends, and new ones are refused for a while.
+    web.worker.context.stopping.set()
+    page.until("document.getElementById('log-state').dataset.state === 'retrying'")
+    web.worker.context.stopping.clear()
     web.cluster.write(web.line(3))
-    for give in filter(None, held):
-        give()
+    for release in filter(None, held):
+        release()
     page.until("document.querySelectorAll('#log .row').length === 3")

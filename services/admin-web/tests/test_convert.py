@@ -1,15 +1,14 @@
-"""Each record is held against its message, so that a field which was renamed is found here and not on a page."""
+"""Every view model matches its message, so that a renamed field fails here and not on a page."""
 
 from __future__ import annotations
 
 import dataclasses
 from datetime import UTC, datetime
-from typing import Any
 
 import pytest
 
-from toban_admin_web.adapters.convert import record
-from toban_admin_web.decide import records
+from toban_admin_web.adapters.convert import from_proto
+from toban_admin_web.decide import view_models
 from toban_proto.v1 import coordinator_pb2 as pb
 from toban_transport.convert import timestamp_to_pb
 
@@ -17,13 +16,13 @@ KINDS = ["Run", "RunEvent", "Attempt", "Schedule", "NextSlot", "Fire", "Job", "E
 
 
 @pytest.mark.parametrize("name", KINDS)
-def test_an_empty_message_makes_a_record(name: str) -> None:
-    made = record(getattr(records, name), getattr(pb, name)())
+def test_an_empty_message_gives_an_empty_view_model(name: str) -> None:
+    made = from_proto(getattr(view_models, name), getattr(pb, name)())
     for field in dataclasses.fields(made):
         assert not getattr(made, field.name), field.name
 
 
-def test_everything_is_carried_over() -> None:
+def test_all_values_are_converted() -> None:
     at = datetime(2026, 11, 21, 1, 2, 3, 456000, tzinfo=UTC)
     message = pb.Job(
         name="a",
@@ -32,9 +31,9 @@ def test_everything_is_carried_over() -> None:
         schedules=[pb.Schedule(name="s")],
         last_run=pb.Run(id=7, exit_code=0, attempts=[pb.Attempt(token=2**62, signal=9)]),
     )
-    job = record(records.Job, message)
+    job = from_proto(view_models.Job, message)
     assert (job.name, job.version, job.updated_at, job.schedules[0].name) == ("a", 2**62, at, "s")
     assert job.last_run is not None
     assert (job.last_run.exit_code, job.last_run.signal, job.last_run.attempts[0].signal) == (0, None, 9)
-    labels: Any = record(records.Executor, pb.Executor(labels={"a": "b"}, clock_skew_seconds=0.0))
-    assert labels.labels == {"a": "b"} and labels.clock_skew_seconds == 0.0
+    executor = from_proto(view_models.Executor, pb.Executor(labels={"a": "b"}))
+    assert executor.labels == {"a": "b"}

@@ -1,4 +1,4 @@
-"""Every text is there in every language, with the same places, and everything that a page can say is among them."""
+"""Every language has every text, with the same placeholders, and every key in use has a text."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from toban_admin_web.decide.languages import LANGUAGES, NAMES
-from toban_admin_web.decide.messages import places
-from toban_admin_web.decide.tones import GROUPS
+from toban_admin_web.decide.status_styles import STATE_GROUPS
+from toban_admin_web.decide.translations import placeholders
 from toban_domain.outcome import Reason
 from toban_domain.run import RunState
 
@@ -19,18 +19,18 @@ CATALOGUES = {
     language: json.loads((WEB / "locales" / f"{language}.json").read_text(encoding="utf-8")) for language in LANGUAGES
 }
 ENGLISH = CATALOGUES["en"]
-PROBLEMS = ("unreachable", "thing", "page", "method", "request", "host", "busy", "cluster", "bug")
+PROBLEMS = ("unreachable", "not_found", "no_page", "method", "bad_request", "host", "busy", "rejected", "internal")
 
 
-def said() -> set[str]:
-    """The names that templates, and the functions behind them, ask for."""
+def used_keys() -> set[str]:
+    """The keys in templates and in the code behind them."""
     names: set[str] = set()
     for template in (WEB / "templates").glob("*.html"):
         text = template.read_text(encoding="utf-8")
         names |= set(re.findall(r"\bt\('([a-z_.]+)'[,)]", text)) | set(re.findall(r"'(nav\.[a-z]+)'", text))
-    names |= {f"state.{state}" for state in RunState} | {f"group.{group}" for group in GROUPS}
+    names |= {f"state.{state}" for state in RunState} | {f"group.{group}" for group in STATE_GROUPS}
     names |= {f"reason.{reason}" for reason in Reason if reason}
-    names |= {f"problem.{name}.{part}" for name in PROBLEMS for part in ("title", "text", "mend")}
+    names |= {f"problem.{name}.{part}" for name in PROBLEMS for part in ("title", "text", "remedy")}
     names |= {f"rule.every.{unit}" for unit in "smhd"} | {
         f"age.{way}.{unit}" for way in ("ago", "in") for unit in "smhd"
     }
@@ -38,16 +38,16 @@ def said() -> set[str]:
     return names | {"rule.weekly", "rule.hourly", "rule.daily", "rule.cron", "rule.and", "age.now"}
 
 
-def test_there_is_a_name_for_each_language() -> None:
+def test_each_language_has_a_name() -> None:
     assert set(NAMES) == set(LANGUAGES) == {path.stem for path in (WEB / "locales").glob("*.json")}
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
-def test_each_text_is_there_with_the_same_places(language: str) -> None:
+def test_each_language_has_every_text_with_the_same_placeholders(language: str) -> None:
     catalogue = CATALOGUES[language]
     assert set(catalogue) == set(ENGLISH)
-    assert {name: places(text) for name, text in catalogue.items()} == {
-        name: places(text) for name, text in ENGLISH.items()
+    assert {name: placeholders(text) for name, text in catalogue.items()} == {
+        name: placeholders(text) for name, text in ENGLISH.items()
     }
     assert {name for name, text in catalogue.items() if "%" in text} == {
         name for name, text in ENGLISH.items() if "%" in text
@@ -55,25 +55,13 @@ def test_each_text_is_there_with_the_same_places(language: str) -> None:
     assert [name for name, text in catalogue.items() if not text.strip()] == []
 
 
-def test_everything_that_is_said_has_a_text() -> None:
-    assert sorted(said() - set(ENGLISH)) == []
+def test_every_key_in_use_has_a_text() -> None:
+    assert sorted(used_keys() - set(ENGLISH)) == []
 
 
-def test_no_text_is_left_over() -> None:
-    words = {
-        "leader",
-        "role",
-        "member",
-        "health",
-        "check",
-        "executor_state",
-        "enabled",
-        "schedule_status",
-        "outcome",
-        "origin",
-        "event",
-        "value",
-    }
-    words |= {"reason", "state", "span"}
-    left = {name for name in set(ENGLISH) - said() if name.partition(".")[0] not in words}
-    assert sorted(left) == []
+def test_no_text_is_unused() -> None:
+    # Their keys are made of values that the cluster reports.
+    labels = {"leader", "role", "coordinator_status", "health", "check", "executor_state", "enabled", "schedule_status"}
+    labels |= {"outcome", "origin", "event", "value", "reason", "state", "duration"}
+    unused = {name for name in set(ENGLISH) - used_keys() if name.partition(".")[0] not in labels}
+    assert sorted(unused) == []

@@ -1,4 +1,4 @@
-"""Every page over a cluster with given answers: what it shows, in which language, and what it never lets through."""
+"""Every page over a cluster with given responses: content, language, and escaping."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_every_page_in_every_language(web: Any, path: str, language: str) -> Non
 
 
 @pytest.mark.parametrize("path", PAGES)
-def test_a_part_is_what_the_page_shows(web: Any, path: str) -> None:
+def test_a_part_has_the_ids_of_its_page(web: Any, path: str) -> None:
     part = web.page(path + "?part=1")
     ids = re.findall(r'<div id="([a-z-]+)" data-part', part)
     assert ids and "<html" not in part
@@ -40,7 +40,7 @@ def test_a_part_is_what_the_page_shows(web: Any, path: str) -> None:
 
 def test_the_cluster(web: Any) -> None:
     text = web.page("/")
-    assert str(web.cluster.reader.answers["GetCluster"].epoch) in text, "an epoch is shown digit by digit"
+    assert str(web.cluster.reader.responses["GetCluster"].epoch) in text, "an epoch is shown digit by digit"
     for seen in (
         "127.0.0.1:5000",
         "127.0.0.1:5001",
@@ -56,20 +56,20 @@ def test_the_cluster(web: Any) -> None:
 
 @pytest.mark.parametrize(
     ("given", "words"),
-    [({"last_beat_at": None, "leader_address": ""}, "no leader"), ({"last_beat_at": 20}, "silent")],
+    [({"last_beat_at": None, "leader_address": ""}, "no leader"), ({"last_beat_at": 20}, "not responding")],
 )
-def test_a_cluster_without_a_leader_says_so(web: Any, given: dict[str, Any], words: str) -> None:
+def test_a_cluster_without_an_active_leader(web: Any, given: dict[str, Any], words: str) -> None:
     if given["last_beat_at"]:
         given = {"last_beat_at": web.stamp(given["last_beat_at"])}
-    web.cluster.reader.answers["GetCluster"] = web.whole(**given)
+    web.cluster.reader.responses["GetCluster"] = web.whole(**given)
     assert words in web.page("/")
 
 
-def test_next_due_are_the_soonest_of_those_that_will_fire(web: Any) -> None:
+def test_next_due_are_the_soonest_active_schedules(web: Any) -> None:
     def one(name: str, seconds: float, **given: Any) -> pb.Schedule:
         return web.schedule(name=name, next_run_at=web.stamp(-seconds), **given)
 
-    web.cluster.reader.answers["ListSchedules"] = pb.ListSchedulesResponse(
+    web.cluster.reader.responses["ListSchedules"] = pb.ListSchedulesResponse(
         schedules=[one("later", 600), one("soon", 5), one("paused", 1, status="paused"), one("off", 2, enabled=False)]
     )
     text = web.page("/")
@@ -77,8 +77,8 @@ def test_next_due_are_the_soonest_of_those_that_will_fire(web: Any) -> None:
     assert ">paused<" not in text and ">off<" not in text
 
 
-def test_a_run_with_all_its_facts(web: Any) -> None:
-    web.cluster.reader.answers["GetRun"] = web.run(
+def test_a_run_with_all_its_fields(web: Any) -> None:
+    web.cluster.reader.responses["GetRun"] = web.run(
         1,
         "FAILED",
         exit_code=3,
@@ -102,24 +102,24 @@ def test_a_run_with_all_its_facts(web: Any) -> None:
         "&#34;name&#34;: &#34;world&#34;",
     ):
         assert seen in text
-    assert "line 1" in text and "line 2" in text and f'data-after="{web.token}:2"' in text
-    assert "data-refresh" not in text, "a run that is over is not asked for again"
+    assert "line 1" in text and "line 2" in text and f'data-cursor="{web.token}:2"' in text
+    assert "data-refresh" not in text, "an ended run is not refreshed"
     assert "data-final" in web.page("/runs/1?part=1")
 
 
-def test_a_live_run_is_kept_fresh_and_followed(web: Any) -> None:
+def test_a_live_run_is_refreshed_and_its_log_followed(web: Any) -> None:
     text = web.page("/runs/1?lang=ja")
     assert 'data-refresh="/runs/1?lang=ja&amp;part=1"' in text
     assert 'data-stream="/runs/1/log/stream?lang=ja"' in text
 
 
-def test_a_run_that_was_over_long_ago_holds_no_stream(web: Any) -> None:
-    web.cluster.reader.answers["GetRun"] = web.run(1, "SUCCEEDED", finished_at=web.stamp(3600))
+def test_a_run_that_ended_long_ago_has_no_stream(web: Any) -> None:
+    web.cluster.reader.responses["GetRun"] = web.run(1, "SUCCEEDED", finished_at=web.stamp(3600))
     text = web.page("/runs/1")
     assert "data-stream" not in text and "end of the output" in text
 
 
-def test_streams_are_told_apart_and_long_lines_joined(web: Any) -> None:
+def test_streams_are_labelled_and_long_lines_joined(web: Any) -> None:
     web.cluster.logs.lines[web.token] = [
         web.line(1, "one ", partial=True),
         web.line(2, "two"),
@@ -132,89 +132,91 @@ def test_streams_are_told_apart_and_long_lines_joined(web: Any) -> None:
     assert re.search(r'class="row system">.*?class="stream">toban<.*?cut', text)
 
 
-def test_a_slow_log_archiver_costs_two_seconds_and_no_page(web: Any) -> None:
+def test_a_slow_log_archiver_delays_a_page_by_two_seconds(web: Any) -> None:
     web.cluster.logs.silent = True
     text = web.page("/runs/1")
-    assert "The output cannot be shown now" in text and "Attempts" in text
+    assert "The output is unavailable" in text and "Attempts" in text
 
 
-def test_a_log_archiver_that_is_away_costs_no_page(web: Any) -> None:
+def test_a_page_without_a_log_archiver(web: Any) -> None:
     web.cluster.stop_archiver()
     text = web.page("/runs/1")
     assert "no log-archiver answers" in text and "Attempts" in text
 
 
 def test_runs_by_filter_and_page(web: Any) -> None:
-    web.cluster.reader.answers["ListRuns"] = pb.ListRunsResponse(runs=[web.run(7)], next_cursor="7")
+    web.cluster.reader.responses["ListRuns"] = pb.ListRunsResponse(runs=[web.run(7)], next_cursor="7")
     text = web.page("/runs?job=hello&state=unsuccessful&limit=25")
     asked = web.cluster.reader.requests[-1]
     assert (asked.job, asked.page.limit, asked.include_ahead) == ("hello", 25, False)
     assert sorted(asked.states) == ["CANCELED", "EXPIRED", "FAILED", "TIMED_OUT"]
     assert '"/runs?job=hello&amp;state=unsuccessful&amp;limit=25&amp;cursor=7"' in text
-    assert '"/runs?state=unsuccessful&amp;limit=25"' in text, "a chip takes one filter away"
+    assert '"/runs?state=unsuccessful&amp;limit=25"' in text, "a chip removes one filter"
     web.page("/runs?cursor=7&state=nonsense&limit=9999&cursor=x")
     assert list(web.cluster.reader.requests[-1].states) == [] and web.cluster.reader.requests[-1].page.limit == 50
 
 
-def test_a_page_that_is_not_the_first_stays_as_it_is(web: Any) -> None:
+def test_only_the_first_page_is_refreshed(web: Any) -> None:
     assert "data-refresh" in web.page("/runs") and "data-refresh" not in web.page("/runs?cursor=7")
 
 
-def test_empty_lists_teach(web: Any) -> None:
-    web.cluster.reader.answers |= {
+def test_empty_lists_name_a_command(web: Any) -> None:
+    web.cluster.reader.responses |= {
         "ListRuns": pb.ListRunsResponse(),
         "ListJobs": pb.ListJobsResponse(),
         "ListSchedules": pb.ListSchedulesResponse(),
         "ListExecutors": pb.ListExecutorsResponse(),
     }
     assert "toban run start" in web.page("/runs") and "toban apply" in web.page("/jobs")
-    assert "toban apply" in web.page("/schedules") and "No executor is there" in web.page("/executors")
-    assert "No run fits" in web.page("/runs?job=x")
+    assert "toban apply" in web.page("/schedules") and "No executor is registered" in web.page("/executors")
+    assert "No run matches" in web.page("/runs?job=x")
 
 
 def test_a_schedule_with_its_next_and_last_slots(web: Any) -> None:
     text = web.page("/schedules/hello-often")
-    assert "2026-11-21 03:00:00+01:00" in text and "fold first" in text and "run made" in text and "/runs/7" in text
+    assert "2026-11-21 03:00:00+01:00" in text and "fold first" in text and "run created" in text and "/runs/7" in text
 
 
-def test_that_no_executor_takes_work_stands_on_the_first_page(web: Any) -> None:
-    assert "No executor takes new runs" not in web.page("/")
-    executor = web.cluster.reader.answers["GetCluster"].executors[0]
+def test_the_cluster_page_warns_when_no_executor_accepts_runs(web: Any) -> None:
+    assert "No executor accepts new runs" not in web.page("/")
+    executor = web.cluster.reader.responses["GetCluster"].executors[0]
     executor.state = "detached"
     text = web.page("/")
-    assert "No executor takes new runs" in text and "undrain" not in text
+    assert "No executor accepts new runs" in text and "undrain" not in text
     executor.state, executor.drained = "draining", True
     assert "toban executor undrain" in web.page("/")
 
 
-def test_why_a_run_waits_has_a_label_in_the_readers_language(web: Any) -> None:
-    web.cluster.reader.answers["GetRun"] = web.run(7, "PENDING", waiting="every slot is taken")
-    assert "Waits: every slot is taken" in web.page("/runs/7")
+def test_the_reason_of_waiting_has_a_translated_label(web: Any) -> None:
+    web.cluster.reader.responses["GetRun"] = web.run(7, "PENDING", waiting="every slot is taken")
+    assert "Waiting: every slot is taken" in web.page("/runs/7")
     assert "等待原因: every slot is taken" in web.page("/runs/7?lang=zh-Hant")
 
 
-def test_the_check_of_certificates_is_told_in_words(web: Any, tls: Path) -> None:
+def test_the_certificate_check_is_translated(web: Any, tls: Path) -> None:
     check = certificate_check(TlsFiles(tls / "admin-web"), SystemClock().wall())
-    told = {"status": check.status, "value": check.value}
-    web.cluster.reader.answers["GetCluster"].health_json = json.dumps({"status": "ok", "checks": {"certificate": told}})
+    result = {"status": check.status, "value": check.value}
+    web.cluster.reader.responses["GetCluster"].health_json = json.dumps(
+        {"status": "ok", "checks": {"certificate": result}}
+    )
     assert isinstance(check.value, dict)
     text = web.page("/")
     assert [name for name in check.value if "_" in name and name in text] == []
 
 
-def test_a_schedule_in_utc_is_not_told_twice_in_utc(web: Any) -> None:
+def test_a_schedule_in_utc_has_one_column_of_times(web: Any) -> None:
     assert 'class="list one-zone"' in web.page("/schedules/hello-often")
-    web.cluster.reader.answers["GetSchedule"].timezone = "Asia/Tokyo"
+    web.cluster.reader.responses["GetSchedule"].timezone = "Asia/Tokyo"
     assert "one-zone" not in web.page("/schedules/hello-often")
 
 
-def test_a_schedule_of_coordinators_that_cannot_tell_more(web: Any) -> None:
+def test_a_schedule_of_coordinators_of_an_older_release(web: Any) -> None:
     web.refuse("NextSlots", ErrorCode.UNIMPLEMENTED)
     web.refuse("ListFires", ErrorCode.UNIMPLEMENTED)
-    assert web.page("/schedules/hello-often").count("do not tell") == 2
+    assert web.page("/schedules/hello-often").count("does not support") == 2
 
 
-def test_gone_executors_on_request(web: Any) -> None:
+def test_executors_that_are_off_on_request(web: Any) -> None:
     web.page("/executors")
     web.page("/executors?gone=1")
     assert [one.include_off for one in web.cluster.reader.requests] == [False, True]
@@ -245,7 +247,7 @@ def test_nothing_from_outside_becomes_markup(web: Any) -> None:
         name=EVIL, job=EVIL, rule=EVIL, timezone=EVIL, spec_json=EVIL, status=EVIL, last_error=EVIL
     )
     web.cluster.logs.lines[web.token] = [web.line(1, EVIL), web.line(2, EVIL, stream=2)]
-    web.cluster.reader.answers |= {
+    web.cluster.reader.responses |= {
         "GetRun": evil_run,
         "ListRuns": pb.ListRunsResponse(runs=[evil_run], next_cursor=EVIL),
         "GetJob": web.job(name=EVIL, description=EVIL, spec_json=EVIL, schedules=[evil_schedule]),
@@ -272,5 +274,5 @@ def test_languages_are_chosen_and_kept(web: Any) -> None:
     assert 'href="/jobs"' in web.page("/runs", Accept_Language="ja")
 
 
-def test_times_are_machine_readable_and_say_utc(web: Any) -> None:
+def test_times_are_machine_readable_and_in_utc(web: Any) -> None:
     assert re.search(r'<time datetime="[\d-]+T[\d:.]+Z">[\d-]+ [\d:]+ UTC</time>', web.page("/runs"))

@@ -1,4 +1,4 @@
-"""Who serves, as /healthz tells it."""
+"""The upstream replicas that serve, as /healthz reports them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from toban_admin_web.loops.probe import Probe
 
 
 class Upstream:
-    """Two addresses, of which a test says who serves."""
+    """Two addresses; the test sets which ones serve."""
 
     service = "coordinator"
     addresses = ("a:1", "b:2")
@@ -18,12 +18,12 @@ class Upstream:
         return address in self.good
 
 
-def test_what_was_seen_last() -> None:
-    upstream, looks = Upstream(), []
-    probe = Probe(upstreams=[upstream], beside=lambda: looks.append(1))
-    assert probe.seen() == {}
+def test_counts_of_the_last_tick() -> None:
+    upstream, ticks = Upstream(), []
+    probe = Probe(upstreams=[upstream], on_tick=lambda: ticks.append(1))
+    assert probe.serving() == {}
     probe.run_once()
-    assert probe.seen() == {"coordinator": (1, 2)}
+    assert probe.serving() == {"coordinator": (1, 2)}
     upstream.good = {"a:1", "b:2"}
     probe.run_once()
-    assert probe.seen() == {"coordinator": (2, 2)} and len(looks) == 2
+    assert probe.serving() == {"coordinator": (2, 2)} and len(ticks) == 2

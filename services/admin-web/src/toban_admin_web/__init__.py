@@ -1,1 +1,1 @@
-"""The pages of Toban: no state, no database driver, everything over gRPC."""
+"""admin-web: the pages of Toban. No state and no database driver; all data comes over gRPC."""

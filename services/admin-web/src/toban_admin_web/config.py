@@ -10,7 +10,7 @@ from pydantic_settings import NoDecode
 
 from toban_runtime.config import Port, ServiceConfig
 
-# Threads that answer requests. Live logs may hold at most half of them, so pages always find one.
+# Threads for requests. Live logs may occupy half of them, so that pages always get one.
 MIN_THREADS = 4
 
 
@@ -20,7 +20,7 @@ def _names(value: Any) -> tuple[str, ...]:
 
 
 def _web_dir() -> Path:
-    """Inside an installed package, else the clone's."""
+    """The folder inside an installed package, else the one of the repository."""
     installed = Path(__file__).resolve().parent / "web"
     return installed if installed.is_dir() else Path(__file__).resolve().parents[4] / "web"
 
@@ -29,17 +29,17 @@ Names = Annotated[tuple[str, ...], NoDecode, BeforeValidator(_names)]
 
 
 class AdminWebConfig(ServiceConfig):
-    """What every service has, and what only the site needs."""
+    """The settings of every service, and those of the site."""
 
     REQUIRED: ClassVar[tuple[str, ...]] = ("coordinators",)
 
     http_host: str = Field("127.0.0.1", description="address that the site binds")
     http_port: Port = Field(8080, description="port of the site; 0 = any free port")
     http_allow_remote: bool = Field(False, description="allows an http_host that is not loopback")
-    http_names: Names = Field((), description="further host names by which browsers may ask for the site")
-    http_threads: int = Field(32, ge=MIN_THREADS, le=512, description="requests that are answered at a time")
-    request_seconds: float = Field(5.0, ge=0.5, le=30.0, description="how long one page may take")
-    web_dir: Path = Field(default_factory=_web_dir, description="folder of templates, static and locales")
+    http_names: Names = Field((), description="further host names that requests may carry")
+    http_threads: int = Field(32, ge=MIN_THREADS, le=512, description="requests served at a time")
+    request_seconds: float = Field(5.0, ge=0.5, le=30.0, description="time limit of the cluster's calls for one page")
+    web_dir: Path = Field(default_factory=_web_dir, description="folder of templates, static files and locales")
 
     @property
     def max_streams(self) -> int:

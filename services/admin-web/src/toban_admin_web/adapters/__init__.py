@@ -1,1 +1,1 @@
-"""Calls to coordinators and log-archivers."""
+"""gRPC clients of coordinators and log-archivers."""

@@ -1,6 +1,6 @@
-"""Messages to records: each field of a record is the field of its name in the message.
+"""Protobuf messages to view models: each field of a view model is read from the message's field of the same name.
 
-Unset times and optional numbers become None, an unset message None, repeated fields tuples. A test holds every record against its message.
+Unset times, optional numbers and messages become None, repeated fields tuples. A test checks every view model against its message.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from google.protobuf.timestamp_pb2 import Timestamp
 
 from toban_transport.convert import timestamp_from_pb
 
-R = TypeVar("R")
+T = TypeVar("T")
 
 
-def record(kind: type[R], message: Message) -> R:
-    """The record of `kind` out of a message. Raises AttributeError when the message lacks one of its fields."""
-    return kind(**{name: _value(hint, message, name) for name, hint in _fields(cast(Any, kind))})
+def from_proto(view_model: type[T], message: Message) -> T:
+    """A `view_model` with the values of a message. Raises AttributeError for a field that the message lacks."""
+    return view_model(**{name: _value(hint, message, name) for name, hint in _fields(cast(Any, view_model))})
 
 
 @cache
-def _fields(kind: Any) -> tuple[tuple[str, Any], ...]:
-    hints = typing.get_type_hints(kind)
-    return tuple((field.name, hints[field.name]) for field in dataclasses.fields(kind))
+def _fields(view_model: Any) -> tuple[tuple[str, Any], ...]:
+    hints = typing.get_type_hints(view_model)
+    return tuple((field.name, hints[field.name]) for field in dataclasses.fields(view_model))
 
 
 def _value(hint: Any, message: Message, name: str) -> Any:
@@ -50,4 +50,4 @@ def _value(hint: Any, message: Message, name: str) -> Any:
 
 
 def _item(hint: Any, value: Any) -> Any:
-    return record(cast(type[Any], hint), value) if dataclasses.is_dataclass(hint) else value
+    return from_proto(cast(type[Any], hint), value) if dataclasses.is_dataclass(hint) else value

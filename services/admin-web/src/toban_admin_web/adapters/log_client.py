@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 
-from toban_admin_web.decide.records import LogLine, LogPart
+from toban_admin_web.decide.view_models import LogLine, LogPart
 from toban_domain.errors import ErrorCode, TobanError
 from toban_proto.v1 import logs_pb2
 from toban_proto.v1.logs_pb2_grpc import LogReaderStub
@@ -16,24 +16,24 @@ STREAMS = {
     logs_pb2.LOG_STREAM_STDERR: "stderr",
     logs_pb2.LOG_STREAM_SYSTEM: "system",
 }
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_UNIX_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class LogClient:
-    """Asks the log-archivers; each call has its own seconds."""
+    """Calls the log-archivers; each call has its own timeout."""
 
-    def __init__(self, *, fleet: Fleet) -> None:
-        self._fleet = fleet
+    def __init__(self, *, archivers: Fleet) -> None:
+        self._archivers = archivers
 
     def tail(self, run_id: int, *, lines: int, seconds: float) -> Sequence[LogPart]:
-        """Read, the end only."""
+        """Read, the last lines only."""
         request = logs_pb2.ReadLogRequest(run_id=run_id, tail=lines)
-        # What is stored comes at once: one that is silent for its share of the time is left for the next.
-        share = seconds / min(2, max(1, len(self._fleet.addresses)))
+        # Stored lines arrive at once, so an archiver without a response in its share of the time is skipped.
+        share = seconds / min(2, max(1, len(self._archivers.addresses)))
         return list(self._read(request, share, leave_silent=True))
 
     def follow(self, run_id: int, *, token: int, from_seq: int, seconds: float) -> Iterator[LogPart]:
-        """Read with follow. The end of the seconds is the end of the lines, not an error."""
+        """Read with follow. It ends without an error after `seconds`."""
         request = logs_pb2.ReadLogRequest(run_id=run_id, token=token, from_seq=from_seq, follow=True)
         try:
             yield from self._read(request, seconds)
@@ -48,19 +48,19 @@ class LogClient:
     def _read(
         self, request: logs_pb2.ReadLogRequest, seconds: float, *, leave_silent: bool = False
     ) -> Iterator[LogPart]:
-        answers = self._fleet.stream(
+        responses = self._archivers.stream(
             lambda channel: LogReaderStub(channel).Read, request, timeout=seconds, leave_silent=leave_silent
         )
-        for answer in answers:
-            lines = tuple(_line(answer.token, line) for line in answer.lines)
-            yield LogPart(token=answer.token, lines=lines, at_end=answer.at_end)
+        for response in responses:
+            lines = tuple(_line(response.token, line) for line in response.lines)
+            yield LogPart(token=response.token, lines=lines, at_end=response.at_end)
 
 
 def _line(token: int, line: logs_pb2.LogLine) -> LogLine:
     return LogLine(
         token=token,
         seq=line.seq,
-        at=_EPOCH + timedelta(microseconds=line.at_unix_nanos // 1000) if line.at_unix_nanos else None,
+        at=_UNIX_EPOCH + timedelta(microseconds=line.at_unix_nanos // 1000) if line.at_unix_nanos else None,
         stream=STREAMS.get(line.stream, "system"),
         text=line.text.decode("utf-8", "replace"),
         partial=line.partial,

@@ -1,1 +1,1 @@
-"""Pure functions: what to show, in which words, and what comes next."""
+"""Pure functions: what a page shows, its texts, and how a log is read on."""

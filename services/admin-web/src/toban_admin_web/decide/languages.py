@@ -1,36 +1,36 @@
-"""Which language a page speaks: the one asked for, else the best of Accept-Language."""
+"""The language of a page: an explicit choice, else the best match of Accept-Language."""
 
 from __future__ import annotations
 
 LANGUAGES = ("en", "ja", "zh-Hant")
 DEFAULT = "en"
 NAMES = {"en": "English", "ja": "日本語", "zh-Hant": "繁體中文"}
-"""Each language in its own words."""
+"""The name of each language, in that language."""
 _BY_PREFIX = {"en": "en", "ja": "ja", "zh-hant": "zh-Hant", "zh-tw": "zh-Hant", "zh-hk": "zh-Hant", "zh-mo": "zh-Hant"}
-MAX_WISHES = 20
+MAX_PREFERENCES = 20
 
 
-def asked(value: str) -> str:
-    """The language that `?lang=` names; "" for none of ours."""
+def requested(value: str) -> str:
+    """The language that `?lang=` names; "" for an unsupported one."""
     return next((language for language in LANGUAGES if language.lower() == value.lower()), "")
 
 
-def negotiated(accept_language: str) -> str:
-    """The best language of an Accept-Language header; English when it names none of ours.
+def negotiate(accept_language: str) -> str:
+    """The best language of an Accept-Language header; English when it names no supported one.
 
-    Chinese without a script is taken as Traditional Chinese: it is the only Chinese there is.
+    Any other Chinese, such as zh-CN, is served in Traditional Chinese: the site has no other.
     """
-    wishes: list[tuple[float, int, str]] = []
-    for position, part in enumerate(accept_language.split(",")[:MAX_WISHES]):
+    preferences: list[tuple[float, int, str]] = []
+    for position, part in enumerate(accept_language.split(",")[:MAX_PREFERENCES]):
         tag, _, parameters = part.strip().partition(";")
-        language = _ours(tag.strip().lower())
+        language = _supported(tag.strip().lower())
         weight = _weight(parameters)
         if language and weight > 0:
-            wishes.append((-weight, position, language))
-    return min(wishes)[2] if wishes else DEFAULT
+            preferences.append((-weight, position, language))
+    return min(preferences)[2] if preferences else DEFAULT
 
 
-def _ours(tag: str) -> str:
+def _supported(tag: str) -> str:
     for prefix, language in _BY_PREFIX.items():
         if tag == prefix or tag.startswith(f"{prefix}-"):
             return language

@@ -1,4 +1,4 @@
-"""Lines of output for people: no terminal codes, parts of a long line joined."""
+"""Log lines for display: without terminal codes, the parts of a long line joined."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import replace
 
-from toban_admin_web.decide.records import LogLine
+from toban_admin_web.decide.view_models import LogLine
 
 # CSI and OSC sequences, other two-byte escapes, then every control character but the tab.
 _CODES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z\\-_])")
@@ -22,13 +22,13 @@ def clean(text: str) -> str:
     return _CONTROL.sub("", text.rpartition("\r")[2])
 
 
-def joined(lines: Iterable[LogLine]) -> list[LogLine]:
-    """Lines in order, the parts of a long one put together under the number of its last part."""
-    whole: list[LogLine] = []
+def join_partial(lines: Iterable[LogLine]) -> list[LogLine]:
+    """Lines in order, the parts of a long one joined under the number of its last part."""
+    joined: list[LogLine] = []
     for line in lines:
-        last = whole[-1] if whole else None
+        last = joined[-1] if joined else None
         if last is not None and last.partial and (last.stream, last.token) == (line.stream, line.token):
-            whole[-1] = replace(line, text=last.text + line.text, at=last.at)
+            joined[-1] = replace(line, text=last.text + line.text, at=last.at)
         else:
-            whole.append(line)
-    return whole
+            joined.append(line)
+    return joined

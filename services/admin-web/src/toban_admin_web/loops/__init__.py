@@ -1,1 +1,1 @@
-"""What runs by itself beside the requests."""
+"""The background thread of the site."""

@@ -1,4 +1,4 @@
-"""Looks regularly who of the others serves, so that /healthz answers from memory."""
+"""Checks periodically which upstream replicas serve, so that /healthz responds from memory."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from toban_observability import metrics
 from toban_observability.logs import get_logger
 
 TICK_SECONDS = 5.0
-# While somebody is missing the look is closer, so that health is green soon after it is true.
-CLOSE_TICK_SECONDS = 0.5
+# Shorter while a replica is missing, so that /healthz reports its recovery soon.
+DEGRADED_TICK_SECONDS = 0.5
 CALL_SECONDS = 1.5
 
 _log = get_logger(__name__)
@@ -25,60 +25,60 @@ class Upstream(Protocol):
 
     @property
     def service(self) -> str:
-        """Its name."""
+        """The service's name."""
 
     @property
     def addresses(self) -> Sequence[str]:
-        """host:port of each."""
+        """host:port of each replica."""
 
     def serving(self, address: str, *, timeout: float) -> bool:
-        """Whether one of them serves."""
+        """Whether the replica at `address` serves."""
 
 
 class Probe:
-    """Asks every address each TICK_SECONDS (CLOSE_TICK_SECONDS while one does not serve), in a thread of its own.
+    """Checks every address each TICK_SECONDS (DEGRADED_TICK_SECONDS while one does not serve), in a thread.
 
-    `beside` is called with each look.
+    `on_tick` is called at the start of each tick.
     """
 
-    def __init__(self, *, upstreams: Sequence[Upstream], beside: Callable[[], None]) -> None:
+    def __init__(self, *, upstreams: Sequence[Upstream], on_tick: Callable[[], None]) -> None:
         self._upstreams = upstreams
-        self._beside = beside
+        self._on_tick = on_tick
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="probe", daemon=True)
-        self._seen: dict[str, tuple[int, int]] = {}
+        self._serving: dict[str, tuple[int, int]] = {}
 
-    def seen(self) -> Mapping[str, tuple[int, int]]:
-        """Service → (how many serve, how many there are), as last seen; empty before the first look."""
-        return dict(self._seen)
+    def serving(self) -> Mapping[str, tuple[int, int]]:
+        """Service → (replicas that serve, all replicas) at the last tick; empty before the first tick."""
+        return dict(self._serving)
 
     def start(self) -> None:
-        """Begin to look."""
+        """Starts the thread."""
         self._thread.start()
 
     def stop(self) -> None:
-        """End the thread."""
+        """Ends the thread."""
         self._stopping.set()
         self._thread.join(CALL_SECONDS)
 
     def run_once(self) -> None:
-        """Look once."""
-        self._beside()
+        """One tick."""
+        self._on_tick()
         for upstream in self._upstreams:
-            good = sum(upstream.serving(address, timeout=CALL_SECONDS) for address in upstream.addresses)
-            before = self._seen.get(upstream.service)
-            self._seen[upstream.service] = (good, len(upstream.addresses))
-            _serving.labels(upstream.service).set(good)
-            if before is not None and (before[0] == 0) != (good == 0):
-                tell = _log.info if good else _log.warning
-                tell("reachability changed", upstream=upstream.service, serving=good)
+            count = sum(upstream.serving(address, timeout=CALL_SECONDS) for address in upstream.addresses)
+            before = self._serving.get(upstream.service)
+            self._serving[upstream.service] = (count, len(upstream.addresses))
+            _serving.labels(upstream.service).set(count)
+            if before is not None and (before[0] == 0) != (count == 0):
+                log = _log.info if count else _log.warning
+                log("upstream reachability changed", upstream=upstream.service, serving=count)
 
     def _run(self) -> None:
         while not self._stopping.is_set():
             try:
                 self.run_once()
             except Exception:
-                # Whatever it is, the next look is the retry.
-                _log.exception("probe failed")
-            whole = all(good == known for good, known in self._seen.values())
-            self._stopping.wait(TICK_SECONDS if whole else CLOSE_TICK_SECONDS)
+                # The next tick is the retry, whatever failed.
+                _log.exception("upstream probe failed")
+            complete = all(count == known for count, known in self._serving.values())
+            self._stopping.wait(TICK_SECONDS if complete else DEGRADED_TICK_SECONDS)

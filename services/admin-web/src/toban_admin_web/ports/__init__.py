@@ -1,1 +1,1 @@
-"""What the pages ask for, and the records that they get."""
+"""Interfaces of what the pages read."""

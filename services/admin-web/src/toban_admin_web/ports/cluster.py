@@ -1,11 +1,11 @@
-"""What the pages ask of coordinators and log-archivers. All of it reads; every call ends within the seconds given, or raises TobanError."""
+"""What the pages read from coordinators and log-archivers. Every call returns within the seconds given, or raises TobanError."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from typing import Protocol
 
-from toban_admin_web.decide.records import (
+from toban_admin_web.decide.view_models import (
     Cluster,
     Executor,
     Fire,
@@ -20,16 +20,16 @@ from toban_admin_web.decide.records import (
 
 
 class ClusterReader(Protocol):
-    """JobReader, for one request: all calls together have the seconds that it was given.
+    """JobReader, for one request: all its calls share the seconds of the request.
 
-    Raises TobanError UNAVAILABLE and DEADLINE_EXCEEDED, and what the methods name.
+    Raises TobanError UNAVAILABLE and DEADLINE_EXCEEDED, and the errors of each method.
     """
 
     def cluster(self) -> Cluster:
-        """Leader, members, counts."""
+        """Leader, epoch, members and counts."""
 
     def executors(self, *, include_off: bool) -> Sequence[Executor]:
-        """By worker id; with those that are gone when asked."""
+        """By worker id; `include_off` adds those that are off."""
 
     def jobs(self, *, cursor: str = "", limit: int = 50) -> PageOf[Job]:
         """By name."""
@@ -44,10 +44,10 @@ class ClusterReader(Protocol):
         """One schedule. Raises NOT_FOUND."""
 
     def next_slots(self, name: str, *, count: int) -> Sequence[NextSlot]:
-        """The next times of a schedule."""
+        """The next `count` slots of a schedule."""
 
     def fires(self, name: str, *, limit: int) -> Sequence[Fire]:
-        """What became of its last slots, newest first."""
+        """The outcomes of its last slots, newest first."""
 
     def runs(self, query: RunQuery) -> PageOf[Run]:
         """Newest first."""
@@ -60,10 +60,10 @@ class LogSource(Protocol):
     """LogReader."""
 
     def tail(self, run_id: int, *, lines: int, seconds: float) -> Sequence[LogPart]:
-        """The last lines that are stored."""
+        """The last stored lines."""
 
     def follow(self, run_id: int, *, token: int, from_seq: int, seconds: float) -> Iterator[LogPart]:
-        """Lines as they come, of one attempt from a sequence number on, or of all (token 0); ends quietly after `seconds`."""
+        """New lines of one attempt from a sequence number on, or of all attempts (token 0); ends after `seconds`."""
 
     def whole(self, run_id: int, *, seconds: float) -> Iterator[LogPart]:
-        """Everything that is stored, from the start."""
+        """All stored lines."""

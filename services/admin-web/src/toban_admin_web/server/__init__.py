@@ -1,1 +1,1 @@
-"""The Flask application, and the process that serves it."""
+"""The Flask application, and the gunicorn process that serves it."""

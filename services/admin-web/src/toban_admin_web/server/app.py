@@ -1,25 +1,29 @@
-"""The Flask application: views, languages, headers, errors. Read-only: it answers GET and HEAD."""
+"""The Flask application without its views: languages, templates, headers, errors. It accepts GET and HEAD only."""
 
 from __future__ import annotations
 
+import json
+from collections.abc import Sequence
 from pathlib import Path
 
 from flask import Flask, Response, abort, g, request
 from jinja2 import StrictUndefined
 from werkzeug.routing import IntegerConverter, Map
 
-from toban_admin_web.decide import hosts
-from toban_admin_web.server import counting, errors, headers, language, traces, words
-from toban_admin_web.views import cluster, executors, jobs, log, runs, schedules
-from toban_admin_web.views.site import EXTENSION, Site
+from toban_admin_web.decide.allowed_hosts import is_allowed
+from toban_admin_web.decide.languages import LANGUAGES
+from toban_admin_web.decide.translations import Translations
+from toban_admin_web.server import errors, headers, language, request_metrics, template_helpers
+from toban_runtime.clock import Clock
+from toban_runtime.ids import IdSource
 
 MAX_REQUEST_BYTES = 64 * 1024
-READ_ONLY = frozenset({"GET", "HEAD", "OPTIONS"})
+READ_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 MISDIRECTED = 421
 
 
 class IdConverter(IntegerConverter):
-    """The number of a run in an address; one that no run can have is an address that is not there."""
+    """A run's number in a path; a number that exceeds 63 bits gives 404."""
 
     regex = "[0-9]{1,19}"
 
@@ -27,33 +31,40 @@ class IdConverter(IntegerConverter):
         super().__init__(rules, max=(1 << 63) - 1)
 
 
-def create_app(site: Site, web_dir: Path) -> Flask:
-    """The application over `site`, with the templates, files and words in `web_dir`."""
+def create_app(*, web_dir: Path, clock: Clock, ids: IdSource, http_names: Sequence[str]) -> Flask:
+    """The application with the templates, static files and texts in `web_dir`; `http_names` are further allowed hosts."""
     app = Flask(__name__, static_folder=str(web_dir / "static"), template_folder=str(web_dir / "templates"))
     app.config["MAX_CONTENT_LENGTH"] = MAX_REQUEST_BYTES
-    app.extensions[EXTENSION] = site
     app.url_map.converters["id"] = IdConverter
     app.jinja_env.undefined = StrictUndefined
     app.jinja_env.trim_blocks = app.jinja_env.lstrip_blocks = True
-    # First in, last out: what counts and what sets headers sees every answer, errors included.
-    counting.install(app, site.clock)
-    traces.install(app)
+    # after_request runs in reverse order: metrics and headers see every response, errors included.
+    request_metrics.install_metrics(app, clock)
+    request_metrics.install_tracing(app)
     headers.install(app)
     language.install(app)
-    words.install(app, site.messages, site.clock)
-    errors.install(app)
-    app.before_request(lambda: _refuse(site))
-    for module in (cluster, executors, jobs, log, runs, schedules):
-        app.register_blueprint(module.views)
+    template_helpers.install(app, load_translations(web_dir), clock)
+    errors.install(app, ids)
+    app.before_request(lambda: _reject_invalid(http_names))
     return app
 
 
-def _refuse(site: Site) -> Response | None:
-    """Other names than ours, anything that would change something, and what nothing can be called."""
-    if not hosts.allowed(request.environ.get("HTTP_HOST", ""), site.names):
+def load_translations(web_dir: Path) -> Translations:
+    """The catalogues in locales/."""
+    return Translations(
+        {
+            language: json.loads((web_dir / "locales" / f"{language}.json").read_text(encoding="utf-8"))
+            for language in LANGUAGES
+        }
+    )
+
+
+def _reject_invalid(http_names: Sequence[str]) -> Response | None:
+    """Rejects unknown host names, methods that write, and NUL characters, which no name contains."""
+    if not is_allowed(request.environ.get("HTTP_HOST", ""), http_names):
         g.problem = "host"
         abort(MISDIRECTED)
-    if request.method not in READ_ONLY:
+    if request.method not in READ_METHODS:
         abort(405)
     if "\0" in request.path or any("\0" in value for value in request.args.values()):
         abort(400)

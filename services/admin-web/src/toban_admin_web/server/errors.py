@@ -1,4 +1,4 @@
-"""What a browser sees when something is wrong: what happened, where, and how to mend it."""
+"""The error pages: what failed, which addresses were tried, and the remedy."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from flask import Flask, Response, g, make_response, render_template, request
 from werkzeug.exceptions import HTTPException
 
-from toban_admin_web.views.site import site, wants_part
+from toban_admin_web.decide.filters import wants_part
 from toban_domain.errors import GRPC_STATUS, ErrorCode, TobanError
 from toban_observability.logs import get_logger
+from toban_runtime.ids import IdSource
 
 RETRY_SECONDS = 5
 UNREACHABLE = frozenset({ErrorCode.UNAVAILABLE, ErrorCode.DEADLINE_EXCEEDED})
@@ -27,7 +28,7 @@ _log = get_logger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:
-    """What the page says. `name` picks the words: problem.NAME.title, .text, .mend."""
+    """The content of an error page. `name` selects the texts problem.NAME.title, .text and .remedy."""
 
     status: int
     name: str
@@ -38,18 +39,18 @@ class Problem:
 
     @property
     def retry(self) -> bool:
-        """Whether the page asks again by itself."""
+        """Whether the page reloads itself."""
         return self.status == 503
 
 
-def install(app: Flask) -> None:
-    """Pages for every error of `app`."""
-    app.register_error_handler(TobanError, lambda error: _answer(_of_cluster(error)))
-    app.register_error_handler(HTTPException, lambda error: _answer(_of_http(error)))
-    app.register_error_handler(Exception, lambda error: _answer(_of_bug(error)))
+def install(app: Flask, ids: IdSource) -> None:
+    """Error pages for every error of `app`."""
+    app.register_error_handler(TobanError, lambda error: _respond(_from_cluster(error)))
+    app.register_error_handler(HTTPException, lambda error: _respond(_from_http(error)))
+    app.register_error_handler(Exception, lambda error: _respond(_from_bug(error, ids.token_hex(6))))
 
 
-def _of_cluster(error: TobanError) -> Problem:
+def _from_cluster(error: TobanError) -> Problem:
     tried = error.detail.get("addresses")
     return Problem(
         status=_HTTP.get(GRPC_STATUS[error.code], 502),
@@ -64,29 +65,28 @@ def _name(code: ErrorCode) -> str:
     if code in UNREACHABLE:
         return "unreachable"
     if GRPC_STATUS[code] == "NOT_FOUND":
-        return "thing"
-    return "busy" if code is ErrorCode.RESOURCE_EXHAUSTED else "cluster"
+        return "not_found"
+    return "busy" if code is ErrorCode.RESOURCE_EXHAUSTED else "rejected"
 
 
-def _of_http(error: HTTPException) -> Problem:
+def _from_http(error: HTTPException) -> Problem:
     status = error.code or 500
     if g.get("problem"):
         return Problem(status=status, name=g.problem, message=request.environ.get("HTTP_HOST", "")[:200])
-    names = {404: "page", 405: "method"}
-    return Problem(status=status, name=names.get(status, "request"), message=error.name)
+    names = {404: "no_page", 405: "method"}
+    return Problem(status=status, name=names.get(status, "bad_request"), message=error.name)
 
 
-def _of_bug(error: Exception) -> Problem:
-    error_id = site().ids.token_hex(6)
-    _log.error("page failed", error_id=error_id, path=request.path, exc_info=error)
-    return Problem(status=500, name="bug", error_id=error_id)
+def _from_bug(error: Exception, error_id: str) -> Problem:
+    _log.error("request failed with an unexpected error", error_id=error_id, path=request.path, exc_info=error)
+    return Problem(status=500, name="internal", error_id=error_id)
 
 
-def _answer(problem: Problem) -> Response:
-    short = wants_part() or request.accept_mimetypes.best == "text/event-stream"
-    body = f"{problem.message or problem.name}\n" if short else render_template("error.html", problem=problem)
-    answer = make_response(body, problem.status)
-    answer.content_type = "text/plain; charset=utf-8" if short else "text/html; charset=utf-8"
+def _respond(problem: Problem) -> Response:
+    plain = wants_part(request.args) or request.accept_mimetypes.best == "text/event-stream"
+    body = f"{problem.message or problem.name}\n" if plain else render_template("error.html", problem=problem)
+    response = make_response(body, problem.status)
+    response.content_type = "text/plain; charset=utf-8" if plain else "text/html; charset=utf-8"
     if problem.retry:
-        answer.headers["Retry-After"] = str(RETRY_SECONDS)
-    return answer
+        response.headers["Retry-After"] = str(RETRY_SECONDS)
+    return response

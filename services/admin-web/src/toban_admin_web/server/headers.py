@@ -1,4 +1,4 @@
-"""The headers of every answer: only our own files, no inline script or style, nothing embedded, nothing told to others."""
+"""Security and cache headers: files of this site only, no inline script or style, no framing, no referrer."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ HEADERS = {
     "Cross-Origin-Resource-Policy": "same-origin",
     "Permissions-Policy": "camera=(), geolocation=(), microphone=()",
 }
-# Files carry their digest in the address.
+# URLs of static files contain their digest.
 STATIC_CACHE = "public, max-age=31536000, immutable"
 
 
 def install(app: Flask) -> None:
-    """Sets HEADERS on every answer of `app`; pages are never kept by a cache, files for long."""
+    """Sets HEADERS on every response of `app`; caches store static files for a year and pages never."""
 
-    def secure(answer: Response) -> Response:
-        answer.headers.update(HEADERS)
-        versioned = request.endpoint == "static" and "v" in request.args and answer.status_code in (200, 304)
-        answer.headers["Cache-Control"] = STATIC_CACHE if versioned else "no-store"
-        return answer
+    def set_headers(response: Response) -> Response:
+        response.headers.update(HEADERS)
+        versioned = request.endpoint == "static" and "v" in request.args and response.status_code in (200, 304)
+        response.headers["Cache-Control"] = STATIC_CACHE if versioned else "no-store"
+        return response
 
-    app.after_request(secure)
+    app.after_request(set_headers)

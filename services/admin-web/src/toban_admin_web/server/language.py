@@ -10,26 +10,26 @@ from toban_admin_web.decide import languages
 
 
 def install(app: Flask) -> None:
-    """Sets g.language before each request of `app`, and hands a chosen one on to the links."""
+    """Sets g.language before each request of `app`, and adds an explicit choice to the links."""
 
     def choose() -> None:
-        g.chosen = languages.asked(request.args.get("lang", ""))
-        g.language = g.chosen or languages.negotiated(request.headers.get("Accept-Language", ""))
+        g.requested_language = languages.requested(request.args.get("lang", ""))
+        g.language = g.requested_language or languages.negotiate(request.headers.get("Accept-Language", ""))
 
-    def carry(endpoint: str, values: dict[str, Any]) -> None:
-        if g.get("chosen") and endpoint != "static":
-            values.setdefault("lang", g.chosen)
+    def add_to_url(endpoint: str, values: dict[str, Any]) -> None:
+        if g.get("requested_language") and endpoint != "static":
+            values.setdefault("lang", g.requested_language)
 
-    def tell(answer: Response) -> Response:
+    def set_headers(response: Response) -> Response:
         if request.endpoint != "static":
-            answer.vary.add("Accept-Language")
-            if answer.mimetype == "text/html":
-                answer.content_language.add(g.get("language", languages.DEFAULT))
-        return answer
+            response.vary.add("Accept-Language")
+            if response.mimetype == "text/html":
+                response.content_language.add(g.get("language", languages.DEFAULT))
+        return response
 
     app.before_request(choose)
-    app.url_defaults(carry)
-    app.after_request(tell)
+    app.url_defaults(add_to_url)
+    app.after_request(set_headers)
 
 
 def current() -> str:

@@ -1,1 +1,1 @@
-"""What a browser can ask for, a module a subject."""
+"""The pages and streams, one module a subject."""

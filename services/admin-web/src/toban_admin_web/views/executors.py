@@ -1,16 +1,16 @@
-"""Executors, with those that are gone when asked."""
+"""The list of executors."""
 
 from __future__ import annotations
 
 from flask import Blueprint, Response, request
 
-from toban_admin_web.views.site import page, reader
+from toban_admin_web.views.view_context import page, reader
 
 views = Blueprint("executors", __name__)
 
 
 @views.get("/executors")
 def show() -> Response:
-    """All executors that are there."""
-    gone = request.args.get("gone") == "1"
-    return page("executors", executors=reader().executors(include_off=gone), gone=gone)
+    """Registered executors; `?gone=1` adds those that are off."""
+    include_off = request.args.get("gone") == "1"
+    return page("executors", executors=reader().executors(include_off=include_off), include_off=include_off)

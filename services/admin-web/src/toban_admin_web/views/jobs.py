@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from flask import Blueprint, Response, request
 
-from toban_admin_web.decide import opened
-from toban_admin_web.decide.records import RunQuery
-from toban_admin_web.views.site import page, reader
+from toban_admin_web.decide.json_fields import indent
+from toban_admin_web.decide.view_models import RunQuery
+from toban_admin_web.views.view_context import page, reader
 
 LAST_RUNS = 20
 
@@ -17,7 +17,7 @@ views = Blueprint("jobs", __name__)
 def listed() -> Response:
     """Jobs by name."""
     cursor = request.args.get("cursor", "")
-    return page("jobs", found=reader().jobs(cursor=cursor), cursor=cursor)
+    return page("jobs", jobs=reader().jobs(cursor=cursor), cursor=cursor)
 
 
 @views.get("/jobs/<name>")
@@ -25,4 +25,4 @@ def show(name: str) -> Response:
     """One job."""
     job = reader().job(name)
     runs = reader().runs(RunQuery(job=name, limit=LAST_RUNS))
-    return page("job", job=job, runs=runs, definition=opened.pretty(job.spec_json))
+    return page("job", job=job, runs=runs.items, definition=indent(job.spec_json))

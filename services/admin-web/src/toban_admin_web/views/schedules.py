@@ -7,8 +7,8 @@ from typing import TypeVar
 
 from flask import Blueprint, Response, request
 
-from toban_admin_web.decide import opened
-from toban_admin_web.views.site import page, reader
+from toban_admin_web.decide.json_fields import indent
+from toban_admin_web.views.view_context import page, reader
 from toban_domain.errors import ErrorCode, TobanError
 
 NEXT_SLOTS = 10
@@ -22,7 +22,7 @@ views = Blueprint("schedules", __name__)
 def listed() -> Response:
     """Schedules by name."""
     cursor = request.args.get("cursor", "")
-    return page("schedules", found=reader().schedules(cursor=cursor), cursor=cursor)
+    return page("schedules", schedules=reader().schedules(cursor=cursor), cursor=cursor)
 
 
 @views.get("/schedules/<name>")
@@ -32,16 +32,16 @@ def show(name: str) -> Response:
     return page(
         "schedule",
         schedule=schedule,
-        slots=_if_there(lambda: reader().next_slots(name, count=NEXT_SLOTS)),
-        fires=_if_there(lambda: reader().fires(name, limit=LAST_FIRES)),
-        definition=opened.pretty(schedule.spec_json),
+        slots=_if_implemented(lambda: reader().next_slots(name, count=NEXT_SLOTS)),
+        fires=_if_implemented(lambda: reader().fires(name, limit=LAST_FIRES)),
+        definition=indent(schedule.spec_json),
     )
 
 
-def _if_there(ask: Callable[[], Sequence[T]]) -> Sequence[T] | None:
-    """None when the coordinators are of a release that does not answer this."""
+def _if_implemented(call: Callable[[], Sequence[T]]) -> Sequence[T] | None:
+    """None when the coordinator's release lacks the method."""
     try:
-        return ask()
+        return call()
     except TobanError as error:
         if error.code is not ErrorCode.UNIMPLEMENTED:
             raise

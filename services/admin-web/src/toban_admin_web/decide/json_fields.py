@@ -1,4 +1,4 @@
-"""JSON texts inside records, opened for a page; what is no JSON becomes nothing and never an error."""
+"""JSON texts inside view models, parsed for a page; malformed JSON gives an empty value, never an error."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from datetime import datetime
 from typing import Any
 
 MAX_SUMMARY = 200
-# Longer ones, such as serial numbers, are for programs.
+# Longer values, such as serial numbers, are for programs.
 MAX_VALUE = 32
 
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """What a job last said of itself; `percentage` is 0 … 100, None when it gave no number."""
+    """The last progress that a job reported; `percentage` is 0 … 100, None without a number."""
 
     percentage: float | None
     summary: str
@@ -28,10 +28,10 @@ class Check:
     name: str
     status: str
     values: tuple[tuple[str, str | datetime], ...]
-    """What was seen: (name, value) pairs, one without a name when there is just one."""
+    """(name, value) pairs; the name is empty for a single value."""
 
 
-def as_object(text: str) -> Mapping[str, Any]:
+def parse_object(text: str) -> Mapping[str, Any]:
     """The JSON object in `text`; empty for anything else."""
     try:
         value = json.loads(text or "{}")
@@ -40,17 +40,17 @@ def as_object(text: str) -> Mapping[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
-def pretty(text: str) -> str:
-    """JSON indented for people; the text itself when it is none."""
+def indent(text: str) -> str:
+    """JSON with indentation; the text itself when it is not JSON."""
     try:
         return json.dumps(json.loads(text), indent=2, ensure_ascii=False)
     except (ValueError, RecursionError):
         return text
 
 
-def progress(text: str) -> Progress | None:
-    """The progress in `progress_json`; None when the job said nothing."""
-    data = as_object(text)
+def parse_progress(text: str) -> Progress | None:
+    """The progress in `progress_json`; None when the job reported none."""
+    data = parse_object(text)
     number = data.get("percentage")
     percentage = float(number) if isinstance(number, int | float) and not isinstance(number, bool) else None
     summary = data.get("summary")
@@ -60,9 +60,9 @@ def progress(text: str) -> Progress | None:
     return Progress(None if percentage is None else min(100.0, max(0.0, percentage)), text)
 
 
-def health(text: str) -> tuple[str, list[Check]]:
-    """The status of a /healthz document and its checks; "unknown" when there is none."""
-    data = as_object(text)
+def parse_health(text: str) -> tuple[str, list[Check]]:
+    """The status of a /healthz document and its checks; "unknown" for a malformed document."""
+    data = parse_object(text)
     checks = data.get("checks")
     rows = [
         Check(str(name), str(check.get("status", "")), _values(check.get("value")))
@@ -91,7 +91,7 @@ def _value(value: Any) -> str | datetime:
 
 
 def _time(text: str) -> datetime | None:
-    """A time with its zone, as health documents write it."""
+    """An ISO 8601 time with its zone, as in health documents."""
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:

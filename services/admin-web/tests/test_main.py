@@ -1,4 +1,4 @@
-"""admin-web as a process: start, health, refusals, an end in order, and what it never loads."""
+"""admin-web as a process: start, health, configuration errors, orderly stop, and modules that it never loads."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Start = Callable[..., "subprocess.Popen[str]"]
 
 @pytest.fixture
 def start(tls: Path, tmp_path: Path, cluster: Any) -> Iterator[Start]:
-    """Starts a process with these SCHEDULER_* variables more; ended afterwards."""
+    """Starts a process with further SCHEDULER_* variables; killed afterwards."""
     started: list[subprocess.Popen[str]] = []
 
     def begin(**variables: str) -> subprocess.Popen[str]:
@@ -69,7 +69,7 @@ def get(port: int, path: str) -> str:
         return str(answer.read().decode())
 
 
-def test_a_life(start: Start, tmp_path: Path, cluster: Any) -> None:
+def test_start_serve_and_stop(start: Start, tmp_path: Path, cluster: Any) -> None:
     process = start()
     ports = ready(process, tmp_path)
     assert "Toban" in get(ports["http_port"], "/")
@@ -84,11 +84,11 @@ def test_a_life(start: Start, tmp_path: Path, cluster: Any) -> None:
     stream = urllib.request.urlopen(f"http://127.0.0.1:{ports['http_port']}/runs/1/log/stream", timeout=30)
     assert any(b"line 1" in raw for raw in stream)
     process.send_signal(signal.SIGTERM)
-    assert process.wait(15) == 0, "a live log does not hold it up"
+    assert process.wait(15) == 0, "a live log does not delay the stop"
     stream.close()
 
 
-def test_the_worker_comes_back(start: Start, tmp_path: Path) -> None:
+def test_the_parent_restarts_the_worker(start: Start, tmp_path: Path) -> None:
     process = start()
     port = ready(process, tmp_path)["http_port"]
     children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
@@ -105,7 +105,7 @@ def test_the_worker_comes_back(start: Start, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("variables", "words"),
+    ("variables", "message"),
     [
         ({"HTTP_HOST": "0.0.0.0"}, "SCHEDULER_HTTP_HOST: '0.0.0.0' is not loopback"),
         ({"HTTP_PORT": "taken"}, "SCHEDULER_HTTP_PORT: cannot bind"),
@@ -118,35 +118,35 @@ def test_the_worker_comes_back(start: Start, tmp_path: Path) -> None:
     ],
 )
 def test_a_wrong_configuration_ends_with_one_line(
-    start: Start, cluster: Any, variables: dict[str, str], words: str
+    start: Start, cluster: Any, variables: dict[str, str], message: str
 ) -> None:
     taken = cluster.coordinator.rpartition(":")[2]
     process = start(**{name: taken if value == "taken" else value for name, value in variables.items()})
-    said = process.communicate(timeout=60)[0]
-    assert process.returncode == 78 and words in said and len(said.splitlines()) == 1
+    output = process.communicate(timeout=60)[0]
+    assert process.returncode == 78 and message in output and len(output.splitlines()) == 1
 
 
-def test_another_address_needs_a_word_and_warns(start: Start, tmp_path: Path) -> None:
+def test_an_address_beyond_loopback_needs_permission_and_warns(start: Start, tmp_path: Path) -> None:
     process = start(HTTP_HOST="0.0.0.0", HTTP_ALLOW_REMOTE="true")
     ready(process, tmp_path)
     process.send_signal(signal.SIGTERM)
-    assert "asks nobody who they are" in process.communicate(timeout=30)[0]
+    assert "the site is exposed without authentication" in process.communicate(timeout=30)[0]
 
 
 def test_it_loads_no_driver_of_a_database() -> None:
-    script = "import sys, toban_admin_web.main, toban_admin_web.server.running; print(*sys.modules)"
+    script = "import sys, toban_admin_web.main, toban_admin_web.main.worker; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=60)
     loaded = {name.partition(".")[0] for name in done.stdout.split()}
     assert not loaded & {"psycopg", "psycopg_pool", "redis", "boto3", "toban_store", "toban_fencing", "sqlite3"}
 
 
 def test_the_parent_never_loads_grpc() -> None:
-    script = "import sys, toban_admin_web.main, toban_admin_web.server.process; print(*sys.modules)"
+    script = "import sys, toban_admin_web.main, toban_admin_web.server.gunicorn_app; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=60)
     assert "grpc" not in done.stdout.split(), "a process that has loaded gRPC must not fork"
 
 
-def test_half_sent_requests_hold_the_site_up_for_seconds_only(start: Start, tmp_path: Path) -> None:
+def test_half_sent_requests_delay_other_requests_for_seconds_only(start: Start, tmp_path: Path) -> None:
     process = start(HTTP_THREADS="4")
     port = ready(process, tmp_path)["http_port"]
     with ExitStack() as opened:

@@ -1,4 +1,4 @@
-"""Which host names a request may carry. A page of somebody else's that points its name at loopback (DNS rebinding) is refused."""
+"""Host names that a request may carry; any other name is refused (DNS rebinding)."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ def is_loopback(host: str) -> bool:
         return False
 
 
-def allowed(host_header: str, names: Iterable[str]) -> bool:
+def is_allowed(host_header: str, names: Iterable[str]) -> bool:
     """Whether a Host header names the site: loopback, or one of `names` (lower case, without a port)."""
-    name = name_of(host_header)
+    name = host_name(host_header)
     return bool(name) and (is_loopback(name) or name in set(names))
 
 
-def name_of(host_header: str) -> str:
-    """The name in a Host header, in lower case and without its port; "" for what is none."""
+def host_name(host_header: str) -> str:
+    """The name in a Host header, in lower case and without its port; "" for a malformed header."""
     host = host_header.strip().lower()
     if host.startswith("["):
         inside, bracket, rest = host[1:].partition("]")

@@ -1,17 +1,18 @@
-"""A schedule's rule, as a message's name and its values: the catalogue has the words."""
+"""The rule of a schedule as a message for the translations."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
-from toban_admin_web.decide.spans import DAY, HOUR, MINUTE, Words
+from toban_admin_web.decide.durations import DAY, HOUR, MINUTE
+from toban_admin_web.decide.translations import Message
 
 _WEEKDAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 
 
-def rule_words(spec: Mapping[str, Any]) -> Words | None:
-    """Words for the spec of a schedule; None when it has no rule that is known here."""
+def rule_message(spec: Mapping[str, Any]) -> Message | None:
+    """The message for a schedule's spec; None for a rule that is unknown here."""
     if isinstance(seconds := spec.get("interval_seconds"), int):
         return _every(seconds)
     if isinstance(minutes := spec.get("every_n_minutes"), int):
@@ -25,7 +26,7 @@ def rule_words(spec: Mapping[str, Any]) -> Words | None:
     return None
 
 
-def weekly(spec: Mapping[str, Any]) -> tuple[tuple[str, ...], str] | None:
+def weekly_rule(spec: Mapping[str, Any]) -> tuple[tuple[str, ...], str] | None:
     """Weekdays (mon … sun) and the local time of a weekly rule; None for another rule."""
     text = spec.get("weekly_at")
     if not isinstance(text, str):
@@ -41,7 +42,7 @@ def weekly(spec: Mapping[str, Any]) -> tuple[tuple[str, ...], str] | None:
     return tuple(sorted(set(named), key=_WEEKDAYS.index)), time
 
 
-def _every(seconds: int) -> Words:
+def _every(seconds: int) -> Message:
     for unit, size in (("d", DAY), ("h", HOUR), ("m", MINUTE)):
         if seconds >= size and seconds % size == 0:
             return f"rule.every.{unit}", {"n": str(seconds // size)}

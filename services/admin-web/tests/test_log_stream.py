@@ -1,9 +1,8 @@
-"""Live logs as server-sent events: from where, until when, how many."""
+"""Live logs as server-sent events, and downloads."""
 
 from __future__ import annotations
 
 import json
-import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -50,10 +49,10 @@ def texts(data: Any) -> list[str]:
 
 
 def finish(web: Any, state: str = "SUCCEEDED", **given: Any) -> None:
-    web.cluster.reader.answers["GetRun"] = web.run(1, state, finished_at=web.stamp(0), **given)
+    web.cluster.reader.responses["GetRun"] = web.run(1, state, finished_at=web.stamp(0), **given)
 
 
-def test_lines_come_as_they_are_written_until_the_end(web: Any) -> None:
+def test_lines_arrive_until_the_run_ends(web: Any) -> None:
     events = follow(web)
     name, cursor, data = events.next()
     assert (name, cursor) == ("lines", f"{web.token}:2")
@@ -73,18 +72,18 @@ def test_lines_come_as_they_are_written_until_the_end(web: Any) -> None:
     assert events.rest() == []
 
 
-def test_a_reader_goes_on_where_it_was(web: Any) -> None:
+def test_a_stream_resumes_at_its_cursor(web: Any) -> None:
     finish(web)
     web.cluster.write(web.line(3), sealed=True)
     events = follow(web, f"{web.token}:2")
     assert texts(events.next()[2]) == ["line 3"]
     assert events.next()[0] == "end"
-    # What the browser says of itself after a lost connection counts for more than the address.
+    # After a lost connection, the browser's Last-Event-ID takes precedence over the URL.
     again = follow(web, f"{web.token}:1", **{"Last-Event-ID": f"{web.token}:3"})
     assert [name for name, _, _ in again.rest()] == ["end"]
 
 
-def test_a_retry_of_the_run_is_followed_on(web: Any) -> None:
+def test_a_retry_of_the_run_is_followed(web: Any) -> None:
     second = web.token + 5
     attempts = [
         {"token": web.token, "attempt": 1, "state": "FAILED"},
@@ -95,7 +94,7 @@ def test_a_retry_of_the_run_is_followed_on(web: Any) -> None:
     assert texts(events.next()[2]) == ["line 1", "line 2"]
     with ThreadPoolExecutor(1) as pool:
         later = pool.submit(events.next)
-        web.cluster.reader.answers["GetRun"] = web.run(1, "RUNNING", token=second, attempts=attempts)
+        web.cluster.reader.responses["GetRun"] = web.run(1, "RUNNING", token=second, attempts=attempts)
         web.cluster.write(web.line(1, "again"), token=second)
         name, cursor, data = later.result(10)
         assert (name, cursor, data["attempt"], texts(data)) == ("lines", f"{second}:1", 2, ["again"])
@@ -105,25 +104,25 @@ def test_a_retry_of_the_run_is_followed_on(web: Any) -> None:
         assert last.result(10)[0] == "end"
 
 
-def test_a_run_that_wrote_nothing_ends(web: Any) -> None:
+def test_the_log_of_a_run_without_output_ends(web: Any) -> None:
     web.cluster.logs.lines.clear()
     finish(web)
     assert [(name, data["complete"]) for name, _, data in follow(web).rest()] == [("end", True)]
 
 
-def test_a_run_that_was_never_sent_ends_at_once(web: Any) -> None:
+def test_the_log_of_a_run_without_an_attempt_ends_at_once(web: Any) -> None:
     web.cluster.logs.lines.clear()
     finish(web, "SKIPPED", token=0, attempts=[])
     assert [name for name, _, _ in follow(web).rest()] == ["end"]
 
 
-def test_trouble_is_told_and_overcome(web: Any) -> None:
+def test_a_stream_reports_an_outage_and_resumes(web: Any) -> None:
     events = follow(web)
     events.next()
     web.refuse("GetRun", ErrorCode.UNAVAILABLE, "away")
     name, cursor, data = events.next()
-    assert (name, cursor) == ("trouble", f"{web.token}:2") and "coordinator" in data["message"]
-    web.cluster.reader.answers["GetRun"] = web.run()
+    assert (name, cursor) == ("unavailable", f"{web.token}:2") and "coordinator" in data["message"]
+    web.cluster.reader.responses["GetRun"] = web.run()
     with ThreadPoolExecutor(1) as pool:
         later = pool.submit(events.next)
         web.cluster.write(web.line(3))
@@ -131,7 +130,7 @@ def test_trouble_is_told_and_overcome(web: Any) -> None:
     events.close()
 
 
-def test_a_bounded_number_of_streams_and_places_come_back(new_web: Any) -> None:
+def test_streams_are_limited_and_release_their_slots(new_web: Any) -> None:
     web = new_web(http_threads=4)
     first, second = follow(web), follow(web)
     first.next()
@@ -141,43 +140,29 @@ def test_a_bounded_number_of_streams_and_places_come_back(new_web: Any) -> None:
     # One that was read from, and one that was not.
     first.close()
     second.close()
-    assert web.running.site.places.taken == 0
+    assert web.worker.context.stream_slots.in_use == 0
     third = follow(web)
     assert third.next()[0] == "lines"
     third.close()
 
 
-def test_a_stopping_site_ends_its_streams(web: Any) -> None:
+def test_streams_end_when_the_site_stops(web: Any) -> None:
     events = follow(web)
     events.next()
     with ThreadPoolExecutor(1) as pool:
         rest = pool.submit(events.rest)
-        web.running.site.stopping.set()
+        web.worker.context.stopping.set()
         assert rest.result(10) == []
 
 
-def test_the_whole_log_as_a_file(web: Any) -> None:
+def test_download_of_the_whole_log(web: Any) -> None:
     web.cluster.write(web.line(3, "\x1b[31mraw"), web.line(4, "no end", partial=True))
     with web.get("/runs/1/log.txt") as answer:
         assert answer.get_data(as_text=True) == "line 1\nline 2\n\x1b[31mraw\nno end"
         assert answer.mimetype == "text/plain" and 'filename="run-1.log"' in answer.headers["Content-Disposition"]
-    assert web.running.site.places.taken == 0
+    assert web.worker.context.stream_slots.in_use == 0
 
 
-def test_a_file_that_breaks_off_says_so(web: Any) -> None:
+def test_an_incomplete_download_ends_with_the_error(web: Any) -> None:
     web.cluster.stop_archiver()
     assert "the log ends here: no log-archiver answers" in web.get("/runs/1/log.txt").get_data(as_text=True)
-
-
-def test_places_are_given_back_once(web: Any) -> None:
-    places = web.running.site.places
-    give = places.take()
-    assert give is not None
-    threads = [threading.Thread(target=give) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert places.taken == 0
-    taken = [places.take() for _ in range(places.size + 1)]
-    assert taken[-1] is None and all(taken[:-1])

@@ -1,6 +1,6 @@
-"""Records of the pages: the messages of the coordinators and log-archivers without the protocol. Names are those of proto/toban_proto/v1.
+"""View models: what the pages show of the messages in proto/toban_proto/v1, with the same field names.
 
-Times are UTC, None when unset. Tokens and epochs are whole numbers of up to 63 bits.
+Times are UTC, None when unset. Tokens and epochs are integers of up to 63 bits. docs/adr/0021-site-view-models-and-gunicorn.md has the reasons.
 """
 
 from __future__ import annotations
@@ -10,12 +10,14 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Generic, TypeVar
 
+from toban_fencing.operator import SeenLeader
+
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PageOf(Generic[T]):
-    """One page of a list, and the cursor of the next one ("" = no more)."""
+    """One page of a list, and the cursor of the next page ("" = last page)."""
 
     items: tuple[T, ...]
     next_cursor: str
@@ -23,7 +25,7 @@ class PageOf(Generic[T]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunEvent:
-    """One change of a run."""
+    """One change of a run's state."""
 
     at: datetime | None
     type: str
@@ -40,7 +42,6 @@ class Attempt:
     token: int
     attempt: int
     state: str
-    worker_id: int
     executor: str
     dispatched_at: datetime | None
     started_at: datetime | None
@@ -53,7 +54,7 @@ class Attempt:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """One run; attempts and events only when it was asked for alone."""
+    """One run; attempts and events are empty in lists."""
 
     id: int
     job: str
@@ -97,7 +98,7 @@ class Run:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Schedule:
-    """When a job starts by itself."""
+    """A schedule of a job."""
 
     name: str
     job: str
@@ -119,7 +120,7 @@ class Schedule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NextSlot:
-    """One time at which a schedule will fire: also in its own zone, and which rule of clock changes acted."""
+    """A future slot of a schedule; `local` is in its own zone, `rule_note` names the clock-change rule that applied."""
 
     at: datetime | None
     local: str
@@ -128,20 +129,18 @@ class NextSlot:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fire:
-    """What became of a due slot, or of a row of slots."""
+    """The outcome of a due slot, or of consecutive slots."""
 
     first_slot: datetime | None
-    last_slot: datetime | None
     slots: int
     outcome: str
     run_id: int
     message: str
-    at: datetime | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """A definition with its schedules and newest run."""
+    """A job definition with its schedules and newest run."""
 
     name: str
     version: int
@@ -158,8 +157,6 @@ class Executor:
     """One incarnation of an executor."""
 
     worker_id: int
-    incarnation: str
-    instance: str
     node_id: str
     address: str
     state: str
@@ -167,16 +164,10 @@ class Executor:
     running: int
     labels: Mapping[str, str]
     last_heartbeat_at: datetime | None
-    registered_at: datetime | None
-    lease_ms: int
     version: str
     off_reason: str
     drained: bool
     drain_reason: str
-    clock_skew_seconds: float | None
-    disk_free_bytes: int
-    certificate_not_after: datetime | None
-    load: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -184,20 +175,17 @@ class Member:
     """One coordinator."""
 
     worker_id: int
-    incarnation: str
     node_id: str
     address: str
     role: str
     last_heartbeat_at: datetime | None
     version: str
     status: str
-    clock_skew_seconds: float | None
-    certificate_not_after: datetime | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cluster:
-    """Who leads, who is there, what waits; `health_json` is that of the coordinator that answered."""
+    """Leader, members and counts; `health_json` comes from the coordinator that responded."""
 
     epoch: int
     leader_worker_id: int
@@ -212,10 +200,15 @@ class Cluster:
     running: int
     server_time: datetime | None
 
+    @property
+    def leader(self) -> SeenLeader:
+        """The leader that the page shows; an action on it names this epoch."""
+        return SeenLeader(epoch=self.epoch, worker_id=self.leader_worker_id, address=self.leader_address)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogLine:
-    """One line of output: `stream` is stdout, stderr or system (a marker of the executor). `partial`: the next line of the stream goes on with it."""
+    """One line of output. `stream` is stdout, stderr or system (written by the executor). `partial`: the stream's next line continues it."""
 
     token: int
     seq: int
@@ -227,7 +220,7 @@ class LogLine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogPart:
-    """Consecutive lines of one attempt; `at_end` says that all attempts known so far are complete."""
+    """Consecutive lines of one attempt; `at_end`: all attempts known so far are complete."""
 
     token: int
     lines: tuple[LogLine, ...]
@@ -236,7 +229,7 @@ class LogPart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunQuery:
-    """Which runs: empty means any. `cursor` is that of the page before."""
+    """Filters of a list of runs: empty means any. `cursor` comes from the previous page."""
 
     job: str = ""
     schedule: str = ""

@@ -1,0 +1,35 @@
+"""The style of a state, status or role, and groups of run states."""
+
+from __future__ import annotations
+
+from toban_domain.run import LIVE, TERMINAL, RunState
+
+GOOD, BAD, WARN, BUSY, NEUTRAL = "good", "bad", "warn", "busy", "neutral"
+
+_STYLES = {
+    **dict.fromkeys(("SUCCEEDED", "ok", "on", "active", "leader", "fired", "accepted"), GOOD),
+    **dict.fromkeys(
+        ("FAILED", "TIMED_OUT", "EXPIRED", "LOST", "lost", "failed", "error", "off", "cut", "missed", "none"), BAD
+    ),
+    **dict.fromkeys(
+        ("CANCEL_REQUESTED", "ORPHANED", "draining", "detached", "warning", "paused", "stopped", "unresponsive"), WARN
+    ),
+    **dict.fromkeys(("RUNNING", "ASSIGNED", "WAITING_WORKER", "subleader"), BUSY),
+}
+
+STATE_GROUPS = {
+    "live": tuple(sorted(state.value for state in LIVE)),
+    "ended": tuple(sorted(state.value for state in TERMINAL)),
+    "unsuccessful": tuple(sorted(state.value for state in TERMINAL - {RunState.SUCCEEDED, RunState.SKIPPED})),
+}
+"""Groups that the list of runs can be filtered by."""
+
+
+def style(status: str) -> str:
+    """The CSS class of a state, status or role; neutral for an unknown one."""
+    return _STYLES.get(status, NEUTRAL)
+
+
+def is_terminal(state: str) -> bool:
+    """Whether a run in this state never changes again."""
+    return state in {one.value for one in TERMINAL}

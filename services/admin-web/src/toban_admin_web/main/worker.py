@@ -1,0 +1,88 @@
+"""The wiring of the worker process: connections, application, probe, admin port."""
+
+from __future__ import annotations
+
+import threading
+from functools import partial
+
+from toban_admin_web.adapters.cluster_client import ClusterClient
+from toban_admin_web.adapters.log_client import LogClient
+from toban_admin_web.config import AdminWebConfig
+from toban_admin_web.loops.probe import Probe
+from toban_admin_web.server.app import create_app
+from toban_admin_web.server.health import Health
+from toban_admin_web.views import cluster, executors, jobs, log, runs, schedules
+from toban_admin_web.views.view_context import StreamSlots, ViewContext
+from toban_domain.version import VERSION
+from toban_observability import tracing
+from toban_observability.admin_thread import AdminThread
+from toban_observability.error_rate import ErrorRate
+from toban_observability.metrics import build_info
+from toban_runtime.clock import SystemClock
+from toban_runtime.ids import IdSource
+from toban_runtime.lifecycle import write_ready_file
+from toban_transport.replica_client import Fleet
+from toban_transport.tls import TlsFiles
+from toban_transport.tls_reload import CertificateWatch
+
+SERVICE = "admin-web"
+HINT = "See what runs with `make status`, start it with `make up`"
+VIEWS = tuple(module.views for module in (cluster, executors, jobs, log, runs, schedules))
+
+
+class SiteWorker:
+    """Built after the fork. `app` is the Flask application and `context` the dependencies of its views."""
+
+    def __init__(self, *, config: AdminWebConfig, http_port: int, stopping: threading.Event) -> None:
+        self._config = config
+        self._http_port = http_port
+        clock, tls = SystemClock(), TlsFiles(config.tls_dir)
+        replicas = partial(Fleet, tls=tls, trust_domain=config.trust_domain, hint=HINT)
+        self._coordinators = replicas(service="coordinator", addresses=config.coordinators)
+        self._archivers = replicas(service="log-archiver", addresses=config.log_archivers)
+        self.context = ViewContext(
+            open_reader=lambda seconds: ClusterClient(coordinators=self._coordinators, clock=clock, seconds=seconds),
+            logs=LogClient(archivers=self._archivers),
+            clock=clock,
+            stream_slots=StreamSlots(config.max_streams),
+            stopping=stopping,
+            request_seconds=config.request_seconds,
+        )
+        self.app = create_app(web_dir=config.web_dir, clock=clock, ids=IdSource(), http_names=config.http_names)
+        self.context.install(self.app, VIEWS)
+        certificate = CertificateWatch(tls=tls, clock=clock)
+        errors = ErrorRate({"toban_site_requests_total": lambda labels: labels["status"].startswith("5")})
+
+        def on_tick() -> None:
+            certificate.look()
+            errors.sample(clock.monotonic())
+
+        self._probe = Probe(upstreams=[self._coordinators, self._archivers], on_tick=on_tick)
+        health = Health(
+            upstreams=self._probe.serving,
+            streams=self.context.stream_slots.usage,
+            errors=errors.check,
+            tls=tls,
+            clock=clock,
+        )
+        self._admin = AdminThread(config.admin_host, config.admin_port, health.document)
+
+    def start(self, parent_pid: int) -> None:
+        """Opens the admin port and reports the ports to the launcher; called when the worker serves."""
+        build_info(SERVICE, VERSION)
+        tracing.setup(SERVICE, VERSION)
+        self._probe.start()
+        admin_port = self._admin.start()
+        write_ready_file(self._config.ready_file, http_port=self._http_port, admin_port=admin_port, pid=parent_pid)
+
+    def stop(self) -> None:
+        """Ends connections and threads; called when the worker has finished its requests."""
+        self.close()
+        self._admin.stop()
+        self._probe.stop()
+
+    def close(self) -> None:
+        """Ends live logs and connections."""
+        self.context.stopping.set()
+        self._coordinators.close()
+        self._archivers.close()

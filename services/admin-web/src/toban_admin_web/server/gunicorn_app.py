@@ -1,0 +1,121 @@
+"""gunicorn for this service: a parent that never imports gRPC, which must not be forked, and one worker with threads.
+
+The parent restarts the worker when it ends. docs/adr/0021-site-view-models-and-gunicorn.md explains the subclasses.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from types import FrameType
+from typing import Any, Protocol, cast
+
+from flask import Flask
+from gunicorn.app.base import BaseApplication
+from gunicorn.glogging import Logger
+from gunicorn.util import close_graceful
+from gunicorn.workers.gthread import ThreadWorker
+
+from toban_admin_web.server.client_timeouts import DeadlineSocket
+
+# Time for open requests to finish at a stop, seconds; live logs end at once.
+GRACE_SECONDS = 5
+KEEPALIVE_SECONDS = 15
+CONNECTIONS_PER_THREAD = 8
+# How long the rest of a request is read after a close, seconds, so that the client receives the whole response.
+LINGER_SECONDS = 0.5
+
+
+class Site(Protocol):
+    """The content of the worker process."""
+
+    app: Flask
+
+    def start(self, parent_pid: int) -> None:
+        """Called when the worker serves."""
+
+    def stop(self) -> None:
+        """Called when the worker has finished its requests."""
+
+
+class GunicornLogger(Logger):
+    """Sends gunicorn's warnings to this service's logs; requests are counted by metrics, not logged."""
+
+    def setup(self, cfg: Any) -> None:
+        """No handlers of its own."""
+        self.cfg = cfg
+        self._access_log_enabled = False
+        self.error_log.propagate = True
+        self.error_log.setLevel(logging.WARNING)
+
+
+class TimeoutThreadWorker(ThreadWorker):
+    """Ends live logs at SIGTERM, and limits how long a slow client occupies a thread."""
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """SIGTERM: ends the live logs, then as the base class."""
+        cast(GunicornApp, self.app).stopping.set()
+        super().handle_exit(sig, frame)
+
+    def enqueue_req(self, conn: Any) -> None:
+        """A connection with data to read: its socket gets time limits."""
+        if not isinstance(conn.sock, DeadlineSocket):
+            conn.sock = DeadlineSocket.wrap(conn.sock)
+        super().enqueue_req(conn)
+
+    def handle(self, conn: Any) -> Any:
+        """One request, in a thread. It also closes the connection, so that the accepting main thread never blocks."""
+        conn.sock.start_request()
+        try:
+            result = super().handle(conn)
+        finally:
+            conn.sock.finish_request()
+        if result is False:
+            close_graceful(conn.sock, timeout=LINGER_SECONDS)
+        return result
+
+
+class GunicornApp(BaseApplication):
+    """Serves on `listener` (the descriptor of a bound socket) until SIGTERM or SIGINT. `build_site` runs once in each worker."""
+
+    def __init__(self, *, listener: int, threads: int, build_site: Callable[[threading.Event], Site]) -> None:
+        self.stopping = threading.Event()
+        self._listener = listener
+        self._threads = threads
+        self._build_site = build_site
+        self._site: Site | None = None
+        super().__init__()
+
+    def load_config(self) -> None:
+        """Settings that differ from gunicorn's defaults."""
+        settings: dict[str, Any] = {
+            "bind": f"fd://{self._listener}",
+            "workers": 1,
+            "threads": self._threads,
+            "worker_class": TimeoutThreadWorker,
+            "worker_connections": self._threads * CONNECTIONS_PER_THREAD,
+            "logger_class": GunicornLogger,
+            "graceful_timeout": GRACE_SECONDS,
+            "keepalive": KEEPALIVE_SECONDS,
+            "control_socket_disable": True,
+            # X-Forwarded-* headers are never trusted.
+            "forwarded_allow_ips": "",
+            "post_worker_init": self._start_site,
+            "worker_exit": self._stop_site,
+        }
+        for name, value in settings.items():
+            self.cfg.set(name, value)
+
+    def load(self) -> Any:
+        """Builds the site, in the worker."""
+        self._site = self._build_site(self.stopping)
+        return self._site.app
+
+    def _start_site(self, worker: Any) -> None:
+        if self._site is not None:
+            self._site.start(worker.ppid)
+
+    def _stop_site(self, _arbiter: Any, _worker: Any) -> None:
+        if self._site is not None:
+            self._site.stop()

@@ -1,0 +1,120 @@
+"""Functions for templates: texts, labels, times, durations, URLs. Values from outside are always escaped."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote, urlencode
+
+from flask import Flask, g, request, url_for
+from markupsafe import Markup
+
+from toban_admin_web.decide import durations, languages, schedule_text
+from toban_admin_web.decide.json_fields import parse_object
+from toban_admin_web.decide.log_text import clean
+from toban_admin_web.decide.status_styles import style
+from toban_admin_web.decide.translations import Message, Translations
+from toban_admin_web.decide.view_models import Schedule
+from toban_admin_web.server import language
+from toban_runtime.clock import Clock
+
+DIGEST_LENGTH = 12
+
+
+class TemplateHelpers:
+    """Helpers that need the translations or the static files."""
+
+    def __init__(self, translations: Translations, static: Path) -> None:
+        self._translations = translations
+        self._static = static
+        self._digests: dict[str, str] = {}
+
+    def t(self, key: str, **values: object) -> str:
+        """The text `key` in the language of the request."""
+        return self._translations.text(language.current(), key, **values)
+
+    def label(self, kind: str, value: str) -> str:
+        """The translation of a value from the cluster (a state, a role, a reason); the value itself when it is unknown."""
+        text = self._translations.find(language.current(), f"{kind}.{value}")
+        return value if text is None else text
+
+    def at(self, moment: datetime | None) -> Markup:
+        """A time element in UTC, which the script converts to the viewer's zone."""
+        if moment is None:
+            return Markup('<span class="none">–</span>')
+        utc = moment.astimezone(UTC)
+        return Markup('<time datetime="{}">{}</time>').format(
+            utc.isoformat(timespec="milliseconds").replace("+00:00", "Z"), f"{utc:%Y-%m-%d %H:%M:%S} UTC"
+        )
+
+    def utc(self, moment: datetime | None) -> str:
+        """A time in UTC, as text."""
+        return "" if moment is None else f"{moment.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"
+
+    def age(self, moment: datetime | None, now: datetime) -> str:
+        """The distance from now, in the past or the future."""
+        return "" if moment is None else self._message(durations.age(moment, now))
+
+    def elapsed(self, start: datetime | None, end: datetime | None, now: datetime) -> str:
+        """The duration from start to end, or until now."""
+        message = durations.elapsed(start, end, now)
+        return "–" if message is None else self._message(message)
+
+    def rule(self, schedule: Schedule) -> str:
+        """The rule of a schedule as text."""
+        spec = parse_object(schedule.spec_json)
+        weekly = schedule_text.weekly_rule(spec)
+        if weekly is not None:
+            days = self.t("rule.and").join(self.t(f"weekday.{day}") for day in weekly[0])
+            return self.t("rule.weekly", days=days, time=weekly[1])
+        message = schedule_text.rule_message(spec)
+        return schedule.rule if message is None else self._message(message)
+
+    def asset(self, name: str) -> str:
+        """The URL of a file in static/, with its digest."""
+        if name not in self._digests:
+            self._digests[name] = sha256((self._static / name).read_bytes()).hexdigest()[:DIGEST_LENGTH]
+        return url_for("static", filename=name, v=self._digests[name])
+
+    def _message(self, message: Message) -> str:
+        return self.t(message[0], **message[1])
+
+
+def install(app: Flask, translations: Translations, clock: Clock) -> None:
+    """Adds the helpers to the templates of `app`."""
+    helpers = TemplateHelpers(translations, Path(str(app.static_folder)))
+    functions = (
+        *(helpers.t, helpers.label, helpers.at, helpers.utc, helpers.age, helpers.elapsed, helpers.rule, helpers.asset),
+        *(style, clean, language_url, part_url),
+    )
+    app.jinja_env.globals.update({function.__name__: function for function in functions})
+
+    def common() -> dict[str, Any]:
+        return {
+            "language": language.current(),
+            "languages": languages.NAMES,
+            "path": request.path,
+            "now": clock.wall(),
+        }
+
+    app.context_processor(common)
+
+
+def language_url(tag: str) -> str:
+    """The URL of this page in another language."""
+    return f"{_path()}?{urlencode({**request.args, 'lang': tag})}"
+
+
+def part_url() -> str:
+    """The URL of this page's refreshed part."""
+    query = {**request.args, "part": "1"}
+    if g.get("requested_language"):
+        query["lang"] = g.requested_language
+    return f"{_path()}?{urlencode(query)}"
+
+
+def _path() -> str:
+    """The path of this page for a link. Browsers read two leading slashes, or a backslash, as another host."""
+    return "/" + quote(request.path.lstrip("/\\"))

@@ -1,0 +1,104 @@
+"""A run's output from a cursor on, across retries of the run and outages, until it is complete."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from toban_admin_web.decide.log_cursor import Cursor, NextStep, ReadState, next_step
+from toban_admin_web.decide.log_text import clean
+from toban_admin_web.decide.status_styles import is_terminal
+from toban_admin_web.decide.view_models import LogPart, Run
+from toban_admin_web.views.view_context import ViewContext
+from toban_domain.errors import TobanError
+
+# Longest read, seconds: after it the stream checks the run's state and whether the browser is still connected.
+READ_SECONDS = 3.0
+# The same for an ended run, whose last lines are about to arrive.
+LAST_READ_SECONDS = 0.5
+PAUSE_SECONDS = 1.0
+RETRY_SECONDS = 2.0
+CALL_SECONDS = 3.0
+# Longest stream, seconds; the browser then reconnects.
+STREAM_SECONDS = 1800.0
+
+
+@dataclass(frozen=True, slots=True)
+class LogEvent:
+    """One event: lines, unavailable, end or idle (nothing new). `cursor` is the position to resume from."""
+
+    name: str
+    cursor: Cursor
+    data: Mapping[str, Any]
+
+
+class LogStream:
+    """One reader of one run's output, from `cursor` on."""
+
+    def __init__(self, *, context: ViewContext, run_id: int, cursor: Cursor) -> None:
+        self._context = context
+        self._run_id = run_id
+        self._cursor = cursor
+        self._sealed = False
+        self._ended_at: float | None = None
+
+    def events(self) -> Iterator[LogEvent]:
+        """Until the output is complete, the process stops, or STREAM_SECONDS have passed."""
+        clock, stopping = self._context.clock, self._context.stopping
+        ends_at = clock.monotonic() + STREAM_SECONDS
+        while not stopping.is_set() and clock.monotonic() < ends_at:
+            try:
+                run = self._context.open_reader(CALL_SECONDS).run(self._run_id)
+                yield from self._read(run)
+            except TobanError as error:
+                yield LogEvent("unavailable", self._cursor, {"message": error.message})
+                stopping.wait(RETRY_SECONDS)
+                continue
+            step, self._cursor = next_step(self._state(run))
+            if step in (NextStep.END, NextStep.INCOMPLETE):
+                yield LogEvent("end", self._cursor, {"state": run.state, "complete": step is NextStep.END})
+                return
+            yield LogEvent("idle", self._cursor, {})
+            if step is NextStep.WAIT:
+                stopping.wait(PAUSE_SECONDS)
+
+    def _read(self, run: Run) -> Iterator[LogEvent]:
+        self._sealed = False
+        if is_terminal(run.state) and self._ended_at is None:
+            self._ended_at = self._context.clock.monotonic()
+        attempts = {attempt.token: attempt.attempt for attempt in run.attempts}
+        parts = self._context.logs.follow(
+            self._run_id,
+            token=self._cursor.token,
+            from_seq=self._cursor.seq + 1,
+            seconds=READ_SECONDS if self._ended_at is None else LAST_READ_SECONDS,
+        )
+        for part in parts:
+            if part.lines:
+                self._cursor = Cursor(part.token, part.lines[-1].seq)
+                yield LogEvent("lines", self._cursor, _data(part, attempts.get(part.token, 0)))
+            if part.at_end:
+                self._sealed = True
+                if part.token > self._cursor.token:
+                    self._cursor = Cursor(part.token, 0)
+            if self._context.stopping.is_set():
+                return
+
+    def _state(self, run: Run) -> ReadState:
+        return ReadState(
+            cursor=self._cursor,
+            sealed=self._sealed,
+            tokens=[attempt.token for attempt in run.attempts],
+            ended_for=None if self._ended_at is None else self._context.clock.monotonic() - self._ended_at,
+            has_output=self._cursor.seq > 0 or bool(run.last_line),
+        )
+
+
+def _data(part: LogPart, attempt: int) -> dict[str, Any]:
+    """The event's data: the token as text (it exceeds 2^53), and one row per line."""
+    rows = [
+        [line.seq, line.stream, line.at.isoformat() if line.at else "", clean(line.text), line.partial]
+        for line in part.lines
+    ]
+    return {"token": str(part.token), "attempt": attempt, "lines": rows}

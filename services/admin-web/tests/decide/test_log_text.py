@@ -1,0 +1,41 @@
+"""Log lines for display."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from toban_admin_web.decide.log_text import clean, join_partial
+from toban_admin_web.decide.view_models import LogLine
+
+
+def test_terminal_codes_are_removed() -> None:
+    assert clean("\x1b[1;31mred\x1b[0m\ttab \x07bell \u202eturned") == "red\ttab bell turned"
+    assert clean(" 10 %\r 90 %\r100 %") == "100 %"
+    assert clean("done\r") == "done"
+    assert clean("\x1b]0;title\x07text") == "text"
+
+
+@given(st.text(alphabet=st.characters()))
+def test_clean_lines_are_one_line_without_control_characters(text: str) -> None:
+    shown = clean(text)
+    assert len(shown.splitlines()) <= 1
+    assert not [one for one in shown if one != "\t" and (ord(one) < 32 or 127 <= ord(one) < 160)]
+    assert clean(shown) == shown
+
+
+def _line(seq: int, text: str, *, stream: str = "stdout", partial: bool = False, token: int = 1) -> LogLine:
+    return LogLine(token=token, seq=seq, at=None, stream=stream, text=text, partial=partial)
+
+
+def test_parts_of_a_line_are_joined_within_a_stream_and_an_attempt() -> None:
+    lines = [
+        _line(1, "a", partial=True),
+        _line(2, "b", partial=True),
+        _line(3, "c"),
+        _line(4, "d", partial=True),
+        _line(5, "e", stream="stderr"),
+        _line(6, "f", partial=True),
+        _line(1, "g", token=2),
+    ]
+    assert [one.text for one in join_partial(lines)] == ["abc", "d", "e", "f", "g"]
