@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[2]
 
 
-@pytest.mark.parametrize("script", ["gen-run-states", "gen-settings"])
+@pytest.mark.parametrize("script", ["gen-architecture", "gen-run-states", "gen-settings"])
 def test_generated_documents_are_current(script: str) -> None:
     environment = {**os.environ, "PYTHON": sys.executable}
     done = subprocess.run(
