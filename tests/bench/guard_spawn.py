@@ -10,18 +10,22 @@ import tempfile
 import time
 from pathlib import Path
 
+from toban_domain.outcome import AttemptKey
+from toban_executor.decide.guard_types import Spawn
+from toban_executor.decide.lease import Instant
+from toban_executor.decide.models import AttemptEnd, StartOrder, StepOrder
 from toban_executor.guard.launch import start_guards
-from toban_executor.guard.wire import decode, encode
+from toban_executor.guard.protocol import decode_report, encode_command
 
 
 def order(incarnation: str, number: int) -> bytes:
     """The message that starts /bin/true as attempt `number`."""
-    far = time.clock_gettime(time.CLOCK_BOOTTIME) + 600
-    step = {"argv": ["/bin/true"], "timeout": 0}
+    deadline = Instant(time.clock_gettime(time.CLOCK_BOOTTIME) + 600, time.time() + 600)
+    step = StepOrder(type="command", argv=("/bin/true",))
     env = {"PATH": "/usr/bin:/bin", "LANG": "C.UTF-8", "TOBAN_FENCE": str(number)}
-    body = {"t": "spawn", "inc": incarnation, "run": number, "token": number, "steps": [step], "env": env}
-    limits = {"timeout": 0, "grace": 2.0, "lease_grace": 2.0, "boot": far, "wall": time.time() + 600}
-    return encode({**body, **limits, "cwd": "", "payload": "{}"})
+    attempt = StartOrder(key=AttemptKey(number, number), steps=(step,), grace_seconds=2.0)
+    spawn = Spawn(order=attempt, programs=("",), env=env, deadline=deadline, lease_grace=2.0)
+    return encode_command(spawn, incarnation=incarnation, acked=0)
 
 
 def main() -> None:
@@ -41,17 +45,17 @@ def main() -> None:
             sock.send(order("bench", sent))
         while done < runs:
             for fd, _ in poll.poll():
-                message = decode(by_fd[fd].recv(1 << 18))
-                if not isinstance(message, dict) or message["t"] != "end":
+                report = decode_report(by_fd[fd].recv(1 << 18))
+                if not isinstance(report, AttemptEnd):
                     continue
                 done += 1
-                failed += message["exit"] != 0
+                failed += report.exit_code != 0
                 if sent < runs:
                     sent += 1
                     by_fd[fd].send(order("bench", sent))
         seconds = time.perf_counter() - begun
         guards.close()
-        guards.master.wait()
+        guards.supervisor.wait()
     figure = {"bench": "guard_spawn", "runs": done, "window": window, "failed": failed}
     print(json.dumps({**figure, "seconds": round(seconds, 3), "spawns_per_s": round(done / seconds)}))
 

@@ -21,7 +21,7 @@ from log_text import MB, pieces
 
 from toban_executor.adapters.log_client import Packer
 from toban_executor.decide.log_block import CHUNK_BYTES
-from toban_executor.guard.lines import LineCutter, Numbering
+from toban_executor.guard.line_splitter import LineNumbering, LineSplitter
 from toban_executor.ports import Block
 from toban_log_archiver.store import chunks, log_attempts, partitions
 from toban_log_archiver.store.chunks import NewChunk
@@ -66,8 +66,8 @@ async def fill(pool: Pool) -> tuple[int, int]:
     """The log, sealed; its lines and bytes."""
     async with autocommit(pool) as t:
         await partitions.ensure(t, first=DAY, last=DAY)
-    numbering, pack, size = Numbering(), Packer(), 0
-    cutter = LineCutter(stream=1, numbering=numbering, now_ns=time.time_ns)
+    numbering, pack, size = LineNumbering(), Packer(), 0
+    cutter = LineSplitter(stream=1, numbering=numbering, now_ns=time.time_ns)
     blocks: list[Block] = []
     new: list[NewChunk] = []
     for piece in pieces(SIZE):

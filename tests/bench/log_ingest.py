@@ -21,7 +21,7 @@ from log_text import MB, pieces, write_text
 from toban_domain.outcome import AttemptKey
 from toban_executor.adapters.journal import Journal
 from toban_executor.adapters.log_client import ArchiverClient, Packer
-from toban_executor.guard.lines import LineCutter, Numbering
+from toban_executor.guard.line_splitter import LineNumbering, LineSplitter
 from toban_executor.loops.log_collector import Collector
 from toban_executor.loops.log_shipper import Shipper
 from toban_executor.ports import Block
@@ -63,8 +63,8 @@ class Sender:
     async def send(self, key: AttemptKey, size: int) -> int:
         """Takes in `size` bytes of an attempt as fast as it may, ends it and returns when all is committed; the bytes."""
         self._collector.opened(key, self._ticket(key))
-        numbering, sent = Numbering(), 0
-        cutter = LineCutter(stream=1, numbering=numbering, now_ns=time.time_ns)
+        numbering, sent = LineNumbering(), 0
+        cutter = LineSplitter(stream=1, numbering=numbering, now_ns=time.time_ns)
         for piece in pieces(size, kind=KIND):
             for block in cutter.feed(piece):
                 self._collector.add(

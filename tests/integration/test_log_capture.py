@@ -13,8 +13,9 @@ from toban_domain.outcome import AttemptKey
 from toban_executor.adapters.journal import Journal
 from toban_executor.adapters.log_client import Packer, chunk_to_pb
 from toban_executor.decide.log_block import LogBlock
-from toban_executor.guard.intake import Intake
-from toban_executor.guard.wire import decode, encode_block
+from toban_executor.decide.models import LogRules
+from toban_executor.guard.output_pipeline import OutputPipeline
+from toban_executor.guard.protocol import decode_report, encode_block
 from toban_executor.loops.log_collector import Collector
 from toban_executor.ports import Block
 from toban_log_archiver.decide.merge import END, Merge
@@ -39,11 +40,11 @@ class InstantClock(FakeClock):
 
 def captured(reads: Reads) -> list[LogBlock]:
     """What the executor hears from the guard."""
-    it = Intake({}, env={}, payload_json="", now=lambda: 0.0, now_ns=lambda: NANOS)
+    it = OutputPipeline(LogRules(), env={}, payload_json="", now=lambda: 0.0, now_ns=lambda: NANOS)
     pipes = {number: it.stream(number) for number in (1, 2)}
     blocks = [block for stream, data in reads for block in pipes[stream].feed(data)]
     blocks += [block for pipe in pipes.values() for block in pipe.finish()] + it.finish()
-    heard = [decode(encode_block(block)) for block in blocks]
+    heard = [decode_report(encode_block(block)) for block in blocks]
     return [block for block in heard if isinstance(block, LogBlock)]
 
 

@@ -15,10 +15,14 @@ import pytest
 import zstandard
 
 from toban_domain.errors import ErrorCode, TobanError
+from toban_domain.outcome import AttemptKey
+from toban_executor.decide.guard_types import Command, Spawn
 from toban_executor.decide.log_block import LogBlock
+from toban_executor.decide.models import AttemptEnd, StartOrder, StepOrder
 from toban_executor.guard.clock import boottime, wall
 from toban_executor.guard.launch import GuardSet, start_guards
-from toban_executor.guard.wire import decode, encode
+from toban_executor.guard.protocol import Report, decode_report, encode_command
+from toban_fencing.executor_lease import Instant
 from toban_proto.v1 import common_pb2, executor_pb2, logs_pb2
 from toban_proto.v1.coordinator_pb2_grpc import add_ExecutorGatewayServicer_to_server
 from toban_proto.v1.executor_pb2_grpc import WorkerServiceStub
@@ -294,62 +298,53 @@ class GuardHarness:
         self.state = state
         self.guards: GuardSet = start_guards(incarnation=INCARNATION, state_dir=state, slots=slots)
         self.blocks: list[LogBlock] = []
-        # Messages of the guards.
-        self.heard = 0
+        # Reports of the guards.
+        self.received = 0
         self.tokens = count(1)
 
     def spawn(self, *argv: str, slot: int = 0, lease: float = 60.0, **fields: Any) -> int:
-        """Start a job; returns its token."""
+        """Start a job; returns its token. `fields` are those of StartOrder, StepOrder(s) and Spawn; `inc`, `wall` as in the message."""
         token = next(self.tokens)
-        message = {
-            "t": "spawn",
-            "inc": INCARNATION,
-            "run": 7,
-            "token": token,
-            "steps": [{"argv": list(argv), "program": "", "timeout": 0}],
-            "env": {"PATH": "/usr/bin:/bin"},
-            "cwd": "",
-            "payload": "{}",
-            "timeout": 0,
-            "grace": 0.5,
-            "lease_grace": 0.2,
-            "boot": boottime() + lease,
-            "wall": wall() + lease,
-        }
-        self.guards.slots[slot].send(encode(message | fields))
+        deadline = Instant(boottime() + lease, fields.pop("wall", wall() + lease))
+        incarnation = fields.pop("inc", INCARNATION)
+        spawn = {"env": fields.pop("env", {"PATH": "/usr/bin:/bin"}), "lease_grace": fields.pop("lease_grace", 0.2)}
+        steps = fields.pop("steps", (StepOrder(type="command", argv=argv),))
+        order = StartOrder(key=AttemptKey(7, token), steps=steps, **{"grace_seconds": 0.5, **fields})
+        command = Spawn(order=order, programs=("",) * len(steps), deadline=deadline, **spawn)
+        self.send(command, slot=slot, incarnation=incarnation)
         return token
 
-    def say(self, slot: int = 0, **message: Any) -> None:
-        """Any message."""
-        self.guards.slots[slot].send(encode({"inc": INCARNATION} | message))
+    def send(self, command: Command, *, slot: int = 0, acked: int = 0, incarnation: str = INCARNATION) -> None:
+        """Any command."""
+        self.guards.slots[slot].send(encode_command(command, incarnation=incarnation, acked=acked))
 
-    def hear(self, kind: str, slot: int = 0, seconds: float = 10.0) -> dict[str, Any]:
-        """The next message of this kind; output on the way is kept in `blocks`."""
-        sock = self.guards.slots[slot]
-        sock.settimeout(seconds)
+    def receive(self, kind: type[Any], slot: int = 0, seconds: float = 10.0) -> Any:
+        """The next report of this kind; output on the way is kept in `blocks`."""
+        self.guards.slots[slot].settimeout(seconds)
         while True:
-            data = sock.recv(1 << 18)
-            assert data, "the guard has gone"
-            self.heard += 1
-            message = decode(data)
-            if isinstance(message, LogBlock):
-                self.blocks.append(message)
-            elif message["t"] == kind:
-                return message
+            report = self._next(slot)
+            if isinstance(report, kind):
+                return report
 
-    def hear_text(self, text: bytes, slot: int = 0) -> None:
+    def receive_text(self, text: bytes, slot: int = 0) -> None:
         """Until the job has written this."""
         self.guards.slots[slot].settimeout(10)
         while text not in self.text:
-            self.heard += 1
-            message = decode(self.guards.slots[slot].recv(1 << 18))
-            if isinstance(message, LogBlock):
-                self.blocks.append(message)
+            self._next(slot)
 
-    def run(self, *argv: str, **fields: Any) -> dict[str, Any]:
+    def _next(self, slot: int) -> Report:
+        data = self.guards.slots[slot].recv(1 << 18)
+        assert data, "the guard has ended"
+        self.received += 1
+        report = decode_report(data)
+        if isinstance(report, LogBlock):
+            self.blocks.append(report)
+        return report
+
+    def run(self, *argv: str, **fields: Any) -> AttemptEnd:
         """Start a job and wait for its end."""
         self.spawn(*argv, **fields)
-        return self.hear("end")
+        return self.receive(AttemptEnd)
 
     @property
     def text(self) -> bytes:
@@ -359,9 +354,9 @@ class GuardHarness:
     def close(self) -> None:
         """Let the guards go and wait for them."""
         self.guards.close()
-        if self.guards.master.poll() is None:
-            os.kill(self.guards.master.pid, signal.SIGCONT)
-        self.guards.master.wait(timeout=10)
+        if self.guards.supervisor.poll() is None:
+            os.kill(self.guards.supervisor.pid, signal.SIGCONT)
+        self.guards.supervisor.wait(timeout=10)
 
 
 @pytest.fixture

@@ -253,7 +253,7 @@ async def test_a_full_disk_is_no_error_of_an_idle_executor(caplog: pytest.LogCap
         await bench.write(refused() if bench.disk.taking and bench.disk.taking.heard else None)
         assert bench.failure() is None
         await bench.clock.advance(1.0)
-    assert (asked, caplog.text.count("cannot be written down now")) == (1, 1)
+    assert (asked, caplog.text.count("cannot persist guard acknowledgement offsets")) == (1, 1)
     await bench.clock.advance(MARKS_AGAIN_SECONDS)
     await bench.turn()
     await bench.write()

@@ -14,7 +14,7 @@ import pytest
 
 from toban_domain.errors import ErrorCode, TobanError
 from toban_executor.guard.clock import boottime
-from toban_executor.guard.tree import children
+from toban_executor.guard.process_tree import children
 from toban_proto.v1 import common_pb2, executor_pb2
 
 EPOCH = (1 << 51) | (1 << 27)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from toban_domain.errors import ErrorCode, TobanError
-from toban_executor.adapters import python_program
+from toban_executor.adapters import python_step_runner
 from toban_proto.v1 import common_pb2, executor_pb2
 
 EPOCH = (1 << 51) | (1 << 27)
@@ -131,7 +131,7 @@ async def test_what_is_missing_is_named(world: Any, folder: Path) -> None:
         outcome, lines = await run(world, number, call(name, folder), payload_json=json.dumps(payload))
         assert (outcome.kind, outcome.exit_code) == (FAILED, 1)
         assert words.replace("%s", str(folder)) in lines[-1]
-        assert outcome.last_line and "python_program.py" not in "\n".join(lines)
+        assert outcome.last_line and "python_step_runner.py" not in "\n".join(lines)
 
 
 SHOWS = """
@@ -182,14 +182,14 @@ def test_what_a_module_only_shows_is_not_its_own(tmp_path: Path, monkeypatch: py
     foreign = ("go", "run", "helper.run", "sneaky", "hidden", "Popen", "asyncio.run", "Thread.run", "words.append")
     for name in foreign:
         with pytest.raises(
-            python_program.NotCallableError, match="in a function of your own, or set `allow_shell: true`"
+            python_step_runner.NotCallableError, match="in a function of your own, or set `allow_shell: true`"
         ):
-            python_program.load(f"shop_that_shows:{name}", [], own=True)
-        assert callable(python_program.load(f"shop_that_shows:{name}", [], own=False))
+            python_step_runner.load(f"shop_that_shows:{name}", [], own=True)
+        assert callable(python_step_runner.load(f"shop_that_shows:{name}", [], own=False))
     for name in ("own", "later", "cached", "wrapped", "Job", "job", "Job.still", "Job.of", "Thread", "within"):
-        assert callable(python_program.load(f"shop_that_shows:{name}", [], own=True))
+        assert callable(python_step_runner.load(f"shop_that_shows:{name}", [], own=True))
     for target in ("time:sleep", "json:dumps", "random:random", "heapq:heappop", "io:open", "shutil:rmtree"):
-        assert callable(python_program.load(target, [], own=True))
+        assert callable(python_step_runner.load(target, [], own=True))
 
 
 async def test_what_a_module_shows_runs_when_shells_are_allowed(world: Any, folder: Path) -> None:

@@ -86,5 +86,5 @@ def process(program: str) -> "subprocess.Popen[bytes]":
 
 @pytest.mark.parametrize(("program", "proven"), [("/bin/true", True), ("/bin/false", False)])
 async def test_only_guards_that_ended_in_order_prove_that_nothing_is_left(program: str, proven: bool) -> None:
-    guards: Any = SimpleNamespace(slots=[], close=lambda: None, master=process(program))
-    assert await GuardClient(guards=guards, clock=SystemClock()).close(patience=5.0) is proven
+    guards: Any = SimpleNamespace(slots=[], close=lambda: None, supervisor=process(program))
+    assert await GuardClient(guards=guards, clock=SystemClock()).close(timeout=5.0) is proven

@@ -11,7 +11,7 @@ import pytest
 
 from toban_domain.errors import ErrorCode, TobanError
 from toban_domain.settings import Settings
-from toban_executor.guard import limits
+from toban_executor.guard import fd_limits
 from toban_executor.guard.clock import boottime
 from toban_runtime.clock import SystemClock
 from toban_runtime.settings_watch import BEHIND_SECONDS, SettingsWatch
@@ -166,7 +166,7 @@ async def test_slots_come_from_the_setting_when_the_executor_does_not_say(opened
 
 
 FEW_FILES = ("prlimit", "--nofile=100:300")
-MOST = (300 - limits.RESERVED_FILES) // limits.FILES_A_SLOT
+MOST = (300 - fd_limits.RESERVED_FILES) // fd_limits.FILES_A_SLOT
 
 
 async def test_more_slots_than_the_open_files_allow(opened: Any) -> None:

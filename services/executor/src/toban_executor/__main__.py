@@ -8,12 +8,12 @@ import sys
 from collections.abc import Sequence
 
 from toban_domain.errors import TobanError
-from toban_executor.adapters.first_slots import start_slots
+from toban_executor.adapters.initial_slots import start_slots
 from toban_executor.adapters.state_dir import StateDir
 from toban_executor.config import ExecutorConfig
+from toban_executor.guard.fd_limits import raise_open_files, set_open_files
 from toban_executor.guard.launch import GuardSet, start_guards
-from toban_executor.guard.leftovers import settle
-from toban_executor.guard.limits import raise_open_files, set_open_files
+from toban_executor.guard.reap_previous import end_previous
 from toban_observability.logs import setup_logging
 from toban_runtime.config import load
 from toban_runtime.ids import IdSource
@@ -36,7 +36,7 @@ def main() -> int:
 
     try:
         state.lock()
-        settled = settle(state.path)
+        settled = end_previous(state.path)
         guards, most_slots = start_slots(own=config.slots, state_dir=state.path, start=start)
     except TobanError as error:
         sys.stderr.write(f"{error}\n")
@@ -58,7 +58,7 @@ def _entry(words: Sequence[str]) -> int:
     if not words:
         return main()
     if list(words) == ["drain"]:
-        from toban_executor.adapters.drain import main as drain
+        from toban_executor.adapters.drain_command import main as drain
 
         return drain()
     sys.stderr.write(f"toban_executor takes no arguments, or `drain`; not {' '.join(words)!r}\n")

@@ -10,20 +10,20 @@ from typing import Any
 
 from toban_domain.errors import TobanError
 from toban_domain.version import VERSION
+from toban_executor.adapters.control_file import announced
 from toban_executor.adapters.coordinator_client import CoordinatorClient, Identity
+from toban_executor.adapters.crash_recovery import recover_messages
 from toban_executor.adapters.guard_client import GuardClient
+from toban_executor.adapters.host_info import fingerprint, vitals
 from toban_executor.adapters.journal import Journal
 from toban_executor.adapters.log_client import ArchiverClient, Packer
-from toban_executor.adapters.machine import fingerprint, vitals
-from toban_executor.adapters.programs import ProgramFinder, load_allow_list
-from toban_executor.adapters.serving import announced
+from toban_executor.adapters.program_lookup import ProgramFinder, load_allow_list
 from toban_executor.adapters.state_dir import keep_slots
-from toban_executor.adapters.take_up import take_up
 from toban_executor.config import ExecutorConfig
 from toban_executor.decide.heartbeat_timing import heartbeat_seconds
 from toban_executor.decide.instance import Instance, Kept, instance_of
 from toban_executor.decide.programs import ProgramRules
-from toban_executor.guard import record
+from toban_executor.guard import guard_state
 from toban_executor.guard.launch import GuardSet
 from toban_executor.loops.attempt_manager import Attempts, Launcher
 from toban_executor.loops.heartbeat import Heartbeat, Surroundings
@@ -173,9 +173,9 @@ class Executor:
         await server.stop(0.5)
         self._halt.set()
         await stop_all(tasks, 1.0)
-        self._guards.deafen()
+        self._guards.stop_reading()
         await self._collector.finish()
-        ended = await self._guards.close(patience=0.5 if again else 10.0)
+        ended = await self._guards.close(timeout=0.5 if again else 10.0)
         if ended and not again:
             await self._farewell()
         _log.info("incarnation ended", again=again, guards_ended=ended, why=self._lease.over or stop.reason)
@@ -186,7 +186,7 @@ class Executor:
 
     def _recall(self, grpc_port: int) -> Identity:
         """Put back what the journal remembers, and say who this executor is."""
-        whole = take_up(self._prepared.state_dir / "guards", self._journal, Packer())
+        whole = recover_messages(self._prepared.state_dir / "guards", self._journal, Packer())
         kept = self._journal.remembered()
         finished = {*kept.seen, *(report.key for report in kept.reports)}
         self._attempts.book.restore(epoch_max=kept.epoch_max, tombstones=kept.tombstones, finished=finished)
@@ -197,7 +197,7 @@ class Executor:
             incarnation=self._prepared.guards.incarnation,
             instance=instance.id,
             node_id=self._config.node_id,
-            boot_id=record.boot_id(),
+            boot_id=guard_state.boot_id(),
             pid=os.getpid(),
             grpc_host=self._config.advertised,
             grpc_port=grpc_port,
@@ -247,7 +247,7 @@ class Executor:
             return None
         await self._journal.set_meta("registered", identity.incarnation)
         for old in self._prepared.settled:
-            record.forget(self._prepared.state_dir / "guards", old)
+            guard_state.forget(self._prepared.state_dir / "guards", old)
         await self._attempts.learn_epoch(registered.epoch)
         if registered.max_jobs and not self._fits(registered.max_jobs):
             return None
@@ -321,7 +321,7 @@ class Executor:
         ship = Loop("ship", Shipper(journal=self._journal, archivers=self._archivers).run_once, 2.0, self._clock)
         self._collector.on_new, self._collector.on_stored = collect.wake, ship.wake
         self._collector.on_report = self._reporter.add
-        self._collector.heard, self._collector.on_kept = self._guards.heard, self._guards.stored
+        self._collector.heard, self._collector.on_kept = self._guards.ack_offsets, self._guards.ack
         return [collect, ship, Loop("errors", self._sample_errors, SAMPLE_SECONDS, self._clock)]
 
     async def _sample_errors(self) -> None:

@@ -5,6 +5,8 @@ from typing import Any
 
 import pytest
 
+from toban_executor.decide.guard_types import Kill
+from toban_executor.decide.models import AttemptEnd
 from toban_executor.guard.clock import boottime
 
 STUBBORN = "trap '' TERM; echo ready; while :; do sleep 0.05; done"
@@ -18,8 +20,8 @@ STUBBORN = "trap '' TERM; echo ready; while :; do sleep 0.05; done"
 def test_no_grace_reaches_beyond_the_deadline(guard: Any, script: str, cause: str, ended_by: int) -> None:
     deadline = boottime() + 1.5
     token = guard.spawn("sh", "-c", script, lease=1.5)
-    guard.hear_text(b"ready")
-    guard.say(t="kill", token=token, cause=cause, reason="asked", grace=60.0)
-    end = guard.hear("end")
-    assert (end["cause"], end["signal"]) == (cause, ended_by)
+    guard.receive_text(b"ready")
+    guard.send(Kill(token=token, cause=cause, reason="asked", grace=60.0))
+    end = guard.receive(AttemptEnd)
+    assert (end.cause, end.signal) == (cause, ended_by)
     assert boottime() < deadline + 0.5

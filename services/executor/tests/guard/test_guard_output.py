@@ -6,7 +6,9 @@ import signal
 from pathlib import Path
 from typing import Any
 
+from toban_executor.decide.guard_types import AttemptStart, HoldOutput, Kill
 from toban_executor.decide.log_block import SYSTEM, LogBlock
+from toban_executor.decide.models import AttemptEnd, LogRules
 from toban_executor.guard.clock import boottime, pause
 
 ENV = {"PATH": "/usr/bin:/bin", "TOKEN": "hunter2-hunter2"}
@@ -23,26 +25,26 @@ def flat(blocks: list[LogBlock], stream: int = 0) -> list[tuple[int, bytes]]:
 
 
 def test_more_lines_than_the_rate(guard: Any) -> None:
-    end = guard.run("seq", "100000", logs={"lines_per_second": 1000})
+    end = guard.run("seq", "100000", logs=LogRules(lines_per_second=1000))
     lines, [(at, marker)] = flat(guard.blocks), flat(guard.blocks, SYSTEM)
     assert lines[:10_000] == [(number, b"%d" % number) for number in range(1, 10_001)]
     assert lines[10_000] == (at, marker)
     assert marker.decode().endswith("left out: more than 1,000 lines a second (max_lines_per_second)")
     assert lines[10_001:] == [(number, b"%d" % number) for number in range(99_801, 100_001)]
-    assert (at, end["last_seq"], end["last_line"]) == (99_800, 100_000, "100000")
-    assert end["logs"]["left"]["rate"][0] == 89_800
+    assert (at, end.last_seq, end.last_line) == (99_800, 100_000, "100000")
+    assert end.left_out["rate"][0] == 89_800
 
 
 def test_the_marker_comes_though_the_job_says_no_more(guard: Any) -> None:
-    token = guard.spawn("sh", "-c", "seq 60000; sleep 60", logs={"lines_per_second": 1000})
-    guard.hear_text(b"left out: more than 1,000 lines a second")
-    guard.hear_text(b"60000\n")
-    guard.say(t="kill", token=token, cause="cancel", reason="asked", grace=0.0)
-    assert guard.hear("end")["last_seq"] == 60_000
+    token = guard.spawn("sh", "-c", "seq 60000; sleep 60", logs=LogRules(lines_per_second=1000))
+    guard.receive_text(b"left out: more than 1,000 lines a second")
+    guard.receive_text(b"60000\n")
+    guard.send(Kill(token=token, cause="cancel", reason="asked", grace=0.0))
+    assert guard.receive(AttemptEnd).last_seq == 60_000
 
 
 def test_the_budget_keeps_beginning_and_end(guard: Any) -> None:
-    end = guard.run("seq", "1000000", logs={"max_bytes": 1 << 20})
+    end = guard.run("seq", "1000000", logs=LogRules(max_bytes=1 << 20))
     lines = flat(guard.blocks)
     seqs = [seq for seq, _ in lines]
     assert seqs == sorted(set(seqs))
@@ -51,7 +53,7 @@ def test_the_budget_keeps_beginning_and_end(guard: Any) -> None:
     assert b"for the last lines: more than 1 MiB (max_mb)" in begun[1]
     left = counted[0] - begun[0] + 1
     assert counted == (999_800, f"… {left:,} lines, 5.6 MiB left out: more than 1 MiB (max_mb)".encode())
-    assert end["logs"] == {"redacted": 0, "left": {"budget": [left, end["logs"]["left"]["budget"][1]]}}
+    assert (end.redacted, end.left_out) == (0, {"budget": (left, end.left_out["budget"][1])})
     assert sum(len(block.text) for block in guard.blocks) < (1 << 20) + (64 << 10) + 1000
 
 
@@ -60,20 +62,22 @@ def test_values_are_masked_over_reads_pieces_and_in_what_is_said_of_the_job(guar
         'printf hunter2; sleep 0.1; printf -- "-hunter2 end\\n"; echo "$TOKEN" >&2; '
         'printf "x%.0s" $(seq 16380); echo "$TOKEN"; printf %s "ab$TOKEN" | base64; printf %s "$TOKEN"'
     )
-    end = guard.run("sh", "-c", script, env=ENV, logs={"redact": ["TOKEN"]})
+    end = guard.run("sh", "-c", script, env=ENV, logs=LogRules(redact=("TOKEN",)))
     assert b"hunter2" not in guard.text
     assert guard.text.startswith(b"*** end\n")
     assert base64.b64encode(b"ab" + ENV["TOKEN"].encode())[3:-4] not in guard.text
-    assert (end["last_line"], end["logs"]["redacted"]) == ("***", 5)
+    assert (end.last_line, end.redacted) == ("***", 5)
 
 
 def test_why_a_job_did_not_start_is_masked(guard: Any) -> None:
-    end = guard.run("/no/hunter2-hunter2/program", env=ENV, logs={"redact": ["TOKEN"]})
-    assert end["reason"].startswith("program '/no/***/program' not found")
+    end = guard.run("/no/hunter2-hunter2/program", env=ENV, logs=LogRules(redact=("TOKEN",)))
+    assert end.reason.startswith("program '/no/***/program' not found")
 
 
 def test_a_value_too_short_to_mask_is_said(guard: Any) -> None:
-    guard.run("sh", "-c", "echo 12", payload='{"pin": "12", "key": "abcdef"}', logs={"redact": ["pin", "key"]})
+    guard.run(
+        "sh", "-c", "echo 12", payload_json='{"pin": "12", "key": "abcdef"}', logs=LogRules(redact=("pin", "key"))
+    )
     assert flat(guard.blocks, SYSTEM) == [(1, b"not redacted: the value of pin has fewer than 4 bytes")]
     assert flat(guard.blocks, 1) == [(2, b"12")]
 
@@ -81,36 +85,36 @@ def test_a_value_too_short_to_mask_is_said(guard: Any) -> None:
 def test_the_last_words_of_a_job_that_is_killed(guard: Any, tmp_path: Path) -> None:
     """As the kernel does it when memory runs out: SIGKILL in the middle of a line."""
     file = tmp_path / "pid"
-    guard.say(t="hold", on=True)
+    guard.send(HoldOutput(on=True))
     guard.spawn("sh", "-c", f"echo $$ > {file}; seq 3000; echo error >&2; printf 'last words'; exec sleep 60")
-    guard.hear("started")
+    guard.receive(AttemptStart)
     end = boottime() + 5
     while not (file.exists() and file.read_text().strip()):
         assert boottime() < end
         pause(0.01)
     pause(0.2)
     os.kill(int(file.read_text()), signal.SIGKILL)
-    assert guard.hear("end")["signal"] == signal.SIGKILL
+    assert guard.receive(AttemptEnd).signal == signal.SIGKILL
     assert [text for _, text in flat(guard.blocks, 1)][-2:] == [b"3000", b"last words"]
     assert [text for _, text in flat(guard.blocks, 2)] == [b"error"]
 
 
 def test_a_job_that_had_to_wait_says_so(guard: Any) -> None:
     guard.spawn("sh", "-c", "seq 100000; sleep 60")
-    guard.say(t="hold", on=True)
-    guard.hear("started")
+    guard.send(HoldOutput(on=True))
+    guard.receive(AttemptStart)
     pause(1.2)
-    guard.say(t="hold", on=False)
-    guard.hear_text(b"in its writes: the executor's journal of logs was full; nothing was left out\n")
-    guard.hear_text(b"\n100000\n")
+    guard.send(HoldOutput(on=False))
+    guard.receive_text(b"in its writes: the executor's journal of logs was full; nothing was left out\n")
+    guard.receive_text(b"\n100000\n")
     assert [text for _, text in flat(guard.blocks, 1)] == [b"%d" % number for number in range(1, 100_001)]
 
 
 def test_a_hold_that_nobody_noticed_is_not_told(guard: Any) -> None:
     token = guard.spawn("sleep", "60")
-    guard.say(t="hold", on=True)
-    guard.hear("started")
+    guard.send(HoldOutput(on=True))
+    guard.receive(AttemptStart)
     pause(1.1)
-    guard.say(t="hold", on=False)
-    guard.say(t="kill", token=token, cause="cancel", reason="asked", grace=0.0)
-    assert guard.hear("end")["last_seq"] == 0
+    guard.send(HoldOutput(on=False))
+    guard.send(Kill(token=token, cause="cancel", reason="asked", grace=0.0))
+    assert guard.receive(AttemptEnd).last_seq == 0

@@ -9,12 +9,18 @@ from typing import Any
 
 import pytest
 
+from toban_executor.decide.guard_types import AttemptStart, HoldOutput, Kill, Reset, SetDeadline, SlotLost
 from toban_executor.decide.log_block import LogBlock
-from toban_executor.guard import record
+from toban_executor.decide.models import AttemptEnd, StepOrder
+from toban_executor.guard import guard_state
 from toban_executor.guard.clock import boottime, pause, wall
-from toban_executor.guard.leftovers import settle
-from toban_executor.guard.tree import children, descendants, start_time
-from toban_executor.guard.wire import decode
+from toban_executor.guard.process_tree import children, descendants, start_time
+from toban_executor.guard.protocol import (
+    decode_report,
+    encode_block,
+)
+from toban_executor.guard.reap_previous import end_previous
+from toban_fencing.executor_lease import Instant
 
 
 def alive(pid: int) -> bool:
@@ -35,10 +41,10 @@ def read_pid(file: Path) -> int:
 
 class TestEnds:
     def test_exit_codes_and_signals_are_told_apart(self, guard: Any) -> None:
-        assert guard.run("/bin/true")["exit"] == 0
-        assert guard.run("sh", "-c", "exit 143")["exit"] == 143
+        assert guard.run("/bin/true").exit_code == 0
+        assert guard.run("sh", "-c", "exit 143").exit_code == 143
         killed = guard.run("sh", "-c", "kill -SEGV $$")
-        assert (killed["exit"], killed["signal"], killed["cause"]) == (None, signal.SIGSEGV, "")
+        assert (killed.exit_code, killed.signal, killed.cause) == (None, signal.SIGSEGV, "")
 
     @pytest.mark.parametrize(
         ("argv", "fields", "words"),
@@ -47,55 +53,57 @@ class TestEnds:
             (["/no/such"], {}, "program '/no/such' not found"),
             (["/etc/passwd"], {}, "is not executable (mode 0644)"),
             (["/usr"], {}, "is a directory"),
-            (["/bin/true"], {"cwd": "/no/where"}, "working directory '/no/where': No such file or directory"),
+            (["/bin/true"], {"working_dir": "/no/where"}, "working directory '/no/where': No such file or directory"),
             (["/bin/echo", "a\0b"], {}, "NUL"),
         ],
     )
     def test_what_does_not_start_says_why(self, guard: Any, argv: list[str], fields: Any, words: str) -> None:
         end = guard.run(*argv, **fields)
-        assert end["cause"] == "spawn_failed"
-        assert words in end["reason"]
-        assert (end["pid"], end["exit"], end["signal"]) == (0, None, None)
-        assert guard.run("/bin/true")["exit"] == 0
+        assert end.cause == "spawn_failed"
+        assert words in end.reason
+        assert (end.pid, end.exit_code, end.signal) == (0, None, None)
+        assert guard.run("/bin/true").exit_code == 0
 
     def test_a_script_without_interpreter_line(self, guard: Any, tmp_path: Path) -> None:
         script = tmp_path / "script"
         script.write_text("echo hello\n")
         script.chmod(0o755)
-        assert "no #! line" in guard.run(str(script))["reason"]
+        assert "no #! line" in guard.run(str(script)).reason
         script.write_text("#!/no/interpreter\n")
-        assert "interpreter in its #! line" in guard.run(str(script))["reason"]
+        assert "interpreter in its #! line" in guard.run(str(script)).reason
 
     def test_timeout_of_the_attempt(self, guard: Any) -> None:
-        end = guard.run("sleep", "60", timeout=0.2)
-        assert (end["cause"], end["signal"]) == ("timeout", signal.SIGTERM)
-        assert "timeout_seconds = 0.2" in end["reason"]
+        end = guard.run("sleep", "60", timeout_seconds=0.2)
+        assert (end.cause, end.signal) == ("timeout", signal.SIGTERM)
+        assert "timeout_seconds = 0.2" in end.reason
 
     def test_sigkill_follows_after_grace(self, guard: Any) -> None:
         begun = boottime()
-        end = guard.run("sh", "-c", "trap '' TERM; while :; do sleep 0.05; done", timeout=0.6, grace=0.3)
-        assert (end["cause"], end["signal"]) == ("timeout", signal.SIGKILL)
+        end = guard.run(
+            "sh", "-c", "trap '' TERM; while :; do sleep 0.05; done", timeout_seconds=0.6, grace_seconds=0.3
+        )
+        assert (end.cause, end.signal) == ("timeout", signal.SIGKILL)
         assert 0.9 <= boottime() - begun < 5
 
     def test_kill_order_keeps_cause_and_the_jobs_own_exit_code(self, guard: Any) -> None:
         token = guard.spawn("sh", "-c", "trap 'exit 5' TERM; echo ready; while :; do sleep 0.02; done")
-        guard.hear_text(b"ready")
-        guard.say(t="kill", token=token, cause="cancel", reason="asked", grace=5.0)
-        end = guard.hear("end")
-        assert (end["cause"], end["reason"], end["exit"]) == ("cancel", "asked", 5)
+        guard.receive_text(b"ready")
+        guard.send(Kill(token=token, cause="cancel", reason="asked", grace=5.0))
+        end = guard.receive(AttemptEnd)
+        assert (end.cause, end.reason, end.exit_code) == ("cancel", "asked", 5)
 
     def test_steps_run_in_order_and_stop_at_the_first_failure(self, guard: Any) -> None:
         steps = [
-            {"argv": ["sh", "-c", f"echo {word}; exit {code}"], "program": "", "timeout": 0}
+            StepOrder(type="command", argv=("sh", "-c", f"echo {word}; exit {code}"))
             for word, code in (("one", 0), ("two", 3), ("three", 0))
         ]
         end = guard.run("-", steps=steps)
-        assert (end["exit"], end["step"], end["last_seq"]) == (3, 1, 2)
+        assert (end.exit_code, end.step, end.last_seq) == (3, 1, 2)
         assert guard.text == b"one\ntwo\n"
 
     def test_timeout_of_a_step(self, guard: Any) -> None:
-        steps = [{"argv": ["sleep", "9"], "program": "", "timeout": 0.1}]
-        assert "step 1 ran longer than its timeout_seconds = 0.1" in guard.run("-", steps=steps)["reason"]
+        steps = [StepOrder(type="command", argv=("sleep", "9"), timeout_seconds=0.1)]
+        assert "step 1 ran longer than its timeout_seconds = 0.1" in guard.run("-", steps=steps).reason
 
 
 class TestTrees:
@@ -107,32 +115,32 @@ class TestTrees:
             "-c",
             f'setsid sh -c "{inner.replace("$", chr(92) + "$")}" & while [ ! -s {file} ]; do :; done; exit 4',
         )
-        assert (end["exit"], end["cause"]) == (4, "")
+        assert (end.exit_code, end.cause) == (4, "")
         assert not alive(read_pid(file))
-        assert descendants(children(guard.guards.master.pid)[0]) == []
+        assert descendants(children(guard.guards.supervisor.pid)[0]) == []
 
     def test_double_forked_daemons_without_environment_are_found(self, guard: Any, tmp_path: Path) -> None:
         file = tmp_path / "pid"
         daemon = f"(env -i setsid sh -c 'echo $$ > {file}; exec sleep 1000' &) ; while [ ! -s {file} ]; do :; done"
-        assert guard.run("sh", "-c", daemon)["exit"] == 0
+        assert guard.run("sh", "-c", daemon).exit_code == 0
         assert not alive(read_pid(file))
 
     def test_a_daemon_that_holds_the_pipe_does_not_hang_the_run(self, guard: Any) -> None:
         begun = boottime()
-        end = guard.run("sh", "-c", "echo before; (trap '' TERM; exec sleep 1000) & exit 0", grace=0.3)
-        assert end["exit"] == 0
+        end = guard.run("sh", "-c", "echo before; (trap '' TERM; exec sleep 1000) & exit 0", grace_seconds=0.3)
+        assert end.exit_code == 0
         assert boottime() - begun < 3
         assert guard.text == b"before\n"
 
     def test_a_tree_of_many_is_killed_at_once(self, guard: Any) -> None:
         script = "for i in $(seq 40); do setsid sh -c 'trap \"\" TERM; sleep 1000; :' & done; echo ready; wait"
         token = guard.spawn("sh", "-c", script)
-        guard.hear("started")
-        keeper = children(guard.guards.master.pid)[0]
+        guard.receive(AttemptStart)
+        keeper = children(guard.guards.supervisor.pid)[0]
         wait_for(lambda: len(descendants(keeper)) >= 81)
-        guard.say(t="kill", token=token, cause="cancel", reason="", grace=0.0)
+        guard.send(Kill(token=token, cause="cancel", reason="", grace=0.0))
         begun = boottime()
-        assert guard.hear("end")["signal"] == signal.SIGKILL
+        assert guard.receive(AttemptEnd).signal == signal.SIGKILL
         assert boottime() - begun < 1
         assert descendants(keeper) == []
 
@@ -143,55 +151,55 @@ class TestTrees:
         begun = boottime()
         guard.guards.close()
         wait_for(lambda: not alive(pid))
-        guard.guards.master.wait(timeout=5)
+        guard.guards.supervisor.wait(timeout=5)
         assert boottime() - begun < 1
-        assert [one.empty for one in record.read_all(tmp_path / "guards")] == [True]
-        assert settle(tmp_path) == {guard.incarnation: True}
+        assert [one.empty for one in guard_state.read_all(tmp_path / "guards")] == [True]
+        assert end_previous(tmp_path) == {guard.incarnation: True}
 
     def test_a_keeper_that_dies_takes_its_job_along_and_is_replaced(self, guard: Any, tmp_path: Path) -> None:
         file = tmp_path / "pid"
         guard.spawn("sh", "-c", f"setsid sh -c 'echo $$ > {file}; sleep 1000' & wait")
         pid = read_pid(file)
-        os.kill(children(guard.guards.master.pid)[0], signal.SIGKILL)
-        guard.say(t="reset", losses=guard.hear("lost")["losses"])
+        os.kill(children(guard.guards.supervisor.pid)[0], signal.SIGKILL)
+        guard.send(Reset(guard.receive(SlotLost).losses))
         assert not alive(pid)
-        assert guard.run("/bin/true")["exit"] == 0
+        assert guard.run("/bin/true").exit_code == 0
 
     def test_an_order_on_its_way_to_a_keeper_that_dies_is_not_run_by_the_next(self, guard: Any, tmp_path: Path) -> None:
         """The executor reports it as lost, and it may be running elsewhere."""
         mark = tmp_path / "ran"
         for losses in (1, 2):
-            keeper = wait_for(lambda: children(guard.guards.master.pid))[0]
+            keeper = wait_for(lambda: children(guard.guards.supervisor.pid))[0]
             os.kill(keeper, signal.SIGSTOP)
             guard.spawn("touch", str(mark))
             os.kill(keeper, signal.SIGKILL)
-            assert guard.hear("lost")["losses"] == losses
-            guard.say(t="reset", losses=losses)
-        assert guard.run("/bin/true")["exit"] == 0
+            assert guard.receive(SlotLost).losses == losses
+            guard.send(Reset(losses))
+        assert guard.run("/bin/true").exit_code == 0
         assert not mark.exists()
 
     def test_a_loss_is_told_as_soon_as_the_executor_reads(self, guard: Any) -> None:
         guard.spawn("cat", "/dev/zero")
-        [keeper] = children(guard.guards.master.pid)
+        [keeper] = children(guard.guards.supervisor.pid)
         wait_for(lambda: children(keeper))
         pause(0.3)  # By then the line is full of output that nobody takes.
         os.kill(keeper, signal.SIGKILL)
-        guard.say(t="reset", losses=guard.hear("lost")["losses"])
-        assert guard.run("/bin/true")["exit"] == 0
+        guard.send(Reset(guard.receive(SlotLost).losses))
+        assert guard.run("/bin/true").exit_code == 0
 
     def test_leftovers_of_killed_guards_are_ended(self, guard: Any, tmp_path: Path) -> None:
         file = tmp_path / "pid"
         env = {"PATH": "/usr/bin:/bin", "TOBAN_INCARNATION": guard.incarnation}
         guard.spawn("sh", "-c", f"echo $$ > {file}; sleep 1000", env=env)
         pid = read_pid(file)
-        with_cgroup = bool(record.read_all(tmp_path / "guards")[0].cgroup)
-        master = guard.guards.master
+        with_cgroup = bool(guard_state.read_all(tmp_path / "guards")[0].cgroup)
+        master = guard.guards.supervisor
         os.kill(master.pid, signal.SIGSTOP)
         for keeper in children(master.pid):
             os.kill(keeper, signal.SIGKILL)
         master.kill()
         master.wait()
-        assert settle(tmp_path) == {guard.incarnation: with_cgroup}
+        assert end_previous(tmp_path) == {guard.incarnation: with_cgroup}
         assert not alive(pid)
 
 
@@ -200,38 +208,37 @@ class TestLease:
         deadline = boottime() + 0.8
         end = guard.run("sh", "-c", "trap '' TERM; while :; do sleep 0.02; done", lease=0.8)
         assert boottime() < deadline
-        assert (end["cause"], end["signal"]) == ("lease", signal.SIGKILL)
+        assert (end.cause, end.signal) == ("lease", signal.SIGKILL)
 
     def test_the_lease_pipe_ends_when_the_lease_does(self, guard: Any) -> None:
         script = "trap '' TERM; cat <&$TOBAN_LEASE_FD; echo lease lost"
         end = guard.run("sh", "-c", script, lease=0.8, lease_grace=0.6)
-        assert (end["cause"], guard.text) == ("lease", b"lease lost\n")
-        assert guard.run("sh", "-c", "timeout 0.1 cat <&3")["exit"] == 124
+        assert (end.cause, guard.text) == ("lease", b"lease lost\n")
+        assert guard.run("sh", "-c", "timeout 0.1 cat <&3").exit_code == 124
 
     def test_a_renewed_lease_lets_the_job_go_on(self, guard: Any) -> None:
         token = guard.spawn("sleep", "0.8", lease=0.6)
-        later = {"boot": boottime() + 60, "wall": wall() + 60}
-        guard.say(t="lease", token=token, **later)
-        assert guard.hear("end")["exit"] == 0
+        guard.send(SetDeadline(token=token, deadline=Instant(boottime() + 60, wall() + 60)))
+        assert guard.receive(AttemptEnd).exit_code == 0
 
     def test_the_wall_clock_ends_the_lease_too(self, guard: Any) -> None:
         end = guard.run("sleep", "60", wall=wall() + 0.5)
-        assert end["cause"] == "lease"
+        assert end.cause == "lease"
 
     def test_what_must_not_start(self, guard: Any) -> None:
         late = guard.run("/bin/true", lease=-0.1)
         other = guard.run("/bin/true", inc="another")
         guard.spawn("sleep", "0.3")
         busy = guard.run("/bin/true")
-        assert [end["cause"] for end in (late, other, busy)] == ["lease", "wrong_incarnation", "slot_busy"]
-        assert [end["pid"] for end in (late, other, busy)] == [0, 0, 0]
-        assert guard.hear("end")["exit"] == 0
+        assert [end.cause for end in (late, other, busy)] == ["lease", "wrong_incarnation", "slot_busy"]
+        assert [end.pid for end in (late, other, busy)] == [0, 0, 0]
+        assert guard.receive(AttemptEnd).exit_code == 0
 
     def test_a_stopped_executor_changes_nothing_for_the_guard(self, guard: Any) -> None:
         """Nobody reads and nobody renews: the guard acts by itself."""
         guard.spawn("sh", "-c", "trap '' TERM; while :; do sleep 0.02; done", lease=0.6)
         pause(0.7)
-        assert descendants(children(guard.guards.master.pid)[0]) == []
+        assert descendants(children(guard.guards.supervisor.pid)[0]) == []
 
 
 class TestOutput:
@@ -239,29 +246,29 @@ class TestOutput:
         end = guard.run("sh", "-c", "echo a; sleep 0.05; echo b >&2; sleep 0.05; printf 'c\\nd'")
         seen = [(block.stream, block.seq_from, block.text, block.partial) for block in guard.blocks]
         assert seen == [(1, 1, b"a\n", False), (2, 2, b"b\n", False), (1, 3, b"c\n", False), (1, 4, b"d", True)]
-        assert (end["last_seq"], end["last_line"]) == (4, "d")
+        assert (end.last_seq, end.last_line) == (4, "d")
 
     def test_long_lines_are_cut(self, guard: Any) -> None:
         end = guard.run("sh", "-c", "head -c 40000 /dev/zero | tr '\\0' x; echo; echo end")
         pieces = [(len(block.text), block.partial) for block in guard.blocks]
         assert sum(size for size, _ in pieces) == 40_005
         assert [size for size, partial in pieces if partial] == [16384, 16384]
-        assert end["last_seq"] == 4
+        assert end.last_seq == 4
 
     def test_invalid_utf8_goes_through_as_it_is(self, guard: Any) -> None:
         end = guard.run("printf", "\\377\\376 raw\\n")
         assert guard.text == b"\xff\xfe raw\n"
-        assert end["last_line"] == "\ufffd\ufffd raw"
+        assert end.last_line == "\ufffd\ufffd raw"
 
     def test_nothing_is_sent_for_a_silent_job(self, guard: Any) -> None:
-        assert guard.run("/bin/true")["last_seq"] == 0
+        assert guard.run("/bin/true").last_seq == 0
         assert guard.blocks == []
 
     def test_a_job_waits_while_the_executor_does_not_read(self, guard: Any) -> None:
-        guard.spawn("sh", "-c", "seq 1 1000000; echo last", grace=30)
+        guard.spawn("sh", "-c", "seq 1 1000000; echo last", grace_seconds=30)
         pause(0.5)
-        end = guard.hear("end", seconds=20)
-        assert end["last_seq"] == 1_000_001
+        end = guard.receive(AttemptEnd, seconds=20)
+        assert end.last_seq == 1_000_001
         numbers = [line for block in guard.blocks for line in block.text.split(b"\n") if line]
         assert len(numbers) == 1_000_001
         assert numbers[-2:] == [b"1000000", b"last"]
@@ -300,7 +307,7 @@ class TestSurroundings:
             "sh", "-c", "cut -d' ' -f6 /proc/self/stat; grep -E 'SigIgn|SigBlk' /proc/self/status; ulimit -c"
         )
         session, ignored, blocked, core = guard.text.decode().split("\n")[:4]
-        assert int(session) == end["pid"]
+        assert int(session) == end.pid
         # Bits 31 and 32 are the C library's own signals.
         assert [int(line.split()[1], 16) & 0x7FFFFFFF for line in (ignored, blocked)] == [0, 0]
         assert core == "0"
@@ -309,7 +316,7 @@ class TestSurroundings:
         script = (
             'cat "$TOBAN_PAYLOAD_FILE"; echo; stat -c %a "$TOBAN_PAYLOAD_FILE" .; pwd; touch left behind; mkdir -p a/b'
         )
-        guard.run("sh", "-c", script, payload='{"a":1}')
+        guard.run("sh", "-c", script, payload_json='{"a":1}')
         payload, mode, directory_mode, directory = guard.text.decode().splitlines()
         assert (payload, mode, directory_mode) == ('{"a":1}', "600", "700")
         guard.blocks.clear()
@@ -326,10 +333,10 @@ def test_three_hundred_spawns_none_lost(tmp_path: Path, guard_slots: int, guard_
         busy = {slot: harness.spawn("/bin/true", slot=slot) for slot in range(guard_slots)}
         while len(ended) < 300:
             for slot in list(busy):
-                end = harness.hear("end", slot=slot)
-                assert end["exit"] == 0
-                assert end["token"] == busy[slot]
-                ended.append(end["token"])
+                end = harness.receive(AttemptEnd, slot=slot)
+                assert end.exit_code == 0
+                assert end.key.token == busy[slot]
+                ended.append(end.key.token)
                 busy[slot] = harness.spawn("/bin/true", slot=slot)
         assert len(set(ended)) == len(ended)
     finally:
@@ -337,40 +344,37 @@ def test_three_hundred_spawns_none_lost(tmp_path: Path, guard_slots: int, guard_
 
 
 def test_block_and_message_round_trip() -> None:
-    from toban_executor.guard.wire import encode, encode_block
-
     block = LogBlock(stream=2, partial=True, at_ns=1 << 60, seq_from=1 << 40, count=1, text=b"\x00\xff")
-    assert decode(encode_block(block)) == block
-    assert decode(encode({"t": "x", "é": 1})) == {"t": "x", "é": 1}
+    assert decode_report(encode_block(block)) == block
 
 
 class TestHold:
     """The executor takes no output for a while: only the jobs' pipes wait."""
 
     def test_a_held_guard_tells_starts_and_ends_but_reads_no_output(self, guard: Any) -> None:
-        guard.say(t="hold", on=True)
+        guard.send(HoldOutput(on=True))
         token = guard.spawn("sh", "-c", "echo before; while :; do echo xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx; done")
-        guard.hear("started")
+        guard.receive(AttemptStart)
         pause(0.1)
         assert guard.text == b""
-        guard.say(t="kill", token=token, cause="cancel", reason="asked", grace=0.0)
-        assert guard.hear("end")["cause"] == "cancel"
+        guard.send(Kill(token=token, cause="cancel", reason="asked", grace=0.0))
+        assert guard.receive(AttemptEnd).cause == "cancel"
         # What was in the pipe when the job ended belongs to it.
         assert guard.text.startswith(b"before\n")
         assert len(guard.text) <= 1 << 17
-        assert guard.run("/bin/true")["exit"] == 0
+        assert guard.run("/bin/true").exit_code == 0
 
     def test_go_on_reads_what_waited(self, guard: Any) -> None:
-        guard.say(t="hold", on=True)
+        guard.send(HoldOutput(on=True))
         guard.spawn("sh", "-c", "seq 40000; sleep 60")
-        guard.hear("started")
-        guard.say(t="hold", on=False)
-        guard.hear_text(b"40000\n")
+        guard.receive(AttemptStart)
+        guard.send(HoldOutput(on=False))
+        guard.receive_text(b"40000\n")
         assert guard.text.count(b"\n") == 40000
 
     def test_timeout_and_lease_go_on_while_held(self, guard: Any) -> None:
-        guard.say(t="hold", on=True)
-        assert guard.run("sh", "-c", "yes", timeout=0.2)["cause"] == "timeout"
+        guard.send(HoldOutput(on=True))
+        assert guard.run("sh", "-c", "yes", timeout_seconds=0.2).cause == "timeout"
         begun = boottime()
-        assert guard.run("sh", "-c", "trap '' TERM; yes", lease=1.0)["cause"] == "lease"
+        assert guard.run("sh", "-c", "trap '' TERM; yes", lease=1.0).cause == "lease"
         assert boottime() - begun < 1.0

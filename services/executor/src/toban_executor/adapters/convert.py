@@ -6,7 +6,7 @@ from typing import Any
 
 from toban_domain.outcome import AttemptKey
 from toban_domain.settings import Settings
-from toban_executor.adapters.python_steps import command
+from toban_executor.adapters.program_lookup import python_step_command
 from toban_executor.decide.models import CancelOrder, LogRules, Report, StartOrder, StepOrder
 from toban_executor.decide.outcome import at
 from toban_executor.ports import Beat, BeatAnswer, Relayed
@@ -40,7 +40,7 @@ def start_from_pb(message: executor_pb2.StartOrder) -> StartOrder:
         steps=tuple(
             StepOrder(
                 type=step.type or "command",
-                argv=command(step.callable, step.python_path, allow_shell=message.allow_shell)
+                argv=python_step_command(step.callable, step.python_path, allow_shell=message.allow_shell)
                 if step.type == "python"
                 else tuple(step.argv),
                 timeout_seconds=step.timeout_seconds,

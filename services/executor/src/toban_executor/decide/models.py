@@ -2,12 +2,13 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import NamedTuple
 
 from toban_domain.outcome import AttemptKey, Outcome
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StepOrder:
+class StepOrder(NamedTuple):
     """One step of an attempt. `timeout_seconds` 0 = none of its own. Of the type python `argv` is the command that calls `callable`."""
 
     type: str
@@ -16,13 +17,15 @@ class StepOrder:
     callable: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LogRules:
+class LogRules(NamedTuple):
     """What is kept of an attempt's output; 0 = no limit. Values of the variables and payload keys in `redact` are masked."""
 
     max_bytes: int = 0
     lines_per_second: int = 0
     redact: tuple[str, ...] = ()
+
+
+NO_LOG_RULES = LogRules()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,7 +45,7 @@ class StartOrder:
     working_dir: str = ""
     allow_shell: bool = False
     ticket: bytes = b""
-    logs: LogRules = LogRules()
+    logs: LogRules = NO_LOG_RULES
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,14 +58,15 @@ class CancelOrder:
     reason: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AttemptEnd:
-    """What a guard says at the end of an attempt. Times are Unix nanoseconds; an empty `cause` means that it ended by itself.
+class AttemptEnd(NamedTuple):
+    """The end of an attempt, as its guard reports it. Times are Unix nanoseconds, 0 = not known.
 
-    `redacted` values were masked in its output; `left_out` is what the limits cost: rate or budget → (lines, bytes).
+    An empty `cause` means that it ended by itself, `pid` 0 that no process was started. `redacted` values were masked
+    in its output; `left_out` is what the limits cost: rate or budget → (lines, bytes).
     """
 
     key: AttemptKey
+    pid: int = 0
     cause: str = ""
     reason: str = ""
     exit_code: int | None = None
@@ -74,7 +78,7 @@ class AttemptEnd:
     last_seq: int = 0
     last_line: str = ""
     redacted: int = 0
-    left_out: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    left_out: Mapping[str, tuple[int, int]] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

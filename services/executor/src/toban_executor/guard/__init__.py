@@ -1,12 +1,13 @@
 """The guard: small processes that are the parents of all jobs and hold the lease's deadline by themselves.
 
-One master, started before gRPC is loaded, forks one keeper a slot. A keeper runs one attempt at a time, so everything below
-it belongs to that attempt: as child subreaper it inherits every orphan, also one that called setsid or forked twice, and
-``waitpid`` saying "no children" proves that the whole tree is gone. Standard library only, one thread, no asyncio.
+The guard supervisor, started before gRPC is loaded, forks one slot supervisor a slot. That runs one attempt at a time, so everything below
+it belongs to that attempt: as child subreaper it inherits every orphan, also one that called setsid or forked twice, and ``waitpid`` without
+any child proves that the tree is empty. Standard library only, one thread, no asyncio. What they do is decided by pure functions:
+`decide/guard.py` for a slot, `decide/guard_set.py` for all of them.
 
-    executor ──socketpair a slot──▶ keeper ──posix_spawn──▶ job ──▶ its children
-        └─────control pipe────────▶ master (parent and subreaper of the keepers)
+    executor ──socketpair a slot──▶ slot supervisor ──posix_spawn──▶ job ──▶ its children
+        └─────control pipe────────▶ guard supervisor (parent and subreaper of the slot supervisors)
 
-When the executor dies its ends of the sockets close: each keeper kills its tree at once, and the master writes down that
-everything is gone, which lets the next incarnation attest it.
+When the executor dies its ends of the sockets close: each slot supervisor kills its tree at once, and the guard supervisor records that nothing
+is left, which lets the next incarnation attest it.
 """

@@ -5,17 +5,17 @@ import socket
 import sys
 from pathlib import Path
 
-from toban_executor.guard.master import Master
+from toban_executor.guard.guard_supervisor import GuardSupervisor
 
 
 def main() -> None:
-    """Run the master with the descriptors that `launch` has passed."""
+    """Run the guard supervisor with the descriptors that `launch` has passed."""
     incarnation, state_dir, job_files, fds = sys.argv[1:5]
     control, *slots = map(int, fds.split(","))
     for fd in (control, *slots):
         # They came through an exec; no job may have them.
         os.set_inheritable(fd, False)
-    Master(
+    GuardSupervisor(
         incarnation=incarnation,
         state_dir=Path(state_dir),
         control=control,

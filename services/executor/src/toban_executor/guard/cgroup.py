@@ -1,6 +1,6 @@
 """One reused cgroup (version 2) a slot, where the mount is writable.
 
-A keeper sits in its slot's cgroup, so jobs are born there: nothing has to be moved and no race exists. To kill, the keeper
+A slot supervisor sits in its slot's cgroup, so jobs are born there: nothing has to be moved and no race exists. To kill, it
 steps out into ``home``, writes ``cgroup.kill`` (atomic, also against fork bombs) and steps back in.
 """
 
@@ -17,7 +17,7 @@ class SlotCgroup:
         self._home = base / "home"
 
     def prepare(self) -> bool:
-        """Make both groups and enter the slot's; False when this machine does not let us."""
+        """Make both groups and enter the slot's; False when this machine does not permit it."""
         try:
             self.path.mkdir(parents=True, exist_ok=True)
             self._home.mkdir(exist_ok=True)
@@ -29,7 +29,7 @@ class SlotCgroup:
         return True
 
     def kill(self) -> None:
-        """SIGKILL to every process of the slot but the caller, which must be the slot's keeper."""
+        """SIGKILL to every process of the slot but the caller, which must be the slot's supervisor."""
         with contextlib.suppress(OSError):
             _enter(self._home)
             try:
@@ -68,7 +68,7 @@ def kill_all(base: Path) -> None:
 
 
 def is_empty(base: Path) -> bool:
-    """True when the kernel says that no process is left in `base` or below. A group that is gone is empty."""
+    """True when the kernel shows that no process is left in `base` or below. A group that is missing is empty."""
     try:
         return "populated 0" in (base / "cgroup.events").read_text()
     except FileNotFoundError:

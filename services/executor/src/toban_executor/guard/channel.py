@@ -1,36 +1,35 @@
-"""The keeper's end of its socket: never blocks, keeps what the executor has not on disk yet, and says when to stop reading jobs."""
+"""The socket of a slot supervisor to its executor: never blocks, keeps what the executor has not on disk yet, and shows when to stop reading jobs."""
 
 import contextlib
 import socket
 from collections import deque
 from pathlib import Path
 
-from toban_executor.guard import left
-from toban_executor.guard.left import Said
+from toban_executor.guard import message_spool
+from toban_executor.guard.message_spool import SpooledMessage
 
 _HIGH = 256 * 1024
 """Bytes waiting for the executor above which the job's pipes are left alone: the job then waits in its write."""
 
-_MOST_LEFT = 32 << 20
+_MOST_SPOOLED = 32 << 20
 """Bytes that are kept for the next incarnation above which jobs that are being ended are not read on."""
 
 
 class Channel:
     """Ordered messages to the executor with a bounded queue behind the socket's own buffer.
 
-    They are numbered after `number`, and kept until the executor has said that it has them on disk; `left_file` gets those that an executor which
-    has died had not.
+    They are numbered after `number` and kept until the executor acknowledges that they are on its disk; `spool_file` gets the others.
     """
 
-    def __init__(self, sock: socket.socket, *, left_file: Path, number: int = 0) -> None:
+    def __init__(self, sock: socket.socket, *, spool_file: Path, number: int = 0) -> None:
         sock.setblocking(False)
         self._sock = sock
         self._queue: deque[bytes] = deque()
-        self._waiting = 0
+        self._queued_bytes = 0
         self._number = number
-        self._left_file = left_file
-        self._kept: deque[Said] = deque()
-        self._kept_bytes = 0
+        self._spool_file = spool_file
+        self._unacked: deque[SpooledMessage] = deque()
+        self._unacked_bytes = 0
         self.closed = False
 
     def fileno(self) -> int:
@@ -39,39 +38,42 @@ class Channel:
 
     @property
     def congested(self) -> bool:
-        """True while the executor does not keep up, or when it has gone and left too much."""
-        return self._waiting > _HIGH or (self.closed and self._kept_bytes > _MOST_LEFT)
+        """True while the executor does not keep up, or when it has ended and too much is unacknowledged."""
+        return self._queued_bytes > _HIGH or (self.closed and self._unacked_bytes > _MOST_SPOOLED)
 
     @property
     def wants_write(self) -> bool:
         """True while messages wait for room in the socket."""
         return bool(self._queue) and not self.closed
 
-    def stored(self, number: int) -> None:
+    def drop_acked(self, number: int) -> None:
         """The executor has the messages up to this one on disk."""
-        while self._kept and self._kept[0].number <= number:
-            self._kept_bytes -= len(self._kept.popleft().data)
+        while self._unacked and self._unacked[0].number <= number:
+            self._unacked_bytes -= len(self._unacked.popleft().data)
 
-    def leave(self) -> None:
-        """The executor has gone: what it had not on disk is for its next incarnation."""
-        if self._kept:
+    def spool(self) -> None:
+        """The executor has ended: what it had not on disk is for its next incarnation."""
+        if self._unacked:
             # A disk that refuses loses it, as it would have lost what the executor writes.
             with contextlib.suppress(OSError):
-                left.write(self._left_file, self._kept)
+                message_spool.write(self._spool_file, self._unacked)
 
-    def send(self, data: bytes, *, ticket: str = "") -> None:
-        """Send `data` now or as soon as there is room; only kept when the executor has gone, with the `ticket` of the attempt that it ends."""
+    def send(self, data: bytes, *, ticket: bytes = b"") -> None:
+        """Send `data` now or as soon as there is room; only kept when the executor has ended.
+
+        `ticket` is the log ticket of the attempt that the message ends.
+        """
         self._number += 1
-        self._kept.append(Said(self._number, data, ticket))
-        self._kept_bytes += len(data)
+        self._unacked.append(SpooledMessage(self._number, data, ticket))
+        self._unacked_bytes += len(data)
         if self._queue or not self._try(data):
             self._queue.append(data)
-            self._waiting += len(data)
+            self._queued_bytes += len(data)
 
     def flush(self) -> None:
         """Send what waits, as far as there is room."""
         while self._queue and self._try(self._queue[0]):
-            self._waiting -= len(self._queue.popleft())
+            self._queued_bytes -= len(self._queue.popleft())
 
     def receive(self) -> bytes | None:
         """The next message; b"" when the executor has closed its end, None when nothing is there."""

@@ -2,10 +2,17 @@
 
 import time
 
+from toban_fencing.executor_lease import Instant
+
 
 def boottime() -> float:
     """Seconds since boot, suspend included (CLOCK_BOOTTIME): what every deadline and timer of the guard uses."""
     return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
+def instant() -> Instant:
+    """Now, on both clocks of a lease."""
+    return Instant(time.clock_gettime(time.CLOCK_BOOTTIME), time.time())
 
 
 def wall() -> float:
@@ -19,5 +26,5 @@ def wall_ns() -> int:
 
 
 def pause(seconds: float) -> None:
-    """Block for `seconds`; only for the start and the end of guards, never in a keeper's loop."""
+    """Block for `seconds`; only for the start and the end of guards, never in the loop of a slot supervisor."""
     time.sleep(seconds)

@@ -7,32 +7,32 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from toban_executor.guard.limits import open_files
-from toban_executor.guard.wire import socket_pair
+from toban_executor.guard.fd_limits import open_files
+from toban_executor.guard.protocol import socket_pair
 
 START_SECONDS = 20.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GuardSet:
-    """The executor's ends: one socket a slot, the control socket, the master process."""
+    """The executor's ends: one socket a slot, the control socket, the process of the guard supervisor."""
 
     incarnation: str
-    master: subprocess.Popen[bytes]
+    supervisor: subprocess.Popen[bytes]
     control: socket.socket
     slots: list[socket.socket]
 
     def close(self) -> None:
-        """Let go of the guards: they kill what runs, testify and end."""
+        """Close the sockets: the guards kill what runs, record that nothing is left, and end."""
         for sock in [*self.slots, self.control]:
             sock.close()
 
 
 def start_guards(*, incarnation: str, state_dir: Path, slots: int, job_files: int = 0) -> GuardSet:
-    """Start the master with one keeper a slot and wait until they are there. Jobs may have `job_files` files open (0 = as many as this process).
+    """Start the guard supervisor with one process a slot and wait until they are there.
 
-    Raises RuntimeError when the guard does not come up (its own words are on stderr), OSError when this machine has not enough for it. Nothing
-    of it is left then.
+    Jobs may have `job_files` files open (0 = as many as this process). Raises RuntimeError when the guard does not come up (its error is on stderr),
+    OSError when this machine has not enough for it. Nothing of it is left then.
     """
     with contextlib.ExitStack() as undo:
         control, control_far = (undo.enter_context(end) for end in socket.socketpair())
@@ -44,14 +44,14 @@ def start_guards(*, incarnation: str, state_dir: Path, slots: int, job_files: in
         fds = [end.fileno() for end in (control_far, *far)]
         files = str(job_files or open_files())
         arguments = [incarnation, str(state_dir), files, ",".join(map(str, fds))]
-        master = subprocess.Popen(
+        supervisor = subprocess.Popen(
             [sys.executable, "-m", "toban_executor.guard", *arguments],
             pass_fds=fds,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             start_new_session=True,
         )
-        undo.callback(_end, master)
+        undo.callback(_end, supervisor)
         for end in (control_far, *far):
             end.close()
         control.settimeout(START_SECONDS)
@@ -59,10 +59,10 @@ def start_guards(*, incarnation: str, state_dir: Path, slots: int, job_files: in
             raise RuntimeError("the guard process ended while it started")
         control.setblocking(False)
         undo.pop_all()
-    return GuardSet(incarnation=incarnation, master=master, control=control, slots=near)
+    return GuardSet(incarnation=incarnation, supervisor=supervisor, control=control, slots=near)
 
 
-def _end(master: subprocess.Popen[bytes]) -> None:
-    # Its keepers end by themselves when the sockets are closed; no job was started.
-    master.kill()
-    master.wait()
+def _end(supervisor: subprocess.Popen[bytes]) -> None:
+    # Its children end by themselves when the sockets are closed; no job was started.
+    supervisor.kill()
+    supervisor.wait()

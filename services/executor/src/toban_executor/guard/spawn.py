@@ -1,4 +1,4 @@
-"""Starts a program without fork: finding it, the call itself, and what to say when it does not start."""
+"""Starts a program without fork: finding it, the call itself, and the reason when it does not start."""
 
 import os
 import signal
@@ -21,7 +21,7 @@ _RESET_SIGNALS = [
 
 
 class SpawnError(Exception):
-    """The program did not start; the text says why and what to look at."""
+    """The program did not start; the message says why and what to check."""
 
 
 def find_program(name: str, path: str) -> str:
@@ -45,7 +45,7 @@ def find_program(name: str, path: str) -> str:
 
 
 def enter(directory: str) -> None:
-    """Make `directory` the working directory of the next spawn (the keeper has one job at a time)."""
+    """Make `directory` the working directory of the next spawn (a slot has one job at a time)."""
     try:
         os.chdir(directory)
     except OSError as error:
@@ -53,7 +53,14 @@ def enter(directory: str) -> None:
 
 
 def spawn(
-    *, program: str, argv: list[str], env: Mapping[str, str], stdin: int, stdout: int, stderr: int, lease: int
+    *,
+    program: str,
+    argv: list[str] | tuple[str, ...],
+    env: Mapping[str, str],
+    stdin: int,
+    stdout: int,
+    stderr: int,
+    lease: int,
 ) -> int:
     """Start `program` in a session of its own with just descriptors 0, 1, 2 and LEASE_FD; returns its pid.
 

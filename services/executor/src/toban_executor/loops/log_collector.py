@@ -297,7 +297,7 @@ class Collector:
     def _note_refused(self, error: TobanError) -> None:
         """No line waits for the disk: what it did not take makes files of guards that say what is known, no more."""
         if self._marks_at == float("-inf"):
-            _log.warning("how far the guards were heard cannot be written down now", error=error.message)
+            _log.warning("cannot persist guard acknowledgement offsets", error=error.message)
         self._marks_at = self._clock.monotonic() + MARKS_AGAIN_SECONDS
 
     def _note_stored(self, stored: int) -> None:

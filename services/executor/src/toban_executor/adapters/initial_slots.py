@@ -6,8 +6,8 @@ from pathlib import Path
 from toban_domain.errors import ErrorCode, TobanError
 from toban_domain.settings import SETTINGS
 from toban_executor.adapters.state_dir import forget_slots, kept_slots
+from toban_executor.guard.fd_limits import most_slots, open_files
 from toban_executor.guard.launch import GuardSet
-from toban_executor.guard.limits import most_slots, open_files
 from toban_observability.logs import get_logger
 
 DEFAULT = int(SETTINGS["max_jobs_per_worker"].default)

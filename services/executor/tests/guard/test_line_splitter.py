@@ -4,7 +4,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from toban_executor.decide.log_block import LogBlock
-from toban_executor.guard.lines import LINE_LIMIT, LineCutter, Numbering
+from toban_executor.guard.line_splitter import LINE_LIMIT, LineNumbering, LineSplitter
 
 pieces = st.one_of(
     st.binary(max_size=40),
@@ -15,9 +15,9 @@ pieces = st.one_of(
 )
 
 
-def cut(reads: list[bytes]) -> tuple[list[LogBlock], Numbering]:
-    numbering = Numbering()
-    cutter = LineCutter(stream=1, numbering=numbering, now_ns=lambda: 1)
+def cut(reads: list[bytes]) -> tuple[list[LogBlock], LineNumbering]:
+    numbering = LineNumbering()
+    cutter = LineSplitter(stream=1, numbering=numbering, now_ns=lambda: 1)
     blocks = [block for data in reads for block in cutter.feed(data)]
     return blocks + list(cutter.finish()), numbering
 

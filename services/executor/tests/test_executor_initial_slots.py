@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from toban_domain.errors import ErrorCode, TobanError
-from toban_executor.adapters import first_slots
-from toban_executor.adapters.first_slots import DEFAULT, start_slots
+from toban_executor.adapters import initial_slots
+from toban_executor.adapters.initial_slots import DEFAULT, start_slots
 from toban_executor.adapters.state_dir import keep_slots, kept_slots
 from toban_executor.guard.launch import start_guards
 
@@ -53,7 +53,7 @@ def test_no_guards_at_all_are_an_error(tmp_path: Path, kept: int | None, own: in
 
 
 def test_what_was_kept_and_own_slots_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(first_slots, "most_slots", lambda: 200)
+    monkeypatch.setattr(initial_slots, "most_slots", lambda: 200)
     machine = Machine(can=1000, error=ERRORS[0])
     assert start_slots(own=None, state_dir=tmp_path, start=machine.start) == (DEFAULT, 200)
     keep_slots(tmp_path, 4096)

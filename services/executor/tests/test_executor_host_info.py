@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from toban_executor.adapters.convert import beat_to_pb
-from toban_executor.adapters.machine import fingerprint, vitals
+from toban_executor.adapters.host_info import fingerprint, vitals
 from toban_executor.ports import Beat
 from toban_transport.convert import timestamp_from_pb
 from toban_transport.tls import TlsFiles

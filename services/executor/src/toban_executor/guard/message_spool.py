@@ -1,9 +1,10 @@
-"""What a guard had told an executor that died before it was on disk there: kept in a file for the next incarnation.
+"""Messages of a guard that an executor which died had not on disk, in a file for the next incarnation.
 
-A guard numbers its messages. The executor's journal knows, written in one transaction with what they said, up to which one it has
-them; so each message is taken up once, whenever the executor dies.
+A guard numbers its messages. The executor's journal has, in the transaction that stores their content, the number of the last one; so each message
+is recovered once, whenever the executor dies.
 """
 
+import base64
 import contextlib
 import os
 import struct
@@ -13,25 +14,25 @@ from typing import NamedTuple
 
 SUFFIX = ".left"
 DRAFT = ".draft"
-"""Of a guard that was killed while it wrote: nothing can be made of it."""
+"""Of a guard that was killed while it wrote; it is of no use."""
 _HEAD = struct.Struct("<qII")
 
 
-class Said(NamedTuple):
+class SpooledMessage(NamedTuple):
     """One message to the executor. The end of an attempt has its log ticket too, as its order had."""
 
     number: int
     data: bytes
-    ticket: str = ""
+    ticket: bytes = b""
 
 
 def name_of(incarnation: str, slot: int) -> str:
-    """What a guard is called in its file's name and in the journal."""
+    """The guard's name in its file's name and in the journal."""
     return f"{incarnation}.{slot}"
 
 
 def file_of(folder: Path, incarnation: str, slot: int) -> Path:
-    """Where a guard leaves its messages."""
+    """The spool file of a guard."""
     return folder / (name_of(incarnation, slot) + SUFFIX)
 
 
@@ -44,18 +45,18 @@ def drafts(folder: Path, incarnation: str) -> dict[str, int]:
     return sizes
 
 
-def write(path: Path, said: Iterable[Said]) -> None:
+def write(path: Path, messages: Iterable[SpooledMessage]) -> None:
     """Store the messages so that a reader sees all of them or no file. Raises OSError."""
     draft = path.with_suffix(DRAFT)
     with open(draft, "wb", opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
-        for one in said:
-            ticket = one.ticket.encode()
-            file.write(_HEAD.pack(one.number, len(one.data), len(ticket)) + one.data + ticket)
+        for number, data, ticket in messages:
+            text = base64.b64encode(ticket)
+            file.write(_HEAD.pack(number, len(data), len(text)) + data + text)
     draft.replace(path)
 
 
-def read(path: Path) -> list[Said]:
-    """The messages of a file; what a power cut left of it, when there was one. Raises OSError; ValueError when a ticket is not text."""
+def read(path: Path) -> list[SpooledMessage]:
+    """The messages of a file; the whole ones at its beginning when it was cut by a power failure. Raises OSError; ValueError for a bad ticket."""
     content = path.read_bytes()
     found, at = [], 0
     while at + _HEAD.size <= len(content):
@@ -63,6 +64,8 @@ def read(path: Path) -> list[Said]:
         start, middle, end = at + _HEAD.size, at + _HEAD.size + size, at + _HEAD.size + size + ticket
         if not size or end > len(content):
             break
-        found.append(Said(number, content[start:middle], content[middle:end].decode()))
+        found.append(
+            SpooledMessage(number, content[start:middle], base64.b64decode(content[middle:end], validate=True))
+        )
         at = end
     return found

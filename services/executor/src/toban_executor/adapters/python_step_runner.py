@@ -3,7 +3,7 @@
 Run as a file by the executor's interpreter, isolated and without site-packages (``-I -S``), so that it starts fast and a job sees nothing
 of the executor's own packages. Standard library only, and as little of it as possible.
 
-Usage: python -I -S python_program.py own|any MODULE:FUNCTION [FOLDER ...]    (folders go before sys.path; the payload is in TOBAN_PAYLOAD_FILE)
+Usage: python -I -S python_step_runner.py own|any MODULE:FUNCTION [FOLDER ...]    (folders go before sys.path; the payload is in TOBAN_PAYLOAD_FILE)
 
 With `own` the callable must not be one of the standard library that the module only shows (`from os import system`).
 

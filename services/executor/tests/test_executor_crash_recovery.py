@@ -1,7 +1,7 @@
-"""What guards left is taken up once: not what the journal has, not twice, and not by half."""
+"""Undelivered messages of guards are recovered once: not what the journal has, not twice, and not by half."""
 
 import asyncio
-import base64
+import json
 import os
 import signal
 import sqlite3
@@ -13,19 +13,19 @@ import pytest
 import zstandard
 
 from toban_domain.outcome import AttemptKey, OutcomeKind
-from toban_executor.adapters import take_up as module
+from toban_executor.adapters import crash_recovery as module
+from toban_executor.adapters.crash_recovery import recover_messages
 from toban_executor.adapters.journal import Journal
 from toban_executor.adapters.log_client import Packer
-from toban_executor.adapters.take_up import take_up
 from toban_executor.decide.log_block import STDERR, STDOUT, LogBlock
-from toban_executor.guard import left
-from toban_executor.guard.left import Said
-from toban_executor.guard.wire import encode, encode_block
+from toban_executor.guard import message_spool
+from toban_executor.guard.message_spool import SpooledMessage
+from toban_executor.guard.protocol import encode_block
 from toban_executor.ports import Block, Chunk, Seal, Taken
 from toban_proto.v1 import logs_pb2
 from toban_testing.fake_coordinator import EPOCH
 
-TICKET = base64.b64encode(b"ticket").decode()
+TICKET = b"ticket"
 
 
 def line(seq: int, stream: int = STDOUT) -> bytes:
@@ -37,13 +37,14 @@ def end(run: int, *, last_seq: int, cause: str = "", exit_code: int | None = 0) 
     fields = {"cause": cause, "reason": cause, "exit": exit_code, "signal": None, "step": 0, "steps": 1, "pid": 9}
     told = {"started_ns": 10**18, "finished_ns": 10**18 + 10**9, "last_seq": last_seq, "last_line": ""}
     logs = {"redacted": 0, "left": {}}
-    return encode({"t": "end", "run": run, "token": 100 + run, **fields, **told, "logs": logs})
+    # As earlier releases wrote it.
+    return b"J" + json.dumps({"t": "end", "run": run, "token": 100 + run, **fields, **told, "logs": logs}).encode()
 
 
 def leave(folder: Path, *messages: bytes, first: int = 1, name: str = "inc.0") -> Path:
-    file = folder / (name + left.SUFFIX)
-    tickets = ["" if data[:1] == b"L" else TICKET for data in messages]
-    left.write(file, [Said(first + at, data, tickets[at]) for at, data in enumerate(messages)])
+    file = folder / (name + message_spool.SUFFIX)
+    tickets = [b"" if data[:1] == b"L" else TICKET for data in messages]
+    message_spool.write(file, [SpooledMessage(first + at, data, tickets[at]) for at, data in enumerate(messages)])
     return file
 
 
@@ -74,7 +75,7 @@ def rows(journal: Journal, sql: str) -> list[Any]:
 def test_lines_ends_and_outcomes_of_several_attempts(tmp_path: Path, journal: Journal) -> None:
     messages = [line(1), line(2, STDERR), line(3), end(1, last_seq=3), end(2, last_seq=0, exit_code=7), line(1)]
     file = leave(tmp_path, *messages, end(3, last_seq=1, cause="executor_gone"))
-    take_up(tmp_path, journal, Packer())
+    recover_messages(tmp_path, journal, Packer())
     assert lines_of(journal) == [(1, 1, 1), (1, 1, 3), (1, 2, 2), (3, 1, 1)]
     assert rows(journal, "SELECT run_id, last_seq FROM seals ORDER BY run_id") == [(1, 3), (3, 1)]
     assert rows(journal, "SELECT run_id, ticket FROM tickets ORDER BY run_id") == [(1, b"ticket"), (3, b"ticket")]
@@ -93,7 +94,7 @@ async def test_what_the_journal_had_is_passed_over(tmp_path: Path, journal: Jour
     again = Journal(tmp_path / "j")
     leave(tmp_path, line(1), line(2), line(3), end(1, last_seq=3))
     leave(tmp_path, line(1), end(2, last_seq=1), first=8, name="inc.1")
-    take_up(tmp_path, again, Packer())
+    recover_messages(tmp_path, again, Packer())
     assert lines_of(again) == [(1, 1, 3)]
     assert [report.key.run_id for report in again.remembered().reports] == [1]
     assert rows(again, "SELECT * FROM heard") == [], "no file is left that these are about"
@@ -107,12 +108,12 @@ def test_a_kill_before_the_file_is_removed_doubles_nothing(
     with monkeypatch.context() as patch:
         patch.setattr(Path, "unlink", lambda _self: os.kill(os.getpid(), signal.SIGKILL))
         if (child := os.fork()) == 0:
-            take_up(tmp_path, Journal(tmp_path / "j"), Packer())
+            recover_messages(tmp_path, Journal(tmp_path / "j"), Packer())
             os._exit(1)
         assert os.waitpid(child, 0)[1] == signal.SIGKILL
-    take_up(tmp_path, journal, Packer())
+    recover_messages(tmp_path, journal, Packer())
     assert lines_of(journal) == [(1, 1, 1)]
-    assert not left_in(tmp_path, "*" + left.SUFFIX)
+    assert not left_in(tmp_path, "*" + message_spool.SUFFIX)
 
 
 def test_a_disk_that_refuses_leaves_it_to_the_next(
@@ -124,9 +125,9 @@ def test_a_disk_that_refuses_leaves_it_to_the_next(
     file = leave(tmp_path, line(1), end(1, last_seq=1))
     with monkeypatch.context() as patch:
         patch.setattr(journal, "take_up", refuse)
-        assert not take_up(tmp_path, journal, Packer())
+        assert not recover_messages(tmp_path, journal, Packer())
     assert (lines_of(journal), file.exists()) == ([], True)
-    assert take_up(tmp_path, journal, Packer())
+    assert recover_messages(tmp_path, journal, Packer())
     assert lines_of(journal) == [(1, 1, 1)]
 
 
@@ -136,11 +137,11 @@ def test_a_file_that_is_not_understood_stops_nothing(
 ) -> None:
     leave(tmp_path, data)
     leave(tmp_path, line(1), end(1, last_seq=1), name="inc.1")
-    assert take_up(tmp_path, journal, Packer())
+    assert recover_messages(tmp_path, journal, Packer())
     assert lines_of(journal) == [(1, 1, 1)]
-    assert "is not understood" in caplog.text
-    assert [file.name for file in left_in(tmp_path, "*.bad")] == ["inc.0.bad"], "for whoever wants to look"
-    assert not left_in(tmp_path, "*" + left.SUFFIX)
+    assert "spool file of a guard is unreadable" in caplog.text
+    assert [file.name for file in left_in(tmp_path, "*.bad")] == ["inc.0.bad"], "kept for inspection"
+    assert not left_in(tmp_path, "*" + message_spool.SUFFIX)
 
 
 @pytest.mark.parametrize(
@@ -148,7 +149,7 @@ def test_a_file_that_is_not_understood_stops_nothing(
 )
 def test_a_file_that_is_no_text_stops_nothing(tmp_path: Path, journal: Journal, content: bytes) -> None:
     (tmp_path / "inc.0.left").write_bytes(content)
-    assert take_up(tmp_path, journal, Packer())
+    assert recover_messages(tmp_path, journal, Packer())
     assert [file.name for file in left_in(tmp_path, "*.bad")] == ["inc.0.bad"]
 
 
@@ -161,7 +162,7 @@ async def test_tickets_of_attempts_that_nobody_can_end_any_more_are_forgotten(tm
     journal.close()
     again = Journal(tmp_path / "j")
     (tmp_path / "x.0.draft").write_bytes(b"half")
-    take_up(tmp_path, again, Packer())
+    recover_messages(tmp_path, again, Packer())
     assert rows(again, "SELECT run_id FROM tickets ORDER BY run_id") == [(2,), (3,)]
     assert not left_in(tmp_path, "*.draft")
     again.close()
@@ -172,7 +173,7 @@ def test_many_lines_become_chunks_of_the_usual_size(
 ) -> None:
     monkeypatch.setattr(module, "CHUNK_BYTES", 100)
     leave(tmp_path, *(line(number) for number in range(1, 101)), end(1, last_seq=100))
-    take_up(tmp_path, journal, Packer())
+    recover_messages(tmp_path, journal, Packer())
     assert [number for _, _, number in lines_of(journal)] == list(range(1, 101))
     assert rows(journal, "SELECT max(raw_bytes) < 200, count(*) FROM chunks") == [(1, 8)]
 
@@ -197,4 +198,4 @@ async def test_jobs_that_print_while_their_executor_is_killed_lose_no_line(world
         assert lines == [b"line %d" % number for number in range(1, len(lines) + 1)]
         assert len(lines) == world.archiver.seals[key] >= printed
     assert world.archiver.doubled == 0
-    assert not left_in(world.executor.state / "guards", "*" + left.SUFFIX)
+    assert not left_in(world.executor.state / "guards", "*" + message_spool.SUFFIX)

@@ -5,18 +5,18 @@ from pathlib import Path
 
 import pytest
 
-from toban_executor.guard.scratch import Scratch
 from toban_executor.guard.spawn import SpawnError
+from toban_executor.guard.work_dir import WorkDir
 
 
 def test_a_disk_that_takes_half_of_a_payload_starts_no_job(tmp_path: Path) -> None:
-    scratch = Scratch(directory=tmp_path / "work", payload=tmp_path / "payload.json")
+    work_dir = WorkDir(directory=tmp_path / "work", payload=tmp_path / "payload.json")
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (10, hard))
     try:
         with pytest.raises(SpawnError, match="No space left on device"):
-            scratch.prepare('{"day": "2026-11-21"}')
+            work_dir.prepare('{"day": "2026-11-21"}')
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-    scratch.prepare('{"day": "2026-11-21"}')
+    work_dir.prepare('{"day": "2026-11-21"}')
     assert (tmp_path / "payload.json").read_text() == '{"day": "2026-11-21"}'

@@ -1,9 +1,10 @@
 """Where an attempt finds its payload, and its working directory when the definition names none.
 
 Both belong to the slot and are empty before and after each attempt. The payload goes to memory where there is a tmpfs: it may
-hold what should not reach a disk, and two writes of a disk's directory a run are what a thousand runs a second notice.
+hold what should not reach a disk, and two writes of a disk's directory a run are noticeable at a thousand runs a second.
 """
 
+import contextlib
 import errno
 import os
 import shutil
@@ -29,29 +30,29 @@ def make_payload_home(incarnation: str, fallback: Path) -> Path:
     return home
 
 
-class Scratch:
+class WorkDir:
     """One slot's directory (0700) and payload file (0600)."""
 
     def __init__(self, *, directory: Path, payload: Path) -> None:
-        self._place = directory
         self.directory = str(directory)
-        self._payload = payload
         self.payload = str(payload)
         shutil.rmtree(directory, ignore_errors=True)
 
     def prepare(self, payload: str) -> None:
         """Write the payload file for the first step of an attempt. Raises SpawnError when the disk does not let us."""
         try:
-            self._place.mkdir(0o700, exist_ok=True)
+            with contextlib.suppress(FileExistsError):
+                os.mkdir(self.directory, 0o700)  # noqa: PTH102 (hot path)
             self._write(payload or "{}")
         except OSError as error:
             raise SpawnError(f"work directory '{self.directory}': {os.strerror(error.errno or 0)}") from None
 
     def clear(self) -> None:
         """Remove the payload file and whatever the attempt left in its directory."""
-        self._payload.unlink(missing_ok=True)
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(self.payload)  # noqa: PTH108 (hot path)
         try:
-            used = next(self._place.iterdir(), None) is not None
+            used = bool(os.listdir(self.directory))  # noqa: PTH208 (hot path)
         except OSError:
             used = True
         if used:

@@ -6,24 +6,28 @@ from typing import Any
 
 import pytest
 
-from toban_executor.guard import leftovers, record
-from toban_executor.guard.leftovers import settle
-from toban_executor.guard.tree import start_time
+from toban_executor.guard import guard_state, reap_previous
+from toban_executor.guard.process_tree import start_time
+from toban_executor.guard.reap_previous import end_previous
 
 
 @pytest.mark.parametrize(
     ("differs", "proven"),
-    [({"pid_namespace": "pid:[1]"}, False), ({"boot_id": "another"}, True), ({"master_start": 1}, False)],
-    ids=["another namespace", "another boot", "a master that died without its testimony, and no cgroup"],
+    [({"pid_namespace": "pid:[1]"}, False), ({"boot_id": "another"}, True), ({"supervisor_start": 1}, False)],
+    ids=[
+        "another namespace",
+        "another boot",
+        "a guard supervisor that died before it recorded an empty tree, and no cgroup",
+    ],
 )
 def test_what_proves_the_end_of_earlier_guards(tmp_path: Path, differs: dict[str, Any], proven: bool) -> None:
     """In another namespace the same numbers name other processes; after another boot all are gone; an empty look proves nothing."""
     with subprocess.Popen(["sleep", "60"]) as somebody:
         try:
-            here = {"boot_id": record.boot_id(), "pid_namespace": record.pid_namespace()}
-            here |= {"master": somebody.pid, "master_start": start_time(somebody.pid), **differs}
-            record.write(tmp_path / "guards", record.GuardRecord(incarnation="i", cgroup="", **here))
-            assert settle(tmp_path) == {"i": proven}
+            here = {"boot_id": guard_state.boot_id(), "pid_namespace": guard_state.pid_namespace()}
+            here |= {"supervisor": somebody.pid, "supervisor_start": start_time(somebody.pid), **differs}
+            guard_state.write(tmp_path / "guards", guard_state.GuardState(incarnation="i", cgroup="", **here))
+            assert end_previous(tmp_path) == {"i": proven}
             assert somebody.poll() is None
         finally:
             somebody.kill()
@@ -38,14 +42,14 @@ def test_guards_that_write_before_they_end_are_waited_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str, whole: bool
 ) -> None:
     """A slow disk is no reason to lose what an executor that died had not written."""
-    monkeypatch.setattr(leftovers, "_PATIENCE", 0.1)
-    monkeypatch.setattr(leftovers, "_WRITING_PATIENCE", 1.0)
-    here = {"boot_id": record.boot_id(), "pid_namespace": record.pid_namespace()}
+    monkeypatch.setattr(reap_previous, "_END_SECONDS", 0.1)
+    monkeypatch.setattr(reap_previous, "_SPOOL_SECONDS", 1.0)
+    here = {"boot_id": guard_state.boot_id(), "pid_namespace": guard_state.pid_namespace()}
     draft, left = tmp_path / "guards" / "i.0.draft", tmp_path / "guards" / "i.0.left"
     draft.parent.mkdir()
     draft.touch()
     with subprocess.Popen(["sh", "-c", script, draft, left]) as guard:
-        here |= {"master": guard.pid, "master_start": start_time(guard.pid)}
-        record.write(tmp_path / "guards", record.GuardRecord(incarnation="i", cgroup="", **here))
-        settle(tmp_path)
+        here |= {"supervisor": guard.pid, "supervisor_start": start_time(guard.pid)}
+        guard_state.write(tmp_path / "guards", guard_state.GuardState(incarnation="i", cgroup="", **here))
+        end_previous(tmp_path)
     assert left.exists() is whole

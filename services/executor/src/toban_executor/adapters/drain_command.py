@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from toban_domain.errors import TobanError
-from toban_executor.adapters.serving import ask_to_drain
+from toban_executor.adapters.control_file import ask_to_drain
 from toban_executor.config import ExecutorConfig
 from toban_runtime.config import load
 

@@ -1,4 +1,4 @@
-"""Cuts what a job writes into numbered lines, in blocks as large as the reads were."""
+"""Splits the output of a job into numbered lines, in blocks as large as the reads were."""
 
 from collections.abc import Callable, Iterator
 
@@ -10,14 +10,14 @@ LINE_LIMIT = 16 * 1024
 LAST_LINE_CHARS = 200
 
 
-class Numbering:
+class LineNumbering:
     """Line numbers from 1 over both streams of one attempt, and its last line with text in it."""
 
     def __init__(self) -> None:
         self.last_seq = 0
         self._last = b""
 
-    def take(self, count: int) -> int:
+    def reserve(self, count: int) -> int:
         """Reserve `count` numbers and return the first."""
         first = self.last_seq + 1
         self.last_seq += count
@@ -34,10 +34,10 @@ class Numbering:
         return self._last[: LAST_LINE_CHARS * 4].decode(errors="replace").strip()[:LAST_LINE_CHARS]
 
 
-class LineCutter:
+class LineSplitter:
     """One stream of one attempt: bytes in, blocks of whole lines out."""
 
-    def __init__(self, *, stream: int, numbering: Numbering, now_ns: Callable[[], int]) -> None:
+    def __init__(self, *, stream: int, numbering: LineNumbering, now_ns: Callable[[], int]) -> None:
         self._stream = stream
         self._numbering = numbering
         self._now_ns = now_ns
@@ -95,7 +95,7 @@ class LineCutter:
             stream=self._stream,
             partial=partial,
             at_ns=at_ns,
-            seq_from=self._numbering.take(count),
+            seq_from=self._numbering.reserve(count),
             count=count,
             text=text,
         )

@@ -25,7 +25,7 @@ def start_time(pid: int) -> int:
 
 
 def children(pid: int) -> list[int]:
-    """Direct children of all threads of `pid`; empty when it is gone."""
+    """Direct children of all threads of `pid`; empty when it has ended."""
     found: list[int] = []
     try:
         threads = os.listdir(f"/proc/{pid}/task")  # noqa: PTH208 (names only)
@@ -38,7 +38,7 @@ def children(pid: int) -> list[int]:
 
 
 def descendants(pid: int) -> list[int]:
-    """Everything below `pid`, as it was while looking: a walk is not a snapshot, so callers repeat it until nothing is left."""
+    """Everything below `pid`, collected one by one and so not a snapshot: callers repeat it until nothing is left."""
     found: list[int] = []
     todo = [pid]
     while todo:

@@ -1,0 +1,304 @@
+"""The decisions of a guard about its slot as one pure function: `decide(state, event, now) -> (state, effects)` (docs/fencing.md 3.6).
+
+    free --Spawn--> running --main process ended, or a cause--> ending --no process left--> next step, or the end is reported: free
+             \\-- refused: slot busy, deadline passed, other incarnation
+
+To end: SIGTERM, after the grace SIGKILL, again every 20 ms until no process is left. The first cause stays; a main process that ended by
+itself keeps its result. Whatever the grace, SIGKILL goes out before the deadline of the lease, on the clock that has run further.
+
+Invariants (tests/decide/test_guard.py): each Spawn has one end or refusal; no attempt passes its deadline without SIGKILL; no signal goes to a
+tree that was found empty; a command for another incarnation has no effect but the refusal of its Spawn.
+"""
+
+from __future__ import annotations
+
+import math
+
+from toban_executor.decide.guard_types import (
+    Attempt,
+    AttemptStart,
+    CheckTree,
+    CloseLeasePipe,
+    Command,
+    DrainOutput,
+    DropAcked,
+    Effect,
+    Event,
+    ExecutorClosed,
+    HoldOutput,
+    Kill,
+    PauseOutput,
+    Received,
+    Refuse,
+    ReportEnd,
+    ReportStart,
+    Reset,
+    ResumeOutput,
+    SetDeadline,
+    SignalTree,
+    SlotState,
+    Spawn,
+    StartStep,
+    StepNotStarted,
+    StepStarted,
+    Stop,
+    Tick,
+    TreeChecked,
+    TreeSignal,
+)
+from toban_executor.decide.models import AttemptEnd
+from toban_fencing.executor_lease import Instant
+
+KILL_ALLOWANCE = 0.05
+"""Seconds before the lease's deadline at which SIGKILL goes out, so that nothing lives at the deadline."""
+
+REPORT_START_AFTER = 0.01
+"""Seconds: the end of a shorter attempt implies its start, which halves the messages of short jobs."""
+
+CLOCK_CHECK = 0.2
+"""Seconds between ticks while an attempt runs, so that a jump of the wall clock is noticed."""
+
+KILL_AGAIN = 0.02
+"""Seconds between rounds of SIGKILL: a process that was being forked during one round is met by the next."""
+
+WAIT_REPORTED_AFTER = 1.0
+"""Seconds of held output after which the log of the job says that it has waited."""
+
+_LEASE_CAUSES = ("lease", "executor_gone")
+
+Step = tuple[SlotState, tuple[Effect, ...]]
+
+
+def decide(state: SlotState, event: Event, now: Instant) -> Step:
+    """The next state and what to do, in order. Only the last effect may have an answer, which is the next event."""
+    attempt = state.attempt
+    match event:
+        case Tick():
+            return _on_tick(state, attempt, now) if attempt else (state, ())
+        case Received():
+            return _on_received(state, event, now)
+        case TreeChecked():
+            return _on_tree(state, attempt, event, now) if attempt else (state, ())
+        case StepStarted(pid=pid):
+            return (_with(state, attempt._replace(pid=pid)), ()) if attempt else (state, ())
+        case StepNotStarted(reason=reason):
+            return (
+                _finish(state, attempt._replace(cause="spawn_failed", reason=reason), now) if attempt else (state, ())
+            )
+        case ExecutorClosed():
+            return _on_executor_closed(state, now)
+
+
+def next_due(state: SlotState, now: Instant) -> float:
+    """When the next Tick is needed at the latest, CLOCK_BOOTTIME; infinite while the slot is free."""
+    attempt = state.attempt
+    if attempt is None:
+        return math.inf
+    left = now.seconds_until(attempt.deadline) - KILL_ALLOWANCE
+    due = now.boot + CLOCK_CHECK
+    if attempt.undisturbed:
+        due = min(due, now.boot + left - attempt.spawn.lease_grace, attempt.attempt_timeout_at, attempt.step_timeout_at)
+    else:
+        due = min(due, now.boot + left, attempt.kill_at)
+    if not attempt.start_reported:
+        due = min(due, attempt.started.boot + REPORT_START_AFTER)
+    return max(now.boot, due)
+
+
+# ---------------------------------------------------------------- commands
+
+
+def _on_received(state: SlotState, event: Received, now: Instant) -> Step:
+    command = event.command
+    if event.incarnation != state.incarnation:
+        if isinstance(command, Spawn):
+            reason = "the order names another incarnation than this guard's"
+            return state, (_refusal(command, "wrong_incarnation", reason, now),)
+        return state, ()
+    if state.unreset_losses:
+        # The executor reports attempts that were sent before it knew of the loss as lost; they may run elsewhere by now.
+        if isinstance(command, Reset) and command.losses == state.unreset_losses:
+            state = state._replace(unreset_losses=0)
+        return state, ()
+    state, effects = _on_command(state, command, now)
+    return state, (DropAcked(event.acked), *effects)
+
+
+def _on_command(state: SlotState, command: Command, now: Instant) -> Step:
+    attempt = state.attempt
+    match command:
+        case Spawn():
+            return _on_spawn(state, command, now)
+        case HoldOutput(on=on):
+            return _on_hold(state, on, now)
+        case SetDeadline(token=token, deadline=deadline) if attempt and token == attempt.token:
+            return _with(state, attempt._replace(deadline=deadline)), ()
+        case Kill(token=token) if attempt and token == attempt.token:
+            attempt, effects = _end(attempt, command.cause, command.reason, command.grace, now)
+            return _with(state, attempt), effects
+    return state, ()
+
+
+def _on_spawn(state: SlotState, spawn: Spawn, now: Instant) -> Step:
+    if state.attempt is not None:
+        return state, (_refusal(spawn, "slot_busy", "another attempt is in this slot", now),)
+    if now.seconds_until(spawn.deadline) <= 0:
+        return state, (_refusal(spawn, "lease", "the lease's deadline has passed", now),)
+    attempt = Attempt(
+        spawn=spawn,
+        deadline=spawn.deadline,
+        started=now,
+        attempt_timeout_at=_timeout_at(now, spawn.order.timeout_seconds),
+        step_timeout_at=_timeout_at(now, spawn.order.steps[0].timeout_seconds),
+    )
+    return _with(state, attempt), (StartStep(spawn, 0),)
+
+
+def _on_hold(state: SlotState, on: bool, now: Instant) -> Step:
+    since = state.held_since
+    if on:
+        return state._replace(held_since=now.boot if since is None else since), (PauseOutput(),)
+    waited = 0.0
+    if since is not None and state.attempt is not None:
+        waited = now.boot - max(since, state.attempt.started.boot)
+    return state._replace(held_since=None), (ResumeOutput(waited if waited >= WAIT_REPORTED_AFTER else 0.0),)
+
+
+def _on_executor_closed(state: SlotState, now: Instant) -> Step:
+    if state.executor_closed:
+        return state, ()
+    state = state._replace(executor_closed=True)
+    if state.attempt is None:
+        return state, (Stop(),)
+    attempt, effects = _end(state.attempt, "executor_gone", "the executor process has ended", 0.0, now)
+    return _with(state, attempt), effects
+
+
+# ---------------------------------------------------------------- time
+
+
+def _on_tick(state: SlotState, attempt: Attempt, now: Instant) -> Step:
+    effects: tuple[Effect, ...] = ()
+    if not attempt.start_reported and now.boot >= attempt.started.boot + REPORT_START_AFTER:
+        attempt = attempt._replace(start_reported=True)
+        effects = (ReportStart(_start_of(attempt)),)
+    if attempt.undisturbed:
+        attempt, more = _check_time(attempt, now)
+        effects += more
+    elif now.seconds_until(attempt.deadline) <= KILL_ALLOWANCE:
+        attempt = attempt._replace(kill_at=min(attempt.kill_at, now.boot))
+    if now.boot >= attempt.kill_at:
+        attempt = attempt._replace(kill_at=now.boot + KILL_AGAIN)
+        effects += (SignalTree(TreeSignal.KILL),)
+    if attempt.kill_at < math.inf:
+        effects += (CheckTree(),)
+    return state if attempt is state.attempt else _with(state, attempt), effects
+
+
+def _check_time(attempt: Attempt, now: Instant) -> tuple[Attempt, tuple[Effect, ...]]:
+    """Begin to end an attempt whose lease or whose time is over."""
+    left = now.seconds_until(attempt.deadline) - KILL_ALLOWANCE
+    lease_grace = attempt.spawn.lease_grace
+    if left <= lease_grace:
+        return _end(attempt, "lease", "the lease was not renewed in time", max(0.0, min(lease_grace, left)), now)
+    if now.boot >= min(attempt.attempt_timeout_at, attempt.step_timeout_at):
+        return _end(attempt, "timeout", _timeout_reason(attempt), attempt.spawn.order.grace_seconds, now)
+    return attempt, ()
+
+
+def _end(attempt: Attempt, cause: str, reason: str, grace: float, now: Instant) -> tuple[Attempt, tuple[Effect, ...]]:
+    """Begin to end the attempt, or hurry an end that has begun."""
+    effects: tuple[Effect, ...] = ()
+    if attempt.undisturbed:
+        attempt = attempt._replace(cause=cause, reason=reason)
+        if cause in _LEASE_CAUSES:
+            effects = (CloseLeasePipe(),)
+    attempt, more = _terminate(attempt, grace, now)
+    return attempt, effects + more
+
+
+def _terminate(attempt: Attempt, grace: float, now: Instant) -> tuple[Attempt, tuple[Effect, ...]]:
+    """SIGTERM unless it went out already or there is no time for it; the next tick after `grace` seconds sends SIGKILL."""
+    polite = attempt.kill_at == math.inf and grace > 0
+    attempt = attempt._replace(kill_at=min(attempt.kill_at, now.boot + grace))
+    return attempt, (SignalTree(TreeSignal.TERMINATE),) if polite else ()
+
+
+# ---------------------------------------------------------------- steps and the end
+
+
+def _next_step(state: SlotState, attempt: Attempt, now: Instant) -> Step:
+    step = attempt.step + 1
+    seconds = attempt.spawn.order.steps[step].timeout_seconds
+    attempt = attempt._replace(step=step, step_timeout_at=_timeout_at(now, seconds), main=None, kill_at=math.inf)
+    return _with(state, attempt), (DrainOutput(), StartStep(attempt.spawn, step))
+
+
+def _on_tree(state: SlotState, attempt: Attempt, event: TreeChecked, now: Instant) -> Step:
+    if event.main is not None:
+        attempt = attempt._replace(main=event.main, main_ended_wall=now.wall)
+    if event.empty:
+        return _on_empty(state, attempt, now)
+    effects: tuple[Effect, ...] = ()
+    if attempt.main is not None and attempt.kill_at == math.inf:
+        # What the main process left behind must go as well.
+        attempt, effects = _terminate(attempt, attempt.spawn.order.grace_seconds, now)
+    return _with(state, attempt), effects
+
+
+def _on_empty(state: SlotState, attempt: Attempt, now: Instant) -> Step:
+    succeeded = not attempt.cause and attempt.main is not None and attempt.main.exit_code == 0
+    if succeeded and attempt.step + 1 < len(attempt.spawn.order.steps):
+        return _next_step(state, attempt, now)
+    state, effects = _finish(state, attempt, now)
+    return state, (DrainOutput(), *effects)
+
+
+def _finish(state: SlotState, attempt: Attempt, now: Instant) -> Step:
+    order, main = attempt.spawn.order, attempt.main
+    end = AttemptEnd(
+        key=order.key,
+        pid=attempt.pid,
+        cause=attempt.cause,
+        reason=attempt.reason,
+        exit_code=main.exit_code if main else None,
+        signal=main.signal if main else None,
+        step=attempt.step,
+        steps=len(order.steps),
+        started_ns=_ns(attempt.started.wall) if attempt.pid else 0,
+        finished_ns=_ns(attempt.main_ended_wall or now.wall),
+    )
+    report = ReportEnd(end, order.ticket)
+    return _with(state, None), (report, Stop()) if state.executor_closed else (report,)
+
+
+def _refusal(spawn: Spawn, cause: str, reason: str, now: Instant) -> Refuse:
+    order = spawn.order
+    return Refuse(
+        AttemptEnd(key=order.key, cause=cause, reason=reason, steps=len(order.steps), finished_ns=_ns(now.wall))
+    )
+
+
+def _start_of(attempt: Attempt) -> AttemptStart:
+    return AttemptStart(key=attempt.spawn.order.key, pid=attempt.pid, started_ns=_ns(attempt.started.wall))
+
+
+def _with(state: SlotState, attempt: Attempt | None) -> SlotState:
+    # As _replace(attempt=attempt) in a third of the time: each run comes here five times.
+    return SlotState(state.incarnation, state.unreset_losses, attempt, state.held_since, state.executor_closed)
+
+
+def _timeout_at(now: Instant, seconds: float) -> float:
+    return now.boot + seconds if seconds else math.inf
+
+
+def _timeout_reason(attempt: Attempt) -> str:
+    order = attempt.spawn.order
+    if attempt.attempt_timeout_at <= attempt.step_timeout_at:
+        return f"ran longer than timeout_seconds = {order.timeout_seconds:g}"
+    seconds = order.steps[attempt.step].timeout_seconds
+    return f"step {attempt.step + 1} ran longer than its timeout_seconds = {seconds:g}"
+
+
+def _ns(seconds: float) -> int:
+    return int(seconds * 1e9)

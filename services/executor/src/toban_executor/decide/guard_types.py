@@ -1,0 +1,299 @@
+"""One slot of a guard: its state, the events that reach it and the effects that it asks for (docs/fencing.md 3.6).
+
+Plain values only. An `Instant` is a moment on CLOCK_BOOTTIME and on the wall clock, in seconds. Commands travel from the executor to
+the guard, reports back; guard/protocol.py has their form on the socket.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import NamedTuple
+
+from toban_domain.outcome import AttemptKey
+from toban_executor.decide.models import AttemptEnd, StartOrder
+from toban_fencing.executor_lease import Instant
+
+# ---------------------------------------------------------------- commands of the executor
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spawn:
+    """Start an attempt. `programs` are the files to execute, one a step (empty = by the PATH in `env`).
+
+    When the lease ends, SIGTERM goes out `lease_grace` seconds before SIGKILL, which precedes `deadline`.
+    """
+
+    order: StartOrder
+    programs: Sequence[str]
+    env: Mapping[str, str]
+    deadline: Instant
+    lease_grace: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SetDeadline:
+    """The attempt with this token may run until `deadline`."""
+
+    token: int
+    deadline: Instant
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kill:
+    """End the attempt with this token: SIGTERM, SIGKILL after `grace` seconds. `cause` and `reason` go into its end."""
+
+    token: int
+    cause: str
+    reason: str
+    grace: float
+
+
+@dataclass(frozen=True, slots=True)
+class HoldOutput:
+    """Stop reading the job's pipes, so that it waits in its writes, or read them again."""
+
+    on: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Reset:
+    """The executor has reported the attempt of the slot supervisor that died as lost; `losses` of this slot so far."""
+
+    losses: int
+
+
+@dataclass(frozen=True, slots=True)
+class Acknowledge:
+    """Nothing but the acknowledgement that every command carries."""
+
+
+Command = Spawn | SetDeadline | Kill | HoldOutput | Reset | Acknowledge
+
+
+# ---------------------------------------------------------------- events
+
+
+@dataclass(frozen=True, slots=True)
+class Received:
+    """A command for the guards of `incarnation`. Reports up to number `acked` are on the executor's disk."""
+
+    incarnation: str
+    acked: int
+    command: Command
+
+
+@dataclass(frozen=True, slots=True)
+class StepStarted:
+    """Answer to StartStep: the main process runs."""
+
+    pid: int
+
+
+@dataclass(frozen=True, slots=True)
+class StepNotStarted:
+    """Answer to StartStep: no process was started; `reason` is for people."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Tick:
+    """Time has passed."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessEnd:
+    """How a process ended: exit code or signal, the other is None."""
+
+    exit_code: int | None = None
+    signal: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TreeChecked:
+    """Ended children were collected, for CheckTree or because the kernel signalled an end.
+
+    `main` is the end of the step's main process when it was among them; `empty`: no process is left.
+    """
+
+    main: ProcessEnd | None = None
+    empty: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ExecutorClosed:
+    """The executor has closed its end of the socket, or has died."""
+
+
+Event = Received | StepStarted | StepNotStarted | Tick | TreeChecked | ExecutorClosed
+
+
+# ---------------------------------------------------------------- effects
+
+
+class TreeSignal(Enum):
+    """What is done to every process below the guard of the slot."""
+
+    TERMINATE = "terminate"
+    KILL = "kill"
+
+
+@dataclass(frozen=True, slots=True)
+class StartStep:
+    """Start this step of the attempt, answered by StepStarted or StepNotStarted before any other event. Step 0 prepares the work directory."""
+
+    spawn: Spawn
+    step: int
+
+
+@dataclass(frozen=True, slots=True)
+class SignalTree:
+    """Signal every process of the attempt."""
+
+    signal: TreeSignal
+
+
+@dataclass(frozen=True, slots=True)
+class CheckTree:
+    """Collect ended children, answered by TreeChecked. Also done without this effect whenever a child ends."""
+
+
+@dataclass(frozen=True, slots=True)
+class CloseLeasePipe:
+    """Tell the job by the end of its lease descriptor that the lease is lost."""
+
+
+@dataclass(frozen=True, slots=True)
+class DrainOutput:
+    """The tree is empty: read what the pipes hold, without waiting, and close them."""
+
+
+@dataclass(frozen=True, slots=True)
+class PauseOutput:
+    """Leave the job's pipes alone."""
+
+
+@dataclass(frozen=True, slots=True)
+class ResumeOutput:
+    """Read the job's pipes again. After `waited` seconds a line in the log says that the job had to wait; 0 = no line."""
+
+    waited: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class DropAcked:
+    """Reports up to this number need not be kept."""
+
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class ReportStart:
+    """Tell the executor that the attempt runs."""
+
+    start: AttemptStart
+
+
+@dataclass(frozen=True, slots=True)
+class ReportEnd:
+    """The attempt is over and its tree is empty: clear the work directory, send the rest of its log, then this."""
+
+    end: AttemptEnd
+    # Of the attempt's log.
+    ticket: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Refuse:
+    """The attempt never started in this slot."""
+
+    end: AttemptEnd
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """Nothing is left to guard and nobody to report to: spool unacknowledged reports and end."""
+
+
+Effect = (
+    StartStep
+    | SignalTree
+    | CheckTree
+    | CloseLeasePipe
+    | DrainOutput
+    | PauseOutput
+    | ResumeOutput
+    | DropAcked
+    | ReportStart
+    | ReportEnd
+    | Refuse
+    | Stop
+)
+
+
+# ---------------------------------------------------------------- reports to the executor
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttemptStart:
+    """The attempt has been running for a moment. Unix nanoseconds. Shorter attempts are reported by their end alone."""
+
+    key: AttemptKey
+    pid: int
+    started_ns: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SlotLost:
+    """The slot supervisor died for the `losses`-th time; its tree was killed and it was replaced."""
+
+    slot: int
+    losses: int
+
+
+# ---------------------------------------------------------------- state
+
+
+class Attempt(NamedTuple):
+    """The attempt in the slot: its step, and how far its end has come. `started` is the moment of the order, `*_at` are CLOCK_BOOTTIME."""
+
+    spawn: Spawn
+    deadline: Instant
+    started: Instant
+    attempt_timeout_at: float = math.inf
+    step_timeout_at: float = math.inf
+    step: int = 0
+    pid: int = 0
+    start_reported: bool = False
+    # End of the step's main process; what it left behind may still run.
+    main: ProcessEnd | None = None
+    main_ended_wall: float = 0.0
+    # Why the attempt is being ended; empty while it goes on.
+    cause: str = ""
+    reason: str = ""
+    # When SIGKILL goes out (again); infinite while nothing is being ended.
+    kill_at: float = math.inf
+
+    @property
+    def token(self) -> int:
+        """Fencing token of the attempt."""
+        return self.spawn.order.key.token
+
+    @property
+    def undisturbed(self) -> bool:
+        """True while the main process runs and nothing has begun to end it."""
+        return self.main is None and not self.cause
+
+
+class SlotState(NamedTuple):
+    """One slot. Commands are ignored until a Reset names `unreset_losses` (0 = none is awaited)."""
+
+    incarnation: str
+    unreset_losses: int = 0
+    attempt: Attempt | None = None
+    # CLOCK_BOOTTIME since when output is held; None while it is read.
+    held_since: float | None = None
+    executor_closed: bool = False

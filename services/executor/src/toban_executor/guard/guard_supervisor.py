@@ -1,0 +1,205 @@
+"""Parent of the slot supervisors: carries out what `decide/guard_set.py` decides about starting, replacing and ending them.
+
+As subreaper it inherits what a dying slot supervisor leaves behind and kills it. Fork is safe here: one thread, a few megabytes, no gRPC.
+"""
+
+import contextlib
+import gc
+import os
+import resource
+import select
+import shutil
+import signal
+import socket
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from toban_executor.decide.guard_set import (
+    CloseSlots,
+    ControlClosed,
+    Event,
+    KillOrphans,
+    LossReported,
+    RecordEmpty,
+    ReportLoss,
+    SlotsEnded,
+    StartSlot,
+    SupervisorTick,
+    begin,
+    decide,
+)
+from toban_executor.decide.guard_types import SlotLost
+from toban_executor.guard import cgroup, guard_state, message_spool
+from toban_executor.guard.cgroup import SlotCgroup
+from toban_executor.guard.channel import Channel
+from toban_executor.guard.clock import pause
+from toban_executor.guard.fd_limits import set_open_files
+from toban_executor.guard.process_tree import become_subreaper, children, signal_tree, start_time
+from toban_executor.guard.protocol import encode_report
+from toban_executor.guard.slot_supervisor import serve, signal_pipe
+from toban_executor.guard.work_dir import WorkDir, make_payload_home, payload_home
+
+_IGNORED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGPIPE)
+"""A service manager or a terminal signals all processes of a service; how jobs end is the executor's decision alone."""
+
+_TICK_MS = 1000
+
+
+class GuardSupervisor:
+    """Owns the slot supervisors of one incarnation."""
+
+    def __init__(
+        self, *, incarnation: str, state_dir: Path, control: int, slots: list[socket.socket], job_files: int
+    ) -> None:
+        self._incarnation = incarnation
+        self._job_files = job_files
+        self._folder = state_dir / "guards"
+        self._work = state_dir / "work"
+        self._payloads = self._work
+        self._control = control
+        self._slots = slots
+        # Process id to slot.
+        self._children: dict[int, int] = {}
+        self._finished = False
+        self._actions: dict[type, Callable[[Any], Event | None]] = {
+            StartSlot: self._start_slot,
+            KillOrphans: self._kill_orphans,
+            ReportLoss: self._report_loss,
+            CloseSlots: self._close_slots,
+            RecordEmpty: self._record_empty,
+        }
+        self._cgroup = cgroup.find_base(f"toban-{incarnation}")
+        self._guard_state = guard_state.GuardState(
+            incarnation=incarnation,
+            boot_id=guard_state.boot_id(),
+            pid_namespace=guard_state.pid_namespace(),
+            supervisor=os.getpid(),
+            supervisor_start=start_time(os.getpid()),
+            cgroup=str(self._cgroup or ""),
+        )
+
+    def run(self) -> None:
+        """Serve until the executor has ended and so has every slot supervisor."""
+        for number in _IGNORED:
+            signal.signal(number, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
+        become_subreaper()
+        guard_state.write(self._folder, self._guard_state)
+        self._work.mkdir(mode=0o700, exist_ok=True)
+        self._payloads = make_payload_home(self._incarnation, fallback=self._work)
+        gc.freeze()
+        self._state, effects = begin(len(self._slots))
+        for effect in effects:
+            self._actions[type(effect)](effect)
+        os.write(self._control, b"r")
+        self._serve()
+
+    def _serve(self) -> None:
+        exits = signal_pipe()
+        poll = select.poll()
+        poll.register(exits, select.POLLIN)
+        poll.register(self._control, select.POLLIN)
+        while not self._finished:
+            ready = {fd for fd, _event in poll.poll(_TICK_MS)}
+            if exits in ready:
+                os.read(exits, 4096)
+            ended = self._collect()
+            if not self._state.closed and _is_closed(self._control):
+                poll.unregister(self._control)
+                self._handle(ControlClosed())
+            self._handle(SlotsEnded(ended) if ended else SupervisorTick())
+
+    def _handle(self, event: Event) -> None:
+        events = [event]
+        while events:
+            self._state, effects = decide(self._state, events.pop(0))
+            for effect in effects:
+                if (answer := self._actions[type(effect)](effect)) is not None:
+                    events.append(answer)
+
+    # ---- effects
+
+    def _start_slot(self, start: StartSlot) -> None:
+        pid = os.fork()
+        if pid:
+            self._children[pid] = start.slot
+            return
+        status = 1
+        try:
+            self._run_slot(start.slot, start.losses)
+            status = 0
+        finally:
+            os._exit(status)
+
+    def _run_slot(self, slot: int, losses: int) -> None:
+        signal.set_wakeup_fd(-1)
+        os.close(self._control)
+        for other, sock in enumerate(self._slots):
+            if other != slot:
+                sock.close()
+        # The executor and this process need many; a job gets what the executor was started with.
+        set_open_files(self._job_files)
+        become_subreaper()
+        serve(
+            channel=Channel(
+                self._slots[slot],
+                spool_file=message_spool.file_of(self._folder, self._incarnation, slot),
+                # Above every number of a slot supervisor that died before.
+                number=losses << 32,
+            ),
+            incarnation=self._incarnation,
+            work_dir=WorkDir(directory=self._work / f"slot-{slot}", payload=self._payloads / f"payload-{slot}.json"),
+            group=SlotCgroup(base=self._cgroup, slot=slot) if self._cgroup else None,
+            losses=losses,
+        )
+
+    def _report_loss(self, loss: ReportLoss) -> LossReported:
+        try:
+            message = encode_report(SlotLost(slot=loss.slot, losses=loss.losses))
+            self._slots[loss.slot].send(message, socket.MSG_DONTWAIT)
+        except BlockingIOError:
+            return LossReported(loss.slot, delivered=False)
+        except OSError:
+            # The executor has ended; the end of the control pipe shows it too.
+            pass
+        return LossReported(loss.slot, delivered=True)
+
+    def _collect(self) -> tuple[int, ...]:
+        """Reap; returns the slots whose supervisors have ended."""
+        ended = []
+        with contextlib.suppress(ChildProcessError):
+            while (pid := os.waitpid(-1, os.WNOHANG)[0]) != 0:
+                slot = self._children.pop(pid, None)
+                if slot is not None:
+                    ended.append(slot)
+        return tuple(ended)
+
+    def _kill_orphans(self, _effect: KillOrphans) -> None:
+        while orphans := [pid for pid in children(os.getpid()) if pid not in self._children]:
+            for pid in orphans:
+                signal_tree(pid, (signal.SIGKILL,))
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+            pause(0.005)
+            with contextlib.suppress(ChildProcessError):
+                for pid in orphans:
+                    os.waitpid(pid, os.WNOHANG)
+
+    def _close_slots(self, _effect: CloseSlots) -> None:
+        for sock in self._slots:
+            sock.close()
+
+    def _record_empty(self, _effect: RecordEmpty) -> None:
+        if self._cgroup is not None:
+            cgroup.remove(self._cgroup)
+        shutil.rmtree(payload_home(self._incarnation), ignore_errors=True)
+        guard_state.write(self._folder, replace(self._guard_state, empty=True))
+        self._finished = True
+
+
+def _is_closed(fd: int) -> bool:
+    poll = select.poll()
+    poll.register(fd, select.POLLIN)
+    return any(event & (select.POLLHUP | select.POLLERR) for _fd, event in poll.poll(0))

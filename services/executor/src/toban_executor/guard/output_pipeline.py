@@ -1,0 +1,104 @@
+"""The output of one attempt on its way from the pipes to the executor: values redacted, cut into lines, limited."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from toban_executor.decide.log_block import SYSTEM, LogBlock
+from toban_executor.decide.log_limits import Limiter, LogLimits
+from toban_executor.decide.models import LogRules
+from toban_executor.decide.redact import MIN_BYTES, Redactor, masked, patterns, secret_values
+from toban_executor.guard.line_splitter import LineNumbering, LineSplitter
+
+
+class OutputPipeline:
+    """All streams of an attempt.
+
+    `now` is a clock in seconds that never goes back, `now_ns` the time that lines carry.
+    """
+
+    def __init__(
+        self,
+        rules: LogRules,
+        *,
+        env: Mapping[str, str],
+        payload_json: str,
+        now: Callable[[], float],
+        now_ns: Callable[[], int],
+    ) -> None:
+        values, self._short = set[str](), list[str]()
+        if rules.redact:
+            # Reads the whole payload.
+            values, self._short = secret_values(rules.redact, env=env, payload_json=payload_json)
+        self.numbering = LineNumbering()
+        self._forms = patterns(values)
+        self._now = now
+        self._now_ns = now_ns
+        self._limiter = Limiter(LogLimits(max_bytes=rules.max_bytes, lines_per_second=rules.lines_per_second))
+        self._redactors: list[Redactor] = []
+
+    def opening(self) -> list[LogBlock]:
+        """Lines before the first one of the job: the names whose values are too short to be redacted."""
+        if not self._short:
+            return []
+        names = ", ".join(self._short)
+        return self.system_line(f"not redacted: the value of {names} has fewer than {MIN_BYTES} bytes")
+
+    def stream(self, number: int) -> OutputStream:
+        """A stream of the next step."""
+        redactor = Redactor(self._forms)
+        self._redactors.append(redactor)
+        splitter = LineSplitter(stream=number, numbering=self.numbering, now_ns=self._now_ns)
+        return OutputStream(splitter, redactor, self)
+
+    def admit(self, blocks: list[LogBlock]) -> list[LogBlock]:
+        """What the limits let through of these blocks."""
+        now = self._now()
+        return [kept for block in blocks for kept in self._limiter.take(block, now)]
+
+    def system_line(self, message: str) -> list[LogBlock]:
+        """A line of Toban's own."""
+        text = message.encode() + b"\n"
+        seq = self.numbering.reserve(1)
+        line = LogBlock(stream=SYSTEM, partial=False, at_ns=self._now_ns(), seq_from=seq, count=1, text=text)
+        return self.admit([line])
+
+    def tick(self) -> list[LogBlock]:
+        """What became due by the clock."""
+        return self._limiter.tick(self._now())
+
+    def finish(self) -> list[LogBlock]:
+        """The attempt is over: what is still due."""
+        return self._limiter.finish()
+
+    def redact(self, text: str) -> str:
+        """A text about the attempt with the secret values masked."""
+        return masked(text, self._forms) if self._forms else text
+
+    @property
+    def redacted(self) -> int:
+        """How many values were masked."""
+        return sum(redactor.count for redactor in self._redactors)
+
+    @property
+    def left_out(self) -> Mapping[str, tuple[int, int]]:
+        """What was left out for good: reason → (lines, bytes)."""
+        return self._limiter.left
+
+
+class OutputStream:
+    """One pipe: bytes in, blocks out."""
+
+    def __init__(self, splitter: LineSplitter, redactor: Redactor, pipeline: OutputPipeline) -> None:
+        self._splitter = splitter
+        self._redactor = redactor
+        self._pipeline = pipeline
+
+    def feed(self, data: bytes) -> list[LogBlock]:
+        """Add what was read."""
+        return self._pipeline.admit(list(self._splitter.feed(self._redactor.feed(data))))
+
+    def finish(self) -> list[LogBlock]:
+        """The pipe has ended."""
+        rest = list(self._splitter.feed(self._redactor.finish()))
+        return self._pipeline.admit([*rest, *self._splitter.finish()])

@@ -1,0 +1,226 @@
+"""Messages between the executor and its guards, over SOCK_SEQPACKET socket pairs.
+
+The kernel keeps message boundaries, so there is no framing and a process that is killed never leaves half a message. Commands are marshalled: both
+ends run the same files by the same interpreter, and a command never outlives them. Reports are kept in files (message_spool) that another release may
+read, so their form stays: the first byte names the kind, ``J`` a JSON object, ``L`` a block of output lines.
+"""
+
+import json
+import marshal
+import socket
+import struct
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from toban_domain.outcome import AttemptKey
+from toban_executor.decide.guard_types import (
+    Acknowledge,
+    AttemptStart,
+    Command,
+    HoldOutput,
+    Kill,
+    Received,
+    Reset,
+    SetDeadline,
+    SlotLost,
+    Spawn,
+)
+from toban_executor.decide.log_block import LogBlock
+from toban_executor.decide.models import AttemptEnd, LogRules, StartOrder, StepOrder
+from toban_fencing.executor_lease import Instant
+
+MAX_MESSAGE = 192 * 1024
+"""Bytes. An order whose message is larger is refused; far above the 32 KiB of a payload."""
+
+Report = AttemptStart | AttemptEnd | SlotLost | LogBlock
+"""What a guard sends."""
+
+_ENCODER = json.JSONEncoder(separators=(",", ":"))
+_BUFFER = 1 << 20
+_BLOCK = struct.Struct("<cB?qqI")
+
+
+def socket_pair() -> tuple[socket.socket, socket.socket]:
+    """A connected pair with large buffers; neither end survives an exec unless passed on purpose."""
+    pair = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    for end in pair:
+        end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _BUFFER)
+    return pair
+
+
+# ---- executor to guard
+
+
+def encode_command(command: Command, *, incarnation: str, acked: int) -> bytes:
+    """A command for the guards of `incarnation`; their reports up to number `acked` are on disk."""
+    fields: tuple[Any, ...]
+    match command:
+        case Spawn():
+            kind, fields = "spawn", _spawn_fields(command)
+        case SetDeadline(token=token, deadline=deadline):
+            kind, fields = "deadline", (token, deadline.boot, deadline.wall)
+        case Kill(token=token, cause=cause, reason=reason, grace=grace):
+            kind, fields = "kill", (token, cause, reason, grace)
+        case HoldOutput(on=on):
+            kind, fields = "hold", (on,)
+        case Reset(losses=losses):
+            kind, fields = "reset", (losses,)
+        case Acknowledge():
+            kind, fields = "ack", ()
+    return marshal.dumps((incarnation, acked, kind, fields))
+
+
+def decode_command(data: bytes) -> Received:
+    """The inverse of encode_command."""
+    incarnation, acked, kind, fields = marshal.loads(data)
+    return Received(incarnation, acked, _COMMANDS[kind](*fields))
+
+
+def _spawn_fields(spawn: Spawn) -> tuple[Any, ...]:
+    order, deadline = spawn.order, spawn.deadline
+    return (
+        tuple(order.key),
+        [tuple(step) for step in order.steps],
+        order.payload_json,
+        order.timeout_seconds,
+        order.grace_seconds,
+        order.working_dir,
+        order.ticket,
+        tuple(order.logs),
+        tuple(spawn.programs),
+        dict(spawn.env),
+        (deadline.boot, deadline.wall),
+        spawn.lease_grace,
+    )
+
+
+def _spawn(
+    key: tuple[int, int],
+    steps: list[tuple[Any, ...]],
+    payload_json: str,
+    timeout_seconds: int,
+    grace_seconds: float,
+    working_dir: str,
+    ticket: bytes,
+    logs: tuple[Any, ...],
+    programs: tuple[str, ...],
+    env: dict[str, str],
+    deadline: tuple[float, float],
+    lease_grace: float,
+) -> Spawn:
+    order = StartOrder(
+        key=AttemptKey._make(key),
+        steps=tuple([StepOrder._make(step) for step in steps]),
+        payload_json=payload_json,
+        timeout_seconds=timeout_seconds,
+        grace_seconds=grace_seconds,
+        working_dir=working_dir,
+        ticket=ticket,
+        logs=LogRules._make(logs),
+    )
+    return Spawn(order=order, programs=programs, env=env, deadline=Instant(*deadline), lease_grace=lease_grace)
+
+
+def _set_deadline(token: int, boot: float, wall: float) -> SetDeadline:
+    return SetDeadline(token=token, deadline=Instant(boot, wall))
+
+
+def _kill(token: int, cause: str, reason: str, grace: float) -> Kill:
+    return Kill(token=token, cause=cause, reason=reason, grace=grace)
+
+
+_COMMANDS: Mapping[str, Callable[..., Command]] = {
+    "spawn": _spawn,
+    "deadline": _set_deadline,
+    "kill": _kill,
+    "hold": HoldOutput,
+    "reset": Reset,
+    "ack": Acknowledge,
+}
+
+
+# ---- guard to executor
+
+
+def encode_report(report: AttemptStart | AttemptEnd | SlotLost) -> bytes:
+    """One report; blocks of output have their own form."""
+    match report:
+        case AttemptEnd():
+            return _json(_end_fields(report))
+        case AttemptStart(key=key, pid=pid, started_ns=at_ns):
+            return _json({"t": "started", "run": key.run_id, "token": key.token, "pid": pid, "at_ns": at_ns})
+        case SlotLost(slot=slot, losses=losses):
+            return _json({"t": "lost", "slot": slot, "losses": losses})
+
+
+def encode_block(block: LogBlock) -> bytes:
+    """One block of output lines."""
+    head = _BLOCK.pack(b"L", block.stream, block.partial, block.at_ns, block.seq_from, block.count)
+    return head + block.text
+
+
+def decode_report(data: bytes) -> Report:
+    """The inverse of encode_report and encode_block. Raises ValueError, LookupError, TypeError or struct.error for anything else."""
+    if data[:1] == b"L":
+        _, stream, partial, at_ns, seq_from, count = _BLOCK.unpack_from(data)
+        return LogBlock(
+            stream=stream, partial=partial, at_ns=at_ns, seq_from=seq_from, count=count, text=data[_BLOCK.size :]
+        )
+    body = json.loads(data[1:])
+    match body["t"]:
+        case "end":
+            return _end(body)
+        case "started":
+            return AttemptStart(key=_key(body), pid=int(body["pid"]), started_ns=int(body["at_ns"]))
+        case "lost":
+            return SlotLost(slot=int(body["slot"]), losses=int(body["losses"]))
+        case kind:
+            raise ValueError(f"unknown report {kind!r}")
+
+
+def _end_fields(end: AttemptEnd) -> dict[str, Any]:
+    return {
+        "t": "end",
+        "run": end.key.run_id,
+        "token": end.key.token,
+        "pid": end.pid,
+        "cause": end.cause,
+        "reason": end.reason,
+        "exit": end.exit_code,
+        "signal": end.signal,
+        "step": end.step,
+        "steps": end.steps,
+        "started_ns": end.started_ns,
+        "finished_ns": end.finished_ns,
+        "last_seq": end.last_seq,
+        "last_line": end.last_line,
+        "logs": {"redacted": end.redacted, "left": dict(end.left_out)},
+    }
+
+
+def _end(body: Mapping[str, Any]) -> AttemptEnd:
+    return AttemptEnd(
+        key=_key(body),
+        pid=body["pid"],
+        cause=body["cause"],
+        reason=body["reason"],
+        exit_code=body["exit"],
+        signal=body["signal"],
+        step=body["step"],
+        steps=body["steps"],
+        # Earlier releases named a time for attempts without a process too.
+        started_ns=body["started_ns"] if body["pid"] else 0,
+        finished_ns=body["finished_ns"],
+        last_seq=body["last_seq"],
+        last_line=body["last_line"],
+        redacted=body["logs"]["redacted"],
+        left_out={reason: (lines, size) for reason, (lines, size) in body["logs"]["left"].items()},
+    )
+
+
+def _key(body: Mapping[str, Any]) -> AttemptKey:
+    return AttemptKey(int(body["run"]), int(body["token"]))
+
+
+def _json(body: Mapping[str, Any]) -> bytes:
+    return b"J" + _ENCODER.encode(body).encode()

@@ -1,0 +1,341 @@
+"""Parent and subreaper of the attempts of one slot, one at a time: carries out what `decide/guard.py` decides.
+
+A single-threaded loop over poll. Everything that descends from this process belongs to the one attempt in the slot, so ``waitpid`` without any
+child left is the proof of an empty tree.
+"""
+
+import math
+import os
+import select
+import signal
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from toban_executor.decide.guard import decide, next_due
+from toban_executor.decide.guard_types import (
+    CheckTree,
+    CloseLeasePipe,
+    DrainOutput,
+    DropAcked,
+    Event,
+    ExecutorClosed,
+    PauseOutput,
+    ProcessEnd,
+    Refuse,
+    ReportEnd,
+    ReportStart,
+    ResumeOutput,
+    SignalTree,
+    SlotState,
+    Spawn,
+    StartStep,
+    StepNotStarted,
+    StepStarted,
+    Stop,
+    Tick,
+    TreeChecked,
+    TreeSignal,
+)
+from toban_executor.decide.log_block import STDERR, STDOUT, LogBlock
+from toban_executor.decide.models import LogRules
+from toban_executor.guard.cgroup import SlotCgroup
+from toban_executor.guard.channel import Channel
+from toban_executor.guard.clock import boottime, instant, wall_ns
+from toban_executor.guard.output_pipeline import OutputPipeline, OutputStream
+from toban_executor.guard.process_tree import signal_tree
+from toban_executor.guard.protocol import decode_command, encode_block, encode_report
+from toban_executor.guard.spawn import LEASE_FD, SpawnError, enter, find_program, spawn
+from toban_executor.guard.work_dir import WorkDir
+
+_READ = 64 * 1024
+
+
+class SlotSupervisor:
+    """The process of one slot. `losses`: how many before it have died."""
+
+    def __init__(
+        self, *, channel: Channel, incarnation: str, work_dir: WorkDir, cgroup: SlotCgroup | None, losses: int = 0
+    ) -> None:
+        self._channel = channel
+        self._work_dir = work_dir
+        self._cgroup = cgroup
+        self._state = SlotState(incarnation=incarnation, unreset_losses=losses)
+        self._stopped = False
+        # CLOCK_BOOTTIME of the next tick.
+        self._due = math.inf
+        self._main_pid = 0
+        # Of the attempt in the slot; the pipes are registered with poll unless paused.
+        self._output = _pipeline(LogRules(), env={}, payload_json="")
+        self._pipes: dict[int, OutputStream] = {}
+        self._paused = False
+        self._held = False
+        self._null = os.open("/dev/null", os.O_RDONLY | os.O_CLOEXEC)
+        self._lease_pipe = os.pipe()
+        self._signals = signal_pipe()
+        self._poll = select.poll()
+        self._poll.register(self._signals, select.POLLIN)
+        self._channel_events = select.POLLIN
+        self._poll.register(channel.fileno(), select.POLLIN)
+        self._actions: dict[type, Callable[[Any], Event | None]] = {
+            StartStep: self._start_step,
+            SignalTree: self._signal_tree,
+            CheckTree: self._check_tree,
+            CloseLeasePipe: self._close_lease_pipe,
+            DrainOutput: self._drain_output,
+            PauseOutput: self._pause_output,
+            ResumeOutput: self._resume_output,
+            DropAcked: self._drop_acked,
+            ReportStart: self._report_start,
+            ReportEnd: self._report_end,
+            Refuse: self._refuse,
+            Stop: self._stop,
+        }
+
+    def run(self) -> None:
+        """Serve until the executor has ended and nothing is left of the last attempt; then spool what the executor had not on disk."""
+        while not self._stopped:
+            self._turn()
+        self._channel.spool()
+
+    # ---- the loop
+
+    def _turn(self) -> None:
+        self._update_poll()
+        child_exited = False
+        timeout = None if self._due == math.inf else max(0.0, self._due - boottime()) * 1000 + 0.5
+        for fd, _event in self._poll.poll(timeout):
+            if fd == self._signals:
+                child_exited = True
+                os.read(fd, 4096)
+            elif fd in self._pipes:
+                self._read_pipe(fd)
+            else:
+                self._channel.flush()
+                self._receive()
+        if self._channel.closed and not self._state.executor_closed:
+            # Whichever saw it first: a read, or a write that failed.
+            self._handle(ExecutorClosed())
+        if self._state.attempt is not None:
+            self._send_blocks(self._output.tick())
+            if child_exited:
+                self._handle(self._check_tree())
+            if boottime() >= self._due:
+                self._handle(Tick())
+
+    def _handle(self, event: Event) -> None:
+        """Decide, carry out, and arm the timer of the next tick."""
+        now = instant()
+        next_event: Event | None = event
+        while next_event is not None:
+            self._state, effects = decide(self._state, next_event, now)
+            next_event = None
+            for effect in effects:
+                next_event = self._actions[type(effect)](effect)
+        self._due = next_due(self._state, now)
+
+    def _update_poll(self) -> None:
+        channel = self._channel
+        events = 0 if channel.closed else select.POLLIN | (select.POLLOUT if channel.wants_write else 0)
+        if events != self._channel_events:
+            if events:
+                self._poll.register(channel.fileno(), events)
+            else:
+                self._poll.unregister(channel.fileno())
+            self._channel_events = events
+        paused = self._held or channel.congested
+        if paused != self._paused:
+            self._paused = paused
+            for fd in self._pipes:
+                if paused:
+                    self._poll.unregister(fd)
+                else:
+                    self._poll.register(fd, select.POLLIN)
+
+    def _receive(self) -> None:
+        while data := self._channel.receive():
+            self._handle(decode_command(data))
+
+    # ---- effects
+
+    def _start_step(self, start: StartStep) -> Event:
+        try:
+            if start.step == 0:
+                self._prepare(start.spawn)
+            self._main_pid = self._spawn(start.spawn, start.step)
+        except SpawnError as error:
+            return StepNotStarted(str(error))
+        return StepStarted(self._main_pid)
+
+    def _prepare(self, order: Spawn) -> None:
+        attempt = order.order
+        self._output = _pipeline(attempt.logs, env=order.env, payload_json=attempt.payload_json)
+        self._work_dir.prepare(attempt.payload_json)
+        self._send_blocks(self._output.opening())
+
+    def _spawn(self, order: Spawn, number: int) -> int:
+        step = order.order.steps[number]
+        env = dict(order.env)
+        env["TOBAN_PAYLOAD_FILE"] = self._work_dir.payload
+        env["TOBAN_LEASE_FD"] = str(LEASE_FD)
+        enter(order.order.working_dir or self._work_dir.directory)
+        program = order.programs[number] or find_program(step.argv[0], env.get("PATH", ""))
+        out, err = open_pipe(), open_pipe()
+        try:
+            pid = spawn(
+                program=program,
+                argv=step.argv,
+                env=env,
+                stdin=self._null,
+                stdout=out[1],
+                stderr=err[1],
+                lease=self._lease_pipe[0],
+            )
+        except SpawnError:
+            os.close(out[0])
+            os.close(err[0])
+            raise
+        finally:
+            os.close(out[1])
+            os.close(err[1])
+        for (fd, _), stream in ((out, STDOUT), (err, STDERR)):
+            self._pipes[fd] = self._output.stream(stream)
+            if not self._paused:
+                self._poll.register(fd, select.POLLIN)
+        return pid
+
+    def _signal_tree(self, effect: SignalTree) -> None:
+        if effect.signal is TreeSignal.TERMINATE:
+            signal_tree(os.getpid(), (signal.SIGTERM, signal.SIGCONT))
+            return
+        if self._cgroup is not None:
+            self._cgroup.kill()
+        signal_tree(os.getpid(), (signal.SIGKILL,))
+
+    def _check_tree(self, _effect: CheckTree | None = None) -> TreeChecked:
+        main = None
+        while True:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                return TreeChecked(main=main, empty=True)
+            if pid == 0:
+                return TreeChecked(main=main, empty=False)
+            if pid == self._main_pid:
+                main = _process_end(status)
+
+    def _close_lease_pipe(self, _effect: CloseLeasePipe) -> None:
+        """Every process of the job sees the end of the pipe; the next job gets a new one."""
+        for fd in self._lease_pipe:
+            os.close(fd)
+        self._lease_pipe = os.pipe()
+
+    def _drain_output(self, _effect: DrainOutput) -> None:
+        """A process elsewhere may hold a pipe open: it is not waited for."""
+        for fd in list(self._pipes):
+            while self._read_pipe(fd):
+                pass
+            if fd in self._pipes:
+                self._close_pipe(fd)
+
+    def _pause_output(self, _effect: PauseOutput) -> None:
+        self._held = True
+
+    def _resume_output(self, effect: ResumeOutput) -> None:
+        if effect.waited and readable(self._pipes):
+            self._send_blocks(
+                self._output.system_line(
+                    f"the job waited up to {effect.waited:.0f} s in its writes: "
+                    "the executor's journal of logs was full; nothing was left out"
+                )
+            )
+        self._held = False
+
+    def _drop_acked(self, effect: DropAcked) -> None:
+        self._channel.drop_acked(effect.number)
+
+    def _report_start(self, report: ReportStart) -> None:
+        self._channel.send(encode_report(report.start))
+
+    def _report_end(self, report: ReportEnd) -> None:
+        enter("/")
+        self._work_dir.clear()
+        output = self._output
+        self._send_blocks(output.finish())
+        end = report.end._replace(
+            reason=output.redact(report.end.reason),
+            last_seq=output.numbering.last_seq,
+            last_line=output.numbering.last_line,
+            redacted=output.redacted,
+            left_out=output.left_out,
+        )
+        self._channel.send(encode_report(end), ticket=report.ticket)
+
+    def _refuse(self, refusal: Refuse) -> None:
+        self._channel.send(encode_report(refusal.end))
+
+    def _stop(self, _effect: Stop) -> None:
+        self._stopped = True
+
+    # ---- output
+
+    def _read_pipe(self, fd: int) -> bool:
+        """One read; False when the pipe has nothing more for now or has ended."""
+        try:
+            data = os.read(fd, _READ)
+        except BlockingIOError:
+            return False
+        if not data:
+            self._close_pipe(fd)
+            return False
+        self._send_blocks(self._pipes[fd].feed(data))
+        return True
+
+    def _close_pipe(self, fd: int) -> None:
+        self._send_blocks(self._pipes.pop(fd).finish())
+        if not self._paused:
+            self._poll.unregister(fd)
+        os.close(fd)
+
+    def _send_blocks(self, blocks: list[LogBlock]) -> None:
+        for block in blocks:
+            self._channel.send(encode_block(block))
+
+
+def _pipeline(rules: LogRules, *, env: Mapping[str, str], payload_json: str) -> OutputPipeline:
+    return OutputPipeline(rules, env=env, payload_json=payload_json, now=boottime, now_ns=wall_ns)
+
+
+def _process_end(status: int) -> ProcessEnd:
+    if os.WIFSIGNALED(status):
+        return ProcessEnd(signal=os.WTERMSIG(status))
+    return ProcessEnd(exit_code=os.WEXITSTATUS(status))
+
+
+def signal_pipe() -> int:
+    """A descriptor that becomes readable when a child ends."""
+    read, write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+    signal.set_wakeup_fd(write, warn_on_full_buffer=False)
+    signal.signal(signal.SIGCHLD, lambda _number, _frame: None)
+    return read
+
+
+def open_pipe() -> tuple[int, int]:
+    """A pipe whose reading end does not block; the writing end does, because the job gets it."""
+    read, write = os.pipe()
+    os.set_blocking(read, False)
+    return read, write
+
+
+def readable(pipes: Iterable[int]) -> bool:
+    """True when something waits in one of the pipes."""
+    poll = select.poll()
+    for fd in pipes:
+        poll.register(fd, select.POLLIN)
+    return any(event & select.POLLIN for _fd, event in poll.poll(0))
+
+
+def serve(*, channel: Channel, incarnation: str, work_dir: WorkDir, group: SlotCgroup | None, losses: int = 0) -> None:
+    """Body of a slot supervisor's process, already its own child subreaper."""
+    entered = group is not None and group.prepare()
+    cgroup = group if entered else None
+    SlotSupervisor(channel=channel, incarnation=incarnation, work_dir=work_dir, cgroup=cgroup, losses=losses).run()
