@@ -69,7 +69,7 @@ def old(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_the_last_release_on_this_schema(old: Path, pg_url: str) -> None:
     """Each statement of the old code is one that today's schema understands."""
     failed = []
-    files = [path for path in (old / STORE).rglob("*.sql") if "migrations" not in path.parts]
+    files = [path for path in old.glob("*/*/src/**/*.sql") if "migrations" not in path.parts]
     assert files
     with psycopg.connect(pg_url, autocommit=True) as connection:
         for path in files:
@@ -89,7 +89,7 @@ def test_migrations_of_the_last_release_are_as_they_were(old: Path) -> None:
 
 
 def test_this_code_waits_for_its_schema(old: Path, pg_empty_url: str) -> None:
-    """On the schema of the last release it says what is missing; whoever starts after `migrate wait` never meets such a schema."""
+    """On the schema of the last release it says what is missing; a service that starts after `migrate wait` never meets such a schema."""
     migrate.up(pg_empty_url, folder=old / STORE / "migrations")
     missing = [state for state in migrate.status(pg_empty_url) if state.state == "pending"]
     if missing:
