@@ -18,8 +18,8 @@ import yaml
 from toban_cli.docs_generator import commands
 from toban_cli.main import build
 from toban_cli.manifest_files import _resolved
-from toban_domain.manifest import Document, Manifest, find_problems
-from toban_domain.manifest.reference import KINDS, METADATA, Field
+from toban_manifests.read import Document, Manifest, find_problems
+from toban_manifests.reference import SCHEMA, Field, kinds, metadata
 from toban_schedule import problems
 
 Toban = Callable[..., tuple[int, str, str]]
@@ -41,8 +41,8 @@ def keys(fields: tuple[Field, ...], before: tuple[str, ...]) -> Iterator[tuple[t
 
 KEYS = [
     (kind, path, one)
-    for kind, spec in KINDS.items()
-    for path, one in (*keys(METADATA, ("metadata",)), *keys(spec.fields, ("spec",)))
+    for kind, spec in kinds().items()
+    for path, one in (*keys(metadata(), ("metadata",)), *keys(spec.fields, ("spec",)))
 ]
 NAMES = [f"{kind} {'.'.join(path)}" for kind, path, _ in KEYS]
 
@@ -77,9 +77,9 @@ def test_each_default_is_what_leaving_the_key_out_means(kind: str, path: tuple[s
         assert document(kind, path, yaml.safe_load(one.default)) == document(kind, path, None)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", kinds())
 def test_the_example_of_each_kind_is_valid(kind: str, toban: Toban, tmp_path: Path) -> None:
-    (tmp_path / "a.yaml").write_text(KINDS[kind].example)
+    (tmp_path / "a.yaml").write_text(kinds()[kind].example)
     assert toban("validate", "-f", str(tmp_path), "-o", "name")[0] == 0
 
 
@@ -153,6 +153,21 @@ def test_explain(toban: Toban, what: str, code: int, words: str) -> None:
     found, out, err = toban("explain", what)
     assert found == code
     assert words in (err if code else out)
+
+
+def test_the_published_schema_is_printed(toban: Toban) -> None:
+    code, out, _ = toban("explain", "--schema")
+    assert (code, out) == (0, SCHEMA.read_text(encoding="utf-8"))
+    code, _, err = toban("explain", "Job", "--schema")
+    assert (code, "prints all kinds" in err) == (64, True)
+
+
+def test_explain_does_not_load_the_models() -> None:
+    heavy = ("pydantic", "yaml", "grpc")
+    script = f"import sys; from toban_cli.main import run; run(['explain', 'Job']); sys.exit(','.join(m for m in {heavy} if m in sys.modules))"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=30)
+    assert done.stderr.strip() == ""
+    assert "KEYS OF spec" in done.stdout
 
 
 def test_every_path_can_be_explained(toban: Toban) -> None:

@@ -13,8 +13,8 @@ from toban_cli.crontab.convert import Fate, Options, convert
 from toban_cli.crontab.report import report_lines, yaml_texts
 from toban_cli.crontab.time_fields import FieldError, write_fields
 from toban_cli.manifest_files import read_documents
-from toban_domain.manifest import Document, find_problems
 from toban_domain.schedule import RuleSpec
+from toban_manifests.read import Document, find_problems
 from toban_schedule import Rule, problems
 from toban_testing import cron_oracle
 

@@ -7,8 +7,8 @@ import textwrap
 from collections.abc import Iterator
 
 from toban_domain.errors import ErrorCode, TobanError
-from toban_domain.manifest.problems import nearest
-from toban_domain.manifest.reference import KINDS, METADATA, Field, Kind
+from toban_domain.nearest import nearest
+from toban_manifests.reference import Field, Kind, kinds, metadata
 
 _LINK = re.compile(r"\[([^]]+)\]\(([^)]+)\)")
 # Columns of lines where there is no narrower terminal.
@@ -27,14 +27,14 @@ def explain(path: str, width: int = WIDEST) -> str:
     first, *keys = [_INDEX.sub("", part) for part in path.split(".")]
     if not all((first, *keys)):
         raise TobanError(ErrorCode.INVALID_ARGUMENT, f"{path}: a key is missing beside a dot; write it as in Job.retry")
-    kind = KINDS[_known(first, list(KINDS), path)]
+    kind = kinds()[_known(first, list(kinds()), path)]
     if not keys:
         return _kind_page(kind, width)
     if keys[0] == "spec":
         keys = keys[1:]
     fields = kind.fields
     if keys and keys[0] == "metadata":
-        keys, fields = keys[1:], METADATA
+        keys, fields = keys[1:], metadata()
     if not keys:
         return "\n".join(_list(fields, width))
     found: Field | None = None
@@ -48,7 +48,7 @@ def explain(path: str, width: int = WIDEST) -> str:
 
 def paths() -> Iterator[str]:
     """Every path that can be explained."""
-    for kind in KINDS.values():
+    for kind in kinds().values():
         yield kind.name
         yield from _below(kind.name, kind.fields)
 
@@ -70,7 +70,7 @@ def _known(word: str, names: list[str], path: str) -> str:
 
 def _overview(width: int) -> str:
     lines: list[str] = []
-    for kind in KINDS.values():
+    for kind in kinds().values():
         lines += _beside(kind.name, kind.meaning, 14, width)
     return "\n".join([*lines, "", "More: toban explain Job, toban explain Job.retry"])
 
@@ -81,32 +81,32 @@ def _kind_page(kind: Kind, width: int) -> str:
 
 
 def _field_page(path: str, one: Field, width: int) -> str:
-    facts = [("Type", one.type), ("Default", default_words(one)), ("Example", f"{one.key}: {one.example}")]
+    facts = [("Type", one.type), ("Default", default_text(one)), ("Example", f"{one.key}: {one.example}")]
     shown = [f"{name + ':':<9}{value}" for name, value in facts if value and (name != "Example" or one.example)]
     below = ["", "KEYS BELOW IT", *_list(one.fields, width)] if one.fields else []
-    return "\n".join([path, "", *textwrap.wrap(plain_words(one.meaning), width), "", *shown, *below])
+    return "\n".join([path, "", *textwrap.wrap(without_markdown(one.meaning), width), "", *shown, *below])
 
 
 def _list(fields: tuple[Field, ...], width: int) -> list[str]:
     widest = max(len(one.key) for one in fields) + 2
     lines: list[str] = []
     for one in fields:
-        words = plain_words(one.meaning) + (f" [{default_words(one)}]" if default_words(one) else "")
-        lines += _beside(one.key, words, widest, width)
+        text = without_markdown(one.meaning) + (f" [{default_text(one)}]" if default_text(one) else "")
+        lines += _beside(one.key, text, widest, width)
     return lines
 
 
-def _beside(name: str, words: str, column: int, width: int) -> list[str]:
+def _beside(name: str, text: str, column: int, width: int) -> list[str]:
     """The name, and from a column on what it means."""
-    first, *rest = textwrap.wrap(words, max(width - column, 20)) or [""]
+    first, *rest = textwrap.wrap(text, max(width - column, 20)) or [""]
     return [f"{name:<{column}}{first}", *(f"{'':<{column}}{line}" for line in rest)]
 
 
-def default_words(one: Field) -> str:
+def default_text(one: Field) -> str:
     """What a missing key means."""
     return one.default or one.unset.replace("`", "")
 
 
-def plain_words(text: str) -> str:
-    """Markdown without its marks."""
+def without_markdown(text: str) -> str:
+    """A meaning as it is printed: links as paths, no backquotes."""
     return _LINK.sub(r"docs/\1", text).replace("`", "")

@@ -10,7 +10,7 @@ from typing import Any
 import yaml
 
 from toban_domain.errors import ErrorCode, TobanError
-from toban_domain.manifest import Document
+from toban_manifests.read import Document
 
 _SUFFIXES = (".yaml", ".yml")
 # Of one file.

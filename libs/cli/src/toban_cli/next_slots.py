@@ -57,8 +57,9 @@ def of_cluster(name: str, count: int, after: datetime | None) -> Coming:
 def of_files(files: Sequence[str], name: str, count: int, after: datetime | None, now: datetime) -> Coming:
     """The same of the schedules in these files (only of this schedule or job when `name` is given), without a cluster."""
     from toban_cli.manifest_files import read_documents
-    from toban_domain.manifest import find_problems, raise_for
     from toban_domain.schedule import ScheduleSpec
+    from toban_manifests.problems import raise_for
+    from toban_manifests.read import find_problems
     from toban_schedule import problems
 
     manifests, wrong = find_problems(read_documents(files), check_rule=problems)

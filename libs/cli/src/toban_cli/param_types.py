@@ -96,7 +96,7 @@ def _choice(word: Any, kind: type[Enum]) -> Enum:
     values = [str(member.value) for member in kind]
     if word in values:
         return kind(word)
-    from toban_domain.manifest.problems import nearest
+    from toban_domain.nearest import nearest
 
     near = nearest(str(word), values)
     raise ValueError(f"{word!r} is not known, " + (f"did you mean {near}?" if near else f"use {', '.join(values)}"))

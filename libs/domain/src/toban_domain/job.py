@@ -1,4 +1,4 @@
-"""Job definitions as applied: what to run, how long, how often again, where. Made by `toban_domain.manifest`, stored as canonical JSON.
+"""Job definitions as applied: what to run, how long, how often again, where. Made by `toban_manifests`, stored as canonical JSON.
 
 `to_json` leaves out what is at its default, so that a release with more fields does not change the hash of stored definitions; `from_json` reads
 what `to_json` wrote and ignores keys that it does not know (they are from a newer release).

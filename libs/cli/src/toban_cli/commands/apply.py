@@ -13,7 +13,7 @@ from toban_cli.output import Column, show, show_data
 from toban_cli.sanitize import clean
 
 if TYPE_CHECKING:
-    from toban_domain.manifest import Document
+    from toban_manifests.read import Document
 
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Say what would change, change nothing.")]
 APPLY_SECONDS = 30.0
@@ -98,7 +98,8 @@ def _name(document: Document) -> str:
 def _checked(names: list[str]) -> list[Document]:
     """The documents; raises with every mistake in them, so that a cluster is not asked about what is wrong anyway."""
     from toban_cli.manifest_files import read_documents
-    from toban_domain.manifest import find_problems, raise_for
+    from toban_manifests.problems import raise_for
+    from toban_manifests.read import find_problems
     from toban_schedule import problems
 
     documents = read_documents(names)

@@ -21,13 +21,26 @@ What = Annotated[
 ]
 
 
-def explain(what: What = "") -> None:
+Schema = Annotated[bool, typer.Option("--schema", help="Print the JSON Schema of all manifests, for editors.")]
+
+
+def explain(what: What = "", schema: Schema = False) -> None:
     """What the keys of a manifest mean.
 
     Examples:
     toban explain Job
     toban explain Schedule.dst.gap
+    toban explain --schema
     """
+    if schema:
+        if what:
+            raise typer.BadParameter(
+                f"{what!r} is not used with --schema, which prints all kinds", param_hint="--schema"
+            )
+        from toban_manifests.reference import SCHEMA
+
+        report.say(SCHEMA.read_text(encoding="utf-8").rstrip())
+        return
     from toban_cli.explain import WIDEST
     from toban_cli.explain import explain as explained
     from toban_cli.tables import terminal_width

@@ -117,7 +117,7 @@ def _check_text(content: bytes, source: str) -> None:
 
 
 def _check_prefix(prefix: str) -> None:
-    from toban_domain.manifest.fields import NAME
+    from toban_manifests.values import NAME
 
     if prefix and (len(prefix) > 60 or not NAME.fullmatch(f"{prefix}x")):
         raise TobanError(

@@ -256,7 +256,7 @@ def _states(given: list[str]) -> list[str]:
 
     for state in given:
         if state.upper() not in RunState.__members__:
-            from toban_domain.manifest.problems import nearest
+            from toban_domain.nearest import nearest
 
             near = nearest(state.upper(), RunState.__members__)
             hint = f"did you mean {near}?" if near else f"use one of {', '.join(RunState)}"

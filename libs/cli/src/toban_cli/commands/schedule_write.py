@@ -203,7 +203,8 @@ def _payload(stored: Mapping[str, Any], payload: str | None, param: list[str] | 
 
 def _manifest(name: str, document: dict[str, Any], version: int) -> Any:
     """The document, checked, on condition of the version that it was made from."""
-    from toban_domain.manifest import Document, find_problems, raise_for
+    from toban_manifests.problems import raise_for
+    from toban_manifests.read import Document, find_problems
     from toban_proto.v1.coordinator_pb2 import Manifest
     from toban_schedule import problems
 

@@ -19,7 +19,7 @@ from toban_cli.crontab.line_parser import BLANKS, Kind, Line, read_lines
 from toban_cli.crontab.manifest import Planned, documents
 from toban_cli.crontab.schedule_rule import Timing, TimingError, read_timing, split_timing
 from toban_cli.crontab.templates import template_reason
-from toban_domain.manifest import Document, find_problems
+from toban_manifests.read import Document, find_problems
 from toban_schedule import problems
 
 # An executor starts nothing whose command and variables are larger.

@@ -10,7 +10,7 @@ import jsonschema_rs
 
 from toban_domain.errors import ErrorCode, TobanError
 from toban_domain.job import JobSpec
-from toban_domain.manifest.problems import nearest
+from toban_domain.nearest import nearest
 from toban_domain.payload import check_payload
 
 KEPT = 2_000

@@ -22,10 +22,11 @@ from toban_coordinator.store.jobs import Definition, Head
 from toban_domain.errors import ErrorCode, TobanError
 from toban_domain.event import TriggerSpec
 from toban_domain.job import JobSpec
-from toban_domain.manifest import Document, Manifest, ManifestProblem, raise_for, read_manifests
-from toban_domain.manifest.problems import nearest
+from toban_domain.nearest import nearest
 from toban_domain.payload import canonical_json
 from toban_domain.schedule import ScheduleSpec
+from toban_manifests.problems import ManifestProblem, raise_for
+from toban_manifests.read import Document, Manifest, read_manifests
 from toban_proto.v1 import coordinator_pb2 as pb
 from toban_runtime.clock import SystemClock
 from toban_runtime.cooperative_yield import Breath

@@ -15,7 +15,8 @@ from toban_domain.errors import ErrorCode, TobanError
 from toban_domain.event import TriggerSpec
 from toban_domain.event_mapping import texts_of
 from toban_domain.job import JobSpec
-from toban_domain.manifest import Manifest, ManifestProblem, raise_for
+from toban_manifests.problems import ManifestProblem, raise_for
+from toban_manifests.read import Manifest
 from toban_proto.v1 import coordinator_pb2 as pb
 from toban_store.tx import Tx
 

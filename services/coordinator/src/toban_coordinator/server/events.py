@@ -10,7 +10,7 @@ from toban_coordinator.store import audit, events, triggers
 from toban_coordinator.store.audit import AdminAction
 from toban_domain.errors import ErrorCode, TobanError
 from toban_domain.event import check_event
-from toban_domain.manifest.problems import nearest
+from toban_domain.nearest import nearest
 from toban_domain.payload import canonical_json, parse_payload
 from toban_proto.v1 import coordinator_pb2 as pb
 from toban_store.errors import Refused

@@ -19,9 +19,9 @@ from toban_coordinator.store import audit, fire_ledger, read_models, schedules_e
 from toban_coordinator.store.audit import AdminAction
 from toban_coordinator.store.schedules_edit import StoredSchedule
 from toban_domain.errors import ErrorCode, TobanError
-from toban_domain.manifest import Document, read_manifests
-from toban_domain.manifest.problems import nearest
+from toban_domain.nearest import nearest
 from toban_domain.schedule import ScheduleSpec
+from toban_manifests.read import Document, read_manifests
 from toban_proto.v1 import coordinator_pb2 as pb
 from toban_schedule import Rule, describe, noted_slots
 from toban_schedule import problems as rule_problems

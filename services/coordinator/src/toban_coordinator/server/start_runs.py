@@ -13,7 +13,7 @@ from toban_coordinator.ports.express import ExpressDesk
 from toban_coordinator.store import jobs, run_traces, runs
 from toban_domain.errors import ErrorCode, TobanError
 from toban_domain.job import JobSpec
-from toban_domain.manifest.problems import nearest
+from toban_domain.nearest import nearest
 from toban_domain.payload import parse_payload
 from toban_domain.traceparent import TraceContext
 from toban_observability import tracing

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from toban_domain.errors import ErrorCode, TobanError
 from toban_domain.job import ExponentialBackoff, JobSpec, LogSpec, RetrySpec
-from toban_domain.manifest import Document, find_problems, read_manifests
 from toban_domain.schedule import CatchUpSpec, RuleSpec, ScheduleSpec
+from toban_manifests.read import Document, find_problems, read_manifests
 
 
 def no_check(rule: RuleSpec) -> list[tuple[str, str, str]]:

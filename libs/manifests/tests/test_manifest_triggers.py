@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from toban_domain.errors import ErrorCode, TobanError
 from toban_domain.event import TriggerSpec, check_event
-from toban_domain.manifest import Document, find_problems, read_manifests
+from toban_manifests.read import Document, find_problems, read_manifests
 
 
 def trigger(**spec: Any) -> dict[str, Any]:

@@ -1,0 +1,269 @@
+"""`kind: Job`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any, Literal
+
+from pydantic import PlainValidator, WithJsonSchema, WrapValidator
+from pydantic_core import PydanticCustomError
+
+from toban_domain.job import (
+    DEFAULT_GRACE_SECONDS,
+    DEFAULT_LOG_LINES_PER_SECOND,
+    DEFAULT_LOG_MB,
+    DEFAULT_MAX_LOST,
+    CancelSpec,
+    ConcurrencySpec,
+    JobSpec,
+    LogSpec,
+    SelectorSpec,
+)
+from toban_domain.payload import kind_of
+from toban_manifests.retries import Retry
+from toban_manifests.section import IfMissing, NotYet, Section, key, part, problem, raise_problems
+from toban_manifests.steps import MAX_STEPS, STEPS_HINT, Step, check_steps
+from toban_manifests.values import DAY, Env, Folder, Labels, ManifestModel, Payload, check_json
+
+_MAX_NAMES = 100
+_MAX_NAME = 128
+
+
+class Cancel(Section):
+    """How a run is stopped."""
+
+    MEANT = {"grace": "grace_seconds"}
+
+    supported: bool = key(True, "whether `run cancel` is allowed", False)
+    mode: Literal["kill", "cooperative"] = key(
+        "kill",
+        "kill: SIGTERM at once; cooperative: the job is asked first, SIGTERM after the grace",
+        "cooperative",
+    )
+    grace_seconds: float = key(DEFAULT_GRACE_SECONDS, "SIGTERM to SIGKILL", 2.5, type_name="seconds", ge=0, le=3600.0)
+
+
+class Concurrency(Section):
+    """Runs at the same time."""
+
+    LATER = ("limit", "dedupe_keys")
+
+    policy: Annotated[
+        Literal["allow", "forbid"] | None, NotYet(("replace", "queue", "reject_same_scope"), "use allow or forbid")
+    ] = key(
+        None,
+        "what a new run does while another of the same schedule is live",
+        "allow",
+        unset="forbid for slots, allow on demand",
+    )
+
+
+class Selector(Section):
+    """Which executors."""
+
+    LATER = ("slots",)
+
+    labels: Labels = key({}, "labels that an executor must have", {"zone": "a"})
+
+
+def _read_redact(value: Any) -> tuple[str, ...]:
+    if not isinstance(value, list):
+        raise problem(f"must be a list, is {kind_of(value)}", "write [NAME]: variables or keys of the payload")
+    raise_problems(_redact_problems(value))
+    return tuple(dict.fromkeys(value))
+
+
+def _redact_problems(names: list[Any]) -> Iterator[PydanticCustomError]:
+    """Too many, and the first that is none."""
+    if len(names) > _MAX_NAMES:
+        yield problem(f"has {len(names)} names", f"use at most {_MAX_NAMES}")
+    for index, name in enumerate(names):
+        if not isinstance(name, str) or not 0 < len(name) <= _MAX_NAME or "\0" in name:
+            hint = f"write the name of a variable or of a key of the payload, at most {_MAX_NAME} characters"
+            yield problem("is not a name", hint, below=f"[{index}]")
+            return
+
+
+class Logs(Section):
+    """What is kept of the output."""
+
+    MEANT = {"max_bytes": "max_mb", "max_lines": "max_lines_per_second", "secrets": "redact", "mask": "redact"}
+
+    max_mb: int = key(
+        DEFAULT_LOG_MB,
+        "MiB of one attempt; what comes after is left out but for the last lines; 0 = no limit",
+        100,
+        ge=0,
+        le=1 << 20,
+    )
+    max_lines_per_second: int = key(
+        DEFAULT_LOG_LINES_PER_SECOND,
+        "lines over this rate (kept up for ten seconds) are left out, and counted in the log; 0 = no limit",
+        500,
+        ge=0,
+        le=10_000_000,
+    )
+    redact: Annotated[
+        tuple[str, ...],
+        PlainValidator(_read_redact),
+        WithJsonSchema(
+            {
+                "type": "array",
+                "items": {"type": "string", "minLength": 1, "maxLength": _MAX_NAME},
+                "maxItems": _MAX_NAMES,
+            }
+        ),
+    ] = key(
+        (),
+        "variables of `env` and top-level keys of the payload whose values are replaced by `***` in the output, also as base64 "
+        "or URL-encoded",
+        ["API_KEY"],
+        type_name="list of names",
+    )
+
+
+def _read_schema(value: Any) -> dict[str, Any]:
+    """The JSON Schema as it stands: the server compiles it."""
+    if not isinstance(value, Mapping):
+        raise problem(
+            f"must be a mapping, is {kind_of(value)}", "write a JSON Schema (2020-12), such as {type: object}"
+        )
+    return check_json(value)
+
+
+class Job(Section):
+    """The spec of a job."""
+
+    MEANT = {
+        "command": "steps",
+        "argv": "steps",
+        "timeout": "timeout_seconds",
+        "payload": "default_payload",
+        "environment": "env",
+        "cwd": "working_dir",
+        "retries": "retry",
+        "max_retries": "retry",
+        "queue": "selector",
+        "shell": "allow_shell",
+        "log_limits": "logs",
+        "log": "logs",
+    }
+    LATER = (
+        "secrets",
+        "notify",
+        "idempotent",
+        "repeatable",
+        "schedulable",
+        "lost_after_seconds",
+        "scope",
+        "schedule",
+    )
+
+    steps: Annotated[
+        list[Step],
+        WrapValidator(check_steps),
+        IfMissing(STEPS_HINT),
+    ] = key(
+        ...,
+        "commands, one after the other; the first that fails ends the attempt",
+        [{"argv": ["tar", "-c", "/srv"]}],
+        type_name="list of steps",
+        schema={"minItems": 1, "maxItems": MAX_STEPS},
+    )
+    enabled: bool = key(True, "a disabled job gets no new runs", False)
+    payload_schema: Annotated[
+        dict[str, Any] | None, PlainValidator(_read_schema), WithJsonSchema({"type": "object"})
+    ] = key(
+        None,
+        "JSON Schema (2020-12) of the payload; a run whose payload does not fit is refused",
+        {"type": "object", "required": ["name"]},
+        type_name="JSON Schema",
+        unset="none",
+    )
+    default_payload: Payload = key(
+        {},
+        "parameters, each overridden by the payload of a schedule or of `run start`; 32 KiB in all",
+        {"name": "world"},
+    )
+    env: Env = key({}, "variables of the command; names beginning with `TOBAN_` are Toban's", {"LANG": "C.UTF-8"})
+    working_dir: Folder = key(
+        "",
+        "folder of the command. A relative one counts from the folder of the YAML file: `toban apply` makes it absolute; "
+        "it must exist on the executor",
+        ".",
+        type_name="folder",
+        unset="a folder of the executor",
+    )
+    timeout_seconds: int = key(
+        0,
+        "of one attempt, all steps; 0 = none; then SIGTERM, `grace_seconds`, SIGKILL to the whole process tree, TIMED_OUT",
+        600,
+        ge=0,
+        le=366 * DAY,
+    )
+    retry: Retry = part(Retry, "how often a run is tried again")
+    cancel: Cancel = part(Cancel, "how a run is stopped")
+    concurrency: Concurrency = part(Concurrency, "runs at the same time")
+    priority: int = key(0, "−1000 … 1000; higher goes first", 10, ge=-1000, le=1000)
+    selector: Selector = part(Selector, "which executors")
+    logs: Logs = part(Logs, "what is kept of the output ([logs.md](logs.md))")
+    on_lease_loss: Annotated[Literal["kill"] | None, NotYet(("freeze", "continue"), "use kill, or leave it out")] = key(
+        None,
+        "what happens to a live run whose executor loses its lease ([fencing.md](fencing.md) 3.7)",
+        "kill",
+        unset="the version's, now kill",
+    )
+    max_lost: int = key(
+        DEFAULT_MAX_LOST,
+        "how often a run goes on elsewhere after its executor was lost; then EXPIRED",
+        0,
+        ge=0,
+        le=1000,
+    )
+    max_wait_seconds: int = key(
+        0, "how long a run may wait for its start; then EXPIRED; 0 = no limit", 3600, ge=0, le=366 * DAY
+    )
+    skip_late_after_seconds: int | None = key(
+        None,
+        "a run that has not started that long after its time is SKIPPED; 0 = never",
+        60,
+        unset="the setting `skip_late_runs_after_seconds`",
+        ge=0,
+        le=366 * DAY,
+    )
+    allow_shell: bool = key(
+        False, "whether argv may be a shell, or an interpreter with its program as an argument (`python -c`)", True
+    )
+
+
+class JobManifest(ManifestModel):
+    """What to run, how long, how often again, and where."""
+
+    EXAMPLE = """\
+apiVersion: toban/v1
+kind: Job
+metadata: {name: disk}
+spec:
+  steps:
+    - argv: [df, -h, /]
+"""
+
+    kind: Literal["Job"]
+    spec: Job
+
+    def to_spec(self) -> JobSpec:
+        """As the domain has it."""
+        spec = self.spec
+        return JobSpec(
+            **vars(self.metadata),
+            **vars(spec)
+            | {
+                "steps": tuple(step.to_spec(index) for index, step in enumerate(spec.steps)),
+                "retry": spec.retry.to_spec(),
+                "cancel": CancelSpec(**vars(spec.cancel)),
+                "concurrency": ConcurrencySpec(spec.concurrency.policy or ""),
+                "selector": SelectorSpec(dict(spec.selector.labels)),
+                "logs": LogSpec(**vars(spec.logs)),
+                "on_lease_loss": spec.on_lease_loss or "",
+            },
+        )

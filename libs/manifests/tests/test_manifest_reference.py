@@ -1,0 +1,142 @@
+"""The published JSON Schema and the reference made of it: current, complete, and no stricter than the models."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import jsonschema_rs
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from toban_manifests.read import MODELS, Document, find_problems
+from toban_manifests.reference import SCHEMA, Field, flow, kinds, metadata
+from toban_manifests.schema import json_schema, main
+
+ROOT = Path(__file__).parents[3]
+EXAMPLES = [
+    pytest.param(body, id=f"{file.stem}-{number}")
+    for file in sorted((ROOT / "examples").rglob("*.yaml"))
+    for number, body in enumerate(yaml.safe_load_all(file.read_text(encoding="utf-8")))
+]
+
+
+STEPS = [
+    {"argv": ["tar"], "id": "a", "type": "command"},
+    {"type": "python", "callable": "a.b:c", "python_path": ["/srv"]},
+]
+BACKOFF = {"initial": 1, "multiplier": 2, "max": 5.5, "jitter": 0}
+SOUND: list[tuple[str, dict[str, Any]]] = [
+    ("Job", {"steps": STEPS, "retry": {"max_attempts": 2, "backoff_seconds": BACKOFF}, "logs": {"redact": ["A"]}}),
+    (
+        "Job",
+        {"steps": STEPS[:1], "retry": {"backoff_seconds": [1, 5.5]}, "on_lease_loss": "kill", "env": {"LANG": "C"}},
+    ),
+    ("Schedule", {"job": "x", "cron": "0 3 * * *", "dst": {"fold": "both"}, "catch_up": "one", "start": ""}),
+    ("Schedule", {"job": "x", "daily_at": "03:00", "catch_up": {"policy": "all", "max": 5}, "payload": {"a": None}}),
+    ("EventTrigger", {"event_type": "a.b", "job": "x", "filter": {"a.b": {"gte": 1}}, "payload": {"a": [1]}}),
+    ("EventTrigger", {"event_type": "a.b", "job": "x", "payload": "{{ event.payload }}"}),
+]
+
+
+@pytest.fixture(scope="module")
+def published() -> jsonschema_rs.Draft202012Validator:
+    return jsonschema_rs.Draft202012Validator(json.loads(SCHEMA.read_text(encoding="utf-8")))
+
+
+def test_the_file_is_current() -> None:
+    assert SCHEMA.read_text(encoding="utf-8") == json_schema()
+
+
+def test_a_file_that_is_not_current_is_reported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("toban_manifests.schema.SCHEMA", tmp_path / "a.json")
+    assert main(["--check"]) == 1
+    assert "run scripts/gen-docs" in capsys.readouterr().err
+    assert main([]) == 0
+    assert main(["--check"]) == 0
+
+
+def test_every_kind_is_described() -> None:
+    assert set(kinds()) == set(MODELS)
+    body = {"apiVersion": "toban/v1", "kind": "Nothing", "metadata": {"name": "x"}, "spec": {}}
+    _, [problem] = find_problems([Document("a", body)], check_rule=lambda rule: [])
+    assert problem.hint == f"use {' or '.join(kinds())}"
+
+
+@pytest.mark.parametrize("kind", MODELS)
+def test_every_description_is_complete(kind: str) -> None:
+    def check(fields: tuple[Field, ...]) -> None:
+        assert fields
+        for one in fields:
+            assert one.meaning and one.type, one.key
+            assert one.example or one.fields, f"{one.key} has no example"
+            assert one.default or one.unset or one.fields, f"{one.key} does not say what leaving it out means"
+            assert "\n" not in one.meaning
+            if one.fields:
+                check(one.fields)
+
+    check(kinds()[kind].fields)
+    check(metadata())
+
+
+def test_the_reference_goes_into_lists_and_alternatives() -> None:
+    job = {one.key: one for one in kinds()["Job"].fields}
+    retry = {one.key: one for one in job["retry"].fields}
+    assert job["steps"].listed and job["steps"].unset == "required"
+    assert {"argv", "callable"} <= {one.key for one in job["steps"].fields}
+    assert [one.key for one in retry["backoff_seconds"].fields] == ["initial", "multiplier", "max", "jitter"]
+    assert job["on_lease_loss"].type == "kill"
+    assert (job["env"].type, job["env"].default, job["retry"].type) == ("text to text", "{}", "mapping")
+
+
+@pytest.mark.parametrize("body", EXAMPLES)
+def test_examples_fit_the_published_schema(body: Any, published: jsonschema_rs.Draft202012Validator) -> None:
+    assert [error.message for error in published.iter_errors(body)] == []
+
+
+@pytest.mark.parametrize(("kind", "spec"), SOUND)
+def test_what_the_reader_takes_fits_the_published_schema(
+    kind: str, spec: dict[str, Any], published: jsonschema_rs.Draft202012Validator
+) -> None:
+    body = {"apiVersion": "toban/v1", "kind": kind, "metadata": {"name": "x", "labels": {"a": "b"}}, "spec": spec}
+    assert find_problems([Document("a", body)], check_rule=lambda rule: [])[1] == []
+    assert [error.message for error in published.iter_errors(body)] == []
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {"steps": []},
+        {"steps": [{"argv": "true"}]},
+        {"steps": [{"argv": ["true"]}], "timeout": 5},
+        {"steps": [{"argv": ["true"]}], "retry": {"backoff_seconds": {"jitter": 2}}},
+        {"steps": [{"argv": ["true"]}], "on_lease_loss": "freeze"},
+        {"steps": [{"type": "python", "argv": ["true"]}]},
+    ],
+)
+def test_the_published_schema_refuses_mistakes(
+    spec: dict[str, Any], published: jsonschema_rs.Draft202012Validator
+) -> None:
+    body = {"apiVersion": "toban/v1", "kind": "Job", "metadata": {"name": "x"}, "spec": spec}
+    assert not published.is_valid(body)
+    assert find_problems([Document("a", body)], check_rule=lambda rule: [])[1]
+
+
+texts = st.text(st.characters(codec="ascii", min_codepoint=32, max_codepoint=126), max_size=6) | st.sampled_from(
+    ["true", "No", "on", "1:30", "a: b", "-", "~"]
+)
+values = st.recursive(
+    st.booleans() | st.integers(-9, 9) | texts,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(texts, inner, max_size=3),
+    max_leaves=5,
+)
+
+
+@given(values)
+def test_examples_are_written_as_yaml_reads_them(value: Any) -> None:
+    assert yaml.safe_load(flow(value)) == value
