@@ -1,4 +1,4 @@
-# One image a service: docker build -f deploy/docker/service.Dockerfile --build-arg SERVICE=coordinator -t toban-coordinator .
+# One image per service: docker build -f deploy/docker/service.Dockerfile --build-arg SERVICE=coordinator -t toban-coordinator .
 # SERVICE: admin-web, coordinator, executor, log-archiver, or tools (the toban command, the migrations, certificates and secrets).
 # PYTHON_IMAGE: any Debian with Python 3.11 or newer. INDEX_URL: a package index other than PyPI; it stays out of the image.
 ARG PYTHON_IMAGE=python:3.13-slim
@@ -49,7 +49,7 @@ RUN (command -v tini >/dev/null || { apt-get update -qq && apt-get install -y -q
     && ln -s /opt/toban/bin/toban /usr/local/bin/toban
 COPY --from=build /opt/toban /opt/toban
 COPY LICENSE /usr/share/doc/toban/LICENSE
-# SSL_CERT_FILE: the PostgreSQL library brings its own OpenSSL, which looks elsewhere: sslrootcert=system would trust nobody.
+# SSL_CERT_FILE: the PostgreSQL library contains its own OpenSSL with other default paths: sslrootcert=system would find no CA.
 ENV TOBAN_SERVICE=${SERVICE} \
     LANG=C.UTF-8 \
     SSL_CERT_FILE=${SSL_CERT_FILE:-/etc/ssl/certs/ca-certificates.crt} \
@@ -65,5 +65,5 @@ WORKDIR /
 USER 10001:10001
 EXPOSE 50051 9464
 HEALTHCHECK --interval=5s --timeout=4s --start-period=30s --retries=6 CMD ["/opt/toban/bin/ready"]
-# -s: it also reaps where another init is the first process.
+# -s: tini also reaps processes when another init is PID 1.
 ENTRYPOINT ["tini", "-s", "--", "/opt/toban/bin/start"]

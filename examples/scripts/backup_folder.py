@@ -1,4 +1,4 @@
-"""Packs a folder with tar: written beside the goal, read back, then renamed, so that a half archive is never taken for a whole one."""
+"""Archives a folder with tar: written to a temporary name, verified, then renamed, so that the target is never incomplete."""
 
 import os
 import subprocess
@@ -14,7 +14,7 @@ if not source.is_dir():
     sys.exit(f"{source} is not a folder")
 target.mkdir(parents=True, exist_ok=True)
 
-# The run's number makes the name unique: two runs in one second do not write to one file.
+# The run id makes the name unique: two runs in the same second do not write to the same file.
 stamp = f"{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}-{os.environ.get('TOBAN_RUN_ID', '0')}"
 archive = target / f"{source.name}-{stamp}.tar.gz"
 half = archive.with_suffix(".part")

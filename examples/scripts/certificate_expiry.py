@@ -1,4 +1,4 @@
-"""Says of each certificate how many days are left; ends with 1 when one has fewer than TOBAN_PARAM_DAYS."""
+"""Prints the remaining days of each certificate; exit code 1 when one has fewer than TOBAN_PARAM_DAYS."""
 
 import base64
 import os
@@ -9,12 +9,12 @@ from pathlib import Path
 
 UTC = timezone.utc  # noqa: UP017 (the python3 of a machine may be older than Toban's)
 PEM = re.compile(r"-----BEGIN CERTIFICATE-----(.+?)-----END CERTIFICATE-----", re.DOTALL)
-# A certificate has one sequence of two times: from when and until when it is valid.
+# A certificate contains one sequence of two times: the beginning and the end of its validity.
 VALIDITY = re.compile(rb"\x30.(?:\x17\x0d.{13}|\x18\x0f.{15})(?:\x17\x0d(.{13})|\x18\x0f(.{15}))", re.DOTALL)
 
 
 def not_after(pem: str) -> datetime:
-    """When the first certificate in the text ends."""
+    """Expiry of the first certificate in `text`."""
     found = PEM.search(pem)
     times = VALIDITY.search(base64.b64decode(found[1])) if found else None
     if times is None:

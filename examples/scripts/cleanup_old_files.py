@@ -1,4 +1,4 @@
-"""Removes files below a folder that have not changed for some days; with dry_run it only says which."""
+"""Removes files below a folder that have not changed for some days; with dry_run it only lists them."""
 
 import os
 import sys
@@ -18,7 +18,7 @@ if folder.resolve() in (Path("/"), Path.home().resolve()):
 old = time.time() - days * 86400
 removed = freed = 0
 for path in sorted(folder.rglob("*")):
-    # Links are not followed and not removed: what they point at may be anybody's.
+    # Links are neither followed nor removed: their target may belong to another user.
     if path.is_symlink() or not path.is_file() or path.stat().st_mtime > old:
         continue
     size = path.stat().st_size

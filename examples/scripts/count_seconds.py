@@ -1,4 +1,4 @@
-"""Counts seconds until it has counted enough or is asked to stop."""
+"""Counts seconds up to the given number or until SIGTERM."""
 
 import os
 import signal

@@ -1,4 +1,4 @@
-"""Turns a CSV file with a header into a JSON list of objects; numbers become numbers."""
+"""Converts a CSV file with a header into a JSON list of objects; numeric text becomes numbers."""
 
 import csv
 import json

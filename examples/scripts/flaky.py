@@ -1,4 +1,4 @@
-"""Fails until the try that TOBAN_PARAM_SUCCEEDS_AT names."""
+"""Fails until attempt TOBAN_PARAM_SUCCEEDS_AT."""
 
 import os
 import sys

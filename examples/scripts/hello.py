@@ -1,4 +1,4 @@
-"""Says hello. A job learns about itself from TOBAN_* variables; each plain parameter comes as TOBAN_PARAM_<NAME>."""
+"""Prints a greeting. TOBAN_* variables describe the run; each scalar parameter is passed as TOBAN_PARAM_<NAME>."""
 
 import os
 import socket

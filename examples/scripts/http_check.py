@@ -1,4 +1,4 @@
-"""Asks TOBAN_PARAM_URL once; ends with 1 unless the answer is the right one in time."""
+"""Requests TOBAN_PARAM_URL once; exit code 1 unless the response is as expected and in time."""
 
 import os
 import sys
@@ -11,7 +11,7 @@ status = int(os.environ.get("TOBAN_PARAM_STATUS", "200"))
 within = float(os.environ.get("TOBAN_PARAM_WITHIN_SECONDS", "5"))
 contains = os.environ.get("TOBAN_PARAM_CONTAINS", "")
 
-# What is checked is the URL itself: no proxy of the environment in between.
+# Checks the URL itself: ignores proxies of the environment.
 opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 began = time.monotonic()
 try:

@@ -1,4 +1,4 @@
-"""Writes a report of the day: disks, memory, load, how long the machine has been up."""
+"""Writes a daily report: disks, memory, load, uptime."""
 
 import os
 import subprocess

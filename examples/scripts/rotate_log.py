@@ -1,4 +1,4 @@
-"""Packs a log file that has grown too large and keeps the newest packed ones."""
+"""Compresses a log file that has grown too large, and keeps the newest compressed copies."""
 
 import gzip
 import os
@@ -12,7 +12,7 @@ limit = int(os.environ.get("TOBAN_PARAM_MAX_KIB", "1024")) * 1024
 keep = int(os.environ.get("TOBAN_PARAM_KEEP", "5"))
 
 try:
-    # Never through a link: in a folder of others it may point at anybody's file, and the log is emptied in the end.
+    # Never follow a link: in a shared folder it may point to another user's file, which would be truncated.
     opened = os.open(log, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK)
 except FileNotFoundError:
     print(f"{log}: not there, nothing to do")
@@ -29,7 +29,7 @@ if found.st_size <= limit:
 
 
 def packed(number: int) -> Path:
-    """The n-th packed file; 1 is the newest."""
+    """Path of the n-th compressed copy; 1 is the newest."""
     return log.with_name(f"{log.name}.{number}.gz")
 
 
@@ -41,10 +41,10 @@ for number in range(keep, 0, -1):
 
 half = packed(1).with_suffix(".part")
 half.unlink(missing_ok=True)
-# "x" makes a new file, and fails where anything has the name, a link included.
+# Mode "x" creates a new file and fails when the name exists, even as a link.
 with os.fdopen(opened, "rb") as source, gzip.open(half, "xb") as target:
     shutil.copyfileobj(source, target)
-    # Emptied and not removed: whoever writes to it has it open. Lines of this very moment may be lost, as with logrotate's copytruncate.
+    # Truncated and not removed: its writers keep it open. Lines written at this moment may be lost, as with logrotate's copytruncate.
     target.close()
     half.rename(packed(1))
     os.ftruncate(opened, 0)

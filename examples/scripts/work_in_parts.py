@@ -1,4 +1,4 @@
-"""Works in parts and says after each how far it is; SIGTERM ends it between two parts."""
+"""Works in parts and reports its progress after each; SIGTERM ends it between two parts."""
 
 import os
 import signal
@@ -11,9 +11,9 @@ signal.signal(signal.SIGTERM, lambda *_: stopped.set())
 seconds = float(os.environ.get("TOBAN_PARAM_SECONDS", "20"))
 parts = int(os.environ.get("TOBAN_PARAM_PARTS", "10"))
 for part in range(1, parts + 1):
-    # Here would be the work.
+    # The real work would be done here.
     if stopped.wait(seconds / parts):
         sys.exit(f"asked to stop in part {part}")
-    # A pipe is buffered by default: without flush=True the marker would come late.
+    # A pipe is buffered by default: without flush=True the marker would be delayed.
     print(f"::progress {100 * part / parts:.4g} part {part} of {parts}::", flush=True)
 print("all parts done")

@@ -39,10 +39,10 @@ def test_a_bad_name_label_or_meaning_is_found() -> None:
     ]
     found = "\n".join(problems(bad))
     for words in (
-        "toban_things: a counter",
+        "toban_things: the name of a counter",
         "toban_time_ms: base units",
-        "toban_size: a histogram",
-        "a sentence",
+        "toban_size: the name of a histogram",
+        "must be a sentence",
         "label 'job_name'",
     ):
         assert words in found

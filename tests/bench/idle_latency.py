@@ -31,7 +31,7 @@ def main() -> None:
         began: dict[str, dict[int, float]] = {kind: {} for kind in asked}
         for _ in range(RUNS):
             for kind, address in asked.items():
-                admin.ask_first(address)
+                admin.prefer(address)
                 moment = time.time()
                 began[kind][admin.start(JOB)[0]] = moment
                 time.sleep(PAUSE)

@@ -82,7 +82,7 @@ def test_a_wrong_value_is_refused_by_its_name(chart: Any, values: dict[str, Any]
                 "redis": {"existingSecret": "rd"},
                 "adminWeb": {"exposed": True},
             },
-            "adminWeb.networkPolicy.from: name the proxy",
+            "adminWeb.networkPolicy.from: set the peers of the proxy",
         ),
         (
             {
@@ -90,7 +90,7 @@ def test_a_wrong_value_is_refused_by_its_name(chart: Any, values: dict[str, Any]
                 "redis": {"existingSecret": "rd"},
                 "tracing": {"endpoint": "http://collector:4318"},
             },
-            "tracing.to: name the peers",
+            "tracing.to: set the peers of tracing.endpoint",
         ),
         (
             {
@@ -102,7 +102,7 @@ def test_a_wrong_value_is_refused_by_its_name(chart: Any, values: dict[str, Any]
         ),
         (
             {"coordinator": {"enabled": False}, "migrate": {"enabled": False}, "postgresql": {"existingSecret": "pg"}},
-            "external.coordinators: name host:port",
+            "external.coordinators: set host:port",
         ),
         (
             {
@@ -110,7 +110,7 @@ def test_a_wrong_value_is_refused_by_its_name(chart: Any, values: dict[str, Any]
                 "redis": {"existingSecret": "rd"},
                 "logArchiver": {"enabled": False},
             },
-            "external.logArchivers: name host:port",
+            "external.logArchivers: set host:port",
         ),
     ],
 )

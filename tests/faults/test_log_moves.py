@@ -34,7 +34,7 @@ from toban_testing.deterministic_log_jobs import (
     lines_of,
     printing_job,
 )
-from toban_testing.faults import KINDS, Faults, patient_sql
+from toban_testing.faults import KINDS, Faults, sql_with_retries
 from toban_testing.log_readers import LogReaders
 from toban_testing.stack_fixtures import admin_of, running_stack, sql
 from toban_testing.threads import Background
@@ -246,7 +246,7 @@ def load_and_break(move: Move, admin: AdminClient, background: Background) -> Fa
     try:
         start_runs(admin, faults, ids, RUNS // 4)
         move.reads_before = move.reads
-        assert not patient_sql(move.stack, "SELECT 1 FROM logs.objects")
+        assert not sql_with_retries(move.stack, "SELECT 1 FROM logs.objects")
         toban(move.stack, "settings", "set", "log_retention_days_db", "1")
         background.start(partial(move.archive_on, background.stopping))
         start_runs(admin, faults, ids, RUNS)

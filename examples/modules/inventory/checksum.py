@@ -1,4 +1,4 @@
-"""A file in one line."""
+"""Prints a file's size and checksum in one line."""
 
 import hashlib
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What is in a folder. An ordinary module: it knows nothing of Toban, and may be called from anywhere."""
+"""Lists the contents of a folder. An ordinary module without any dependency on Toban."""
 
 from collections import Counter
 from pathlib import Path

@@ -83,10 +83,10 @@ def test_the_next_epoch_by_case(observed: Epoch, timeline: int, seen: Epoch, exp
 @pytest.mark.parametrize(
     ("observed", "timeline", "seen", "expected"),
     [
-        # Restored into a new server: the epochs (1, 4), (1, 5) … may have been used by leaders that nobody remembers.
+        # Restored into a new server: lost commits may have used the epochs (1, 4), (1, 5) …
         (Epoch(1, 3), 1, Epoch(1, 3), Epoch(2, 1)),
         (Epoch(1, 3), 1, Epoch(1, 9, 5), Epoch(2, 1)),
-        # Failed over: the new timeline says it.
+        # Failed over: the timeline has increased.
         (Epoch(1, 3), 2, Epoch(1, 3), Epoch(2, 1)),
         (Epoch(4, 3), 2, Epoch(1, 3), Epoch(5, 1)),
     ],

@@ -40,7 +40,7 @@ def test_everything_begins_in_pending_and_can_end() -> None:
 
 
 @given(st.lists(st.sampled_from(RunState), max_size=30))
-def test_a_walk_never_leaves_a_terminal_state(targets: list[RunState]) -> None:
+def test_no_sequence_of_transitions_leaves_a_terminal_state(targets: list[RunState]) -> None:
     state = S.PENDING
     for target in targets:
         before = state

@@ -47,13 +47,13 @@ def test_whole_numbers_are_whole() -> None:
     [
         ("heartbeat_ttl_seconds", 2, ""),
         ("heartbeat_interval_seconds", 2.5, ""),
-        ("heartbeat_interval_seconds", 2.6, "count as silent"),
+        ("heartbeat_interval_seconds", 2.6, "count as unreachable"),
         ("executor_lease_seconds", 4.3, ""),
         ("executor_lease_seconds", 4.2, "every running job"),
         ("leader_tick_seconds", 1.6, ""),
-        ("leader_tick_seconds", 1.7, "deposed between two of its ticks"),
-        ("leader_stale_seconds", 2.9, "deposed between two of its ticks"),
-        ("heartbeat_interval_seconds", 30, "for an order that no heartbeat"),
+        ("leader_tick_seconds", 1.7, "deposed between two ticks"),
+        ("leader_stale_seconds", 2.9, "deposed between two ticks"),
+        ("heartbeat_interval_seconds", 30, "because of an order that no heartbeat"),
         ("reassign_after_seconds", 5, ""),
         ("assign_ahead_seconds", 3600, ""),
     ],
@@ -65,7 +65,7 @@ def test_what_breaks_a_safety_rule_is_refused_with_the_reason(name: str, value: 
 
 
 def test_a_rule_about_other_settings_does_not_stop_this_one() -> None:
-    """An unsafe pair that came in past the check can be mended in any order."""
+    """An unsafe pair that was stored without the check can be corrected in any order."""
     broken = Settings({"heartbeat_interval_seconds": 10, "leader_tick_seconds": 30})
     assert refusals(broken, "assign_ahead_seconds") == []
     assert refusals(broken.with_value("leader_tick_seconds", 1), "leader_tick_seconds") == []
@@ -74,7 +74,7 @@ def test_a_rule_about_other_settings_does_not_stop_this_one() -> None:
 
 @given(st.fixed_dictionaries({name: values_of(spec) for name, spec in SETTINGS.items()}))
 def test_accepted_values_keep_every_rule(values: dict[str, float]) -> None:
-    """Whoever passes one change after the other through the check never breaks a rule."""
+    """A sequence of accepted changes never violates a rule."""
     now = DEFAULTS
     for name, value in values.items():
         wanted = now.with_value(name, value)

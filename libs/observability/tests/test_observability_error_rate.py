@@ -62,7 +62,7 @@ def test_many_errors_of_many_calls_warn(counter, errors: int, fine: int, status:
     assert made.check().status == status
 
 
-def test_counters_that_nobody_declared_yet_are_none() -> None:
+def test_a_counter_that_is_not_declared_yet_has_no_errors() -> None:
     made = ErrorRate({"toban_never_declared_total": lambda labels: True})
     made.sample(0.0)
     assert made.check().status == "ok"

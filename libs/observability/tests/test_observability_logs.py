@@ -109,7 +109,7 @@ def test_credentials_of_urls_are_masked(secret: str) -> None:
     assert mask_text(f"see amqp://u:{secret}@host/x") == f"see amqp://{MASK}@host/x"
 
 
-def test_a_library_that_repeats_itself_is_heard_once_in_a_while() -> None:
+def test_repeated_messages_of_a_library_are_throttled() -> None:
     """As psycopg's pools do with each try to connect, several a second and pool."""
     out, _ = lines("json")
     pool = logging.getLogger("psycopg.pool")
@@ -124,7 +124,7 @@ def test_a_library_that_repeats_itself_is_heard_once_in_a_while() -> None:
     tries(101.0, "toban/election")
     tries(130.0)
     tries(70.0)
-    said = [json.loads(line)["event"] for line in out.getvalue().splitlines()]
+    logged = [json.loads(line)["event"] for line in out.getvalue().splitlines()]
     grants = "error connecting in 'toban/grants': gone"
     others = [grants, "error connecting in 'toban/election': gone"]
-    assert said == [*others, f"{grants} (3 more like this were not shown)", grants]
+    assert logged == [*others, f"{grants} (3 similar messages suppressed)", grants]

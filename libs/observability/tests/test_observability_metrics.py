@@ -1,4 +1,4 @@
-"""Gauges that only a leader shows, values that are filled in when somebody asks, and health in the metrics."""
+"""Gauges that only the leader exposes, values filled in on each scrape, and health in the metrics."""
 
 from __future__ import annotations
 
@@ -12,24 +12,24 @@ _numbers = itertools.count(1)
 
 
 @pytest.fixture
-def told() -> metrics.LeaderGauge:
-    return metrics.leader_gauge(f"toban_test_told_{next(_numbers)}", "For this test.", ("reason",))
+def leader_gauge() -> metrics.LeaderGauge:
+    return metrics.leader_gauge(f"toban_test_leader_{next(_numbers)}", "For this test.", ("reason",))
 
 
 def shown(name: str) -> list[str]:
     return [line for line in metrics.exposition().decode().splitlines() if line.startswith(name)]
 
 
-def test_a_leaders_gauge_is_gone_when_it_leads_no_more(told: metrics.LeaderGauge) -> None:
-    name = next(iter(told.describe())).name
+def test_a_leaders_gauge_disappears_when_its_term_ends(leader_gauge: metrics.LeaderGauge) -> None:
+    name = next(iter(leader_gauge.describe())).name
     assert shown(name) == []
-    told.tell({("a",): 1, ("b",): 2})
-    told.set(3, "b")
+    leader_gauge.set_all({("a",): 1, ("b",): 2})
+    leader_gauge.set(3, "b")
     assert shown(name) == [f'{name}{{reason="a"}} 1.0', f'{name}{{reason="b"}} 3.0']
     assert metrics.samples(name) == [({"reason": "a"}, 1), ({"reason": "b"}, 3)]
-    told.tell({("c",): 1})
+    leader_gauge.set_all({("c",): 1})
     assert shown(name) == [f'{name}{{reason="c"}} 1.0']
-    metrics.leads_no_more()
+    metrics.clear_leader_gauges()
     assert shown(name) == []
 
 
@@ -42,15 +42,15 @@ def test_a_filler_is_called_before_each_exposition() -> None:
 
 @pytest.mark.parametrize(("status", "state"), [("ok", 0), ("warning", 1), ("error", 2)])
 def test_health_is_a_number(status: health.Status, state: int) -> None:
-    health.tell(health.report({"fine": health.Check("ok"), "this": health.Check(status)}))
+    health.set_health_metrics(health.report({"fine": health.Check("ok"), "this": health.Check(status)}))
     assert metrics.samples("toban_health_state") == [({}, state)]
     checks = {labels["check"]: value for labels, value in metrics.samples("toban_health_check_state")}
     assert (checks["fine"], checks["this"]) == (0, state)
 
 
 def test_a_check_that_is_not_made_any_more_is_not_shown() -> None:
-    health.tell(health.report({"health": health.Check("error")}))
-    health.tell(health.report({"fine": health.Check("ok")}))
+    health.set_health_metrics(health.report({"health": health.Check("error")}))
+    health.set_health_metrics(health.report({"fine": health.Check("ok")}))
     assert metrics.samples("toban_health_check_state") == [({"check": "fine"}, 0)]
 
 

@@ -1,3 +1,4 @@
+import contextvars
 import io
 import json
 import subprocess
@@ -8,7 +9,7 @@ from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 
 from toban_domain.traceparent import TraceContext
 from toban_observability import tracing
-from toban_observability.context import TRACE, shown
+from toban_observability.context import TRACE, bind_log_context
 from toban_observability.logs import get_logger, setup_logging
 from toban_observability.tracing_otlp import OtlpSpan
 
@@ -41,7 +42,12 @@ def test_what_leaves_it_off(monkeypatch: pytest.MonkeyPatch, environment: dict[s
     assert not tracing.enabled()
 
 
-def test_the_place_goes_to_whom_is_called_and_into_log_lines() -> None:
+def log_inside() -> None:
+    bind_log_context(run_id=7, epoch=3)
+    get_logger().info("inside")
+
+
+def test_the_trace_is_propagated_to_callees_and_log_lines() -> None:
     out = io.StringIO()
     setup_logging("x", "json", stream=out)
     before = TRACE.set(None)
@@ -50,8 +56,7 @@ def test_the_place_goes_to_whom_is_called_and_into_log_lines() -> None:
         assert tracing.headers() == ()
         tracing.adopt(HERE.header)
         assert tracing.headers() == (("traceparent", HERE.header),)
-        with shown(run_id=7, epoch=3):
-            get_logger().info("inside")
+        contextvars.copy_context().run(log_inside)
     finally:
         TRACE.reset(before)
     get_logger().info("outside")

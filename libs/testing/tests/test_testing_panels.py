@@ -22,11 +22,11 @@ def test_full_panels_are_well() -> None:
     assert panels.faults(complete, ["toban_runs_live"], RECORDED) == []
 
 
-def test_an_empty_panel_is_told_when_what_it_needs_is_there() -> None:
-    told = ["toban_runs_live", "toban_runs_submitted_total"]
-    found = panels.faults(lambda _: [], told, RECORDED)
+def test_an_empty_panel_is_reported_when_its_series_are_exposed() -> None:
+    exposed = ["toban_runs_live", "toban_runs_submitted_total"]
+    found = panels.faults(lambda _: [], exposed, RECORDED)
     assert [fault.partition(": nothing")[0] for fault in found] == [
-        "Runs made a second (submission rate)",
+        "Runs created per second",
         "Live runs",
     ]
 

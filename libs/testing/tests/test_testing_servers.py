@@ -85,7 +85,7 @@ def test_a_database_with_another_shape_is_dropped(servers: SessionServers, pg_ma
         psycopg.connect(url)
 
 
-def test_whoever_is_still_connected_is_sent_away(servers: SessionServers, pg_major: int) -> None:
+def test_open_connections_are_terminated_by_a_reset(servers: SessionServers, pg_major: int) -> None:
     server = servers.postgres(pg_major)
     url = server.migrated()
     with psycopg.connect(url) as connection:
@@ -95,7 +95,7 @@ def test_whoever_is_still_connected_is_sent_away(servers: SessionServers, pg_maj
             connection.execute("SELECT 1")
     server.drop(url)
     other = server.migrated()
-    assert other != url, "one that was dropped is not handed out again"
+    assert other != url, "a dropped database is not reused"
     server.take_back(other)
 
 

@@ -17,5 +17,5 @@ async def test_early_and_late_signals_are_both_seen() -> None:
 async def test_a_missing_signal_names_what_came_instead() -> None:
     signals = Signals()
     signals.emit("other")
-    with pytest.raises(SignalTimeout, match=r"'tick' came less than 1 times in 0.01 s; seen: \{'other': 1\}"):
+    with pytest.raises(SignalTimeout, match=r"'tick' was emitted less than 1 times in 0.01 s; seen: \{'other': 1\}"):
         await signals.wait("tick", timeout=0.01)

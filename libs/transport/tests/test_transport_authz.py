@@ -12,7 +12,7 @@ from toban_transport.deadline import (
     MAX_UNARY_SECONDS,
     admitted_seconds,
 )
-from toban_transport.methods import KNOWN_METHODS, PROTO_METHODS
+from toban_transport.server import KNOWN_METHODS, PROTO_METHODS
 
 DOMAIN = "toban.internal"
 # Written by hand a second time, from docs/architecture.md: the rules must agree with the design, not with themselves.

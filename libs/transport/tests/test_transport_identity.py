@@ -140,6 +140,6 @@ async def test_a_caller_that_is_refused_again_and_again_is_logged_once_with_a_co
         await refused(name)
     assert caplog.text.count("call refused") == 2
     assert caplog.text.count("spiffe://toban.internal/log-archiver") == 1
-    monkeypatch.setattr(log_throttle, "EVERY_SECONDS", 0.0)
+    monkeypatch.setattr(log_throttle, "INTERVAL_SECONDS", 0.0)
     await refused("executor")
-    assert caplog.text.count("call refused") == 3 and "'not_shown': 2" in caplog.text
+    assert caplog.text.count("call refused") == 3 and "'suppressed': 2" in caplog.text

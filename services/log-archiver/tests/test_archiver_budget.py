@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from toban_domain.dropped_lines import is_of_database, left_out_lines
+from toban_domain.dropped_lines import dropped_line_count, is_database_drop
 from toban_log_archiver.loops import archive_watch
 from toban_proto.v1.logs_pb2 import LOG_STREAM_SYSTEM
 
@@ -30,8 +30,8 @@ async def test_what_is_left_out_is_counted_and_followers_do_not_wait(full: None,
             if len(lines) == 1:
                 break
     (line,) = lines
-    assert (line.seq, line.stream, left_out_lines(line.text)) == (50, LOG_STREAM_SYSTEM, 50)
-    assert is_of_database(line.text)
+    assert (line.seq, line.stream, dropped_line_count(line.text)) == (50, LOG_STREAM_SYSTEM, 50)
+    assert is_database_drop(line.text)
     # Sent again, it is stored once; a short output is kept.
     await archiver.store(run_id, 10, archiver.chunk(run_id, 10, seqs, data=data))
     assert await archiver.lines(run_id) == [(10, 50)]

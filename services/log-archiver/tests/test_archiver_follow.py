@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from toban_domain.dropped_lines import DATABASE_LIMIT, left_out_words
+from toban_domain.dropped_lines import DATABASE_LIMIT, dropped_lines_text
 from toban_log_archiver.decide.gap_tracker import HOLE_SECONDS, Prefix
 from toban_log_archiver.server.combined_source import JoinedChunks
 from toban_log_archiver.server.request_validation import selection_of
@@ -85,11 +85,11 @@ async def test_what_a_limit_left_out_is_no_hole() -> None:
     source.put(chunk(10, 1, 2))
     source.put(chunk(10, 1_003))
     assert await follower.look() == [1, 2]
-    words = left_out_words(1000, size="5 KiB", limit="10 lines a second")
+    words = dropped_lines_text(1000, size="5 KiB", limit="10 lines a second")
     mark = LogLine(seq=1_002, at_unix_nanos=NANOS, stream=3, text=words.encode())
     source.put(new_chunk(1, 10, [mark]))
     assert await follower.look() == [1_002, 1_003]
-    words = left_out_words(5, size="5 KiB", limit="10 lines a second")
+    words = dropped_lines_text(5, size="5 KiB", limit="10 lines a second")
     source.put(new_chunk(1, 10, [LogLine(seq=1_010, at_unix_nanos=NANOS, stream=3, text=words.encode())]))
     assert await follower.look() == []
     source.put(chunk(10, 1_004, 1_005))
@@ -98,7 +98,7 @@ async def test_what_a_limit_left_out_is_no_hole() -> None:
 
 def no_room(seq: int, lines: int) -> Any:
     """What stands for a chunk of one stream that the database had no room for."""
-    words = left_out_words(lines, size="5 KiB", limit=f"{DATABASE_LIMIT}, 50 GB")
+    words = dropped_lines_text(lines, size="5 KiB", limit=f"{DATABASE_LIMIT}, 50 GB")
     return new_chunk(1, 10, [LogLine(seq=seq, at_unix_nanos=NANOS, stream=3, text=words.encode())])
 
 

@@ -1,11 +1,11 @@
-{{- /* Names and labels. A component is called as in certificates: coordinator, executor, log-archiver, admin-web, migrate. */ -}}
+{{- /* Names and labels. A component has its name in certificates: coordinator, executor, log-archiver, admin-web, migrate. */ -}}
 
 {{- define "toban.name" -}}
 {{- $name := default .Chart.Name .Values.nameOverride -}}
 {{- ternary .Release.Name (printf "%s-%s" .Release.Name $name) (contains $name .Release.Name) | trunc 40 | trimSuffix "-" -}}
 {{- end }}
 
-{{- /* What a policy or a service selects by: dict "root" $ "component" NAME; without a component everything of the release. */ -}}
+{{- /* Selector labels of policies and services: dict "root" $ "component" NAME; without a component all pods of the release. */ -}}
 {{- define "toban.selector" -}}
 app.kubernetes.io/name: toban
 app.kubernetes.io/instance: {{ .root.Release.Name | quote }}
@@ -45,14 +45,14 @@ labels:
 {{- define "toban.coordinators" -}}
 {{- $own := printf "%s-coordinator.%s.svc:%s" (include "toban.name" .) .Release.Namespace (include "toban.grpcPort" .) -}}
 {{- if not (or .Values.coordinator.enabled .Values.external.coordinators) }}
-{{- fail "external.coordinators: name host:port of the coordinators, since coordinator.enabled is false" }}
+{{- fail "external.coordinators: set host:port of the coordinators, because coordinator.enabled is false" }}
 {{- end }}
 {{- .Values.external.coordinators | default (list $own) | join "," -}}
 {{- end }}
 {{- define "toban.logArchivers" -}}
 {{- $own := printf "%s-log-archiver.%s.svc:%s" (include "toban.name" .) .Release.Namespace (include "toban.grpcPort" .) -}}
 {{- if not (or .Values.logArchiver.enabled .Values.external.logArchivers) }}
-{{- fail "external.logArchivers: name host:port of the log-archivers, since logArchiver.enabled is false; without them jobs wait in their writes" }}
+{{- fail "external.logArchivers: set host:port of the log-archivers, because logArchiver.enabled is false; without them jobs block on writing output" }}
 {{- end }}
 {{- .Values.external.logArchivers | default (list $own) | join "," -}}
 {{- end }}

@@ -1,4 +1,4 @@
-{{- /* Who may reach whom. The arrows are those of docs/architecture.md; a test compares them with the table of callers in the code. */ -}}
+{{- /* Network policies. The connections are those of docs/architecture.md; a test compares them with the table of callers in the code. */ -}}
 
 {{- /* A policy of one component: dict "root" $ "component" NAME "values" VALUES "callers" LIST "calls" LIST "stores" LIST OF NAMES "traced" BOOL. */ -}}
 {{- define "toban.networkPolicy" -}}
@@ -36,7 +36,7 @@ spec:
     - to:
         {{- toYaml $root.Values.networkPolicy.dns | nindent 8 }}
       ports:
-        {{- /* `--reuse-values` brings the values of a release before this one; no port would mean every port. */ -}}
+        {{- /* With `--reuse-values` the values may be those of an earlier chart; a missing port would allow every port. */ -}}
         {{- range $root.Values.networkPolicy.dnsPorts | default (list 53) }}
         - {port: {{ . }}, protocol: UDP}
         - {port: {{ . }}, protocol: TCP}
@@ -54,7 +54,7 @@ spec:
     {{- end }}
     {{- if and .traced $root.Values.tracing.endpoint }}
     {{- if not $root.Values.tracing.to }}
-    {{- fail "tracing.to: name the peers that tracing.endpoint is, since jobs share the network of their executor" }}
+    {{- fail "tracing.to: set the peers of tracing.endpoint, because jobs share the network of their executor" }}
     {{- end }}
     {{- $port := regexReplaceAll "^https?://[^/]*:([0-9]+)(/.*)?$" $root.Values.tracing.endpoint "${1}" }}
     {{- include "toban.storeRule" (dict "to" $root.Values.tracing.to "ports" (list $port)) | nindent 4 }}
@@ -64,7 +64,7 @@ spec:
     {{- end }}
 {{- end }}
 
-{{- /* What a component sends to PostgreSQL: dict "root" $ "values" VALUES. Its own Secret may name another port. */ -}}
+{{- /* Egress of a component to PostgreSQL: dict "root" $ "values" VALUES. Its own Secret may use another port. */ -}}
 {{- define "toban.postgresql" -}}
 {{- $own := .values.databaseSecret | default dict -}}
 {{- $port := ternary ($own.port | default .root.Values.postgresql.port) .root.Values.postgresql.port (not (empty $own.name)) -}}

@@ -1,4 +1,4 @@
-{{- /* Parts of pods that all components have in common. Context: dict "root" $ "component" NAME "values" VALUES. */ -}}
+{{- /* Parts of pods shared by all components. Context: dict "root" $ "component" NAME "values" VALUES. */ -}}
 
 {{- define "toban.podMetadata" -}}
 labels:
@@ -101,7 +101,7 @@ readinessProbe:
   failureThreshold: 2
 {{- end }}
 
-{{- /* A server behind a Service serves on until nobody is sent there any more. */ -}}
+{{- /* A server behind a Service keeps serving until its endpoint is removed everywhere. */ -}}
 {{- define "toban.linger" -}}
 lifecycle:
   preStop:
@@ -127,7 +127,7 @@ lifecycle:
 {{- end }}
 {{- end }}
 
-{{- /* Others reach a pod by its address; its certificate is known by the name of its service, whatever the address is. */ -}}
+{{- /* Peers connect to a pod by its address and verify the service name in its certificate, not the address. */ -}}
 {{- define "toban.grpcEnv" -}}
 - {name: SCHEDULER_GRPC_HOST, value: {{ include "toban.anyAddress" .root }}}
 - {name: SCHEDULER_GRPC_PORT, value: {{ include "toban.grpcPort" . | quote }}}

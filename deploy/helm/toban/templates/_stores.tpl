@@ -90,7 +90,7 @@
 {{- end }}
 {{- end }}
 
-{{- /* A service with a database starts when the schema is there, whoever made it. */ -}}
+{{- /* A service with a database starts when the schema exists, regardless of how it was created. */ -}}
 {{- define "toban.waitForSchema" -}}
 initContainers:
   - name: schema

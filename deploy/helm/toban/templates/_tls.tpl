@@ -1,7 +1,7 @@
 {{- /* The Secret with the certificate of a service. */ -}}
 {{- define "toban.tlsSecret" -}}
 {{- $tls := .root.Values.tls -}}
-{{- /* People's certificates are their own also where services share one. */ -}}
+{{- /* Certificates of users are never shared, even where services share one. */ -}}
 {{- $shared := ternary $tls.secretName "" (has .component (list "coordinator" "executor" "log-archiver" "admin-web")) -}}
 {{- get $tls.secretNames .component | default $shared | default (printf "%s-%s" $tls.secretPrefix .component) -}}
 {{- end }}

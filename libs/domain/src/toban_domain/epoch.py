@@ -1,8 +1,8 @@
 """Epochs and fencing tokens: 63 bits, generation (12) | counter (24) | attempt number (27).
 
-A leader's epoch has attempt number zero; a token is the epoch of the term that dispatched it with the attempt number filled in, so tokens and
-epochs compare with each other and grow over all dispatches of all runs. The generation starts at PostgreSQL's WAL timeline, which
-grows with each fail-over, so an epoch never repeats after a lossy one.
+A leader's epoch has attempt number zero. A token is the epoch of the dispatching term plus an attempt number. Tokens and epochs
+are therefore comparable and strictly increasing over all dispatches of all runs. The generation is at least PostgreSQL's WAL
+timeline, which grows with each fail-over, so an epoch is never reused after a fail-over that lost commits.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ ATTEMPT_BITS = 27
 MAX_GENERATION = (1 << GENERATION_BITS) - 1
 MAX_COUNTER = (1 << COUNTER_BITS) - 1
 MAX_ATTEMPT = (1 << ATTEMPT_BITS) - 1
-# From this generation on a warning asks an operator to plan: only fail-overs and restores use generations up.
+# From this generation on a metric warns: only fail-overs and restores consume generations.
 GENERATION_WARNING = MAX_GENERATION - 64
 
 
@@ -25,7 +25,7 @@ class EpochExhausted(OverflowError):
 
 @dataclass(frozen=True, slots=True)
 class Epoch:
-    """An epoch or token taken apart."""
+    """The parts of an epoch or token."""
 
     generation: int
     counter: int
@@ -33,7 +33,7 @@ class Epoch:
 
     @classmethod
     def unpack(cls, value: int) -> Epoch:
-        """Takes a 63-bit value apart; raises ValueError outside 0 … 2^63 - 1."""
+        """The parts of a 63-bit value; raises ValueError outside 0 … 2^63 - 1."""
         if not 0 <= value < 1 << 63:
             raise ValueError(f"not a 63-bit epoch: {value}")
         return cls(value >> (COUNTER_BITS + ATTEMPT_BITS), (value >> ATTEMPT_BITS) & MAX_COUNTER, value & MAX_ATTEMPT)
@@ -50,22 +50,22 @@ class Epoch:
 
 
 def term_of(token: int) -> int:
-    """The epoch of the term that drew this token."""
+    """The epoch of the term that issued this token."""
     return token & ~MAX_ATTEMPT
 
 
 def near_limit(epoch: int) -> bool:
-    """True when so few generations are left that an operator has to plan."""
+    """Whether fewer than 64 generations are left."""
     return Epoch.unpack(epoch).generation >= GENERATION_WARNING
 
 
 def next_epoch(*, observed: int, timeline: int, seen_max: int = 0, same_cluster: bool = True) -> int:
-    """The epoch to take after `observed`, larger than every epoch or token known (`seen_max`: the executors' maximum).
+    """The next epoch: larger than `observed` and than every token that executors have received (`seen_max`: their maximum).
 
-    The generation is the WAL timeline when that is higher than every generation known. Else it is one more than the highest known when PostgreSQL
-    may have gone back: when `observed` was not taken in the `same_cluster` and database (a restore from a backup, a fail-over), or when executors
-    know a higher generation than it does. What was lost there used epochs of the present generation that no process may remember. Raises
-    EpochExhausted at the end of the range.
+    The generation is the WAL timeline when that exceeds every known generation. Otherwise it is the highest known one plus one when
+    PostgreSQL may have lost commits: `observed` is not of the `same_cluster` and database (a restore, a fail-over), or executors
+    know a higher generation. The lost commits may have used epochs of the current generation that no process remembers.
+    Raises EpochExhausted at the end of the range.
     """
     highest = max(observed, seen_max)
     known = Epoch.unpack(highest)
@@ -84,7 +84,7 @@ def _exhausted(highest: int) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Term:
-    """One leadership: the epoch, who holds it, and the PostgreSQL cluster that it was taken on."""
+    """One leadership term: its epoch, the leader, and the PostgreSQL cluster in which it was acquired."""
 
     epoch: int
     worker_id: int
@@ -94,14 +94,14 @@ class Term:
 
 
 class TokenSource:
-    """Draws the tokens of one term: epoch | 1, epoch | 2, … Only the leader of the term has one."""
+    """Issues the tokens of one term: epoch | 1, epoch | 2, … Only the leader of the term has one."""
 
     def __init__(self, term: Term) -> None:
         self._epoch = term.epoch
         self._drawn = 0
 
     def draw(self) -> int:
-        """The next token; raises EpochExhausted when the term's attempt numbers have run out (take a new epoch then)."""
+        """The next token; raises EpochExhausted when the term has no attempt number left (a new epoch is then needed)."""
         if self._drawn >= MAX_ATTEMPT:
             raise EpochExhausted(f"term {self._epoch} has no attempt number left")
         self._drawn += 1
@@ -109,5 +109,5 @@ class TokenSource:
 
     @property
     def left(self) -> int:
-        """How many tokens this term can still draw."""
+        """Number of tokens that this term can still issue."""
         return MAX_ATTEMPT - self._drawn

@@ -1,7 +1,6 @@
-"""The one error family that crosses the wire: a stable code, one sentence for people, optional detail for programs.
+"""The one error family that crosses the wire: a stable code, a message of one sentence, and optional machine-readable detail.
 
-Each code says what kind of mistake it is; `GRPC_STATUS` and `exit_code` say how it
-looks on the wire and in the shell. A message names what is
+`GRPC_STATUS` and `exit_code` map each code to its gRPC status and to the exit code of the CLI. A message names what is
 wrong, where, and the remedy. docs/errors.md lists the codes.
 """
 
@@ -15,14 +14,14 @@ from typing import Any
 class ErrorCode(StrEnum):
     """Stable names, seen by callers as `toban-code` metadata, in JSON and in docs/errors.md."""
 
-    # The caller's words are wrong.
+    # The request is invalid.
     INVALID_ARGUMENT = "INVALID_ARGUMENT"
     MANIFEST_INVALID = "MANIFEST_INVALID"
     PAYLOAD_INVALID = "PAYLOAD_INVALID"
     PAYLOAD_TOO_LARGE = "PAYLOAD_TOO_LARGE"
     SCHEDULE_INVALID = "SCHEDULE_INVALID"
     DEADLINE_REQUIRED = "DEADLINE_REQUIRED"
-    # The thing is not there, or not in that state.
+    # The resource does not exist, or is not in the required state.
     NOT_FOUND = "NOT_FOUND"
     JOB_NOT_FOUND = "JOB_NOT_FOUND"
     SCHEDULE_NOT_FOUND = "SCHEDULE_NOT_FOUND"
@@ -35,7 +34,7 @@ class ErrorCode(StrEnum):
     DUPLICATE_SCOPE = "DUPLICATE_SCOPE"
     JOB_DISABLED = "JOB_DISABLED"
     CONFLICT = "CONFLICT"
-    # Authority.
+    # Authentication, authorisation and fencing.
     UNAUTHENTICATED = "UNAUTHENTICATED"
     PERMISSION_DENIED = "PERMISSION_DENIED"
     INCARNATION_UNKNOWN = "INCARNATION_UNKNOWN"
@@ -44,7 +43,7 @@ class ErrorCode(StrEnum):
     FENCED_OUT = "FENCED_OUT"
     TICKET_MISSING = "TICKET_MISSING"
     TICKET_INVALID = "TICKET_INVALID"
-    # The other side or its stores.
+    # The server or its stores.
     UNIMPLEMENTED = "UNIMPLEMENTED"
     UNAVAILABLE = "UNAVAILABLE"
     DEADLINE_EXCEEDED = "DEADLINE_EXCEEDED"
@@ -90,7 +89,7 @@ GRPC_STATUS: Mapping[ErrorCode, str] = {
     _C.CONFIG_INVALID: "FAILED_PRECONDITION",
 }
 
-# Exit codes of the CLI, in the spirit of sysexits.h; 1 is kept for "the run did not succeed".
+# Exit codes of the CLI, modelled on sysexits.h; 1 is reserved for "the run did not succeed".
 _EXIT_BY_STATUS: Mapping[str, int] = {
     "INVALID_ARGUMENT": 65,
     "NOT_FOUND": 66,
@@ -105,7 +104,7 @@ _EXIT_BY_STATUS: Mapping[str, int] = {
     "RESOURCE_EXHAUSTED": 75,
     "INTERNAL": 70,
 }
-# Kinds of mistakes in what the caller wrote, told apart although gRPC has one status for them.
+# Invalid input of different kinds, with exit codes of their own although gRPC has one status for all of them.
 _EXIT_BY_CODE: Mapping[ErrorCode, int] = {
     _C.SCHEDULE_INVALID: 67,
     _C.PAYLOAD_TOO_LARGE: 71,
@@ -115,7 +114,7 @@ _EXIT_BY_CODE: Mapping[ErrorCode, int] = {
 
 
 class TobanError(Exception):
-    """An error with a stable code. `message` is one line: what, where, the remedy; `detail` is JSON-serialisable."""
+    """An error with a stable code. `message` is one line: what is wrong, where, and the remedy; `detail` is JSON-serialisable."""
 
     def __init__(self, code: ErrorCode, message: str, *, detail: Mapping[str, Any] | None = None) -> None:
         super().__init__(message)
@@ -125,13 +124,13 @@ class TobanError(Exception):
 
     @property
     def exit_code(self) -> int:
-        """Exit code of a command that ends with this error; docs/errors.md lists them."""
+        """Exit code of a CLI command that fails with this error; docs/errors.md lists them."""
         return _EXIT_BY_CODE.get(self.code) or _EXIT_BY_STATUS[GRPC_STATUS[self.code]]
 
 
 class FencedOut(TobanError):
-    """A write as leader (or `of` another office) found another epoch in its row: this process does not hold it any more."""
+    """A fenced write found another epoch in its row: this process no longer holds the leadership (or the role `of`)."""
 
     def __init__(self, epoch: int, *, of: str = "leader") -> None:
-        super().__init__(ErrorCode.FENCED_OUT, f"epoch {epoch} is not the {of}'s any more")
+        super().__init__(ErrorCode.FENCED_OUT, f"fenced out: epoch {epoch} is no longer the current epoch of the {of}")
         self.epoch = epoch

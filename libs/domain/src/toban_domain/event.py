@@ -1,4 +1,4 @@
-"""Events and their triggers: what an application says, and which job a trigger starts for it with which payload."""
+"""Events emitted by applications, and triggers: which job an event starts, with which payload."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MAX_KEY = 200
 
 
 def check_event(event_type: str, dedupe_key: str) -> None:
-    """Raises INVALID_ARGUMENT unless type and key ("" = none) can be stored."""
+    """Raises INVALID_ARGUMENT unless `event_type` and `dedupe_key` ("" = none) can be stored."""
     if not EVENT_TYPE.fullmatch(event_type):
         raise TobanError(
             ErrorCode.INVALID_ARGUMENT, f"event_type {event_type[:60]!r} is not a type of event; {EVENT_TYPE_HINT}"
@@ -31,7 +31,7 @@ def check_event(event_type: str, dedupe_key: str) -> None:
     if size > MAX_KEY or "\0" in dedupe_key:
         raise TobanError(
             ErrorCode.INVALID_ARGUMENT,
-            f"dedupe_key has {size} bytes or a NUL character; use at most {MAX_KEY} bytes, of a long key a hash",
+            f"dedupe_key has {size} bytes or a NUL character; use at most {MAX_KEY} bytes, or a hash of a longer key",
         )
 
 
@@ -39,8 +39,9 @@ def check_event(event_type: str, dedupe_key: str) -> None:
 class TriggerSpec:
     """A trigger: which events (type and filter) start which job.
 
-    `filter` maps paths into the event's payload to conditions (toban_domain.event_filter). `payload` is laid over the default payload of the
-    job; its texts may refer to the event (toban_domain.event_mapping); a text instead of a mapping is one reference to a whole object.
+    `filter` maps paths into the event's payload to conditions (toban_domain.event_filter). `payload` is merged over the default
+    payload of the job; its strings may refer to the event (toban_domain.event_mapping). A string instead of a mapping is one
+    reference to a whole object.
     """
 
     name: str
@@ -53,7 +54,7 @@ class TriggerSpec:
     payload: Mapping[str, Any] | str = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
-        """The canonical form, in the words of the manifest, with the name inside."""
+        """The canonical form, with the keys of the manifest and the name."""
         full = {
             "description": self.description,
             "labels": dict(self.labels),
@@ -84,9 +85,10 @@ _DEFAULTS: Mapping[str, Any] = {"description": "", "labels": {}, "enabled": True
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InboxEvent:
-    """An event that is not processed yet. `payload` is JSON text as stored; `key` "" = none.
+    """An unprocessed event. `payload` is the stored JSON text; `key` "" = none.
 
-    `tries` were made before; then `retry_triggers` are the ones to try again, and `runs` the number of runs that the others got.
+    `tries` counts earlier attempts to process it; after those, `retry_triggers` are still to be evaluated, and the other triggers have
+    started `runs` runs.
     """
 
     id: int
@@ -102,7 +104,7 @@ class InboxEvent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DueTrigger:
-    """An enabled trigger with the definition that it starts now. `spec` None: what is stored cannot be read, `broken` says why."""
+    """An enabled trigger with the current definition of its job. `spec` None: the stored spec is unreadable because of `broken`."""
 
     id: int
     name: str
@@ -119,7 +121,7 @@ class DueTrigger:
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """A run that an event starts: by which trigger, made from what."""
+    """A run to be started for an event: its trigger and its template."""
 
     trigger: DueTrigger
     template: RunTemplate
@@ -127,7 +129,7 @@ class Start:
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """A trigger that fits an event and cannot start its job. `final`: another try would not help. `defect`: an unexpected error."""
+    """A trigger that matches an event and cannot start its job. `final`: not retried. `defect`: an unexpected exception."""
 
     trigger: DueTrigger
     message: str
@@ -137,10 +139,10 @@ class Failure:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EventPlan:
-    """What becomes of one event: started | no_trigger | duplicate | failed, or `retry` after `delay_seconds`.
+    """The outcome of one event: started | no_trigger | duplicate | failed, or `retry` after `delay_seconds`.
 
-    `keeps_key`: from now on its key belongs to it. `later`: triggers whose runs did not fit into this write; they are tried again.
-    `tries` are made by then, with this one.
+    `keeps_key`: its deduplication key is stored. `later`: triggers whose runs did not fit into this transaction; they are retried.
+    `tries` counts the attempts including this one.
     """
 
     event: InboxEvent
@@ -154,5 +156,5 @@ class EventPlan:
 
     @property
     def tries(self) -> int:
-        """A plan that was cut is a try only as the first one: the triggers that fail keep theirs, however large the others' runs are."""
+        """Attempts so far. Continuing a split plan is not another attempt, so large plans do not use up the retries of failed triggers."""
         return max(1, self.event.tries) if self.later else self.event.tries + 1

@@ -1,9 +1,9 @@
-"""Filters of triggers: paths into an event's payload, each with a condition; all of them must hold.
+"""Filters of triggers: paths into an event's payload, each with a condition; all conditions must hold.
 
-A path is keys joined by dots (`order.customer.id`); where the value is a list, a number is the place in it (`items.0.sku`). A condition is
-a literal (equal to it), a list of literals (equal to one of them), or operators that must all hold: `exists`, `prefix`, `suffix`, `gt`, `gte`,
-`lt`, `lte`, `not`. Values are compared as JSON: no text is ever a number, true is not 1, 1 is 1.0. Operators about a value do not hold when
-there is none, nor for a value of another type; `not` holds exactly when its condition does not.
+A path consists of keys joined by dots (`order.customer.id`); in a list, a number is the index (`items.0.sku`). A condition is
+a literal (equality), a list of literals (membership), or operators that must all hold: `exists`, `prefix`, `suffix`, `gt`, `gte`,
+`lt`, `lte`, `not`. Values are compared as JSON: strings never equal numbers, true is not 1, 1 is 1.0. An operator on a value does not
+hold when the value is missing or of another type; `not` negates its condition.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ MAX_DEPTH = 20
 
 
 class Missing:
-    """The value at a path where there is none."""
+    """Type of MISSING, the result for a path without a value."""
 
 
 MISSING: Final = Missing()
@@ -34,7 +34,7 @@ OPERATORS = ("exists", *_TEXT, *_COMPARE, "not")
 
 
 def split_path(path: str) -> tuple[str, ...]:
-    """The keys of a path; empty when it is none."""
+    """The keys of a path; empty when the path is invalid."""
     parts = tuple(path.split("."))
     return parts if all(parts) and len(parts) <= MAX_DEPTH else ()
 
@@ -53,7 +53,7 @@ def value_at(payload: Any, parts: tuple[str, ...]) -> Any:
 
 
 def matches(conditions: Mapping[str, Any], payload: Mapping[str, Any]) -> bool:
-    """True when every condition holds for the payload. Total: it raises for no payload."""
+    """Whether every condition holds for the payload. Never raises."""
     return all(_holds(condition, value_at(payload, split_path(path))) for path, condition in conditions.items())
 
 
@@ -85,12 +85,12 @@ def _is_number(value: Any) -> bool:
 
 
 def condition_problem(condition: Any, *, inside_not: bool = False) -> tuple[str, str, str]:
-    """What is wrong with a condition: (path below it, message, hint); the message is "" when it is sound."""
+    """The problem of a condition: (path inside it, message, hint); the message is "" when the condition is valid."""
     if isinstance(condition, list):
         return _list_problem(condition)
     if not isinstance(condition, Mapping):
-        sound = condition is None or isinstance(condition, str | int | float)
-        return ("", "" if sound else f"must be a literal, is {kind_of(condition)}", "put dates into quotes")
+        valid = condition is None or isinstance(condition, str | int | float)
+        return ("", "" if valid else f"must be a literal, is {kind_of(condition)}", "put dates into quotes")
     if not condition:
         return ("", "has no operator", f"use {', '.join(OPERATORS)}")
     for name, wanted in condition.items():

@@ -1,8 +1,8 @@
-"""Payload mappings of triggers: texts that refer to the event.
+"""Payload mappings of triggers: strings with references to the event.
 
-`{{ event.payload.a.b }}`, `{{ event.payload }}`, `{{ event.type }}`, `{{ event.id }}`, `{{ event.dedupe_key }}`. A text that is one
-reference and nothing else becomes the value itself with its JSON type; inside a longer text the value is written as text: texts as they
-are, null as nothing, everything else as JSON. Paths are those of filters. An event without a key has null for it.
+`{{ event.payload.a.b }}`, `{{ event.payload }}`, `{{ event.type }}`, `{{ event.id }}`, `{{ event.dedupe_key }}`. A string that is
+exactly one reference becomes the referenced value with its JSON type. Inside a longer string the value is inserted as text: strings
+unchanged, null as an empty string, other values as JSON. Paths are those of filters. The key of an event without one is null.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ from toban_domain.errors import ErrorCode, TobanError
 from toban_domain.event_filter import MISSING, split_path, value_at
 from toban_domain.payload import canonical_json, kind_of
 
-# Each may be as large as a payload.
+# Bounds the result: each reference may insert a whole payload.
 MAX_REFERENCES = 100
 _MARK = re.compile(r"\{\{(.*?)\}\}", re.DOTALL)
 _WHOLE = re.compile(r"\s*\{\{([^{}]*)\}\}\s*")
 _PAYLOAD = "event.payload"
 _PLAIN = ("event.type", "event.id", "event.dedupe_key")
-# Examples of all that there is.
+# One example of each kind of reference.
 KNOWN = (*_PLAIN, _PAYLOAD, f"{_PAYLOAD}.a.b")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EventFacts:
-    """What a mapping may refer to; `key` "" = the event has none."""
+    """The values that a mapping may refer to; `key` "" = the event has none."""
 
     id: int
     type: str
@@ -37,7 +37,7 @@ class EventFacts:
 
 
 def reference_problem(text: str) -> tuple[str, str]:
-    """What is wrong with the references in `text`, and the name that is wrong; empty when nothing is."""
+    """The problem of the references in `text`, and the invalid name; both empty when the references are valid."""
     if "{{" in _MARK.sub("", text):
         return "has {{ without }}", ""
     for name in references(text):
@@ -47,23 +47,23 @@ def reference_problem(text: str) -> tuple[str, str]:
 
 
 def whole_reference(text: str) -> str:
-    """The name when `text` is one reference and nothing else; "" when it is not."""
+    """The referenced name when `text` is exactly one reference; else ""."""
     whole = _WHOLE.fullmatch(text)
     return whole[1].strip() if whole else ""
 
 
 def passes_all_on(mapping: Mapping[str, Any] | str) -> bool:
-    """True when the mapping is the event's whole payload."""
+    """Whether the mapping is the event's whole payload."""
     return isinstance(mapping, str) and whole_reference(mapping) == _PAYLOAD
 
 
 def references(text: str) -> list[str]:
-    """The names that `text` refers to, such as event.payload.order.id."""
+    """The names referenced in `text`, such as event.payload.order.id."""
     return [name.strip() for name in _MARK.findall(text)]
 
 
 def texts_of(mapping: Any, at: str = "") -> Iterator[tuple[str, str]]:
-    """Every text in a mapping, with its place below it: (".order.id", "{{ event.payload.id }}")."""
+    """Every string in a mapping, with its path: (".order.id", "{{ event.payload.id }}")."""
     if isinstance(mapping, str):
         yield at, mapping
     elif isinstance(mapping, Mapping):
@@ -75,7 +75,7 @@ def texts_of(mapping: Any, at: str = "") -> Iterator[tuple[str, str]]:
 
 
 def fill(mapping: Mapping[str, Any] | str, event: EventFacts) -> dict[str, Any]:
-    """The payload that `mapping` says for `event`. Raises PAYLOAD_INVALID naming the place and what the event lacks."""
+    """The payload that `mapping` yields for `event`. Raises PAYLOAD_INVALID with the path and the missing value."""
     value = _filled(mapping, event, "payload")
     if not isinstance(value, dict):
         raise TobanError(ErrorCode.PAYLOAD_INVALID, f"payload: {mapping} is {kind_of(value)}, not an object")
@@ -104,7 +104,7 @@ def _lookup(name: str, event: EventFacts, at: str) -> Any:
 
 
 def _path(name: str) -> tuple[str, ...]:
-    """The path below the event's payload; empty when `name` is not one."""
+    """The path inside the event's payload; empty when `name` is not such a path."""
     prefix, dot, path = name.partition(f"{_PAYLOAD}.")
     return split_path(path) if dot and not prefix else ()
 

@@ -1,4 +1,4 @@
-"""What firing looks at and plans: a due schedule, its slots that become runs, and the stretches that are skipped with a reason."""
+"""Input and result of firing: a due schedule, its slots that become runs, and the ranges of slots that are skipped."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from toban_domain.schedule import ScheduleSpec
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DueSchedule:
-    """A schedule with the definition that it starts. `next_run_at` is its first slot that has neither a run nor a ledger row, `last_run_at` its
-    newest slot that got a run.
+    """A schedule with the definition that it starts. `next_run_at`: its first slot without a run and a ledger row; `last_run_at`: its
+    latest slot with a run.
 
-    `broken` says why the stored spec cannot be read ("" = it can); `spec` then holds its name and its job and no rule.
+    `broken`: why the stored spec is unreadable ("" = it is readable); `spec` then has only a name and a job, no rule.
     """
 
     id: int
@@ -30,7 +30,7 @@ class DueSchedule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunTemplate:
-    """What every run of a schedule gets from its definition; `payload` is canonical JSON."""
+    """The values that a definition gives each run; `payload` is canonical JSON."""
 
     payload: str
     priority: int = 0
@@ -41,7 +41,7 @@ class RunTemplate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Skip:
-    """Slots from `first` to `last` that get no run; `outcome` is the ledger's reason."""
+    """Slots from `first` to `last` that get no run; `outcome` is the reason in the fire ledger."""
 
     first: datetime
     last: datetime
@@ -52,7 +52,7 @@ class Skip:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FirePlan:
-    """What one schedule does now. `next_run_at` is its next slot that stays unsettled; None = there is none."""
+    """The firing of one schedule. `next_run_at` is its next slot that is not processed; None = there is none."""
 
     schedule: DueSchedule
     template: RunTemplate

@@ -1,7 +1,7 @@
-"""Job definitions as applied: what to run, how long, how often again, where. Made by `toban_manifests`, stored as canonical JSON.
+"""Job definitions as applied: steps, limits, retries and placement. Made by `toban_manifests`, stored as canonical JSON.
 
-`to_json` leaves out what is at its default, so that a release with more fields does not change the hash of stored definitions; `from_json` reads
-what `to_json` wrote and ignores keys that it does not know (they are from a newer release).
+`to_json` omits default values, so that a release with more fields does not change the hash of stored definitions. `from_json`
+ignores unknown keys, which a newer release may have written.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ __all__ = [
     "compact",
 ]
 
-# What this version does when a lease ends without confirmation, whatever a definition leaves open.
+# Applies when a lease ends without confirmation and the definition sets no on_lease_loss.
 LEASE_LOSS_ACTION = "kill"
 DEFAULT_GRACE_SECONDS = 10.0
 DEFAULT_MAX_LOST = 3
@@ -49,7 +49,7 @@ _STEP_DEFAULTS: Mapping[str, Any] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepSpec:
-    """One command of a job. Steps run one after the other; the first that fails ends the attempt. `timeout_seconds` 0 = the job's alone.
+    """One command of a job. Steps run in sequence; the first failure ends the attempt. `timeout_seconds` 0 = only the job's timeout.
 
     `argv` belongs to the type command; `callable` ("package.module:function") and `python_path` (absolute folders) to the type python.
     """
@@ -64,7 +64,7 @@ class StepSpec:
     python_path: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
-        """The canonical form, in the words of the manifest."""
+        """The canonical form, with the keys of the manifest."""
         full = {
             "id": self.id,
             "argv": list(self.argv),
@@ -94,14 +94,14 @@ class StepSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CancelSpec:
-    """How a run is stopped. `cooperative`: asked first, SIGTERM when `grace_seconds` run out; `kill`: SIGTERM at once, SIGKILL after the grace."""
+    """How a run is canceled. `cooperative`: cancellation request, SIGTERM after `grace_seconds`; `kill`: SIGTERM, SIGKILL after the grace."""
 
     supported: bool = True
     mode: str = "kill"
     grace_seconds: float = DEFAULT_GRACE_SECONDS
 
     def to_json(self) -> dict[str, Any]:
-        """The canonical form, in the words of the manifest."""
+        """The canonical form, with the keys of the manifest."""
         full = {"supported": self.supported, "mode": self.mode, "grace_seconds": self.grace_seconds}
         return compact(full, {"supported": True, "mode": "kill", "grace_seconds": DEFAULT_GRACE_SECONDS})
 
@@ -117,7 +117,7 @@ class CancelSpec:
 
 @dataclass(frozen=True, slots=True)
 class ConcurrencySpec:
-    """What happens to a new run while another of the same schedule is live: allow | forbid; "" = forbid for slots, allow for the rest."""
+    """Handling of a new run while another of the same schedule is live: allow | forbid; "" = forbid for slots, else allow."""
 
     policy: str = ""
 
@@ -126,36 +126,36 @@ class ConcurrencySpec:
         return self.policy or ("forbid" if origin == "slot" else "allow")
 
     def to_json(self) -> dict[str, Any]:
-        """The canonical form, in the words of the manifest."""
+        """The canonical form, with the keys of the manifest."""
         return {"policy": self.policy} if self.policy else {}
 
 
 @dataclass(frozen=True, slots=True)
 class SelectorSpec:
-    """Which executors may run the job: those that carry every label with this value."""
+    """Which executors may run the job: those that have all of these labels."""
 
     labels: Mapping[str, str] = field(default_factory=dict)
 
     def fits(self, labels: Mapping[str, str]) -> bool:
-        """True when an executor with these labels may run the job."""
+        """Whether an executor with these labels may run the job."""
         return all(labels.get(key) == value for key, value in self.labels.items())
 
     def to_json(self) -> dict[str, Any]:
-        """The canonical form, in the words of the manifest."""
+        """The canonical form, with the keys of the manifest."""
         return {"labels": dict(self.labels)} if self.labels else {}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogSpec:
-    """What is kept of an attempt's output: MiB in all and lines a second (0 = no limit). The values of the variables and top-level payload keys
-    in `redact` are masked."""
+    """Limits of an attempt's output: total MiB, and lines per second (0 = no limit). The values of the environment variables and
+    top-level payload keys in `redact` are masked."""
 
     max_mb: int = DEFAULT_LOG_MB
     max_lines_per_second: int = DEFAULT_LOG_LINES_PER_SECOND
     redact: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
-        """The canonical form, in the words of the manifest."""
+        """The canonical form, with the keys of the manifest."""
         full = {"max_mb": self.max_mb, "max_lines_per_second": self.max_lines_per_second, "redact": list(self.redact)}
         return compact(full, _LOG_DEFAULTS)
 
@@ -179,7 +179,7 @@ _LOG_DEFAULTS: Mapping[str, Any] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobSpec:
-    """A job definition. Seconds everywhere; `timeout_seconds` and `max_wait_seconds` 0 = no limit; `skip_late_after_seconds` None = the setting."""
+    """A job definition. `timeout_seconds` and `max_wait_seconds` 0 = no limit; `skip_late_after_seconds` None = as the setting."""
 
     name: str
     steps: tuple[StepSpec, ...]
@@ -205,11 +205,11 @@ class JobSpec:
 
     @property
     def lease_loss_action(self) -> str:
-        """What happens to a live run whose executor loses its lease."""
+        """The action on a live run whose executor loses its lease."""
         return self.on_lease_loss or LEASE_LOSS_ACTION
 
     def to_json(self) -> dict[str, Any]:
-        """The canonical form, in the words of the manifest, with the name inside."""
+        """The canonical form, with the keys of the manifest and the name."""
         full: dict[str, Any] = {key: getattr(self, key) for key in _PLAIN}
         full |= {key: dict(getattr(self, key)) for key in ("labels", "default_payload", "env")}
         full |= {key: getattr(self, key).to_json() for key in ("retry", "cancel", "concurrency", "selector", "logs")}

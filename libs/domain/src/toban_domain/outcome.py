@@ -11,14 +11,14 @@ from toban_domain.progress import Progress
 
 
 class AttemptKey(NamedTuple):
-    """A run and the fencing token that its dispatch drew."""
+    """A run and the fencing token of its dispatch."""
 
     run_id: int
     token: int
 
 
 class AttemptState(StrEnum):
-    """What an executor holds of an attempt."""
+    """State of an attempt on its executor."""
 
     ACCEPTED = "accepted"
     RUNNING = "running"
@@ -28,7 +28,7 @@ class AttemptState(StrEnum):
 
 
 class OutcomeKind(StrEnum):
-    """The executor's verdict on one attempt; a run may still be retried after FAILED and TIMED_OUT."""
+    """Result of one attempt; a run may be retried after FAILED and TIMED_OUT."""
 
     SUCCEEDED = "SUCCEEDED"
     FAILED = "FAILED"
@@ -50,14 +50,14 @@ class Reason(StrEnum):
     FORCED_SHUTDOWN = "forced_shutdown"
 
 
-# The executor went away under the job; such an attempt uses no retry and repeats by max_lost (docs/fencing.md 3.7, 3.8).
+# The job's executor was lost or stopped; such an attempt uses no retry and is repeated up to max_lost (docs/fencing.md 3.7, 3.8).
 LOST_REASONS = frozenset({Reason.CONTINUATION_REFUSED, Reason.LEASE_LOST, Reason.FORCED_SHUTDOWN})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """The end of one attempt. Times are the executor's wall clock in UTC; `last_seq` counts its log lines (0 = none); `progress` is what
-    the job said last."""
+    """The end of one attempt. Times are the executor's wall clock in UTC; `last_seq` is the number of its last log line (0 = none);
+    `progress` is the last one that the job reported."""
 
     kind: OutcomeKind
     reason: Reason = Reason.NONE
@@ -73,5 +73,5 @@ class Outcome:
 
     @property
     def lost(self) -> bool:
-        """True when the job did not end by itself but its executor went away."""
+        """Whether the attempt ended because its executor was lost or stopped."""
         return self.reason in LOST_REASONS

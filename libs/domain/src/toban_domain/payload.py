@@ -1,4 +1,4 @@
-"""Payloads: JSON objects of at most 32 KiB, written one canonical way so that equal payloads are equal strings."""
+"""Payloads: JSON objects of at most 32 KiB in canonical form, so that equal payloads are equal strings."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from toban_domain.errors import ErrorCode, TobanError
 
 # Bytes of the canonical JSON in UTF-8.
 PAYLOAD_LIMIT = 32 * 1024
-# Objects and lists inside each other, the payload itself included: below what any reader of JSON on the way allows.
+# Nested objects and lists including the payload itself: below the limit of every JSON parser that reads payloads.
 MAX_NESTING = 100
 
 _TYPE_NAMES = {dict: "an object", list: "a list", str: "text", bool: "true/false", int: "a number", float: "a number"}
@@ -20,17 +20,17 @@ _NUL = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
 
 
 def canonical_json(value: object) -> str:
-    """The one way this product writes JSON that is compared, hashed or stored: sorted keys, no spaces, UTF-8, no NaN."""
+    """Canonical JSON for comparing, hashing and storing: sorted keys, no spaces, UTF-8, no NaN."""
     return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
 
 
 def kind_of(value: object) -> str:
-    """What a value is, in the words of a message."""
+    """The JSON type of a value, for messages."""
     return "nothing" if value is None else _TYPE_NAMES.get(type(value), type(value).__name__)
 
 
 def parse_payload(text: str) -> dict[str, Any]:
-    """The payload in `text` ("" = empty); raises PAYLOAD_INVALID unless it is one JSON object that check_payload lets pass, PAYLOAD_TOO_LARGE."""
+    """The payload in `text` ("" = empty). Raises PAYLOAD_INVALID unless it is one JSON object, and what check_payload raises."""
     if not text.strip():
         return {}
     try:
@@ -48,7 +48,7 @@ def parse_payload(text: str) -> dict[str, Any]:
 
 
 def merge_payload(default: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
-    """`given` laid over the definition's default payload, key by key at the top; raises what check_payload raises."""
+    """`given` merged over the definition's default payload by top-level key; raises what check_payload raises."""
     merged = {**default, **given}
     check_payload(merged)
     return merged
@@ -79,7 +79,7 @@ def check_payload(payload: Mapping[str, Any]) -> str:
 
 
 def deeper_than(value: Any, levels: int) -> bool:
-    """True when `value`, as json reads it, has objects and lists more than `levels` deep; recursion over it could fail then."""
+    """Whether `value`, as parsed by json, is nested more than `levels` deep, so that recursion over it could fail."""
     level = [value] if isinstance(value, dict | list | tuple) else []
     for _ in range(levels):
         level = [
@@ -94,7 +94,7 @@ def deeper_than(value: Any, levels: int) -> bool:
 def _too_deep() -> TobanError:
     return TobanError(
         ErrorCode.PAYLOAD_INVALID,
-        f"the payload has objects or lists more than {MAX_NESTING} levels deep; make it flatter, or pass the inner part as text",
+        f"the payload has objects or lists more than {MAX_NESTING} levels deep; flatten it, or pass the inner part as a string",
         detail={"max_nesting": MAX_NESTING},
     )
 

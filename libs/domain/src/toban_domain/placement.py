@@ -1,4 +1,4 @@
-"""What placing looks at: runs that are due and executors that may take them."""
+"""Input of placement: due runs, and the executors that may run them."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from toban_domain.run import RunState
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DueRun:
-    """A run whose time has come: PENDING, or ASSIGNED ahead (`placed_on` names the incarnation) and not sent.
+    """A due run: PENDING, or assigned in advance to incarnation `placed_on` and not dispatched.
 
-    `overlaps`: an earlier run of the same schedule is still live. `started`: some attempt of it has run.
+    `overlaps`: an earlier run of the same schedule is still live. `started`: an earlier attempt of it has run.
     """
 
     id: int
@@ -36,7 +36,7 @@ class DueRun:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExecutorLoad:
-    """An incarnation that is not off. `held` counts the sent runs that PostgreSQL holds for it; `worker_id` grows with each registration."""
+    """An incarnation that is not off. `held`: number of runs dispatched to it; `worker_id` grows with each registration."""
 
     incarnation: str
     worker_id: int

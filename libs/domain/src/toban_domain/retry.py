@@ -1,4 +1,4 @@
-"""Retries: how many, and how long to wait before each."""
+"""Retries: their number, and the delay before each."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExponentialBackoff:
-    """initial × multiplier^(n-1) seconds, at most `maximum`, spread by ± `jitter` (a fraction of the delay, 0 … 1)."""
+    """initial × multiplier^(n-1) seconds, at most `maximum`, randomised by ± `jitter` (a fraction of the delay, 0 … 1)."""
 
     initial: float = 1.0
     multiplier: float = 2.0
@@ -18,7 +18,7 @@ class ExponentialBackoff:
 
     def delay(self, retry: int, spread: float) -> float:
         """Seconds before retry number `retry` (1 = the first)."""
-        # Beyond 2^1000 floats overflow; the cap is long reached then.
+        # Floats overflow beyond 2^1000; `maximum` is reached long before.
         factor = self.multiplier ** min(retry - 1, 300)
         return max(0.0, min(self.initial * factor, self.maximum) * (1 + self.jitter * (2 * spread - 1)))
 
@@ -32,7 +32,7 @@ class RetrySpec:
 
     @property
     def max_attempts(self) -> int:
-        """The first try and its retries."""
+        """The first attempt plus the retries."""
         return self.max_retries + 1
 
     def delay_seconds(self, retry: int, *, spread: float = 0.5) -> float:
@@ -42,7 +42,7 @@ class RetrySpec:
         return self.backoff[min(retry, len(self.backoff)) - 1] if self.backoff else 0.0
 
     def to_json(self) -> dict[str, Any]:
-        """The canonical form, in the words of the manifest; values that are the default are left out."""
+        """The canonical form, with the keys of the manifest; default values are omitted."""
         out: dict[str, Any] = {"max_retries": self.max_retries} if self.max_retries else {}
         if isinstance(self.backoff, ExponentialBackoff):
             rule = self.backoff

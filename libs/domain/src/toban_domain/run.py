@@ -1,4 +1,4 @@
-"""States of a run and the only table of its transitions; SQL guards and docs/run-states.md are made from it."""
+"""States of a run and the only table of its transitions; SQL guards and docs/run-states.md are generated from it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from enum import StrEnum
 
 
 class RunState(StrEnum):
-    """Where a run stands. Meanings are in docs/run-states.md."""
+    """State of a run; `MEANING` describes each."""
 
     PENDING = "PENDING"
     DEFERRED = "DEFERRED"
@@ -32,13 +32,13 @@ TRANSITIONS: Mapping[RunState, frozenset[RunState]] = {
         {_S.ASSIGNED, _S.DEFERRED, _S.WAITING_WORKER, _S.SKIPPED, _S.CANCELED, _S.EXPIRED, _S.TIMED_OUT}
     ),
     _S.DEFERRED: frozenset({_S.PENDING, _S.SKIPPED, _S.CANCELED, _S.EXPIRED}),
-    # An outcome implies the start; CANCELED only while not sent.
+    # An outcome implies the start; CANCELED only before the dispatch.
     _S.ASSIGNED: _RESULTS | {_S.RUNNING, _S.CANCEL_REQUESTED, _S.CANCELED, _S.ORPHANED, _S.PENDING},
-    # PENDING: a retry, or the next stretch of steps.
+    # PENDING: a retry, or the next group of steps.
     _S.RUNNING: _RESULTS | {_S.CANCEL_REQUESTED, _S.ORPHANED, _S.PENDING},
     _S.WAITING_WORKER: _RESULTS | {_S.CANCEL_REQUESTED, _S.PENDING, _S.EXPIRED},
     _S.CANCEL_REQUESTED: _RESULTS | {_S.CANCELED},
-    # The late result of the same token is taken while the run is ORPHANED.
+    # The late outcome of the same token is accepted while the run is ORPHANED.
     _S.ORPHANED: _RESULTS | {_S.PENDING, _S.EXPIRED, _S.CANCELED},
     _S.SUCCEEDED: frozenset(),
     _S.FAILED: frozenset(),
@@ -50,28 +50,28 @@ TRANSITIONS: Mapping[RunState, frozenset[RunState]] = {
 
 TERMINAL: frozenset[RunState] = frozenset(state for state, leaves in TRANSITIONS.items() if not leaves)
 LIVE: frozenset[RunState] = frozenset(RunState) - TERMINAL
-# Held by an executor incarnation: (incarnation, token) are set.
+# Assigned to an executor incarnation: (incarnation, token) are set.
 HELD: frozenset[RunState] = frozenset({_S.ASSIGNED, _S.RUNNING, _S.CANCEL_REQUESTED})
 
 MEANING: Mapping[RunState, str] = {
-    _S.PENDING: "created, not placed (also: waiting for its retry time or its next stretch of steps)",
-    _S.DEFERRED: "held by a concurrency limit, an open breaker, or `replace` waiting for the old one's proof of death",
-    _S.ASSIGNED: "placed on an executor; with dispatched_at also sent",
-    _S.RUNNING: "live on an executor",
-    _S.WAITING_WORKER: "offered to or held by an external worker",
-    _S.CANCEL_REQUESTED: "asked to stop; ends with the word that the process tree is empty, or with its result",
-    _S.ORPHANED: "its executor was fenced; goes on elsewhere, or takes the late result of the same token",
-    _S.SUCCEEDED: "ended with success",
-    _S.FAILED: "ended with an error and no retry left",
-    _S.TIMED_OUT: "ran longer than its timeout and was killed",
-    _S.CANCELED: "stopped on request",
-    _S.SKIPPED: "never started, for a named reason",
-    _S.EXPIRED: "lost with no try left, or waited longer than max_wait_seconds",
+    _S.PENDING: "created and not yet assigned; also: waiting for its retry time or for its next group of steps",
+    _S.DEFERRED: "held back by a concurrency limit, an open circuit breaker, or `replace` until the earlier run is confirmed dead",
+    _S.ASSIGNED: "assigned to an executor; dispatched to it when dispatched_at is set",
+    _S.RUNNING: "running on an executor",
+    _S.WAITING_WORKER: "offered to, or claimed by, an external worker",
+    _S.CANCEL_REQUESTED: "cancellation requested; ends when the process tree is confirmed empty, or with the attempt's outcome",
+    _S.ORPHANED: "its executor was fenced; retried on another executor, or completed by the late outcome of the same token",
+    _S.SUCCEEDED: "completed successfully",
+    _S.FAILED: "failed with no retries left",
+    _S.TIMED_OUT: "exceeded its timeout with no retries left",
+    _S.CANCELED: "canceled on request",
+    _S.SKIPPED: "not started; the reason is recorded",
+    _S.EXPIRED: "executor lost with no attempts left, or waited longer than max_wait_seconds",
 }
 
 
 def can_move(source: RunState, target: RunState) -> bool:
-    """True when TRANSITIONS allows source → target."""
+    """Whether TRANSITIONS allows source → target."""
     return target in TRANSITIONS[source]
 
 

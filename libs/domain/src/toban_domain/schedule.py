@@ -1,4 +1,4 @@
-"""Schedules as applied: which job, by which rule, with which payload. `toban_schedule` does the arithmetic of a RuleSpec."""
+"""Schedules as applied: job, rule and payload. `toban_schedule` computes the slots of a RuleSpec."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ class RuleSpec:
     """When a schedule is due. Exactly one of `RULE_KEYS` is not None.
 
     `daily_at` is "HH:MM" or "HH:MM:SS", `weekly_at` is "mon,thu HH:MM", `cron` has 5 or 6 fields (seconds first) or is an alias such as
-    @daily; `start` and `end` are ISO times with an offset ("" = open). `gap` (skip | shift | run_after) and `fold` (first | second | both) say
-    what happens to local times that a change of the clocks leaves out or repeats.
+    @daily; `start` and `end` are ISO times with an offset ("" = open). `gap` (skip | shift | run_after) and `fold` (first | second | both)
+    define the handling of local times that a DST change skips or repeats.
     """
 
     interval_seconds: int | None = None
@@ -34,11 +34,11 @@ class RuleSpec:
     fold: str = "first"
     start: str = ""
     end: str = ""
-    # What H in `cron` is drawn from: the schedule's name. Not a part of the rule as written.
+    # Hashed to choose the value of H in `cron`: the schedule's name. Not part of the rule as written.
     seed: str = field(default="", compare=False)
 
     def to_json(self) -> dict[str, Any]:
-        """The canonical form, in the words of the manifest."""
+        """The canonical form, with the keys of the manifest."""
         out: dict[str, Any] = {key: getattr(self, key) for key in RULE_KEYS if getattr(self, key) is not None}
         full = {"timezone": self.timezone, "start": self.start, "end": self.end}
         out |= compact(full, {"timezone": "UTC", "start": "", "end": ""})
@@ -62,13 +62,13 @@ class RuleSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CatchUpSpec:
-    """What happens to slots that passed while no coordinator led: all (the latest `max`, the rest is skipped) | one (the latest) | skip."""
+    """Handling of slots that passed without a leader: all (the latest `max`; earlier ones are skipped) | one (the latest) | skip."""
 
     policy: str = "all"
     max: int = DEFAULT_CATCH_UP_MAX
 
     def to_json(self) -> dict[str, Any]:
-        """The canonical form, in the words of the manifest."""
+        """The canonical form, with the keys of the manifest."""
         return compact({"policy": self.policy, "max": self.max}, {"policy": "all", "max": DEFAULT_CATCH_UP_MAX})
 
     @classmethod
@@ -82,7 +82,7 @@ class CatchUpSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScheduleSpec:
-    """A schedule: `payload` is laid over the default payload of the job."""
+    """A schedule: `payload` is merged over the default payload of the job."""
 
     name: str
     job: str
@@ -96,7 +96,7 @@ class ScheduleSpec:
     catch_up: CatchUpSpec = field(default_factory=CatchUpSpec)
 
     def to_json(self) -> dict[str, Any]:
-        """The canonical form, in the words of the manifest, with the name inside."""
+        """The canonical form, with the keys of the manifest and the name."""
         full = {
             "description": self.description,
             "labels": dict(self.labels),

@@ -1,6 +1,6 @@
-"""The settings that operators change at run time: name, default, range, unit, what each affects, and which may not stand together.
+"""The settings that operators change at run time: name, default, range, unit, effect, and the safety rules between them.
 
-Values live in table `settings`. A setting is in here only when it has its effect. docs/settings.md is made from this table.
+Values are stored in table `settings`. Only implemented settings are listed. docs/settings.md is generated from this table.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from typing import Any
 
 from toban_domain.errors import ErrorCode, TobanError
 
-AT_ONCE = "within 2 seconds, everywhere"
-AT_REGISTER = "for executors that register from then on"
+AT_ONCE = "within 2 seconds, in every service"
+AT_REGISTER = "when an executor registers the next time"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SettingSpec:
-    """One setting. `integer` ones take whole numbers only; `minimum` and `maximum` are allowed values themselves."""
+    """One setting. `integer`: whole numbers only; `minimum` and `maximum` are inclusive."""
 
     name: str
     default: float
@@ -30,7 +30,7 @@ class SettingSpec:
     takes_effect: str = AT_ONCE
 
     def check(self, value: object) -> float:
-        """`value` when it is allowed; raises INVALID_ARGUMENT naming the setting, its range and its unit."""
+        """`value` as a number. Raises INVALID_ARGUMENT with the setting, its range and its unit when it is out of range."""
         if isinstance(value, int | float) and not isinstance(value, bool) and self.minimum <= value <= self.maximum:
             if not self.integer:
                 return float(value)
@@ -78,45 +78,53 @@ _ALL = (
         1.0,
         0.1,
         60,
-        "how often the leader looks for due schedules and runs when nothing wakes it",
+        "how often the leader checks for due schedules and runs when no notification triggers a check",
     ),
-    _seconds("assign_ahead_seconds", 30.0, 0, 3600, "how early a slot's run is made and an executor is named for it"),
-    _count("fire_batch_size", 500, 1, 5000, "schedules", "due schedules settled in one turn"),
+    _seconds(
+        "assign_ahead_seconds",
+        30.0,
+        0,
+        3600,
+        "how long before its scheduled time a run is created and assigned to an executor",
+    ),
+    _count(
+        "fire_batch_size", 500, 1, 5000, "schedules", "maximum number of due schedules that one fire pass processes"
+    ),
     _seconds(
         "heartbeat_interval_seconds",
         1.0,
         0.2,
         60,
-        "how often executors send a heartbeat; never less often than three times in the lease that an executor has",
+        "interval between an executor's heartbeats; an executor sends at least three in the duration of its lease",
     ),
     _seconds(
         "heartbeat_ttl_seconds",
         5.0,
         2,
         600,
-        "how long a worker hash stays in Redis, and how long an executor counts as reachable after a heartbeat",
+        "TTL of an executor's registry entry in Redis, and how long an executor counts as reachable after a heartbeat",
     ),
     _seconds(
         "worker_detach_grace_seconds",
         5.0,
         0,
         600,
-        "silence beyond heartbeat_ttl_seconds before an executor is pinged and detached",
+        "time without a heartbeat, in addition to heartbeat_ttl_seconds, after which an executor is pinged and, without a response, detached",
     ),
     _seconds(
         "leader_stale_seconds",
         5.0,
         1,
         600,
-        "how long a leader may go without a finished tick before its sub-leader deposes it and health warns",
+        "maximum time since the leader's last completed tick; after it the sub-leader deposes the leader and health reports a warning",
     ),
-    _seconds("subleader_check_seconds", 1.0, 0.2, 60, "how often the sub-leader looks at the leader"),
+    _seconds("subleader_check_seconds", 1.0, 0.2, 60, "how often the sub-leader checks the leader's health"),
     _seconds(
         "reassign_after_seconds",
         60.0,
         5,
         3600,
-        "how long an order may stay open before its executor gets no more grants",
+        "how long an order may stay unacknowledged before the executor's lease is no longer renewed",
     ),
     _count(
         "max_jobs_per_worker",
@@ -124,7 +132,7 @@ _ALL = (
         1,
         4096,
         "runs",
-        "slots of an executor without SCHEDULER_SLOTS",
+        "number of slots of an executor that does not set SCHEDULER_SLOTS",
         takes_effect=AT_REGISTER,
     ),
     _seconds(
@@ -132,14 +140,14 @@ _ALL = (
         0.0,
         0,
         31_536_000,
-        "runs that are later than this are skipped; 0 = never. A job's own limit comes first",
+        "delay after its scheduled time beyond which a run is skipped; 0 = never skip. A job's skip_late_after_seconds takes precedence",
     ),
     _seconds(
         "executor_lease_seconds",
         10.0,
         4,
         600,
-        "how long an executor may run jobs without a grant; an executor keeps the lease that it registered with",
+        "how long an executor may run jobs without a renewed lease; an executor keeps the duration that was set when it registered",
         takes_effect=AT_REGISTER,
     ),
     _seconds(
@@ -147,7 +155,7 @@ _ALL = (
         30.0,
         0,
         86_400,
-        "how long an executor lets its jobs go on when it is stopped; SCHEDULER_SHUTDOWN_TIMEOUT_SECONDS of an executor wins",
+        "how long a stopping executor waits for its running jobs; the environment variable SCHEDULER_SHUTDOWN_TIMEOUT_SECONDS takes precedence",
     ),
     _count(
         "dedupe_days",
@@ -155,7 +163,7 @@ _ALL = (
         1,
         365,
         "days",
-        "how long an event's dedupe key is remembered: a second event of that type and key starts nothing",
+        "how long an event's deduplication key is stored; a second event with the same type and key starts no run",
     ),
     _count(
         "history_retention_days",
@@ -163,7 +171,7 @@ _ALL = (
         1,
         3650,
         "days",
-        "how long finished runs, their attempts and events, processed events, the fire ledger and executors that are off are kept",
+        "retention of finished runs with their attempts and events, processed events, the fire ledger, and executors that are off",
     ),
     _count(
         "log_retention_days_db",
@@ -171,7 +179,7 @@ _ALL = (
         1,
         3650,
         "days",
-        "how long the output of runs stays in PostgreSQL, counted from the day of the dispatch; older output goes to the archive",
+        "retention of job output in PostgreSQL, counted from the day of dispatch; older output is moved to the archive",
     ),
     _count(
         "log_retention_days_archive",
@@ -179,15 +187,15 @@ _ALL = (
         0,
         36_500,
         "days",
-        "how long the archive keeps the output of runs, counted from the day of the dispatch, but never shorter than log_retention_days_db; "
-        "older output is deleted. 0 = for ever, or as long as a rule of the bucket lets it",
+        "retention of job output in the archive, counted from the day of dispatch, and never shorter than log_retention_days_db; "
+        "older output is deleted. 0 = no deletion by Toban; a lifecycle rule of the bucket may still delete it",
     ),
     _seconds(
         "seal_after_seconds",
         3600.0,
         60,
         604_800,
-        "how long lines of an attempt are waited for after its end, or after its executor is gone, before it is archived without them",
+        "how long to wait for missing log lines after an attempt has ended or its executor is lost; then the attempt is archived without them",
     ),
     _count(
         "log_budget_db_gb",
@@ -195,18 +203,18 @@ _ALL = (
         1,
         1_000_000,
         "GB",
-        "size that the output of runs may have in PostgreSQL: from 80 % of it on log-archivers warn and archive the oldest day early; at 100 % new "
-        "output is left out, and a line counts it",
+        "storage budget for job output in PostgreSQL: above 80 % log-archivers warn and archive the oldest day early; at 100 % new "
+        "output is dropped, and a log line states how many lines were dropped",
     ),
 )
 SETTINGS: Mapping[str, SettingSpec] = {spec.name: spec for spec in _ALL}
 
 
 class Settings:
-    """All values at one moment: stored ones where there are valid ones, defaults elsewhere. Read them by `settings["name"]`.
+    """A snapshot of all values: the stored value when it is valid, else the default. Read one by `settings["name"]`.
 
-    `version` grows with each change; it says nothing across a restore of the database. `refused` names the settings whose stored value is not
-    allowed, so that the default replaces an unknown value.
+    `version` grows with each change; versions before and after a restore of the database are not comparable. `refused` lists the
+    settings whose stored value is invalid and replaced by the default.
     """
 
     def __init__(
@@ -222,7 +230,7 @@ class Settings:
 
     @classmethod
     def tolerant(cls, stored: Mapping[str, Any], *, version: int = 0) -> Settings:
-        """As they were stored by whatever release: a value that this one does not allow gives way to the default."""
+        """Values that any release may have stored: a value that is invalid in this release is replaced by the default."""
         allowed = {name: value for name, value in stored.items() if _allowed(name, value)}
         return cls(allowed, version=version, refused=frozenset(SETTINGS.keys() & stored.keys() - allowed.keys()))
 
@@ -237,15 +245,15 @@ class Settings:
 
     @property
     def values(self) -> Mapping[str, float]:
-        """Name to value, in the order of the table."""
+        """Name → value, in the order of `SETTINGS`."""
         return dict(self._values)
 
     def whole(self, name: str) -> int:
-        """The value of a setting that counts something."""
+        """The value of an `integer` setting."""
         return int(self._values[name])
 
     def with_value(self, name: str, value: object) -> Settings:
-        """These with one changed. Raises INVALID_ARGUMENT for a value that is out of range."""
+        """A copy with one value changed. Raises INVALID_ARGUMENT for a value that is out of range."""
         return Settings({**self._values, name: SETTINGS[name].check(value)}, version=self.version)
 
 
@@ -257,7 +265,7 @@ def _allowed(name: str, value: object) -> bool:
 
 
 def spec_of(name: str) -> SettingSpec:
-    """The setting of that name. Raises NOT_FOUND with the nearest name."""
+    """The definition of a setting. Raises NOT_FOUND with the nearest name."""
     if name in SETTINGS:
         return SETTINGS[name]
     close = difflib.get_close_matches(name, SETTINGS, n=1, cutoff=0.5)
@@ -269,7 +277,7 @@ def spec_of(name: str) -> SettingSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SafetyRule:
-    """`name` must be at least `times` x `other` + `plus`; `why` ends the sentence "otherwise ..."."""
+    """`name` must be at least `times` x `other` + `plus`; `why` completes the sentence "otherwise ..."."""
 
     name: str
     times: float
@@ -278,16 +286,16 @@ class SafetyRule:
     why: str
 
     def least(self, settings: Settings) -> float:
-        """The smallest value of `name` that the other one allows."""
+        """The smallest allowed value of `name`, given the value of `other`."""
         return self.times * settings[self.other] + self.plus
 
     def holds(self, settings: Settings) -> bool:
-        """True when these two may stand together."""
+        """Whether `settings` satisfies this rule."""
         return settings[self.name] >= self.least(settings) - 1e-9
 
     @property
     def text(self) -> str:
-        """The rule as people read it."""
+        """The rule as shown to operators."""
         plus = f" + {self.plus:g}" if self.plus else ""
         return f"{self.name} must be at least {self.times:g} x {self.other}{plus}"
 
@@ -297,35 +305,35 @@ SAFETY_RULES = (
         name="heartbeat_ttl_seconds",
         times=2,
         other="heartbeat_interval_seconds",
-        why="an executor that sends every heartbeat would count as silent between two of them",
+        why="an executor that sends every heartbeat on time would count as unreachable between two heartbeats",
     ),
     SafetyRule(
         name="executor_lease_seconds",
         times=3,
         other="heartbeat_interval_seconds",
         plus=1.3,
-        why="one heartbeat without an answer would end the lease, and with it every running job",
+        why="one unanswered heartbeat would end the lease and kill every running job",
     ),
     SafetyRule(
         name="leader_stale_seconds",
         times=3,
         other="leader_tick_seconds",
-        why="a healthy leader would be deposed between two of its ticks",
+        why="a healthy leader would be deposed between two ticks",
     ),
     SafetyRule(
         name="reassign_after_seconds",
         times=3,
         other="heartbeat_interval_seconds",
-        why="an executor would lose its jobs for an order that no heartbeat could have brought to it yet",
+        why="an executor would lose its jobs because of an order that no heartbeat could have delivered yet",
     ),
 )
 
 
 def refusals(settings: Settings, changed: str) -> list[str]:
-    """Why `changed` may not have its value in `settings`: the safety rules about it that do not hold; empty when it may."""
+    """The safety rules about setting `changed` that `settings` violates, as messages; empty when it violates none."""
     return [
         f"{rule.text}: otherwise {rule.why} "
-        f"({rule.name} {settings[rule.name]:g}, {rule.other} {settings[rule.other]:g}, least {rule.least(settings):g})"
+        f"({rule.name} {settings[rule.name]:g}, {rule.other} {settings[rule.other]:g}, minimum {rule.least(settings):g})"
         for rule in SAFETY_RULES
         if changed in (rule.name, rule.other) and not rule.holds(settings)
     ]

@@ -1,4 +1,4 @@
-"""Tells commands that hand code to an interpreter from those that start a program: the former need `allow_shell: true`."""
+"""Detects commands that pass code to an interpreter instead of starting a program: they need `allow_shell: true`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _WRAPPERS = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class _Interpreter:
-    """Letters of the options that bring code, that take a value, and that end the options; and words that bring code."""
+    """Letters of the options that take code, that take a value, and that end the options; and `words`: arguments that take code."""
 
     code: str
     value: str = ""
@@ -23,7 +23,7 @@ class _Interpreter:
     words: frozenset[str] = frozenset()
 
 
-# By the start of the name, so that python3.11 is python.
+# Matched by prefix, so that python3.11 is python.
 _INTERPRETERS: Mapping[str, _Interpreter] = {
     "python": _Interpreter("c", "WX", "m"),
     "pypy": _Interpreter("c", "WX", "m"),
@@ -36,7 +36,7 @@ _INTERPRETERS: Mapping[str, _Interpreter] = {
     "deno": _Interpreter("", words=frozenset({"eval"})),
 }
 
-# Modules whose functions start programs, or run code or call functions that they are given as text. Without leading underscores.
+# Modules with functions that start programs, execute code, or call functions given by name. Without leading underscores.
 _CODE_MODULES = frozenset(
     """asyncio bdb builtins cProfile cgitb code codeop commands concurrent ctypes distutils doctest ensurepip frozen_importlib
     frozen_importlib_external idlelib imaplib imp importlib lib2to3 logging mailcap multiprocessing nt os pdb pip pipes pkgutil popen2 posix
@@ -48,14 +48,14 @@ _CODE_MODULES = frozenset(
 def callable_reason(name: str) -> str:
     """Why calling "module:function" with the payload counts as shell ("" = it does not).
 
-    Judged are the first word of the module and each word between it and the function: a module shows the ones that it imports under their names
-    (`shutil:os.system`). A submodule is not such a name: `shop.commands:send` is the shop's own. Names alone do not tell what a module has imported
-    under another one; the executor looks at what it has found.
+    Checks the top-level package and each name between the module and the function: imported modules are attributes of a module
+    (`shutil:os.system`). Submodules are not checked: `shop.commands:send` is the shop's own. Imports under another name are not visible
+    here; the executor checks the resolved function.
     """
     module, _, path = name.partition(":")
     for word in (module.partition(".")[0], *path.split(".")[:-1]):
         if word.strip("_") in _CODE_MODULES:
-            return f"module {word} starts programs or runs code that it is given"
+            return f"module {word} can start programs or execute arbitrary code"
     return ""
 
 
@@ -78,7 +78,7 @@ def _base(path: str) -> str:
 
 
 def _code_option(name: str, arguments: Sequence[str]) -> str:
-    """The option with which this interpreter takes code from its arguments, "" when it takes none."""
+    """The option that passes code to this interpreter; "" when there is none."""
     interpreter = next((item for start, item in _INTERPRETERS.items() if name.startswith(start)), None)
     if interpreter is None:
         return ""

@@ -1,4 +1,4 @@
-"""Where in which trace something happens: the W3C `traceparent`, as text and in parts."""
+"""The W3C `traceparent`: a position in a trace, as text and in parts."""
 
 import hashlib
 import re
@@ -12,7 +12,7 @@ _SAMPLED = 0x01
 
 @dataclass(frozen=True, slots=True)
 class TraceContext:
-    """One span of one trace, by its lower-case hexadecimal ids (32 and 16 digits). Spans below it are kept when it is `sampled`."""
+    """A span of a trace by its lower-case hexadecimal ids (32 and 16 digits). Its child spans are exported when it is `sampled`."""
 
     trace_id: str
     span_id: str
@@ -25,7 +25,7 @@ class TraceContext:
 
 
 def parse(header: str) -> TraceContext | None:
-    """The context that a `traceparent` names; None for what is none, and for the ids of zeros that mean none."""
+    """The context in a `traceparent` header; None when it is invalid or its ids are zero."""
     found = _HEADER.fullmatch(header)
     if found is None or found["version"] == "ff" or (found["version"] == "00" and found["more"]):
         return None
@@ -35,6 +35,6 @@ def parse(header: str) -> TraceContext | None:
 
 
 def of_run(cluster: str, run_id: int) -> TraceContext:
-    """The first span of a run that no call started: the same for each attempt, and on each coordinator, without being kept anywhere."""
+    """The root span of a run that was not started by a traced call: derived, so that it is the same for each attempt and coordinator."""
     digest = hashlib.blake2b(f"{cluster}/{run_id}".encode(), digest_size=24, person=b"toban-run").hexdigest()
     return TraceContext(digest[:32], digest[32:])

@@ -1,6 +1,6 @@
-"""Moves of runs: what the decisions plan and the store applies. Each move names the state and token that it expects to find.
+"""Transitions of runs: planned by the decisions, applied by the store. Each names the state and token that it expects.
 
-A move whose expectation does not hold any more is not applied; the next look at the run decides again.
+A transition whose expectation no longer holds is not applied; the next pass of the loop decides again.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from toban_domain.run import RunState
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LiveRun:
-    """What a decision about a live run looks at. `token` and `incarnation` are None while no dispatch holds it."""
+    """Input of a decision about a live run. `token` and `incarnation` are None while it is not dispatched."""
 
     id: int
     state: RunState
@@ -40,7 +40,7 @@ class Started:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finish:
-    """live → terminal. `outcome` is what the attempt reported, None when nothing ran; `attempt_state` "" leaves the attempt row alone."""
+    """live → terminal. `outcome` is the attempt's, None when there was none; `attempt_state` "" leaves the attempt row unchanged."""
 
     run_id: int
     source: RunState
@@ -58,7 +58,7 @@ class Finish:
 class Release:
     """live → PENDING: a retry, a reassignment or a refused start. `attempt` and `lost_count` are the new values.
 
-    `started_at`: when the attempt that ended had started, None when it never did.
+    `started_at`: start of the attempt that ended; None when it never started.
     """
 
     run_id: int
@@ -74,7 +74,7 @@ class Release:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Orphan:
-    """ASSIGNED | RUNNING → ORPHANED: the executor went away under the run."""
+    """ASSIGNED | RUNNING → ORPHANED: the executor was lost."""
 
     run_id: int
     source: RunState
@@ -84,7 +84,7 @@ class Orphan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestCancel:
-    """ASSIGNED (sent) | RUNNING → CANCEL_REQUESTED."""
+    """ASSIGNED (dispatched) | RUNNING → CANCEL_REQUESTED."""
 
     run_id: int
     source: RunState
@@ -96,7 +96,7 @@ class RequestCancel:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CloseAttempt:
-    """The end of one dispatch whose run goes on: SUCCEEDED, FAILED, TIMED_OUT, CANCELED, REVOKED or LOST."""
+    """The end of an attempt whose run continues: SUCCEEDED, FAILED, TIMED_OUT, CANCELED, REVOKED or LOST."""
 
     run_id: int
     token: int
@@ -108,7 +108,7 @@ class CloseAttempt:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Placement:
-    """PENDING, or ASSIGNED and not sent → ASSIGNED and sent, under a new token."""
+    """PENDING, or ASSIGNED and not dispatched → ASSIGNED and dispatched, with a new token."""
 
     run_id: int
     token: int

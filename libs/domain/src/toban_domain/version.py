@@ -1,3 +1,3 @@
-"""The version of this release, for trees that are not installed as packages too."""
+"""The version of this release, also for source trees that are not installed as packages."""
 
 VERSION = "0.1.0"

@@ -1,6 +1,6 @@
 """The plain HTTP admin port: /livez /readyz /healthz /metrics. GET and HEAD only, one request a connection, bounded in size and time.
 
-It answers from memory: liveness is true as long as the event loop turns, and never depends on PostgreSQL or Redis.
+It responds from memory: the process is live while its event loop runs, independently of PostgreSQL and Redis.
 """
 
 import asyncio
@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from toban_observability import metrics
-from toban_observability.health import tell
+from toban_observability.health import set_health_metrics
 from toban_observability.logs import get_logger
 
 MAX_HEADER_BYTES = 8192
@@ -29,8 +29,8 @@ Answer = tuple[int, str, bytes]
 class AdminPort:
     """Serves one process's health and metrics.
 
-    `health` gives the document of `toban_observability.health.report` (its "status" is ok, warning or error) without waiting for anything;
-    the process is ready unless that status is error.
+    `health` returns the document of `toban_observability.health.report` without blocking; the process is ready unless its
+    "status" is error.
     """
 
     def __init__(self, host: str, port: int, health: Callable[[], dict[str, Any]]) -> None:
@@ -41,13 +41,13 @@ class AdminPort:
         self._open: set[asyncio.Task[None]] = set()
 
     async def start(self) -> int:
-        """Bind and serve; the port that it got. Raises OSError when the address is taken."""
+        """Binds and serves; returns the bound port. Raises OSError when the address is in use."""
         self._server = await asyncio.start_server(self._accept, self._host, self._port, limit=MAX_HEADER_BYTES)
         bound: int = self._server.sockets[0].getsockname()[1]
         return bound
 
     async def stop(self) -> None:
-        """Stop listening and end open connections."""
+        """Stops listening and closes open connections."""
         if self._server is None:
             return
         self._server.close()
@@ -71,7 +71,7 @@ class AdminPort:
                 writer.write(_encode(answer, with_body=method != "HEAD"))
                 await writer.drain()
         except (ConnectionError, TimeoutError, asyncio.IncompleteReadError):
-            # The client left or is too slow: there is no connection to answer on.
+            # The client disconnected or is too slow: there is no connection to respond on.
             pass
         finally:
             writer.close()
@@ -97,7 +97,7 @@ class AdminPort:
         if path == "/livez":
             return 200, _TEXT, b"ok\n"
         if path == "/metrics":
-            tell(self._document())
+            set_health_metrics(self._document())
             return 200, metrics.CONTENT_TYPE, metrics.exposition()
         if path not in ("/readyz", "/healthz"):
             return 404, _TEXT, b"one of /livez /readyz /healthz /metrics\n"
@@ -111,7 +111,7 @@ class AdminPort:
         try:
             return self._health()
         except Exception as error:
-            _log.exception("health check failed")
+            _log.exception("computing the health document failed")
             return {"status": "error", "checks": {"health": {"status": "error", "value": type(error).__name__}}}
 
 

@@ -1,4 +1,4 @@
-"""The admin port for services of plain synchronous code: the same port, turning in a thread of its own."""
+"""The admin port for synchronous services, in a thread of its own."""
 
 import asyncio
 import threading
@@ -11,7 +11,7 @@ STEP_SECONDS = 10.0
 
 
 class AdminThread:
-    """Serves as AdminPort does. Alive then means that the process can run a thread; `health` is called from that thread."""
+    """As AdminPort. Live means that the process can run threads; `health` is called from that thread."""
 
     def __init__(self, host: str, port: int, health: Callable[[], dict[str, Any]]) -> None:
         self._port = AdminPort(host, port, health)
@@ -19,14 +19,14 @@ class AdminThread:
         self._thread: threading.Thread | None = None
 
     def start(self) -> int:
-        """Bind and serve; the port that it got. Raises OSError when the address is taken."""
+        """Binds and serves; returns the bound port. Raises OSError when the address is in use."""
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="admin-port", daemon=True)
         self._thread.start()
         return asyncio.run_coroutine_threadsafe(self._port.start(), self._loop).result(STEP_SECONDS)
 
     def stop(self) -> None:
-        """Stop listening and end the thread; nothing when it was not started."""
+        """Stops listening and ends the thread; does nothing when it was not started."""
         if self._loop is None or self._thread is None:
             return
         asyncio.run_coroutine_threadsafe(self._port.stop(), self._loop).result(STEP_SECONDS)

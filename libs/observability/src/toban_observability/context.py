@@ -1,10 +1,8 @@
-"""Where the running task is: its trace, and what else each of its log lines shows.
+"""Context of the running task: its trace, and the values that are added to each of its log lines.
 
-structlog is loaded when a log line needs it: commands that carry a trace on and log nothing start without it.
+structlog is imported lazily: CLI commands that propagate a trace and log nothing start without it.
 """
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
 
@@ -13,24 +11,15 @@ from toban_domain.traceparent import TraceContext
 TRACE: ContextVar[TraceContext | None] = ContextVar("toban_trace", default=None)
 
 
-@contextmanager
-def shown(**values: Any) -> Iterator[None]:
-    """Each log line of the block has these values, those of tasks that it starts included: `shown(run_id=7)`."""
-    from structlog.contextvars import bound_contextvars
-
-    with bound_contextvars(**values):
-        yield
-
-
-def show(**values: Any) -> None:
-    """Each later log line of the running task, and of tasks that it starts, has these values."""
+def bind_log_context(**values: Any) -> None:
+    """Adds values to each later log line of the running task and of the tasks that it starts."""
     from structlog.contextvars import bind_contextvars
 
     bind_contextvars(**values)
 
 
 def add_trace(_logger: Any, _method: str, event: Any) -> Any:
-    """A structlog processor: the ids of the trace, where there is one."""
+    """A structlog processor that adds the ids of the current trace, if any."""
     here = TRACE.get()
     if here is not None:
         event.setdefault("trace_id", here.trace_id)

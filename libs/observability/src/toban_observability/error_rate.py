@@ -1,4 +1,4 @@
-"""Error rate of this process over the last minutes, from its own counters. Nothing is stored, no other process is called."""
+"""Error rate of this process over the last minutes, computed from its own counters."""
 
 from collections import deque
 from collections.abc import Callable, Mapping
@@ -8,7 +8,7 @@ from toban_observability import metrics
 from toban_observability.health import Check
 
 WINDOW_SECONDS = 300.0
-# A warning needs this share of errors, and this many of them: one error of one call says nothing.
+# A warning needs both this fraction and this number of errors: a single failed call must not warn.
 WARN_SHARE = 0.05
 WARN_ERRORS = 5
 
@@ -16,13 +16,13 @@ SAMPLE_SECONDS = 5.0
 
 IsError = Callable[[Mapping[str, str]], bool]
 
-# Not the mistakes of callers.
+# Excludes errors caused by the caller.
 _OWN_FAULTS = frozenset({"INTERNAL", "UNAVAILABLE", "DEADLINE_EXCEEDED", "RESOURCE_EXHAUSTED"})
 OWN_ERRORS: Mapping[str, IsError] = {
     "toban_rpc_total": lambda labels: labels["code"] in _OWN_FAULTS,
     "toban_loop_turns_total": lambda labels: labels["result"] == "error",
 }
-"""What counts as an error of a process with gRPC and loops in its own health."""
+"""Errors of a process with gRPC and loops: counter → which of its label sets are errors."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,9 +33,9 @@ class _Sample:
 
 
 class ErrorRate:
-    """`sample` each SAMPLE_SECONDS or so, `check` at any time. Times are one monotonic clock's, seconds.
+    """Call `sample` about every SAMPLE_SECONDS and `check` at any time. Times are in seconds of a monotonic clock.
 
-    `counters` names each counter (`toban_..._total`) and says which of its labels are errors.
+    `counters` maps each counter (`toban_..._total`) to a predicate: which of its label sets are errors.
     """
 
     def __init__(self, counters: Mapping[str, IsError] = OWN_ERRORS, *, window_seconds: float = WINDOW_SECONDS) -> None:
@@ -44,19 +44,19 @@ class ErrorRate:
         self._samples: deque[_Sample] = deque()
 
     def sample(self, now: float) -> None:
-        """Remember where the counters stand."""
+        """Records the current values of the counters."""
         errors = total = 0.0
         for name, is_error in self._counters.items():
             for labels, value in metrics.samples(name):
                 total += value
                 errors += value if is_error(labels) else 0.0
         self._samples.append(_Sample(now, errors, total))
-        # The newest one that is as old as the window stays: what came since is counted from it.
+        # Keeps the newest sample that is at least as old as the window: the baseline of `check`.
         while len(self._samples) > 1 and self._samples[1].at <= now - self._window:
             self._samples.popleft()
 
     def check(self) -> Check:
-        """Errors of all calls and turns within the window; a warning when many of them failed."""
+        """Errors of all calls and turns within the window; a warning above WARN_SHARE and WARN_ERRORS."""
         if not self._samples:
             return Check("ok", {"rate": 0.0, "errors": 0, "of": 0})
         first, last = self._samples[0], self._samples[-1]

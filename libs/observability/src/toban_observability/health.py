@@ -1,4 +1,4 @@
-"""What /healthz says: ok, warning or error with each check and its value."""
+"""The document of /healthz: ok, warning or error, with each check and its value."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,22 +10,26 @@ Status = Literal["ok", "warning", "error"]
 _ORDER: tuple[Status, ...] = ("ok", "warning", "error")
 
 
-_state = metrics.gauge("toban_health_state", "What /healthz says: 0 ok, 1 degraded (warning), 2 critical (error).")
+_state = metrics.gauge(
+    "toban_health_state", "Overall state of /healthz: 0 ok, 1 degraded (warning), 2 critical (error)."
+)
 _checks = metrics.gauge(
-    "toban_health_check_state", "Each check of /healthz: 0 ok, 1 degraded (warning), 2 critical (error).", ("check",)
+    "toban_health_check_state",
+    "State of each check of /healthz: 0 ok, 1 degraded (warning), 2 critical (error).",
+    ("check",),
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One check: its status and the value that was seen (JSON-serialisable; seconds are numbers)."""
+    """One check: its status and the measured value (JSON-serialisable; seconds are numbers)."""
 
     status: Status
     value: Any = None
 
 
 def report(checks: Mapping[str, Check]) -> dict[str, Any]:
-    """The JSON document: the worst status, and each check by name. No checks is ok."""
+    """The JSON document: the worst status, and each check by name. Without checks the status is ok."""
     worst = max((check.status for check in checks.values()), key=_ORDER.index, default="ok")
     return {
         "status": worst,
@@ -33,10 +37,10 @@ def report(checks: Mapping[str, Check]) -> dict[str, Any]:
     }
 
 
-def tell(document: Mapping[str, Any]) -> None:
-    """Show a document of `report` in the metrics."""
+def set_health_metrics(document: Mapping[str, Any]) -> None:
+    """Sets the health metrics from a document of `report`."""
     _state.set(_ORDER.index(document["status"]))
-    # A check that is not made any more says nothing.
+    # Removes checks that are no longer made.
     _checks.clear()
     for name, check in document["checks"].items():
         _checks.labels(name).set(_ORDER.index(check["status"]))

@@ -1,4 +1,4 @@
-"""Structured logs of a service: JSON lines in containers, coloured lines on a terminal; secrets and line breaks never."""
+"""Structured logs of a service: JSON lines in containers, coloured lines on a terminal; secrets are masked, line breaks escaped."""
 
 import logging
 import sys
@@ -8,18 +8,18 @@ import structlog
 from structlog.typing import FilteringBoundLogger, Processor
 
 from toban_observability.context import add_trace
-from toban_observability.log_throttle import Seldom
+from toban_observability.log_throttle import ThrottleFilter
 from toban_observability.masking import escape_event, mask_event
 
 LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
 QUIET = ("grpc", "asyncio", "botocore", "urllib3", "psycopg.pool")
-"""Libraries whose own chatter is shown from warnings on."""
+"""Libraries that log warnings and errors only."""
 REPEATING = ("psycopg.pool",)
-"""Libraries that warn of each try while something is away."""
+"""Libraries that log a warning for each attempt while a server is unreachable."""
 
 
 def setup_logging(service: str, fmt: str = "auto", level: str = "info", stream: TextIO | None = None) -> None:
-    """Send all logs of this process (ours and the libraries') to `stream`, stdout by default.
+    """Sends all logs of this process (also those of libraries) to `stream`, stdout by default.
 
     `fmt` is json, console, or auto: console when the stream is a terminal. `level` is debug, info, warning or error.
     """
@@ -38,7 +38,7 @@ def setup_logging(service: str, fmt: str = "auto", level: str = "info", stream: 
     for name in QUIET:
         logging.getLogger(name).setLevel(max(logging.WARNING, LEVELS[level]))
     for name in REPEATING:
-        logging.getLogger(name).filters[:] = [Seldom()]
+        logging.getLogger(name).filters[:] = [ThrottleFilter()]
     _configure(service, LEVELS[level])
 
 
@@ -73,7 +73,7 @@ def _shared(service: str) -> list[Processor]:
         structlog.processors.TimeStamper(fmt="iso", utc=True),
         add_service,
         add_trace,
-        # The traceback becomes a text before masking: messages of database errors quote the URL.
+        # Formats the traceback before masking: messages of database errors contain the URL.
         structlog.processors.format_exc_info,
         mask_event,
     ]
@@ -85,5 +85,5 @@ def _final(as_json: bool, out: TextIO) -> list[Processor]:
     return [escape_event, structlog.dev.ConsoleRenderer(colors=out.isatty())]
 
 
-# A line logged before `setup_logging` (or in a test) is masked too, and goes to the standard library's handlers.
+# Lines logged before `setup_logging` (or in a test) are masked too, and go to the standard library's handlers.
 _configure("toban", logging.INFO)

@@ -1,4 +1,4 @@
-"""Keeps secrets and line breaks out of log lines, whatever was handed to the logger."""
+"""Keeps secrets and line breaks out of log lines, whatever is passed to the logger."""
 
 import re
 from collections.abc import Mapping, MutableMapping
@@ -9,7 +9,7 @@ SECRET_KEY = re.compile(
     r"password|passwd|secret|api_?key|access_?key|private_?key|incarnation_?key|token_value|credential|authorization|cookie|session_?id",
     re.IGNORECASE,
 )
-"""Names whose values never appear. A plain `token` is the fencing token, a number that operators need; see `_is_secret`."""
+"""Names whose values are masked. A number named `token` is the fencing token, which operators need; see `_is_secret`."""
 SECRET_EXACT = frozenset({"key", "pwd", "pass", "bearer", "signature"})
 URL_CREDENTIALS = re.compile(r"(?P<scheme>[a-zA-Z][a-zA-Z0-9+.\-]*://)[^\s/@'\"]*@")
 ASSIGNED = re.compile(
@@ -19,14 +19,14 @@ MAX_DEPTH = 6
 
 
 def mask_event(_logger: Any, _method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
-    """A structlog processor: masks each value by its name, and credentials inside texts."""
+    """A structlog processor that masks values by their name, and credentials inside text."""
     for name in list(event):
         event[name] = _masked(name, event[name], MAX_DEPTH)
     return event
 
 
 def mask_text(text: str) -> str:
-    """A text without the credentials of URLs and without `password=…` pairs."""
+    """`text` with the credentials of URLs and `password=…` pairs masked."""
     text = URL_CREDENTIALS.sub(rf"\g<scheme>{MASK}@", text)
     return ASSIGNED.sub(rf"\g<1>\g<2>{MASK}", text)
 

@@ -1,4 +1,4 @@
-"""Prometheus metrics of this process: one registry, names `toban_*`, each declared once beside the code that counts."""
+"""Prometheus metrics of this process: one registry, names `toban_*`, each declared once next to the code that updates it."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
@@ -8,7 +8,7 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 from prometheus_client.registry import Collector
 
 REGISTRY = CollectorRegistry(auto_describe=True)
-"""Everything that /metrics shows. The library's default registry is not used: others' code may fill it."""
+"""Everything that /metrics exposes. The library's default registry is not used: other libraries may register metrics there."""
 ProcessCollector(namespace="toban", registry=REGISTRY)
 # prometheus_client adds a `_created` gauge to each counter and histogram: many series that no query uses.
 disable_created_metrics()  # type: ignore[no-untyped-call]
@@ -23,14 +23,14 @@ _leader_gauges: "list[LeaderGauge]" = []
 
 
 def counter(name: str, meaning: str, labels: Sequence[str] = ()) -> Counter:
-    """A number that only grows; its name ends in `_total`."""
+    """A monotonically increasing number; its name ends in `_total`."""
     if not name.endswith("_total"):
         raise ValueError(f"counter {name!r} must end in _total")
     return Counter(_checked(name), meaning, labels, registry=REGISTRY)
 
 
 def gauge(name: str, meaning: str, labels: Sequence[str] = ()) -> Gauge:
-    """A number that goes up and down."""
+    """A number that can increase and decrease."""
     return Gauge(_checked(name), meaning, labels, registry=REGISTRY)
 
 
@@ -40,7 +40,7 @@ def histogram(name: str, meaning: str, labels: Sequence[str] = (), buckets: Sequ
 
 
 class LeaderGauge(Collector):
-    """A gauge of the whole cluster, told by the leader alone: while this process does not lead it is not shown, not even as 0."""
+    """A gauge of the whole cluster, exposed by the leader only: another process does not expose it, not even as 0."""
 
     def __init__(self, name: str, meaning: str, labels: Sequence[str]) -> None:
         self._name = name
@@ -49,23 +49,23 @@ class LeaderGauge(Collector):
         self._values: dict[tuple[str, ...], float] = {}
 
     def set(self, value: float, *labels: str) -> None:
-        """The value of one series."""
+        """Sets the value of one series."""
         self._values[labels] = value
 
-    def tell(self, values: Mapping[tuple[str, ...], float]) -> None:
-        """All series at once; others go."""
+    def set_all(self, values: Mapping[tuple[str, ...], float]) -> None:
+        """Replaces all series."""
         self._values = dict(values)
 
     def clear(self) -> None:
-        """Show nothing."""
+        """Removes all series."""
         self._values = {}
 
     def describe(self) -> Iterator[GaugeMetricFamily]:
-        """The name, for the registry."""
+        """The metric without values, for the registry."""
         yield GaugeMetricFamily(self._name, self._meaning, labels=self._labels)
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
-        """What is shown now."""
+        """The metric with its current series."""
         family = GaugeMetricFamily(self._name, self._meaning, labels=self._labels)
         for labels, value in self._values.items():
             family.add_metric(labels, value)
@@ -73,27 +73,27 @@ class LeaderGauge(Collector):
 
 
 def leader_gauge(name: str, meaning: str, labels: Sequence[str] = ()) -> LeaderGauge:
-    """A gauge that only the leader tells."""
-    made = LeaderGauge(_checked(name), meaning, labels)
-    REGISTRY.register(made)
-    _leader_gauges.append(made)
-    return made
+    """A gauge that only the leader exposes."""
+    gauge_ = LeaderGauge(_checked(name), meaning, labels)
+    REGISTRY.register(gauge_)
+    _leader_gauges.append(gauge_)
+    return gauge_
 
 
-def leads_no_more() -> None:
-    """Clear the leader's gauges when leadership ends: the next leader sets its own."""
-    for told in _leader_gauges:
-        told.clear()
+def clear_leader_gauges() -> None:
+    """Clears every leader gauge when this process's term ends: the next leader exposes its own."""
+    for leader_gauge_ in _leader_gauges:
+        leader_gauge_.clear()
 
 
 def samples(name: str) -> list[tuple[Mapping[str, str], float]]:
-    """Labels and value of each series of one counter or gauge, for a process's report on itself; empty while it is not declared."""
+    """Labels and value of each series of a counter or gauge, for checks of this process; empty when it is not declared."""
     found = REGISTRY.restricted_registry([name]).collect()
     return [(sample.labels, sample.value) for metric in found for sample in metric.samples if sample.name == name]
 
 
 def on_scrape(fill: Callable[[], None]) -> None:
-    """`fill` is called before each exposition: for gauges whose value is kept elsewhere. It must not block."""
+    """Registers `fill`, which is called before each exposition: for gauges whose value is kept elsewhere. It must not block."""
     _fillers.append(fill)
 
 
@@ -110,9 +110,11 @@ def _checked(name: str) -> str:
     return name
 
 
-_build_info = gauge("toban_build_info", "Always 1; the labels say what runs.", ("service", "version"))
+_build_info = gauge(
+    "toban_build_info", "Always 1; the labels name the service and its version.", ("service", "version")
+)
 
 
 def build_info(service: str, version: str) -> None:
-    """Say which service and version this process is."""
+    """Sets the service and version of this process."""
     _build_info.labels(service, version).set(1)

@@ -1,6 +1,6 @@
-"""Traces by OpenTelemetry. Off unless the standard OTEL_* variables say where spans go; while it is off, nothing of the SDK is loaded.
+"""Tracing with OpenTelemetry. Disabled unless the standard OTEL_* variables set an endpoint; the SDK is then not imported.
 
-The place in a trace that the running task is at is a context variable: `headers` carries it to others, log lines show it.
+The current span of the running task is a context variable: `headers` propagates it to callees, and log lines contain it.
 """
 
 import os
@@ -19,20 +19,20 @@ Attributes = Mapping[str, str | int | float | bool]
 
 
 class OpenSpan(Protocol):
-    """A span that has begun. `end` it once."""
+    """A started span. Call `end` exactly once."""
 
     @property
     def context(self) -> TraceContext:
-        """Its own place, the parent of what happens below it."""
+        """The context of this span: the parent of nested spans."""
         ...
 
     def end(self, attributes: Attributes | None = None, error: str = "") -> None:
-        """It is over now; an `error` says that it failed, and why."""
+        """Ends the span; a non-empty `error` marks it as failed with this message."""
         ...
 
 
 class Sink(Protocol):
-    """Where spans go."""
+    """Receives spans and exports them."""
 
     def begin(
         self,
@@ -43,11 +43,11 @@ class Sink(Protocol):
         own: TraceContext | None,
         attributes: Attributes,
     ) -> OpenSpan:
-        """Begin one."""
+        """Starts a span."""
         ...
 
     def close(self) -> None:
-        """Send what is left."""
+        """Exports the remaining spans."""
         ...
 
 
@@ -55,33 +55,34 @@ _sink: Sink | None = None
 
 
 def setup(service: str, version: str) -> None:
-    """Send spans of this process where the environment says; nothing happens when it says nothing. Call it once, after forks."""
+    """Exports spans of this process to the endpoint set in the environment, if any. Call it once, after forks."""
     global _sink
     endpoint = next((os.environ[name] for name in ENDPOINTS if os.environ.get(name)), "")
     if not endpoint or os.environ.get("OTEL_SDK_DISABLED", "").lower() == "true":
         return
     if os.environ.get("OTEL_TRACES_EXPORTER", "otlp") != "otlp":
         return
-    from toban_observability.logs import get_logger  # A process that only passes traces on loads no logging.
+    from toban_observability.logs import get_logger  # A process that only propagates traces needs no logging.
 
     log = get_logger(__name__)
     protocol = next((os.environ[name] for name in PROTOCOLS if os.environ.get(name)), "http/protobuf")
     if protocol != "http/protobuf":
         log.warning(
-            "no traces: only http/protobuf is spoken; point OTEL_EXPORTER_OTLP_ENDPOINT at port 4318", protocol=protocol
+            "tracing is disabled: only http/protobuf is supported; set OTEL_EXPORTER_OTLP_ENDPOINT to port 4318",
+            protocol=protocol,
         )
         return
     try:
         from toban_observability.tracing_otlp import OtlpSink
     except ImportError as error:
-        log.warning("no traces: install toban-observability[tracing]", error=str(error))
+        log.warning("tracing is disabled: install toban-observability[tracing]", error=str(error))
         return
     _sink = OtlpSink(service, version)
-    log.info("traces", endpoint=endpoint)
+    log.info("tracing is enabled", endpoint=endpoint)
 
 
 def shutdown() -> None:
-    """Send what is left, and be off again."""
+    """Exports the remaining spans and disables tracing."""
     global _sink
     if _sink is not None:
         _sink.close()
@@ -89,23 +90,23 @@ def shutdown() -> None:
 
 
 def enabled() -> bool:
-    """Whether spans of this process go anywhere."""
+    """Whether spans of this process are exported."""
     return _sink is not None
 
 
 def current() -> TraceContext | None:
-    """Where the running task is."""
+    """The current span context of the running task; None outside of a trace."""
     return TRACE.get()
 
 
 def headers() -> tuple[tuple[str, str], ...]:
-    """Metadata that carries the trace to whom is called; nothing outside of a trace."""
+    """Metadata that propagates the trace to a callee; empty outside of a trace."""
     here = TRACE.get()
     return () if here is None else ((TRACEPARENT, here.header),)
 
 
 def adopt(header: str) -> None:
-    """The running task continues the trace of its caller; an invalid `traceparent` changes nothing."""
+    """Continues the caller's trace in the running task; an invalid `traceparent` is ignored."""
     context = parse(header)
     if context is not None:
         TRACE.set(context)
@@ -113,7 +114,7 @@ def adopt(header: str) -> None:
 
 @contextmanager
 def outside() -> Iterator[None]:
-    """Calls of the block are in no trace: a watch is ended by its client, which would look like a failure there."""
+    """Suppresses the trace within the block: a watch is cancelled by its client, which would appear as a failed span."""
     before = TRACE.set(None)
     try:
         yield
@@ -129,9 +130,9 @@ def begin(
     own: TraceContext | None = None,
     attributes: Attributes | None = None,
 ) -> OpenSpan | None:
-    """A span that its caller ends; None while tracing is off. Without `parent` it begins a trace, with the ids `own` when they are given.
+    """Starts a span that the caller ends; None while tracing is disabled. Without `parent` it starts a trace, with the ids `own` if given.
 
-    `kind` is internal, server or client. One that is never ended is never sent.
+    `kind` is internal, server or client. A span that is never ended is not exported.
     """
     if _sink is None:
         return None
@@ -142,7 +143,7 @@ def begin(
 def span(
     name: str, *, kind: str = "internal", parent: TraceContext | None = None, attributes: Attributes | None = None
 ) -> Iterator[OpenSpan | None]:
-    """A span around the block, which is the place of everything in it. Below `parent`, else below the present place. An exception fails it."""
+    """A span around the block, nested in `parent` or else in the current span. An exception marks it as failed."""
     opened = begin(name, kind=kind, parent=parent or TRACE.get(), attributes=attributes)
     if opened is None:
         yield None

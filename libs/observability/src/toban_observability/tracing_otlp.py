@@ -1,4 +1,4 @@
-"""The OpenTelemetry SDK behind `tracing`: loaded only when spans go somewhere."""
+"""Exports spans with the OpenTelemetry SDK; imported only when tracing is enabled."""
 
 import os
 from contextvars import ContextVar
@@ -31,7 +31,7 @@ _own: ContextVar[TraceContext | None] = ContextVar("toban_own_ids", default=None
 
 
 class _Ids(RandomIdGenerator):
-    """Random ids, but for a span whose ids are given."""
+    """Random ids, except for a span whose ids are given."""
 
     def generate_trace_id(self) -> int:
         own = _own.get()
@@ -55,19 +55,19 @@ class OtlpSpan:
         if attributes:
             self._span.set_attributes(attributes)
         if error:
-            # Spans leave the installation: an error of a database quotes its address.
+            # Spans leave the installation, and the message of a database error contains its address.
             self._span.set_status(Status(StatusCode.ERROR, mask_text(error)))
         self._span.end()
 
 
 class OtlpSink:
-    """Sends in the background, as the OTEL_* variables say (endpoint, headers, sampler, limits)."""
+    """Exports in the background, configured by the OTEL_* variables (endpoint, headers, sampler, limits)."""
 
     def __init__(self, service: str, version: str) -> None:
         names = {"service.version": version}
         if not os.environ.get("OTEL_SERVICE_NAME"):
             names["service.name"] = f"toban-{service}"
-        # Ended by `close`: at the end of the interpreter the threads of others are gone already.
+        # Usually ended by `close`: at interpreter exit other threads have ended already.
         self._provider = TracerProvider(resource=Resource.create(names), id_generator=_Ids(), shutdown_on_exit=True)
         self._provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter(timeout=_timeout())))
         self._tracer = self._provider.get_tracer("toban", version)
@@ -95,7 +95,7 @@ class OtlpSink:
 
 
 def _timeout() -> float | None:
-    """Seconds for one request; a collector that is gone must not hold up the end of a process."""
+    """Timeout of an export in seconds: an unreachable collector must not delay the exit of a process."""
     given = any(os.environ.get(name) for name in ("OTEL_EXPORTER_OTLP_TRACES_TIMEOUT", "OTEL_EXPORTER_OTLP_TIMEOUT"))
     return None if given else EXPORT_SECONDS
 

@@ -2,5 +2,5 @@
 
 import os
 
-# The stubs import grpc, whose fork handlers crash children of a process that serves gRPC: off before that import, whoever is first.
+# The stubs import grpc, whose fork handlers crash child processes of a gRPC server: disabled before the first import of grpc.
 os.environ["GRPC_ENABLE_FORK_SUPPORT"] = "0"

@@ -17,12 +17,10 @@ FIRST_RETRY_SECONDS = 0.05
 
 _log = get_logger(__name__)
 _turns = metrics.counter("toban_loop_turns_total", "Turns of a loop by result (ok, error).", ("loop", "result"))
-_seconds = metrics.histogram("toban_loop_turn_seconds", "Time of one turn of a loop.", ("loop",))
-_failed = metrics.gauge(
-    "toban_loop_failures_in_row", "Turns of a loop that failed since the last one that did not.", ("loop",)
-)
+_seconds = metrics.histogram("toban_loop_turn_seconds", "Duration of one turn of a loop.", ("loop",))
+_failed = metrics.gauge("toban_loop_failures_in_row", "Consecutive failed turns of a loop.", ("loop",))
 _under_way = metrics.gauge(
-    "toban_loop_turn_age_seconds", "Age of the turn that is under way; 0 between turns.", ("loop",)
+    "toban_loop_turn_age_seconds", "Age of the running turn of a loop; 0 between turns.", ("loop",)
 )
 _running: "set[Loop]" = set()
 # When the first loop of each clock first went to sleep: the common origin of their ticks.

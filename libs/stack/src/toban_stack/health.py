@@ -6,7 +6,7 @@ import urllib.request
 from dataclasses import dataclass
 from typing import Any
 
-from toban_domain.health import seen_words
+from toban_domain.finding import format_check_value
 from toban_stack.processes import ProcessRecord, alive
 
 TIMEOUT_SECONDS = 2.0
@@ -35,7 +35,11 @@ def of_service(record: ProcessRecord) -> ProcessStatus:
     status = str(document.get("status", "error"))
     checks: dict[str, Any] = document.get("checks", {})
     role = str(checks.get("role", {}).get("value", ""))
-    bad = [f"{name}: {seen_words(check.get('value'))}" for name, check in checks.items() if check.get("status") != "ok"]
+    bad = [
+        f"{name}: {format_check_value(check.get('value'))}"
+        for name, check in checks.items()
+        if check.get("status") != "ok"
+    ]
     health = status if status == "ok" else f"{status} ({'; '.join(bad)})"
     return _status(record, green=status in ("ok", "warning"), health=health, detail=role)
 

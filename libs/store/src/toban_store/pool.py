@@ -17,13 +17,19 @@ from toban_domain.errors import ErrorCode, TobanError
 from toban_observability import metrics
 
 _connections = metrics.gauge(
-    "toban_pool_connections", "Connections to PostgreSQL by pool: idle, used, and most (the limit).", ("pool", "state")
+    "toban_pool_connections",
+    "Connections to PostgreSQL by pool and state: idle, used, and most (the limit).",
+    ("pool", "state"),
 )
-_waiting = metrics.gauge("toban_pool_waiting", "Callers that wait for a connection.", ("pool",))
-_requests = metrics.counter("toban_pool_requests_total", "Connections asked for.", ("pool",))
-_waits = metrics.counter("toban_pool_wait_seconds_total", "Time that callers have waited for a connection.", ("pool",))
+_waiting = metrics.gauge("toban_pool_waiting", "Callers waiting for a connection.", ("pool",))
+_requests = metrics.counter("toban_pool_requests_total", "Requests for a connection.", ("pool",))
+_waits = metrics.counter(
+    "toban_pool_wait_seconds_total", "Total time that callers have waited for a connection.", ("pool",)
+)
 _errors = metrics.counter(
-    "toban_pool_errors_total", "Failures by kind: wait (none in time), connect (no new one), lost.", ("pool", "kind")
+    "toban_pool_errors_total",
+    "Pool failures by kind: wait (no connection within the timeout), connect (connecting failed), lost (connection lost).",
+    ("pool", "kind"),
 )
 
 _KINDS = {"wait": "requests_errors", "connect": "connections_errors", "lost": "connections_lost"}

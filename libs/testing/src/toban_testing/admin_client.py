@@ -25,7 +25,7 @@ _TRY_ANOTHER = frozenset({ErrorCode.UNAVAILABLE, ErrorCode.DEADLINE_EXCEEDED})
 
 
 class AdminClient:
-    """Calls any coordinator that answers, in the order given. Close it, or use it as a context manager."""
+    """Calls the first coordinator that is reachable, in the given order. Close it, or use it as a context manager."""
 
     def __init__(
         self,
@@ -48,14 +48,14 @@ class AdminClient:
         for channel in (*self._channels, *self._logs):
             channel.close()
 
-    def ask_first(self, address: str) -> None:
-        """From now on the coordinator at `address` is asked before the others."""
+    def prefer(self, address: str) -> None:
+        """Calls the coordinator at `address` before the others from now on."""
         at = self._addresses.index(address)
         self._addresses.insert(0, self._addresses.pop(at))
         self._channels.insert(0, self._channels.pop(at))
 
     def call(self, stub: Callable[[Any], Any], method: str, request: Message, *, timeout: float = 10.0) -> Any:
-        """One call to the first coordinator that answers; raises TobanError when none does or one refuses."""
+        """One call to the first reachable coordinator. Raises TobanError when none is reachable or the call fails."""
         error = TobanError(ErrorCode.UNAVAILABLE, "no coordinator is known")
         for channel in self._channels:
             try:
@@ -87,7 +87,7 @@ class AdminClient:
         return answer
 
     def runs(self, *, page: int = 500, **filters: Any) -> Iterator[pb.Run]:
-        """Every run that fits the filters of ListRunsRequest, newest first."""
+        """Every run that matches the filters of ListRunsRequest, newest first."""
         cursor = ""
         while True:
             request = pb.ListRunsRequest(page=common_pb2.Page(limit=page, cursor=cursor), **filters)
@@ -103,7 +103,7 @@ class AdminClient:
         return answer
 
     def cancel(self, run_id: int, reason: str = "test") -> pb.CancelRunResponse:
-        """Ask a run to stop."""
+        """Requests the cancellation of a run."""
         request = pb.CancelRunRequest(id=run_id, reason=reason)
         answer: pb.CancelRunResponse = self.call(rpc.JobControlStub, "CancelRun", request)
         return answer
@@ -115,7 +115,7 @@ class AdminClient:
         return [line.text.decode("utf-8", "replace") for page in pages for line in page.lines]
 
     def until(self, what: Callable[[], R | None], *, seconds: float, of: str) -> R:
-        """Ask until `what` gives a true answer; errors of a coordinator that is just away do not count. Raises TimeoutError."""
+        """Polls `what` until its result is true; tolerates unreachable coordinators. Raises TimeoutError."""
         end = self._clock.monotonic() + seconds
         last: object = None
         pause = threading.Event()

@@ -1,4 +1,4 @@
-"""A headless Chromium over its debugging pipe: opens pages, runs scripts in them, takes pictures, and hears what pages complain about."""
+"""Controls a headless Chromium over its debugging pipe: opens pages, runs scripts in them, collects their errors."""
 
 import itertools
 import json
@@ -19,12 +19,12 @@ POLL_SECONDS = 0.05
 
 
 def find_browser() -> str:
-    """The path of a Chromium on this machine; "" when there is none."""
+    """The path of an installed Chromium; "" when there is none."""
     return next(filter(None, map(shutil.which, NAMES)), "")
 
 
 class Page:
-    """One tab. `complaints` are errors of its scripts and refusals of its content security policy."""
+    """One tab. `complaints` are errors of its scripts and violations of its content security policy."""
 
     def __init__(self, pipe: "_Pipe", session: str) -> None:
         self._pipe = pipe
@@ -35,11 +35,11 @@ class Page:
 
     @property
     def complaints(self) -> list[str]:
-        """Everything that went wrong in this tab so far."""
+        """Errors and warnings of this tab so far."""
         return list(self._pipe.complaints.get(self._session, []))
 
     def look(self, *, width: int = 1280, height: int = 900, dark: bool = False, language: str = "en") -> None:
-        """The size of the window in CSS pixels, the scheme of colours and the wished language of what is opened next."""
+        """Sets the window size in CSS pixels, the colour scheme and the preferred language of pages opened from now on."""
         metrics = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 600}
         self._do("Emulation.setDeviceMetricsOverride", **metrics)
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
@@ -47,19 +47,19 @@ class Page:
         self._do("Network.setExtraHTTPHeaders", headers={"Accept-Language": language})
 
     def open(self, address: str) -> None:
-        """Goes to an address and waits until its document and scripts have run."""
+        """Opens an address and waits until the document is loaded."""
         self._do("Page.navigate", url=address)
         self.until("document.readyState === 'complete' && location.href.startsWith('http')")
 
     def run(self, script: str) -> Any:
-        """The value of an expression in the page (awaited); raises RuntimeError with what it threw."""
+        """The (awaited) value of an expression in the page. Raises RuntimeError with the exception of the page."""
         answer = self._do("Runtime.evaluate", expression=script, awaitPromise=True, returnByValue=True)
         if "exceptionDetails" in answer:
             raise RuntimeError(str(answer["exceptionDetails"].get("exception", {}).get("description", answer)))
         return answer["result"].get("value")
 
     def until(self, script: str, seconds: float = ANSWER_SECONDS) -> Any:
-        """The first true value of an expression; raises TimeoutError."""
+        """Polls an expression and returns its first true value. Raises TimeoutError."""
         ends_at = self._clock.monotonic() + seconds
         pause = threading.Event()
         while self._clock.monotonic() < ends_at:
@@ -74,7 +74,7 @@ class Page:
 
 @contextmanager
 def browsing(profile: Path) -> Iterator[Callable[[], Page]]:
-    """A browser with an empty profile in a folder; call what it gives for a new tab."""
+    """A browser with an empty profile in a folder; yields a function that opens a new tab."""
     with _running(profile) as pipe:
 
         def new_page() -> Page:
@@ -114,7 +114,7 @@ def _running(profile: Path) -> Iterator["_Pipe"]:
 
 
 class _Pipe:
-    """Messages to and from the browser: JSON ended by a zero byte."""
+    """Messages to and from the browser: JSON terminated by a zero byte."""
 
     def __init__(self, *, read: int, write: int) -> None:
         self._in = os.fdopen(read, "rb")
@@ -127,7 +127,7 @@ class _Pipe:
         self._thread.start()
 
     def do(self, method: str, params: dict[str, Any], *, session: str = "") -> dict[str, Any]:
-        """One command and its answer; raises RuntimeError with what the browser says, and TimeoutError."""
+        """Sends a command and returns its result. Raises RuntimeError with the browser's error, and TimeoutError."""
         number = next(self._numbers)
         message = {"id": number, "method": method, "params": params} | ({"sessionId": session} if session else {})
         self._out.write(json.dumps(message).encode() + b"\0")
@@ -140,7 +140,7 @@ class _Pipe:
         return dict(answer["result"])
 
     def close(self) -> None:
-        """After the end of the browser."""
+        """Closes the pipe after the browser has ended."""
         self._thread.join(ANSWER_SECONDS)
         self._in.close()
         self._out.close()

@@ -1,4 +1,4 @@
-"""A clock that stands still until the test moves it."""
+"""A clock that advances only when the test advances it."""
 
 import asyncio
 import heapq
@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 from itertools import count
 
 START = datetime(2030, 1, 1, tzinfo=UTC)
-# How often `advance` lets other tasks run after a wake-up, so that what they do next happens before later wake-ups.
+# How often `advance` yields to other tasks after a wake-up, so that they complete their work before later wake-ups.
 SETTLE_ROUNDS = 20
 
 
@@ -25,7 +25,7 @@ class FakeClock:
         return self._elapsed
 
     def boottime(self) -> float:
-        """Seconds since the boot that it pretends; runs with `monotonic`."""
+        """Seconds since the simulated boot; advances with `monotonic`."""
         return self._boot_start + self._elapsed
 
     def wall(self) -> datetime:
@@ -43,7 +43,7 @@ class FakeClock:
 
     @property
     def sleepers(self) -> int:
-        """How many tasks sleep now."""
+        """Number of sleeping tasks."""
         return sum(1 for _, _, future in self._sleepers if not future.done())
 
     async def advance(self, seconds: float) -> None:
@@ -63,7 +63,7 @@ class FakeClock:
         await self._settle()
 
     def jump_wall(self, seconds: float) -> None:
-        """Steps the wall clock alone, as an operator or NTP would."""
+        """Steps only the wall clock, as an operator or NTP would."""
         self._start += timedelta(seconds=seconds)
 
     async def _settle(self) -> None:

@@ -1,4 +1,4 @@
-"""A whole Toban by `docker compose` in a project of its own."""
+"""A Toban installation in a separate `docker compose` project."""
 
 import json
 import os
@@ -18,7 +18,7 @@ TAG = "compose-test"
 
 
 def missing() -> str:
-    """Why `docker compose` cannot be used here; empty when it can."""
+    """Why `docker compose` is not usable here; empty when it is."""
     if not shutil.which("docker"):
         return "no `docker` on PATH"
     for words, problem in (
@@ -32,7 +32,7 @@ def missing() -> str:
 
 @dataclass
 class Compose:
-    """One project. Its names, ports, networks and volumes are its own, so it may run beside another one."""
+    """One project with its own names, ports, networks and volumes, so that several can run at the same time."""
 
     project: str
     environment: dict[str, str] = field(default_factory=dict)
@@ -42,15 +42,15 @@ class Compose:
         self.environment |= {"TOBAN_TAG": TAG, **{name: str(free_port()) for name in names}}
 
     def run(self, *words: str, seconds: float = 120, stdin: str = "") -> str:
-        """What `docker compose WORDS` prints; fails with its words when it fails."""
+        """The output of `docker compose WORDS`; asserts success and shows its error otherwise."""
         return self._docker("compose", "-p", self.project, *words, seconds=seconds, stdin=stdin)
 
     def docker(self, *words: str, seconds: float = 60) -> str:
-        """What `docker WORDS` prints."""
+        """The output of `docker WORDS`."""
         return self._docker(*words, seconds=seconds, stdin="")
 
     def toban(self, *words: str, stdin: str = "", seconds: float = 90) -> str:
-        """What the toban command prints."""
+        """The output of the toban command."""
         return self.run("exec", "-T", "cli", "toban", *words, stdin=stdin, seconds=seconds)
 
     def json(self, *words: str) -> Any:
@@ -64,19 +64,19 @@ class Compose:
         return sorted(found, key=lambda one: int(one["Config"]["Labels"]["com.docker.compose.container-number"]))
 
     def inside(self, container: dict[str, Any], *words: str) -> subprocess.CompletedProcess[str]:
-        """A program in a container, whatever becomes of it."""
+        """Runs a program in a container; does not check its exit code."""
         command = ["docker", "exec", str(container["Id"]), *words]
         return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
 
     def until(self, condition: Callable[[], bool], seconds: float, of: str) -> float:
-        """Waits; how long it took in seconds. Fails when it was not to be."""
+        """Waits for a condition; returns the elapsed seconds. Fails after the timeout."""
         clock = SystemClock()
         began = clock.monotonic()
         assert wait_until(condition, seconds, 0.25), f"not within {seconds:g} s: {of}"
         return clock.monotonic() - began
 
     def healthy(self, services: Sequence[str]) -> bool:
-        """Whether every container of the services says that it is."""
+        """Whether every container of the services is healthy."""
         states = [one["State"] for service in services for one in self.containers(service)]
         return all(state.get("Health", {"Status": "none"})["Status"] == "healthy" for state in states)
 

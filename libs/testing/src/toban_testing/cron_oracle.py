@@ -1,4 +1,4 @@
-"""Cron's own reading of its time fields, written apart from the importer: what a line means, minute by minute."""
+"""Cron's interpretation of its time fields, implemented independently of the importer, minute by minute."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _DAYS = {"sun": 0, "mon": 1, "tue": 2, "wed": 3, "thu": 4, "fri": 5, "sat": 6}
 
 
 def walls(fields: list[str], after: datetime, drawn: list[str]) -> Iterator[datetime]:
-    """Local times that match, from the minute after `after` on; `drawn` are the fields in which random ranges have been drawn."""
+    """Matching local times from the minute after `after` on; `drawn` are the fields whose random ranges have been resolved."""
     sets = [_values(text, index, drawn[index]) for index, text in enumerate(fields)]
     minutes, hours, days, months, weekdays = sets
     either = not (fields[2].startswith("*") or fields[4].startswith("*"))
@@ -58,7 +58,7 @@ def _item(item: str, index: int) -> set[int]:
     body, _, step_text = item.partition("/")
     step = int(step_text or 1)
     if body == "*":
-        # The day of week has eight places in cron, Sunday the first and the last.
+        # The day of week has eight values in cron: 0 and 7 are both Sunday.
         return {value % 7 if index == 4 else value for value in range(low, (7 if index == 4 else high) + 1, step)}
     first_text, dash, last_text = body.partition("-")
     first = _number(first_text, index)

@@ -1,4 +1,4 @@
-"""What a migrated database looks like before a test, and how to make one look like that again without making a new one."""
+"""Records the content of a freshly migrated database, and resets a used database to it."""
 
 from dataclasses import dataclass
 from typing import LiteralString
@@ -6,7 +6,7 @@ from typing import LiteralString
 import psycopg
 from psycopg import sql
 
-# A table that grew past this is not worth emptying: its dead rows would slow the tests that follow.
+# A larger table is not reset: its dead rows would slow down later tests.
 LARGEST_TABLE_BYTES = 1 << 20
 # PostgreSQL's binary form without a row: signature, flags, header extension, trailer.
 _NO_ROWS = 11 + 4 + 4 + 2
@@ -14,7 +14,7 @@ _NO_ROWS = 11 + 4 + 4 + 2
 TABLES: LiteralString = """
 SELECT format('%I.%I', n.nspname, c.relname) FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
  WHERE c.relkind = 'r' AND c.oid >= 16384 AND n.nspname !~ '^pg_' ORDER BY 1"""
-# Every row of the catalogue that somebody made, with the transaction that wrote it.
+# Every user-created row of the catalogue, with the transaction that wrote it.
 CATALOGUE: LiteralString = """
 SELECT md5(string_agg(line, ',' ORDER BY line)) FROM (
     SELECT 'c' || oid || ' ' || xmin FROM pg_class WHERE oid >= 16384 AND relkind <> 't'
@@ -48,7 +48,7 @@ GREW: LiteralString = (
 
 @dataclass(frozen=True, slots=True)
 class Fresh:
-    """The catalogue and the rows that the migrations left."""
+    """The catalogue and the rows after the migrations."""
 
     tables: list[str]
     catalogue: str
@@ -64,7 +64,7 @@ class Fresh:
             )
 
     def restore(self, url: str) -> bool:
-        """Makes the database look fresh. False, and nothing done, when more than rows of ordinary size has changed."""
+        """Resets the database. False, without any change, when more than rows of ordinary size has changed."""
         with psycopg.connect(url) as connection:
             if _catalogue(connection) != self.catalogue or self._grew(connection):
                 return False

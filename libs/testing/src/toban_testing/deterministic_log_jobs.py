@@ -1,4 +1,4 @@
-"""Jobs whose every line can be computed from run and token, and a check of what a log gives back of them."""
+"""Jobs with output that is determined by run and token, and a check of their stored logs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 
 STDOUT, STDERR, SYSTEM = 1, 2, 3
 _MASK = (1 << 31) - 1
-# The shell's own arithmetic and printf: no process beside the shell but for the pauses.
+# Uses the shell's arithmetic and printf: only the pauses start another process.
 _SCRIPT = """
 x=$(( (TOBAN_RUN_ID * 1000003 + TOBAN_FENCE % 1000003 * 7919) & 2147483647 ))
 n=$(( 4 + x % 13 )); i=0; nap=0
@@ -26,7 +26,7 @@ done
 
 
 def printing_job(name: str, **spec: Any) -> dict[str, Any]:
-    """A job that prints `lines_of` its run and token; one of 16 pauses amid its lines, one of 200 for two seconds."""
+    """A job that prints `lines_of` its run and token; one in 16 pauses between lines, one in 200 for two seconds."""
     step = {"id": "main", "type": "command", "argv": ["sh", "-c", _SCRIPT]}
     body = {"steps": [step], "allow_shell": True, **spec}
     return {"apiVersion": "toban/v1", "kind": "Job", "metadata": {"name": name}, "spec": body}
@@ -46,7 +46,7 @@ def lines_of(run_id: int, token: int) -> list[tuple[int, bytes]]:
 
 @dataclass(frozen=True, slots=True)
 class Acknowledged:
-    """What a log-archiver told an executor that it has: `lines` lines of one stream, the first and the last with these numbers."""
+    """A chunk that a log-archiver acknowledged: `lines` lines of one stream, with the numbers of the first and the last."""
 
     run_id: int
     token: int
@@ -57,7 +57,7 @@ class Acknowledged:
 
 
 class AcknowledgedFile:
-    """Follows a file with a line of six numbers for each chunk that was acknowledged. Safe for one thread."""
+    """Follows a file with a line of six numbers per acknowledged chunk. Not thread-safe."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -65,7 +65,7 @@ class AcknowledgedFile:
         self.by_run: dict[int, set[Acknowledged]] = defaultdict(set)
 
     def read(self) -> None:
-        """Take in what is new."""
+        """Reads the new lines."""
         if not self._path.exists():
             return
         with self._path.open("rb") as file:
@@ -79,7 +79,7 @@ class AcknowledgedFile:
 
 @dataclass(slots=True)
 class ReadAttempt:
-    """What a reader got of one attempt: (stream, seq, text) in order."""
+    """The lines of one attempt that a reader received: (stream, seq, text) in order."""
 
     lines: list[tuple[int, int, bytes]] = field(default_factory=list)
 
@@ -90,17 +90,17 @@ class ReadAttempt:
 
 
 def check_run(run_id: int, read: Mapping[int, ReadAttempt], acknowledged: Collection[Acknowledged]) -> None:
-    """Each acknowledged line is there once, each line is one that its attempt printed, and none lacks before another of its stream."""
+    """Asserts that each acknowledged line is stored once, each stored line was printed, and no stream has a gap."""
     for token, attempt in read.items():
         _check_attempt(run_id, token, attempt.lines)
     for one in acknowledged:
         lines = read[one.token].lines if one.token in read else []
         found = sum(stream == one.stream and one.seq_from <= seq <= one.seq_to for stream, seq, _ in lines)
-        assert found == one.lines, f"{found} lines are there of {one}"
+        assert found == one.lines, f"{found} lines are stored of {one}"
 
 
 def is_whole(run_id: int, token: int, attempt: ReadAttempt) -> bool:
-    """Whether everything that the attempt prints when it is let alone is there."""
+    """Whether the complete output of an undisturbed attempt is stored."""
     return len(attempt.lines) == len(lines_of(run_id, token))
 
 
@@ -112,7 +112,7 @@ def _check_attempt(run_id: int, token: int, lines: Sequence[tuple[int, int, byte
         wanted = _texts(printed, stream)
         got = [text for its, _, text in lines if its == stream]
         assert got == wanted[: len(got)], (
-            f"run {run_id}, token {token}, stream {stream}: {got} is no beginning of {wanted}"
+            f"run {run_id}, token {token}, stream {stream}: {got} is not a prefix of {wanted}"
         )
     system = [text for stream, _, text in lines if stream == SYSTEM]
     assert not system, f"run {run_id}, token {token}: {system}"

@@ -1,4 +1,4 @@
-"""Rows of executors, and of runs that they hold, as tests want them."""
+"""Creates rows of executors and of runs assigned to them."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
@@ -14,7 +14,7 @@ Sql = Callable[..., Awaitable[Any]]
 
 
 def registration(**changes: Any) -> executors.Registration:
-    """What a new incarnation says of itself."""
+    """The registration of a new incarnation, with `changes`."""
     made = executors.Registration(
         incarnation=_IDS.uuid(),
         instance="x1",
@@ -30,7 +30,7 @@ def registration(**changes: Any) -> executors.Registration:
 
 
 async def register(pool: Pool, **changes: Any) -> str:
-    """Registers a new incarnation, and answers which."""
+    """Registers a new incarnation; returns its id."""
     made = registration(**changes)
     answer = await executors.register(pool, made, key_hash=b"h", lease_ms=LEASE_MS)
     assert answer is not None
@@ -39,7 +39,7 @@ async def register(pool: Pool, **changes: Any) -> str:
 
 
 async def hold(sql: Sql, incarnation: str, state: str, token: int | None) -> int:
-    """A run held by an incarnation, with its attempt; its id."""
+    """Inserts a run assigned to an incarnation, with its attempt; returns its id."""
     (row,) = await sql(
         "INSERT INTO scheduler.runs_live (definition_id, definition_version, job_name, origin, scheduled_for, state, token, log_day,"
         " assigned_incarnation, assigned_worker_id, assigned_at, dispatched_at, started_at) VALUES (1, 1, 'j', 'demand', now(), %s, %s,"

@@ -1,4 +1,4 @@
-"""A coordinator as executors see it, without a database: for tests of the executor alone."""
+"""A fake of the coordinator's ExecutorGateway without a database, for tests of the executor."""
 
 import json
 from collections.abc import AsyncIterator
@@ -16,7 +16,7 @@ MARGIN_MS = 300
 
 
 class FakeCoordinator(ExecutorGatewayServicer):
-    """Grants, collects reports, and does what a test says."""
+    """Grants leases and collects reports; its attributes control the responses."""
 
     def __init__(self, *, lease_ms: int = 10_000) -> None:
         self.lease_ms = lease_ms
@@ -30,7 +30,7 @@ class FakeCoordinator(ExecutorGatewayServicer):
         self.detach_mode = ""
         self.max_jobs = 0
         self.settings = FixedSettings(heartbeat_interval_seconds=0.2)
-        # Streams of settings that were opened.
+        # Number of settings streams opened so far.
         self.watched = 0
         self.epoch = EPOCH
         self.open_orders: list[Any] = []
@@ -41,7 +41,7 @@ class FakeCoordinator(ExecutorGatewayServicer):
         self._grant_seq = 0
 
     async def Register(self, request: Any, context: Any) -> Any:
-        """A new incarnation; state is on again."""
+        """Registers a new incarnation; its state is on."""
         await self._maybe_silent()
         self.registered.append(request)
         self.state, self.detach_mode = "on", ""
@@ -56,7 +56,7 @@ class FakeCoordinator(ExecutorGatewayServicer):
         )
 
     async def Heartbeat(self, request: Any, context: Any) -> Any:
-        """A grant, unless the echo lags or the test says no."""
+        """Grants unless the echo lags or the test disabled granting."""
         self._check(request, context)
         await self._maybe_silent()
         self.beats.append(request)
@@ -79,7 +79,7 @@ class FakeCoordinator(ExecutorGatewayServicer):
         )
 
     async def WatchSettings(self, request: Any, context: Any) -> AsyncIterator[Any]:
-        """The test's settings, now and on each change."""
+        """Sends the test's settings, immediately and on each change."""
         assert metadata(context)["toban-incarnation"]
         self.watched += 1
         seen = None
@@ -89,7 +89,7 @@ class FakeCoordinator(ExecutorGatewayServicer):
             yield coordinator_pb2.WatchSettingsResponse(version=seen.version, values_json=values)
 
     async def Report(self, request: Any, context: Any) -> Any:
-        """Everything is accepted."""
+        """Accepts every report."""
         self._check(request, context)
         await self._maybe_silent()
         self.reports += request.reports
@@ -104,11 +104,11 @@ class FakeCoordinator(ExecutorGatewayServicer):
         )
 
     def _check(self, request: Any, context: Any) -> None:
-        said = metadata(context)
+        sent = metadata(context)
         if not self.registered or request.incarnation != self.registered[-1].incarnation:
             raise TobanError(ErrorCode.INCARNATION_UNKNOWN, "no such incarnation")
-        assert said["toban-incarnation"] == request.incarnation
-        assert said["toban-incarnation-key"] == f"key-{request.incarnation}"
+        assert sent["toban-incarnation"] == request.incarnation
+        assert sent["toban-incarnation-key"] == f"key-{request.incarnation}"
 
     async def _maybe_silent(self) -> None:
         if self.silent:

@@ -1,4 +1,4 @@
-"""Kills what a stack is made of, one thing after the other, in an order that a seed decides, and brings it back each time."""
+"""Kills and restarts the processes of a stack one after the other, in an order determined by a seed."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from toban_testing.stack_fixtures import sql
 
 RECOVERY_SECONDS = 30.0
 KINDS = ("executor", "log-archiver", "postgres", "postgres backend", "s3")
-# Others wait 30 seconds for a holder of the archive's lease that died; tests do not.
-_LET_GO = """
+# Expires the archive lease of a killed log-archiver at once; otherwise the others would wait 30 seconds.
+_EXPIRE_ARCHIVE_LEASE = """
 UPDATE logs.archive_lease SET beat_at = beat_at - interval '1 minute' WHERE held AND holder LIKE '%%(process ' || %(pid)s::text || ')'
 """
 
 
-def patient_sql(stack: Stack, statement: str, **params: Any) -> list[dict[str, Any]]:
-    """As `sql`, also while PostgreSQL comes back from a fault. A statement that can be repeated."""
+def sql_with_retries(stack: Stack, statement: str, **params: Any) -> list[dict[str, Any]]:
+    """As `sql`, retried while PostgreSQL recovers from a fault. The statement must be idempotent."""
     rows: list[list[dict[str, Any]]] = []
 
     def answered() -> bool:
@@ -35,12 +35,12 @@ def patient_sql(stack: Stack, statement: str, **params: Any) -> list[dict[str, A
         return bool(rows)
 
     if not wait_until(answered, RECOVERY_SECONDS):
-        raise TimeoutError(f"PostgreSQL does not come back within {RECOVERY_SECONDS:g} s")
+        raise TimeoutError(f"PostgreSQL did not recover within {RECOVERY_SECONDS:g} s")
     return rows[0]
 
 
 class Faults:
-    """A thread of faults: rounds of all KINDS, each round in an order of its own. `done` counts them.
+    """A thread that injects faults: rounds of all KINDS, each in a random order. `done` counts the faults.
 
     An error of the thread is raised by `wait` and `stop`.
     """
@@ -56,30 +56,30 @@ class Faults:
         self._thread = threading.Thread(target=self._run, name="faults")
 
     def start(self) -> None:
-        """Begin."""
+        """Starts the thread."""
         self._thread.start()
 
     def wait(self, *, seconds: float) -> None:
-        """Until every round is over."""
+        """Waits for the end of all rounds."""
         self._thread.join(seconds)
         if self._thread.is_alive():
-            raise TimeoutError(f"faults go on for more than {seconds:g} s: {dict(self.done)}")
+            raise TimeoutError(f"faults have not ended within {seconds:g} s: {dict(self.done)}")
         self._check()
 
     def stop(self) -> None:
-        """End after the fault that is under way, with everything running."""
+        """Stops after the current fault, with every process running."""
         self._stopping.set()
         self._thread.join()
         self._check()
 
     @property
     def part(self) -> float:
-        """How much of it is over: 0 to 1."""
+        """Completed fraction: 0 to 1."""
         return self.done.total() / (self._rounds * len(KINDS))
 
     @property
     def failed(self) -> bool:
-        """Whether the thread ended by an error."""
+        """Whether the thread ended with an error."""
         return self._error is not None
 
     def _run(self) -> None:
@@ -90,7 +90,7 @@ class Faults:
                         return
                     self._do(kind)
                     self.done[kind] += 1
-        except BaseException as error:  # told by `wait` and `stop`
+        except BaseException as error:  # raised by `wait` and `stop`
             self._error = error
 
     def _check(self) -> None:
@@ -109,18 +109,18 @@ class Faults:
             self._kill(self._random.choice(names), signal.SIGKILL)
 
     def _kill(self, name: str, signum: int) -> None:
-        """Kill, wait a moment, start again."""
+        """Kills the process, waits a moment, starts it again."""
         record = self._stack.processes()[name]
         self._stack.kill(name, signum)
         if not wait_until(lambda: not alive(record), 20):
-            raise TimeoutError(f"{name} does not end")
+            raise TimeoutError(f"{name} did not end")
         if record.role == "log-archiver":
-            patient_sql(self._stack, _LET_GO, pid=record.pid)
+            sql_with_retries(self._stack, _EXPIRE_ARCHIVE_LEASE, pid=record.pid)
         self._stopping.wait(self._random.uniform(0.0, 1.0))
         self._stack.start(name)
 
     def _kill_backend(self) -> None:
-        """SIGKILL of one server process that works for a client: PostgreSQL ends all others and recovers."""
+        """Kills one backend of a client: PostgreSQL terminates all others and recovers."""
         postmaster = self._stack.processes()["postgres"]
         backends: list[ProcessRecord] = []
 

@@ -1,4 +1,4 @@
-"""What stands in rendered objects of Kubernetes."""
+"""Accessors for rendered Kubernetes objects."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -7,7 +7,7 @@ Object = dict[str, Any]
 
 
 def pods(objects: list[Object]) -> Iterator[tuple[str, Object]]:
-    """(component, pod) of everything that makes pods."""
+    """(component, pod spec) of every object with a pod template."""
     for found in objects:
         if "template" in found.get("spec", {}):
             template = found["spec"]["template"]
@@ -15,5 +15,5 @@ def pods(objects: list[Object]) -> Iterator[tuple[str, Object]]:
 
 
 def containers(pod: Object) -> list[Object]:
-    """Those that run once, then those that stay."""
+    """The init containers, then the others."""
     return [*pod.get("initContainers", []), *pod["containers"]]

@@ -1,4 +1,4 @@
-"""Readers of job output that go on over broken streams, for tests which break them."""
+"""Readers of job output that retry broken streams, for tests with faults."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ _AWAY = frozenset({ErrorCode.UNAVAILABLE, ErrorCode.DEADLINE_EXCEEDED})
 
 
 class LogReaders:
-    """Asks log-archivers in turn. An answer that broke off counts for nothing: it is asked for again from the beginning. Close it.
+    """Calls log-archivers in turn. A broken stream is discarded and read again from the start. Close it.
 
-    `broken` counts those answers. Safe for one thread.
+    `broken` counts broken streams. Not thread-safe.
     """
 
-    def __init__(self, addresses: Sequence[str], tls_dir: Path, *, patience: float = 60.0) -> None:
+    def __init__(self, addresses: Sequence[str], tls_dir: Path, *, timeout: float = 60.0) -> None:
         tls = TlsFiles(tls_dir)
         self._channels = [open_sync_channel(address, "log-archiver", tls, TRUST_DOMAIN) for address in addresses]
         self._next = 0
-        self._patience = patience
+        self._timeout = timeout
         self._clock = SystemClock()
         self.broken = 0
 
@@ -42,8 +42,8 @@ class LogReaders:
             channel.close()
 
     def read(self, run_id: int) -> dict[int, ReadAttempt]:
-        """Every line of a run by attempt (token). Raises what is no outage, and TimeoutError when one goes on for too long."""
-        ends_at = self._clock.monotonic() + self._patience
+        """Every line of a run by attempt (token). Raises TimeoutError after too long an outage, and errors that are no outage."""
+        ends_at = self._clock.monotonic() + self._timeout
         while True:
             try:
                 return self._read(run_id)
@@ -56,18 +56,18 @@ class LogReaders:
                 threading.Event().wait(PAUSE_SECONDS)
 
     def places(self, run_id: int) -> set[str]:
-        """Where the lines of a run are: db, s3 URIs."""
+        """Where the lines of a run are stored: db, s3 URIs."""
         stub = logs_pb2_grpc.LogReaderStub(self._channel())
         answer = unary_sync(stub.Describe, logs_pb2.DescribeLogRequest(run_id=run_id), timeout=10)
         return {place for one in answer.attempts for place in one.place.split(", ") if place}
 
     def archive(self) -> list[logs_pb2.RunArchiveResponse]:
-        """One pass of the archive; what it did. Raises TobanError."""
+        """Runs one pass of the archive; returns its actions. Raises TobanError."""
         stub = logs_pb2_grpc.LogArchiveStub(self._channel())
         return list(stream_sync(stub.RunArchive, logs_pb2.RunArchiveRequest(), timeout=120))
 
     def verify(self) -> list[logs_pb2.VerifyArchiveResponse]:
-        """Every object against its manifest. Raises TobanError."""
+        """Verifies every object against its manifest. Raises TobanError."""
         stub = logs_pb2_grpc.LogArchiveStub(self._channel())
         return list(stream_sync(stub.Verify, logs_pb2.VerifyArchiveRequest(), timeout=120))
 

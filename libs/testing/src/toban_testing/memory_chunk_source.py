@@ -1,4 +1,4 @@
-"""A ChunkSource over lines in memory: one side of what a reader joins, as the conformance tests hold the real ones to it."""
+"""An in-memory ChunkSource; the conformance tests run against it and against the real sources."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ DAY = date(2031, 3, 1)
 
 
 def at(nanos: int) -> datetime:
-    """A time of a line as a chunk has it."""
+    """The time of a line, with the precision of chunks."""
     return EPOCH + timedelta(microseconds=nanos // 1000)
 
 
 def new_chunk(run_id: int, token: int, lines: Sequence[LogLine], *, log_day: date = DAY) -> NewChunk:
-    """Consecutive lines of one stream as they are stored."""
+    """A chunk of consecutive lines of one stream."""
     nanos = [line.at_unix_nanos for line in lines]
     return NewChunk(
         log_day=log_day,
@@ -41,22 +41,22 @@ def new_chunk(run_id: int, token: int, lines: Sequence[LogLine], *, log_day: dat
 
 
 class MemoryChunks:
-    """Chunks and seals that a test puts in."""
+    """Chunks and seals added by a test."""
 
     def __init__(self, place: str = "db") -> None:
         self.chunks: list[NewChunk] = []
         self.rows: dict[int, TokenRow] = {}
         self.pages: list[int] = []
-        """How many chunks each page had."""
+        """Number of chunks of each page."""
         self._place = place
 
     def put(self, chunk: NewChunk) -> None:
-        """A chunk, and its attempt."""
+        """Adds a chunk, and its attempt if needed."""
         self.chunks.append(chunk)
         self.rows.setdefault(chunk.token, self._row(chunk.run_id, chunk.token, None))
 
     def seal(self, run_id: int, token: int, last_seq: int, *, seconds: float = 0.0) -> None:
-        """The end of an attempt is known since `seconds`."""
+        """Seals an attempt `seconds` ago."""
         self.rows[token] = self._row(run_id, token, last_seq, seconds)
 
     async def attempts(self, run_id: int) -> Sequence[TokenRow]:

@@ -1,4 +1,4 @@
-"""A receiver of traces in this process: what an OpenTelemetry collector would be sent over HTTP."""
+"""An in-process receiver of OTLP traces over HTTP, in place of an OpenTelemetry collector."""
 
 import gzip
 import threading
@@ -26,7 +26,7 @@ class Seen:
 
 
 class Receiver:
-    """The spans so far."""
+    """Collects received spans."""
 
     def __init__(self, url: str) -> None:
         self.url = url
@@ -35,7 +35,7 @@ class Receiver:
 
     @property
     def spans(self) -> list[Seen]:
-        """In order of arrival."""
+        """The received spans in order of arrival."""
         with self._lock:
             return list(self._spans)
 
@@ -44,7 +44,7 @@ class Receiver:
         return [span for span in self.spans if span.trace == trace]
 
     def take(self, body: bytes) -> None:
-        """Note what one request brings."""
+        """Adds the spans of one export request."""
         request = ExportTraceServiceRequest.FromString(body)
         with self._lock:
             for resource in request.resource_spans:
@@ -68,7 +68,7 @@ def receiving() -> Iterator[Receiver]:
             self.end_headers()
 
         def log_message(self, *_arguments: object) -> None:
-            """Say nothing."""
+            """Suppresses the server's log."""
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     server.daemon_threads = True

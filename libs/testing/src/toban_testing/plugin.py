@@ -1,6 +1,6 @@
 """Fixtures over real servers, for every test in the repository (the root conftest.py loads this plugin).
 
-A test marked `pg_versions` runs once on each major version of PostgreSQL that this machine has.
+A test marked `pg_versions` runs once on each installed major version of PostgreSQL.
 """
 
 import os
@@ -22,14 +22,14 @@ _redis_numbers = count(1)
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Makes the marker known (markers are strict)."""
-    config.addinivalue_line("markers", "pg_versions: runs on each major version of PostgreSQL that is here")
-    # Of the tests' own connections: a process that several others hold up for a second must not lose its transaction to that.
+    """Registers the marker (markers are strict)."""
+    config.addinivalue_line("markers", "pg_versions: runs on each installed major version of PostgreSQL")
+    # For the tests' own connections: a process that is delayed on a loaded machine must not lose its transaction.
     SESSION["idle_in_transaction_session_timeout"] = "10s"
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Runs tests marked `pg_versions` once a major version."""
+    """Runs tests marked `pg_versions` once per major version."""
     if metafunc.definition.get_closest_marker("pg_versions") and "pg_major" in metafunc.fixturenames:
         majors = sorted({candidate.major for candidate in postgres_candidates()})
         metafunc.parametrize("pg_major", majors, indirect=True, ids=[f"pg{major}" for major in majors])
@@ -49,7 +49,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def servers() -> Iterator[SessionServers]:
-    """The session's servers; none runs before a test asks for it."""
+    """The session's servers; each starts at its first use."""
     session = SessionServers()
     yield session
     session.stop()
@@ -57,20 +57,20 @@ def servers() -> Iterator[SessionServers]:
 
 @pytest.fixture(scope="session")
 def default_pg_major() -> int:
-    """TOBAN_TEST_PG when it is set, else the version that `make up` would take."""
+    """TOBAN_TEST_PG when it is set, else the version that `make up` uses."""
     wanted = os.environ.get("TOBAN_TEST_PG")
     return find_postgres(int(wanted) if wanted else None).major
 
 
 @pytest.fixture
 def pg_major(request: pytest.FixtureRequest, default_pg_major: int) -> int:
-    """The major version that this test's databases are on."""
+    """The major version of PostgreSQL for this test's databases."""
     return int(getattr(request, "param", default_pg_major))
 
 
 @pytest.fixture
 def pg_url(servers: SessionServers, pg_major: int) -> Iterator[str]:
-    """The URL of a database with every migration applied and nothing in it; taken back afterwards."""
+    """The URL of an empty, migrated database; reset for reuse afterwards."""
     server = servers.postgres(pg_major)
     url = server.migrated()
     yield url
@@ -106,17 +106,17 @@ def s3(servers: SessionServers) -> Endpoints:
 
 @pytest.fixture(scope="session")
 def tls(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with a sub-folder of certificates for each service, from one authority."""
+    """A folder with a sub-folder of certificates for each service, issued by one CA."""
     return certs.make_all(tmp_path_factory.mktemp("tls"))
 
 
 @pytest.fixture
 def free_port() -> int:
-    """A port on 127.0.0.1 that is free now."""
+    """A free port on 127.0.0.1."""
     return ports.free_port()
 
 
 @pytest.fixture
 def fake_clock() -> FakeClock:
-    """A clock that stands still until `await fake_clock.advance(seconds)`."""
+    """A clock that advances only by `await fake_clock.advance(seconds)`."""
     return FakeClock()

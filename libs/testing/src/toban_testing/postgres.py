@@ -1,4 +1,4 @@
-"""Databases for tests: clones of a template that was migrated once a session, emptied and used again while that is the same thing."""
+"""Databases for tests: clones of a template that is migrated once per session, reset and reused where possible."""
 
 from itertools import count
 
@@ -13,7 +13,7 @@ TEMPLATE = "toban_template"
 
 
 class PostgresTestServer:
-    """Makes, takes back and drops databases on one running server."""
+    """Creates, resets and drops databases on one running server."""
 
     def __init__(self, *, url: str) -> None:
         self._url = url
@@ -26,7 +26,7 @@ class PostgresTestServer:
         return self._create("template1")
 
     def migrated(self) -> str:
-        """A database as the migrations leave it; returns its URL."""
+        """A freshly migrated database; returns its URL."""
         if self._fresh is None:
             template = self._of(TEMPLATE)
             self.drop(template)  # one whose migration failed
@@ -36,7 +36,7 @@ class PostgresTestServer:
         return self._idle.pop() if self._idle else self._create(TEMPLATE)
 
     def take_back(self, url: str) -> None:
-        """A migrated database whose test has ended: emptied for the next, or dropped when the test changed more than rows."""
+        """Takes a migrated database after its test: reset for reuse, or dropped when the test changed more than rows."""
         self._execute(_END_OTHERS.format(sql.Literal(_name(url))))
         if self._fresh is not None and self._fresh.restore(url):
             self._idle.append(url)
@@ -44,7 +44,7 @@ class PostgresTestServer:
             self.drop(url)
 
     def drop(self, url: str) -> None:
-        """Drops a database that this object made, whoever is connected."""
+        """Drops a database that this object created, ending its connections."""
         if url in self._idle:
             self._idle.remove(url)
         self._execute(sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)").format(sql.Identifier(_name(url))))

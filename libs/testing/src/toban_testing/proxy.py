@@ -1,4 +1,4 @@
-"""A TCP proxy that breaks on command: between a client and a server it forwards, delays, freezes or cuts."""
+"""A TCP proxy that injects faults: it forwards, delays, freezes or resets connections."""
 
 import asyncio
 import socket
@@ -48,18 +48,18 @@ class FaultProxy:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        await asyncio.sleep(0)  # an aborted transport closes its socket in the next turn of the loop
+        await asyncio.sleep(0)  # an aborted transport closes its socket in the next iteration of the event loop
 
     def freeze(self) -> None:
-        """Keeps connections open and forwards nothing, as a lost network does, until `heal`."""
+        """Keeps connections open and forwards nothing, like a network partition, until `heal`."""
         self._flowing.clear()
 
     def delay(self, seconds: float) -> None:
-        """Holds each chunk back for `seconds`, in each direction."""
+        """Delays each chunk by `seconds`, in each direction."""
         self._delay = seconds
 
     def heal(self) -> None:
-        """Forwards again at once, old connections that were frozen included."""
+        """Forwards again immediately, also on frozen connections."""
         self._cut = False
         self._delay = 0.0
         self._flowing.set()
@@ -79,7 +79,7 @@ class FaultProxy:
                 self._writers.add(upstream_writer)
                 await asyncio.gather(self._forward(reader, upstream_writer), self._forward(upstream_reader, writer))
         except OSError:
-            pass  # either side went away: closing both is the answer
+            pass  # either side disconnected: the caller closes both
         finally:
             self._writers -= mine
             for side in mine:
@@ -100,7 +100,7 @@ class FaultProxy:
 
 
 def _reset(writer: asyncio.StreamWriter) -> None:
-    """Closes with RST: the other side gets an error at once, not an end of file."""
+    """Closes with RST: the other side gets an error instead of an end of file."""
     if not writer.transport.is_closing():
         linger = struct.pack("ii", 1, 0)
         writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)

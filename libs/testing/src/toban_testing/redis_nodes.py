@@ -1,4 +1,4 @@
-"""Redis servers with settings of their own: a master with a replica, sentinels, nodes of a cluster."""
+"""Redis servers with custom settings: a master with a replica, sentinels, nodes of a cluster."""
 
 import subprocess
 from collections.abc import Callable, Iterator
@@ -16,11 +16,11 @@ SLOTS = 16384
 
 
 class Node:
-    """One server process on loopback that answers."""
+    """One running server process on loopback."""
 
     def __init__(self, folder: Path, lines: list[str], *, sentinel: bool = False) -> None:
         folder.mkdir()
-        # A cluster's bus is 10,000 above its port.
+        # The port of the cluster bus is the port plus 10,000.
         self.port = free_port(companion_offset=10_000)
         self.address = f"127.0.0.1:{self.port}"
         self.password = SENTINEL_PASSWORD if sentinel else PASSWORD
@@ -40,20 +40,20 @@ class Node:
             return False
 
     def stop(self) -> None:
-        """Ends it at once."""
+        """Kills the server."""
         self.client.close()
         self.process.kill()
         self.process.wait()
 
 
 def wait(ready: Callable[[], bool]) -> None:
-    """Until it is so, 10 seconds at most."""
+    """Waits until `ready` is true, at most 10 seconds."""
     assert wait_until(ready, 10.0)
 
 
 @contextmanager
 def nodes() -> Iterator[Callable[..., Node]]:
-    """`start(...)` makes a Node that ends with the block."""
+    """Yields `start(...)`, which creates a Node that is stopped at the end of the block."""
     with ExitStack() as stack:
 
         def start(*args: object, **kwargs: object) -> Node:

@@ -1,4 +1,4 @@
-"""A load that can be checked to the last slot and line, and services that are stopped in order and started again under it."""
+"""A load whose slots and log lines can be verified completely, and orderly restarts of services under it."""
 
 import itertools
 import os
@@ -17,24 +17,24 @@ from toban_testing.stack_fixtures import sql
 
 SCHEDULES = 20
 LINES = 5
-_TALK = f'i=0; while [ $i -lt {LINES} ]; do i=$((i+1)); echo "run $TOBAN_RUN_ID line $i"; done; '
+_PRINT_LINES = f'i=0; while [ $i -lt {LINES} ]; do i=$((i+1)); echo "run $TOBAN_RUN_ID line $i"; done; '
 
 
 def talking_job(name: str, record: Path, *, seconds: float, **spec: Any) -> dict[str, Any]:
-    """A recorder job whose output can be computed: see `lines_of`."""
+    """A recorder job with deterministic output: see `lines_of`."""
     job = recorder_job(name, record, seconds=seconds, **spec)
     argv = job["spec"]["steps"][0]["argv"]
-    argv[-1] = _TALK + argv[-1]
+    argv[-1] = _PRINT_LINES + argv[-1]
     return job
 
 
 def lines_of(run_id: int) -> list[str]:
-    """What one attempt of a talking job prints."""
+    """The output of one attempt of a talking job."""
     return [f"run {run_id} line {number}" for number in range(1, LINES + 1)]
 
 
 def begin_ticks(admin: AdminClient, record: Path) -> None:
-    """20 schedules of one second each; returns when their runs come."""
+    """Creates 20 schedules with an interval of one second; returns when their runs start."""
     record.mkdir()
     tick = talking_job("tick", record, seconds=0.1, concurrency={"policy": "allow"})
     admin.apply(tick, *(interval_schedule(f"tick-{n:02}", "tick", seconds=1) for n in range(SCHEDULES)))
@@ -42,13 +42,13 @@ def begin_ticks(admin: AdminClient, record: Path) -> None:
 
 
 def wait_for_ticks(admin: AdminClient, record: Path, count: int, *, seconds: float) -> None:
-    """Until so many more runs have started."""
+    """Waits until `count` more runs have started."""
     goal = len(by_run(record)) + count
     admin.until(lambda: len(by_run(record)) >= goal, seconds=seconds, of=f"{count} more runs")
 
 
 def end_ticks(stack: Stack, admin: AdminClient) -> list[dict[str, Any]]:
-    """Stops the clockwork and lets every due run end; the rows of the runs whose slots had passed."""
+    """Disables the schedules and waits for due runs to end; returns the rows of the runs with past slots."""
     sql(stack, "UPDATE scheduler.schedules SET enabled = false")
     end = sql(stack, "SELECT now() - interval '1 second' AS t")[0]["t"]
     admin.until(
@@ -60,28 +60,28 @@ def end_ticks(stack: Stack, admin: AdminClient) -> list[dict[str, Any]]:
 
 
 def check_slots(runs: list[dict[str, Any]]) -> None:
-    """Each slot of each of the schedules has exactly one run."""
+    """Asserts that each slot of each schedule has exactly one run."""
     by_schedule: dict[int, list[Any]] = {}
     for run in runs:
         by_schedule.setdefault(run["schedule_id"], []).append(run["slot"])
     assert len(by_schedule) == SCHEDULES
     for schedule, slots in by_schedule.items():
         gaps = {later - earlier for earlier, later in itertools.pairwise(sorted(slots))}
-        assert gaps == {timedelta(seconds=1)}, f"schedule {schedule} has a hole or a double: {gaps}"
+        assert gaps == {timedelta(seconds=1)}, f"schedule {schedule} has a missing or duplicate slot: {gaps}"
 
 
 def check_once(runs: list[dict[str, Any]], record: Path) -> None:
-    """Each run succeeded at its first attempt, was never lost, and its process started and ended once."""
+    """Asserts that each run succeeded in its first attempt, was never lost, and its process started and ended once."""
     record_of = by_run(record)
     for run in runs:
-        told = (run["state"], run["attempt"], run["lost_count"])
-        assert told == ("SUCCEEDED", 1, 0), f"run {run['id']}: {told} {run['error_summary']}"
+        found = (run["state"], run["attempt"], run["lost_count"])
+        assert found == ("SUCCEEDED", 1, 0), f"run {run['id']}: {found} {run['error_summary']}"
         whats = [mark.what for mark in record_of[run["id"]]]
         assert whats == ["start", "end"], f"run {run['id']}: {whats}"
 
 
 def check_logs(admin: AdminClient, ids: list[int]) -> None:
-    """Every line of every run is there, once and in order."""
+    """Asserts that every line of every run is stored once and in order."""
     for run_id in ids:
         admin.until(
             lambda run_id=run_id: admin.log(run_id) == lines_of(run_id),  # type: ignore[misc]
@@ -91,14 +91,14 @@ def check_logs(admin: AdminClient, ids: list[int]) -> None:
 
 
 def restart(stack: Stack, name: str, *, seconds: float = 30.0) -> int:
-    """SIGTERM, wait for the end, start again; the exit code of the one that ended. The process must be a child of this one."""
+    """Stops with SIGTERM and starts again; returns the exit code. The process must be a child of this one."""
     code = stop_in_order(stack, name, seconds=seconds)
     stack.start(name)
     return code
 
 
 def stop_in_order(stack: Stack, name: str, *, seconds: float = 30.0) -> int:
-    """SIGTERM; the exit code once the process has ended (negative: the signal that ended it). Raises TimeoutError."""
+    """Stops with SIGTERM; returns the exit code (negative: the signal that ended it). Raises TimeoutError."""
     pid = stack.processes()[name].pid
     stack.kill(name, signal.SIGTERM)
     clock, pause = SystemClock(), threading.Event()
@@ -112,6 +112,6 @@ def stop_in_order(stack: Stack, name: str, *, seconds: float = 30.0) -> int:
 
 
 def members(stack: Stack) -> Mapping[str, str]:
-    """Status of each coordinator incarnation that was ever there: ok or stopped."""
+    """Status of each coordinator incarnation so far: ok or stopped."""
     rows = sql(stack, "SELECT incarnation::text AS incarnation, status FROM scheduler.coordinators")
     return {row["incarnation"]: row["status"] for row in rows}

@@ -1,7 +1,7 @@
-"""Jobs that record their own life, so that a test sees overlaps and losses from outside of Toban.
+"""Jobs that record their own execution, so that a test detects overlaps and losses independently of Toban.
 
-Each attempt takes a file lock named after its run, which the kernel frees only when every process of the attempt that inherited it is
-gone. A second live execution of the run cannot take the lock, says so in the record, and ends with OVERLAP_EXIT.
+Each attempt acquires a file lock named after its run, which the kernel releases only when every process of the attempt that
+inherited it has ended. A second concurrent execution of the run cannot acquire the lock, records that, and ends with OVERLAP_EXIT.
 """
 
 from collections import defaultdict
@@ -19,7 +19,7 @@ _SCRIPT = _OUTER + f'[ $s = {OVERLAP_EXIT} ] && echo "overlap {_MARK}; exit $s'
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """One line of the record: what (start | end | overlap), of which attempt, by which process."""
+    """One line of the record: what (start | end | overlap), the attempt, and the process."""
 
     what: str
     run_id: int
@@ -28,7 +28,7 @@ class Mark:
 
 
 def recorder_job(name: str, record: Path, *, seconds: float, **spec: Any) -> dict[str, Any]:
-    """A job that records itself in the folder `record` and lives for `seconds`."""
+    """A job that records itself in the folder `record` and runs for `seconds`."""
     step = {"id": "main", "type": "command", "argv": ["sh", "-c", _SCRIPT]}
     env = {"RECORD": str(record), "SECONDS_TO_RUN": str(seconds)}
     body = {"steps": [step], "env": env, "allow_shell": True, **spec}

@@ -1,4 +1,4 @@
-"""The servers of a test session: each starts when a test first asks for it and ends with the session."""
+"""The servers of a test session: each starts at its first use and ends with the session."""
 
 import os
 import shutil
@@ -37,7 +37,7 @@ class SessionServers:
         return self._start("redis", "redis").redis_url
 
     def s3(self) -> Endpoints:
-        """Where S3 is, with its keys."""
+        """The endpoint of S3, with its keys."""
         return self._start("s3", "s3")
 
     def stop(self) -> None:
@@ -60,7 +60,7 @@ class SessionServers:
 
 
 def sweep() -> None:
-    """Ends the servers of sessions that died without doing so."""
+    """Ends the servers of sessions that crashed."""
     for root in Path(tempfile.gettempdir()).glob(f"{PREFIX}*"):
         owner = root / "owner"
         if root.stat().st_uid != os.getuid() or not owner.exists():

@@ -1,4 +1,4 @@
-"""Settings that a test gives, and changes."""
+"""Settings that a test sets and changes."""
 
 import asyncio
 
@@ -6,7 +6,7 @@ from toban_domain.settings import Settings
 
 
 class FixedSettings:
-    """What a coordinator's parts read; `set` is a change that everybody hears of. Those in `unsure` have a value that nobody knows."""
+    """The settings reader of a coordinator; `set` notifies all waiters. Settings in `unsure` cannot be read reliably."""
 
     def __init__(self, **values: float) -> None:
         self.unsure: set[str] = set()
@@ -15,25 +15,25 @@ class FixedSettings:
 
     @property
     def known(self) -> Settings:
-        """As last set."""
+        """The current settings."""
         return self._known
 
     def set(self, **values: float) -> None:
-        """Change these."""
+        """Changes settings and notifies waiters."""
         self._known = Settings({**self._known.values, **values}, version=self._known.version + len(values))
         self._changed.set()
         self._changed = asyncio.Event()
 
     async def get(self) -> Settings:
-        """As last set."""
+        """The current settings."""
         return self._known
 
     async def sure(self, name: str) -> float | None:
-        """As last set."""
+        """The current settings."""
         return None if name in self.unsure else self._known[name]
 
     async def wait_other_than(self, seen: Settings | None) -> Settings:
-        """As soon as they are not `seen` any more."""
+        """Waits until the settings differ from `seen`."""
         while self._known == seen:
             await self._changed.wait()
         return self._known

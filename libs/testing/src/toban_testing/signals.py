@@ -1,4 +1,4 @@
-"""Named signals: what is under test says what happened, and the test waits for that instead of for time."""
+"""Named signals: the code under test emits events, and the test waits for them instead of for time."""
 
 import asyncio
 from collections import defaultdict
@@ -8,13 +8,13 @@ DEFAULT_TIMEOUT_SECONDS = 5.0
 
 
 class SignalTimeout(AssertionError):
-    """A signal that the test waited for did not come in time."""
+    """A signal was not emitted within the timeout."""
 
 
 class Signals:
-    """Collects signals by name and lets tests wait for the n-th of a name, with a bound.
+    """Collects signals by name and lets tests wait for the n-th of a name, with a timeout.
 
-    Hand `emit` to what is under test as its callback. Signals are kept, so one that came early is not missed.
+    Pass `emit` to the code under test as its callback. Signals are kept, so an early signal is not missed.
     """
 
     def __init__(self) -> None:
@@ -22,16 +22,16 @@ class Signals:
         self._changed = asyncio.Event()
 
     def emit(self, name: str, value: Any = None) -> None:
-        """Records that `name` happened."""
+        """Records the signal `name` with its value."""
         self._values[name].append(value)
         self._changed.set()
 
     def values(self, name: str) -> list[Any]:
-        """Every value that came under `name`, oldest first."""
+        """Every value of `name`, oldest first."""
         return list(self._values[name])
 
     async def wait(self, name: str, *, count: int = 1, timeout: float = DEFAULT_TIMEOUT_SECONDS) -> list[Any]:
-        """Waits until `name` came `count` times since the beginning; returns its values."""
+        """Waits until `name` was emitted `count` times in total; returns its values."""
         try:
             async with asyncio.timeout(timeout):
                 while len(self._values[name]) < count:
@@ -39,5 +39,7 @@ class Signals:
                     await self._changed.wait()
         except TimeoutError:
             seen = {key: len(values) for key, values in self._values.items() if values}
-            raise SignalTimeout(f"{name!r} came less than {count} times in {timeout:g} s; seen: {seen}") from None
+            raise SignalTimeout(
+                f"{name!r} was emitted less than {count} times in {timeout:g} s; seen: {seen}"
+            ) from None
         return self.values(name)

@@ -1,4 +1,4 @@
-"""Statements of the store's `.sql` files as PREPARE takes them."""
+"""Converts statements of the store's `.sql` files for PREPARE."""
 
 import re
 

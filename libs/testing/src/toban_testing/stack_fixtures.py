@@ -1,4 +1,4 @@
-"""A whole stack for an end-to-end test: real servers and services as processes in a folder of the test."""
+"""A complete stack for an end-to-end test: real servers and services as processes in a folder of the test."""
 
 import contextlib
 import shutil
@@ -27,7 +27,7 @@ def running_stack(
     slots: int = 16,
     environment: Mapping[str, str] | None = None,
 ) -> Iterator[Stack]:
-    """A stack that serves; ended afterwards, its logs shown when the test failed. `environment` is added to that of its processes."""
+    """A ready stack, stopped afterwards; its logs are printed when the test failed. `environment` is added to its processes'."""
     stack = Stack(
         home=home,
         coordinators=coordinators,
@@ -50,11 +50,11 @@ def running_stack(
 
 
 def admin_of(stack: Stack, *, without: str = "") -> AdminClient:
-    """A client of the stack's coordinators (all but the process named `without`)."""
+    """A client of the stack's coordinators, except of the process named `without`."""
     running = stack.processes()
-    left_out = running[without].address if without else ""
+    excluded = running[without].address if without else ""
     return AdminClient(
-        coordinators=[address for address in stack.coordinators if address != left_out],
+        coordinators=[address for address in stack.coordinators if address != excluded],
         log_archivers=stack.log_archivers,
         tls_dir=stack.home.tls / "admin-cli",
         trust_domain=TRUST_DOMAIN,
@@ -62,7 +62,7 @@ def admin_of(stack: Stack, *, without: str = "") -> AdminClient:
 
 
 def leader_name(stack: Stack, admin: AdminClient) -> str:
-    """The process name of the coordinator that leads."""
+    """The process name of the leader."""
     return _name_of(stack, admin.cluster().leader_address)
 
 
@@ -73,7 +73,7 @@ def executor_name(stack: Stack, admin: AdminClient, worker_id: int) -> str:
 
 
 def sql(stack: Stack, statement: str, **params: Any) -> list[dict[str, Any]]:
-    """A statement on the stack's database, committed; its rows."""
+    """Executes and commits a statement on the stack's database; returns its rows."""
     with (
         psycopg.connect(stack.endpoints().database_url, row_factory=dict_row, autocommit=True) as connection,
         connection.execute(statement, params) as cursor,
@@ -82,7 +82,7 @@ def sql(stack: Stack, statement: str, **params: Any) -> list[dict[str, Any]]:
 
 
 def flush_redis(stack: Stack) -> None:
-    """Empty the stack's Redis."""
+    """Deletes all keys of the stack's Redis."""
     with redis.Redis.from_url(stack.endpoints().redis_url) as client:
         client.flushall()
 

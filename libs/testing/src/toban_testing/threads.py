@@ -1,4 +1,4 @@
-"""Threads of a test that go on beside it."""
+"""Background threads of a test."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 
 class Background:
-    """Threads that go on until `stop`; each looks at `stopping`. `check` raises the first error that ended one."""
+    """Threads that run until `stop`; each checks `stopping`. `check` raises the first error of a thread."""
 
     def __init__(self) -> None:
         self.stopping = threading.Event()
@@ -15,7 +15,7 @@ class Background:
         self._threads: list[threading.Thread] = []
 
     def start(self, what: Callable[[], None]) -> None:
-        """A thread for `what`."""
+        """Runs `what` in a thread."""
 
         def run() -> None:
             try:
@@ -27,12 +27,12 @@ class Background:
         self._threads[-1].start()
 
     def stop(self) -> None:
-        """Ask every thread to end, and wait."""
+        """Requests every thread to end, and waits."""
         self.stopping.set()
         for thread in self._threads:
             thread.join()
 
     def check(self) -> None:
-        """Raises what ended a thread."""
+        """Raises the first error that ended a thread."""
         if self._errors:
             raise self._errors[0]

@@ -1,4 +1,4 @@
-"""TLS before a server that was built without it: who greets in TLS is decrypted, who does not passes as he is."""
+"""A TLS proxy for a server without TLS: terminates TLS connections, forwards plain ones unchanged."""
 
 import asyncio
 import ipaddress
@@ -23,7 +23,7 @@ HANDSHAKE = b"\x16"
 
 
 def server_context(directory: Path) -> ssl.SSLContext:
-    """Of a server on 127.0.0.1; `ca.crt` in `directory` is the authority of its certificate."""
+    """The context of a server on 127.0.0.1; its certificate is issued by `ca.crt` in `directory`."""
     make_ca(directory)
     authority = x509.load_pem_x509_certificate((directory / "ca.crt").read_bytes())
     signer = serialization.load_pem_private_key((directory / "ca.key").read_bytes(), password=None)
@@ -50,7 +50,7 @@ def server_context(directory: Path) -> ssl.SSLContext:
 
 
 class TlsFront:
-    """Forwards 127.0.0.1:`port` to 127.0.0.1:`target`. Its port is known before its server starts: a server may have to announce it."""
+    """Forwards 127.0.0.1:`port` to 127.0.0.1:`target`. `port` is known before the server starts, which may have to announce it."""
 
     def __init__(self, context: ssl.SSLContext) -> None:
         self.target = 0
@@ -72,7 +72,7 @@ class TlsFront:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        await asyncio.sleep(0)  # an aborted transport closes its socket in the next turn of the loop
+        await asyncio.sleep(0)  # an aborted transport closes its socket in the next iteration of the event loop
         self._listener.close()
 
     def _start(self, work: Coroutine[Any, Any, None]) -> None:
@@ -100,7 +100,7 @@ class TlsFront:
                 return_when=asyncio.FIRST_COMPLETED,
             )
         except OSError:
-            peer.close()  # who does not trust the certificate, or a server that is not there
+            peer.close()  # the client rejected the certificate, or the server is unreachable
         finally:
             for side in writers:
                 side.transport.abort()
@@ -126,4 +126,4 @@ async def _forward(source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> 
             sink.write(chunk)
             await sink.drain()
     except OSError:
-        pass  # either side went away: closing both is the answer
+        pass  # either side disconnected: the caller closes both

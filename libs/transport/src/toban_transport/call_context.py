@@ -10,7 +10,7 @@ from toban_transport import authz, deadline
 
 _shared_calls = metrics.counter(
     "toban_tls_shared_identity_calls_total",
-    "Calls with a certificate that several services share: the calling service is unknown.",
+    "Calls with a certificate that several services share; the calling service is not known.",
     ("method",),
 )
 

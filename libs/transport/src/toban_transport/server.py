@@ -9,17 +9,26 @@ import grpc.aio
 
 from toban_domain.errors import ErrorCode, TobanError
 from toban_observability.logs import get_logger
+from toban_proto.v1 import coordinator_pb2, executor_pb2, logs_pb2
 from toban_runtime.clock import Clock
 from toban_runtime.ids import IdSource
 from toban_transport import health
 from toban_transport.authz import METHOD_RULES, Rules, check_rules
 from toban_transport.call_context import metadata, peer_service
-from toban_transport.methods import KNOWN_METHODS
 from toban_transport.server_middleware import Policy, wrap
 from toban_transport.shared_identity import accept
 from toban_transport.tls import TlsFiles, Triple
 from toban_transport.tls_reload import CertificateWatch
 from toban_transport.tls_reload import stop as stop_watch
+
+PROTO_METHODS = frozenset(
+    f"/{service.full_name}/{method.name}"
+    for module in (coordinator_pb2, executor_pb2, logs_pb2)
+    for service in module.DESCRIPTOR.services_by_name.values()
+    for method in service.methods
+)
+KNOWN_METHODS = PROTO_METHODS | frozenset(health.METHODS)
+"""Full names of all methods of the protos and of gRPC health checking: METHOD_RULES must have exactly these."""
 
 MAX_MESSAGE_BYTES = 4 * 1024 * 1024
 MAX_CONNECTION_AGE_SECONDS = 600

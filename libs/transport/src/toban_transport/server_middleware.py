@@ -15,7 +15,7 @@ import grpc.aio
 from toban_domain.errors import ErrorCode, TobanError
 from toban_domain.traceparent import parse
 from toban_observability import metrics, tracing
-from toban_observability.log_throttle import Once
+from toban_observability.log_throttle import LogThrottle
 from toban_observability.logs import get_logger
 from toban_runtime.clock import Clock
 from toban_runtime.ids import IdSource
@@ -24,9 +24,9 @@ from toban_transport.call_context import admit, metadata, peer_spiffe_ids
 from toban_transport.errors import to_status
 
 _log = get_logger(__name__)
-_seconds = metrics.histogram("toban_rpc_seconds", "Time of a served call.", ("method",))
-_calls = metrics.counter("toban_rpc_total", "Served calls by result: OK or an error code.", ("method", "code"))
-_open = metrics.gauge("toban_rpc_open", "Calls being served.", ("method",))
+_seconds = metrics.histogram("toban_rpc_seconds", "Duration of served RPCs.", ("method",))
+_calls = metrics.counter("toban_rpc_total", "Served RPCs by result: OK or an error code.", ("method", "code"))
+_open = metrics.gauge("toban_rpc_open", "RPCs in progress on this server.", ("method",))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,7 +41,7 @@ class Policy:
     clock: Clock
     ids: IdSource
     shared: bool = False
-    refusals: Once = field(default_factory=Once)
+    refusals: LogThrottle = field(default_factory=LogThrottle)
 
 
 def wrap(method: str, handler: "grpc.RpcMethodHandler[Any, Any]", policy: Policy) -> "grpc.RpcMethodHandler[Any, Any]":
@@ -163,9 +163,9 @@ class _Guard:
         raise AssertionError("abort raises")
 
     def _note_refused(self, ids: tuple[str, ...], why: str) -> None:
-        left_out = self._policy.refusals.left_out((ids, why), self._policy.clock.monotonic())
-        if left_out is not None:
-            _log.warning("call refused", method=self._method, why=why, ids=ids, not_shown=left_out)
+        suppressed = self._policy.refusals.admit((ids, why), self._policy.clock.monotonic())
+        if suppressed is not None:
+            _log.warning("call refused", method=self._method, why=why, ids=ids, suppressed=suppressed)
 
 
 async def _write_all(answers: AsyncIterator[Any], context: Any) -> None:

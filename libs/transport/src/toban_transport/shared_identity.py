@@ -10,7 +10,7 @@ from toban_transport.tls import CERTIFICATE, TlsFiles
 _log = get_logger(__name__)
 _accepted = metrics.gauge(
     "toban_tls_shared_identity",
-    "1 = this process takes certificates that services have in common: each of them can pass for each other.",
+    "1 = this process accepts certificates that several services share: each of them can impersonate the others.",
 )
 
 

@@ -13,9 +13,9 @@ LOOK_SECONDS = 1.0
 
 _failures = metrics.counter(
     "toban_tls_reload_failures_total",
-    "Changed certificate files that could not be taken: the last good ones stay in use.",
+    "Changed certificate files that could not be loaded; the last valid ones stay in use.",
 )
-_reloads = metrics.counter("toban_tls_reloads_total", "Certificate files that replaced others without a restart.")
+_reloads = metrics.counter("toban_tls_reloads_total", "Certificate files reloaded without a restart.")
 _not_after = metrics.gauge(
     "toban_tls_certificate_not_after_seconds", "When the certificate in use expires, in seconds since 1970."
 )

@@ -54,9 +54,7 @@ from toban_transport.tls import TlsFiles
 from toban_transport.tls_reload import certificate_check
 
 _log = get_logger(__name__)
-_settings_version = metrics.gauge(
-    "toban_executor_settings_version", "Version of the settings that this executor works with."
-)
+_settings_version = metrics.gauge("toban_executor_settings_version", "Version of the settings that this executor uses.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

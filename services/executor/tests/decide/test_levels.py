@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toban_domain.dropped_lines import LEVEL_WORDS
+from toban_domain.dropped_lines import LEVEL_NAMES
 from toban_executor.decide.log_levels import level_of, levels_of, may_have_levels
 
 
@@ -76,5 +76,5 @@ _lines = st.one_of(
 @given(st.lists(_lines, min_size=1, max_size=5))
 def test_levels_of_a_block_are_those_of_its_lines(lines: list[str]) -> None:
     text = "".join(f"{line}\n" for line in lines).encode()
-    each = [LEVEL_WORDS.index(level_of(line.encode())) for line in lines]
+    each = [LEVEL_NAMES.index(level_of(line.encode())) for line in lines]
     assert list(levels_of(text)) == (each if any(each) else [])

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from toban_domain.dropped_lines import left_out_lines
+from toban_domain.dropped_lines import dropped_line_count
 from toban_domain.settings import Settings
 from toban_log_archiver.decide import database_budget
 from toban_log_archiver.decide import diagnose as checks
@@ -107,7 +107,7 @@ async def test_at_the_end_of_the_budget_a_line_counts_what_is_left_out() -> None
     assert kept is small, "nothing is won by leaving it out"
     (line,) = lines_of(mark.data)
     assert (mark.stream, mark.seq_from, mark.seq_to, mark.line_count) == (3, 100, 100, 1)
-    assert (line.seq, left_out_lines(line.text)) == (100, 100)
+    assert (line.seq, dropped_line_count(line.text)) == (100, 100)
     assert line.text.decode().endswith("left out: more than the database may hold of logs, 50 GB (log_budget_db_gb)")
     assert mark.raw_bytes == len(line.text) + 1
     assert await budget.take([mark]) == [mark]

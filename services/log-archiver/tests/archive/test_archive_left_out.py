@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toban_domain.dropped_lines import DATABASE_LIMIT, left_out_words
+from toban_domain.dropped_lines import DATABASE_LIMIT, dropped_lines_text
 from toban_log_archiver.decide.dropped_lines import LeftOut, Mark
 from toban_log_archiver.store import chunks, log_attempts, partitions
 from toban_log_archiver.store.log_attempts import TokenNote
@@ -57,7 +57,7 @@ def chunk(run_id: int, seqs: range, *, stream: int, text: str = "") -> Any:
 
 
 def no_room(run_id: int, seqs: range) -> Any:
-    words = left_out_words(len(seqs), size="5 KiB", limit=f"{DATABASE_LIMIT}, 50 GB")
+    words = dropped_lines_text(len(seqs), size="5 KiB", limit=f"{DATABASE_LIMIT}, 50 GB")
     return chunk(run_id, range(seqs[-1], seqs[-1] + 1), stream=3, text=words)
 
 

@@ -157,7 +157,7 @@ def _now() -> datetime:
 
 def _health(text: str) -> str:
     """The overall word, and the checks that are not well."""
-    from toban_domain.health import seen_words
+    from toban_domain.finding import format_check_value
 
     try:
         health = json.loads(text or "{}")
@@ -167,7 +167,7 @@ def _health(text: str) -> str:
         return str(health)
     checks = health.get("checks")
     unwell = [
-        f"{name} {check.get('status')} ({seen_words(check.get('value'))})"
+        f"{name} {check.get('status')} ({format_check_value(check.get('value'))})"
         for name, check in (checks.items() if isinstance(checks, dict) else ())
         if isinstance(check, dict) and check.get("status") not in (None, "ok")
     ]

@@ -10,8 +10,7 @@ from typing import Any
 
 from toban_domain.certificate_expiry import ends_soon
 from toban_domain.errors import TobanError
-from toban_domain.finding import Finding, Status
-from toban_domain.health import seen_words
+from toban_domain.finding import Finding, Status, format_check_value
 from toban_transport.certificate_inspection import FileFacts, Identity
 
 # This machine's clock, seconds off PostgreSQL's: it decides which certificates count as valid, and shows times.
@@ -228,7 +227,7 @@ def _health(visit: Visit) -> list[Finding]:
         _bad(
             "health",
             visit.subject,
-            f"{name}: {seen_words(check.get('value'))}",
+            f"{name}: {format_check_value(check.get('value'))}",
             f"its /healthz says that {name} is not well",
             "docs/operations.md says what each means; its log says more",
             status="error" if check.get("status") == "error" else "warning",

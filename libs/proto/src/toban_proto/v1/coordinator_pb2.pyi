@@ -62,30 +62,30 @@ class RegisterRequest(_message.Message):
     READY_SLOTS_FIELD_NUMBER: _builtins.int
     REPORTS_FIELD_NUMBER: _builtins.int
     incarnation: _builtins.str
-    """A new UUID each start."""
+    """A new UUID on each start."""
     instance: _builtins.str
-    """Stays over restarts of one executor (kept in its state directory); drain is kept by it."""
+    """Stable over restarts of one executor (kept in its state directory); the drain state belongs to it."""
     node_id: _builtins.str
     boot_id: _builtins.str
     pid: _builtins.int
     grpc_host: _builtins.str
     grpc_port: _builtins.int
     slots: _builtins.int
-    """0 = the setting max_jobs_per_worker decides; the answer says how many that are."""
+    """0 = the setting max_jobs_per_worker decides; the response contains the resulting number."""
     epoch_max: _builtins.int
     version: _builtins.str
     previous_incarnation: _builtins.str
-    """Attestation of the incarnation before on this state directory: its guards are reaped and its trees are empty."""
+    """Attestation for the previous incarnation on this state directory: its guards are reaped and its process trees are empty."""
     previous_verified_empty: _builtins.bool
     most_slots: _builtins.int
-    """How many slots its machine allows when the setting decides (0 = not said), and how many it has made for this incarnation."""
+    """Number of slots that the host allows when the setting decides (0 = unspecified), and the number created for this incarnation."""
     ready_slots: _builtins.int
     @_builtins.property
     def labels(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]: ...
     @_builtins.property
     def reports(self) -> _containers.RepeatedCompositeFieldContainer[Global___AttemptReport]:
-        """Outcomes that nobody has answered yet: they are committed before the death of earlier incarnations is attested, so that no run which has
-        ended is taken for lost. The executor reports them again, and hears what became of them.
+        """Unacknowledged outcomes. They are committed before the death of earlier incarnations is attested, so that no run that has
+        ended counts as lost. The executor reports them again to get their verdicts.
         """
 
     def __init__(
@@ -134,7 +134,7 @@ class RegisterResponse(_message.Message):
     heartbeat_interval_seconds: _builtins.float
     epoch: _builtins.int
     max_jobs_per_worker: _builtins.int
-    """0 = the executor keeps the slots that it has: its own configuration decides, or nobody knows what the setting is."""
+    """0 = the executor keeps its number of slots: its own configuration decides, or the setting could not be read."""
     def __init__(
         self,
         *,
@@ -217,7 +217,7 @@ class HeartbeatRequest(_message.Message):
     STOPPED_FIELD_NUMBER: _builtins.int
     incarnation: _builtins.str
     echo: _builtins.int
-    """Highest grant_seq received in any answer."""
+    """Highest grant_seq received in any response."""
     epoch_max: _builtins.int
     running: _builtins.int
     free_slots: _builtins.int
@@ -226,7 +226,7 @@ class HeartbeatRequest(_message.Message):
     draining: _builtins.bool
     disk_free_bytes: _builtins.int
     stopped: _builtins.bool
-    """The last word of an incarnation that was told to stop: its guards have ended, every outcome is committed, it starts nothing any more."""
+    """Final heartbeat of a stopping incarnation: its guards have ended, every outcome is committed, it starts no more attempts."""
     @_builtins.property
     def labels(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]: ...
     @_builtins.property
@@ -235,7 +235,7 @@ class HeartbeatRequest(_message.Message):
     def order_outcomes(self) -> _containers.RepeatedCompositeFieldContainer[Global___OrderOutcome]: ...
     @_builtins.property
     def wall_clock(self) -> _timestamp_pb2.Timestamp:
-        """What `toban doctor` looks at: the executor's wall clock when it sent this, free bytes of its state directory, the end of its certificate."""
+        """Input of `toban doctor`: the executor's wall clock when sending, free bytes of its state directory, expiry of its certificate."""
 
     @_builtins.property
     def certificate_not_after(self) -> _timestamp_pb2.Timestamp: ...
@@ -320,7 +320,7 @@ class HeartbeatResponse(_message.Message):
     NOT_HELD_FIELD_NUMBER: _builtins.int
     LOG_ARCHIVERS_FIELD_NUMBER: _builtins.int
     granted: _builtins.bool
-    """A grant: the lease reaches send time + lease_ms - margin. Not granted: the sequence is the current one, to be echoed at once."""
+    """A grant extends the lease to send time + lease_ms - margin. Not granted: the sequence is the current one, to be echoed at once."""
     grant_seq: _builtins.int
     epoch: _builtins.int
     state: _builtins.str
@@ -336,7 +336,7 @@ class HeartbeatResponse(_message.Message):
     def orders(self) -> _containers.RepeatedCompositeFieldContainer[Global___OpenOrder]: ...
     @_builtins.property
     def not_held(self) -> _containers.RepeatedCompositeFieldContainer[_common_pb2.AttemptKey]:
-        """Held attempts that PostgreSQL does not hold for this incarnation: the executor ends them."""
+        """Attempts that the executor holds and PostgreSQL does not assign to this incarnation: the executor ends them."""
 
     @_builtins.property
     def log_archivers(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
@@ -374,7 +374,7 @@ class AttemptReport(_message.Message):
     OUTCOME_FIELD_NUMBER: _builtins.int
     PID_FIELD_NUMBER: _builtins.int
     seq: _builtins.int
-    """Sequence number of this report within the attempt; (run, token, seq) is accepted once."""
+    """Sequence number of this report within the attempt; each (run, token, seq) is accepted once."""
     pid: _builtins.int
     @_builtins.property
     def key(self) -> _common_pb2.AttemptKey: ...
@@ -433,7 +433,7 @@ class ReportResult(_message.Message):
     RESULT_FIELD_NUMBER: _builtins.int
     seq: _builtins.int
     result: _builtins.str
-    """accepted | already_accepted | orphan_result | not_held | refused. All are final: the journal may forget the report."""
+    """accepted | already_accepted | orphan_result | not_held | refused. All are final: the journal may delete the report."""
     @_builtins.property
     def key(self) -> _common_pb2.AttemptKey: ...
     def __init__(
@@ -586,7 +586,7 @@ Global___WatchSettingsResponse: _TypeAlias = WatchSettingsResponse  # noqa: Y015
 
 @_typing.final
 class ListSealedRequest(_message.Message):
-    """Which attempts of a day write no line any more."""
+    """Attempts of a day whose log is complete."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -596,14 +596,14 @@ class ListSealedRequest(_message.Message):
     OFF_SECONDS_FIELD_NUMBER: _builtins.int
     log_day: _builtins.str
     off_seconds: _builtins.float
-    """An executor counts as gone when it has been off for this long."""
+    """An executor counts as lost when it has been off for this long."""
     @_builtins.property
     def page(self) -> _common_pb2.Page:
-        """Reserved for listings; an answer to `keys` is whole."""
+        """Reserved for listings; the response to `keys` is not paged."""
 
     @_builtins.property
     def keys(self) -> _containers.RepeatedCompositeFieldContainer[_common_pb2.AttemptKey]:
-        """The attempts that are asked about, at most 1000."""
+        """The requested attempts, at most 1000."""
 
     def __init__(
         self,
@@ -653,7 +653,7 @@ class SealedAttempt(_message.Message):
     COMPLETE_FIELD_NUMBER: _builtins.int
     last_seq: _builtins.int
     complete: _builtins.bool
-    """last_seq is what the executor told; else it is gone and nobody knows."""
+    """last_seq as reported by the executor; not set when the executor was lost and the number is unknown."""
     @_builtins.property
     def key(self) -> _common_pb2.AttemptKey: ...
     def __init__(
@@ -765,7 +765,7 @@ class NextSlot(_message.Message):
     local: _builtins.str
     """ISO 8601 local time with its offset."""
     rule_note: _builtins.str
-    """Which rule acted: "" | gap shift (02:30 does not exist) | fold first | fold second | ..."""
+    """The DST rule that applied: "" | gap shift (02:30 does not exist) | fold first | fold second | ..."""
     @_builtins.property
     def at(self) -> _timestamp_pb2.Timestamp: ...
     def __init__(
@@ -878,7 +878,7 @@ class ListTriggersRequest(_message.Message):
     NAME_FIELD_NUMBER: _builtins.int
     event_type: _builtins.str
     name: _builtins.str
-    """Only this one; TRIGGER_NOT_FOUND when it is not there."""
+    """Only this trigger; TRIGGER_NOT_FOUND when it does not exist."""
     @_builtins.property
     def page(self) -> _common_pb2.Page: ...
     def __init__(
@@ -969,7 +969,7 @@ class ListEventsRequest(_message.Message):
     UNPROCESSED_FIELD_NUMBER: _builtins.int
     event_type: _builtins.str
     unprocessed: _builtins.bool
-    """Only those that no leader has processed yet."""
+    """Only events that the leader has not processed yet."""
     @_builtins.property
     def page(self) -> _common_pb2.Page: ...
     def __init__(
@@ -1240,11 +1240,11 @@ class Schedule(_message.Message):
     spec_json: _builtins.str
     timezone: _builtins.str
     rule: _builtins.str
-    """Rule in words: "every 5 minutes", "cron 0 3 * * *"."""
+    """The rule as text: "every 5 minutes", "cron 0 3 * * *"."""
     last_error: _builtins.str
     version: _builtins.int
     status_reason: _builtins.str
-    """Why it is paused, and by whom."""
+    """Why it is paused, and by which actor."""
     status_actor: _builtins.str
     description: _builtins.str
     updated_by: _builtins.str
@@ -1298,14 +1298,14 @@ class ListRunsRequest(_message.Message):
     schedule: _builtins.str
     executor_worker_id: _builtins.int
     include_ahead: _builtins.bool
-    """Also runs whose time has not come: they are made ahead."""
+    """Include runs that are not due yet: they are created in advance."""
     @_builtins.property
     def page(self) -> _common_pb2.Page: ...
     @_builtins.property
     def states(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
     @_builtins.property
     def active_from(self) -> _timestamp_pb2.Timestamp:
-        """Only with a job: runs that were made before `active_until` and had not ended by `active_from`, so that they may have written in between."""
+        """Only with a job: runs that were created before `active_until` and had not ended by `active_from`, so they may have written output in between."""
 
     @_builtins.property
     def active_until(self) -> _timestamp_pb2.Timestamp: ...
@@ -1441,11 +1441,11 @@ class Run(_message.Message):
     rerun_of: _builtins.int
     idempotency_key: _builtins.str
     progress_json: _builtins.str
-    """{summary, percentage} as the job last said, empty when it said nothing."""
+    """{summary, percentage} as last reported by the job; empty when it reported none."""
     event_id: _builtins.int
     trigger: _builtins.str
     waiting: _builtins.str
-    """Why a run that was not sent yet waits, one sentence. Only in GetRun."""
+    """Why a run that is not dispatched yet waits, one sentence. Only in GetRun."""
     @_builtins.property
     def slot(self) -> _timestamp_pb2.Timestamp: ...
     @_builtins.property
@@ -1741,7 +1741,7 @@ class Executor(_message.Message):
     version: _builtins.str
     off_reason: _builtins.str
     drained: _builtins.bool
-    """The drain that is kept for this instance."""
+    """The drain state stored for this instance."""
     drain_reason: _builtins.str
     clock_skew_seconds: _builtins.float
     """Its wall clock minus PostgreSQL's, as last reported."""
@@ -1826,7 +1826,7 @@ class Cluster(_message.Message):
     leader_address: _builtins.str
     settled: _builtins.bool
     health_json: _builtins.str
-    """The same JSON as /healthz of the answering coordinator."""
+    """The same JSON as /healthz of the responding coordinator."""
     pending: _builtins.int
     running: _builtins.int
     @_builtins.property
@@ -1943,7 +1943,7 @@ class DeleteScheduleResponse(_message.Message):
 
     WITHDRAWN_RUNS_FIELD_NUMBER: _builtins.int
     withdrawn_runs: _builtins.int
-    """Runs of future slots that were not sent and went away with it."""
+    """Runs of future slots that were not dispatched and were deleted with it."""
     def __init__(
         self,
         *,
@@ -2001,9 +2001,9 @@ class Manifest(_message.Message):
     json: _builtins.str
     """One document as JSON: {apiVersion, kind, metadata, spec}."""
     source: _builtins.str
-    """Where it came from, for messages: "jobs.yaml, document 2"."""
+    """Its source, for error messages: "jobs.yaml, document 2"."""
     expect_version: _builtins.int
-    """Only when what is stored has this version, else CONFLICT; 0 = only when there is none of this name, else ALREADY_EXISTS. Unset = whatever is there."""
+    """Optimistic lock: any other stored version is CONFLICT; 0 = create only, else ALREADY_EXISTS. Unset = no check."""
     def __init__(
         self,
         *,
@@ -2082,10 +2082,10 @@ class Applied(_message.Message):
     version: _builtins.int
     note: _builtins.str
     clock_change: _builtins.str
-    """Of such a schedule too: the next change of the clocks that leaves out or repeats one of its local times, and what its policy does."""
+    """Of a created or updated schedule: the next DST change that skips or repeats one of its local times, and the effect of its policy."""
     @_builtins.property
     def next_slots(self) -> _containers.RepeatedCompositeFieldContainer[Global___NextSlot]:
-        """Of a schedule that was created or updated: its next slots, and why they will not fire (paused, disabled ...)."""
+        """Of a created or updated schedule: its next slots, and why they will not fire (paused, disabled ...)."""
 
     def __init__(
         self,
@@ -2117,7 +2117,7 @@ class StartRunRequest(_message.Message):
     PRIORITY_FIELD_NUMBER: _builtins.int
     job: _builtins.str
     payload_json: _builtins.str
-    """JSON object laid over the default payload."""
+    """JSON object merged over the default payload."""
     idempotency_key: _builtins.str
     priority: _builtins.int
     @_builtins.property
@@ -2187,7 +2187,7 @@ class StartedRun(_message.Message):
     CREATED_FIELD_NUMBER: _builtins.int
     run_id: _builtins.int
     created: _builtins.bool
-    """False when the idempotency key named an earlier run."""
+    """False when the idempotency key matched an existing run."""
     def __init__(
         self,
         *,
@@ -2212,7 +2212,7 @@ class CancelRunRequest(_message.Message):
     id: _builtins.int
     reason: _builtins.str
     mode: _builtins.str
-    """Empty = the definition's."""
+    """Empty = as in the definition."""
     def __init__(
         self,
         *,
@@ -2468,7 +2468,7 @@ class DiagnosisCheck(_message.Message):
     status: _builtins.str
     """ok | warning | error"""
     subject: _builtins.str
-    """What it is about: "coordinator 3", "executor 5 on host-a"."""
+    """The subject of the check: "coordinator 3", "executor 5 on host-a"."""
     value: _builtins.str
     message: _builtins.str
     remedy: _builtins.str
@@ -2550,7 +2550,7 @@ class Setting(_message.Message):
     maximum: _builtins.float
     updated_by: _builtins.str
     takes_effect: _builtins.str
-    """When and for whom a change counts."""
+    """When a change takes effect, and where."""
     @_builtins.property
     def updated_at(self) -> _timestamp_pb2.Timestamp: ...
     def __init__(
@@ -2588,7 +2588,7 @@ class UpdateSettingRequest(_message.Message):
     value_json: _builtins.str
     reason: _builtins.str
     version: _builtins.int
-    """The version that the operator saw: another one is CONFLICT. Unset = whatever it is."""
+    """Optimistic lock: the version that the operator saw; any other stored version is CONFLICT. Unset = no check."""
     def __init__(
         self,
         *,
@@ -2768,7 +2768,7 @@ class DemoteLeaderRequest(_message.Message):
     EPOCH_FIELD_NUMBER: _builtins.int
     REASON_FIELD_NUMBER: _builtins.int
     epoch: _builtins.int
-    """The epoch that the operator saw: a stale page cannot depose a new leader."""
+    """The epoch that the operator saw: a stale request cannot depose a new leader."""
     reason: _builtins.str
     def __init__(
         self,
@@ -2793,7 +2793,7 @@ class DemoteLeaderResponse(_message.Message):
     LEADER_ADDRESS_FIELD_NUMBER: _builtins.int
     new_epoch: _builtins.int
     leader_worker_id: _builtins.int
-    """Who leads now."""
+    """The current leader."""
     leader_address: _builtins.str
     def __init__(
         self,
@@ -3318,7 +3318,7 @@ class PeerStatusResponse(_message.Message):
     role: _builtins.str
     epoch: _builtins.int
     ticking: _builtins.bool
-    """True when a tick finished within leader_stale_seconds."""
+    """True when a tick has completed within leader_stale_seconds."""
     @_builtins.property
     def last_tick_at(self) -> _timestamp_pb2.Timestamp: ...
     def __init__(

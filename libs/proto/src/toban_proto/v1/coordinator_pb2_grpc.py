@@ -26,7 +26,7 @@ if _version_not_supported:
 
 
 class ExecutorGatewayStub:
-    """---- callers: executor. Every call but Register carries the metadata `toban-incarnation` and `toban-incarnation-key`.
+    """---- callers: executor. Every call except Register carries the metadata `toban-incarnation` and `toban-incarnation-key`.
     """
 
     def __init__(self, channel):
@@ -63,7 +63,7 @@ class ExecutorGatewayStub:
 
 
 class ExecutorGatewayServicer:
-    """---- callers: executor. Every call but Register carries the metadata `toban-incarnation` and `toban-incarnation-key`.
+    """---- callers: executor. Every call except Register carries the metadata `toban-incarnation` and `toban-incarnation-key`.
     """
 
     def Register(self, request, context):
@@ -133,7 +133,7 @@ def add_ExecutorGatewayServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class ExecutorGateway:
-    """---- callers: executor. Every call but Register carries the metadata `toban-incarnation` and `toban-incarnation-key`.
+    """---- callers: executor. Every call except Register carries the metadata `toban-incarnation` and `toban-incarnation-key`.
     """
 
     @staticmethod
@@ -507,7 +507,7 @@ class JobReaderServicer:
         raise NotImplementedError('Method not implemented!')
 
     def WatchRun(self, request, context):
-        """Sends the run now and at each change of state, ends after a terminal state.
+        """Sends the run immediately and on each change of state; ends after a terminal state.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -545,7 +545,7 @@ class JobReaderServicer:
         raise NotImplementedError('Method not implemented!')
 
     def ListFires(self, request, context):
-        """The fire ledger: what became of each due slot.
+        """The fire ledger: the outcome of each due slot.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -1092,7 +1092,7 @@ class JobControlServicer:
     """Missing associated documentation comment in .proto file."""
 
     def Apply(self, request, context):
-        """All or nothing: every manifest of the request is applied in one transaction, or none.
+        """All or nothing: either every manifest of the request is applied, in one transaction, or none.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -1595,7 +1595,7 @@ class OperationsServicer:
         raise NotImplementedError('Method not implemented!')
 
     def Diagnose(self, request, context):
-        """What the answering coordinator knows about the health of the whole installation.
+        """The health of the whole installation as the responding coordinator observes it.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -2353,7 +2353,7 @@ class PeerServicer:
         raise NotImplementedError('Method not implemented!')
 
     def Watch(self, request, context):
-        """A message at least every 0.2 s while the leader leads; the end of the stream and a refused reconnect are death evidence.
+        """At least one message every 0.2 s while the leader leads; the end of the stream and a refused reconnect are evidence of its death.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -27,7 +27,7 @@ GRPC_GENERATED_VERSION: str
 GRPC_VERSION: str
 
 class ExecutorGatewayStub:
-    """---- callers: executor. Every call but Register carries the metadata `toban-incarnation` and `toban-incarnation-key`."""
+    """---- callers: executor. Every call except Register carries the metadata `toban-incarnation` and `toban-incarnation-key`."""
 
     @_typing.overload
     def __new__(cls, channel: _grpc.Channel) -> _Self: ...
@@ -41,7 +41,7 @@ class ExecutorGatewayStub:
 
 @_typing.type_check_only
 class ExecutorGatewayAsyncStub(ExecutorGatewayStub):
-    """---- callers: executor. Every call but Register carries the metadata `toban-incarnation` and `toban-incarnation-key`."""
+    """---- callers: executor. Every call except Register carries the metadata `toban-incarnation` and `toban-incarnation-key`."""
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     Register: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.RegisterRequest, _coordinator_pb2.RegisterResponse]  # type: ignore[assignment]
@@ -51,7 +51,7 @@ class ExecutorGatewayAsyncStub(ExecutorGatewayStub):
     WatchSettings: _aio.UnaryStreamMultiCallable[_coordinator_pb2.WatchSettingsRequest, _coordinator_pb2.WatchSettingsResponse]  # type: ignore[assignment]
 
 class ExecutorGatewayServicer(metaclass=_abc_1.ABCMeta):
-    """---- callers: executor. Every call but Register carries the metadata `toban-incarnation` and `toban-incarnation-key`."""
+    """---- callers: executor. Every call except Register carries the metadata `toban-incarnation` and `toban-incarnation-key`."""
 
     @_abc_1.abstractmethod
     def Register(
@@ -140,7 +140,7 @@ class JobReaderStub:
     ListRuns: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.ListRunsRequest, _coordinator_pb2.ListRunsResponse]
     GetRun: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.GetRunRequest, _coordinator_pb2.Run]
     WatchRun: _grpc.UnaryStreamMultiCallable[_coordinator_pb2.GetRunRequest, _coordinator_pb2.Run]
-    """Sends the run now and at each change of state, ends after a terminal state."""
+    """Sends the run immediately and on each change of state; ends after a terminal state."""
     ListExecutors: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.ListExecutorsRequest, _coordinator_pb2.ListExecutorsResponse]
     GetCluster: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.GetClusterRequest, _coordinator_pb2.Cluster]
     ExplainRun: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.GetRunRequest, _coordinator_pb2.RunExplanation]
@@ -148,7 +148,7 @@ class JobReaderStub:
     NextSlots: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.NextSlotsRequest, _coordinator_pb2.NextSlotsResponse]
     """The next slots of a stored schedule, or of a manifest that is not applied."""
     ListFires: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.ListFiresRequest, _coordinator_pb2.ListFiresResponse]
-    """The fire ledger: what became of each due slot."""
+    """The fire ledger: the outcome of each due slot."""
     ListTriggers: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.ListTriggersRequest, _coordinator_pb2.ListTriggersResponse]
     ListEvents: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.ListEventsRequest, _coordinator_pb2.ListEventsResponse]
 
@@ -163,7 +163,7 @@ class JobReaderAsyncStub(JobReaderStub):
     ListRuns: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.ListRunsRequest, _coordinator_pb2.ListRunsResponse]  # type: ignore[assignment]
     GetRun: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.GetRunRequest, _coordinator_pb2.Run]  # type: ignore[assignment]
     WatchRun: _aio.UnaryStreamMultiCallable[_coordinator_pb2.GetRunRequest, _coordinator_pb2.Run]  # type: ignore[assignment]
-    """Sends the run now and at each change of state, ends after a terminal state."""
+    """Sends the run immediately and on each change of state; ends after a terminal state."""
     ListExecutors: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.ListExecutorsRequest, _coordinator_pb2.ListExecutorsResponse]  # type: ignore[assignment]
     GetCluster: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.GetClusterRequest, _coordinator_pb2.Cluster]  # type: ignore[assignment]
     ExplainRun: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.GetRunRequest, _coordinator_pb2.RunExplanation]  # type: ignore[assignment]
@@ -171,7 +171,7 @@ class JobReaderAsyncStub(JobReaderStub):
     NextSlots: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.NextSlotsRequest, _coordinator_pb2.NextSlotsResponse]  # type: ignore[assignment]
     """The next slots of a stored schedule, or of a manifest that is not applied."""
     ListFires: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.ListFiresRequest, _coordinator_pb2.ListFiresResponse]  # type: ignore[assignment]
-    """The fire ledger: what became of each due slot."""
+    """The fire ledger: the outcome of each due slot."""
     ListTriggers: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.ListTriggersRequest, _coordinator_pb2.ListTriggersResponse]  # type: ignore[assignment]
     ListEvents: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.ListEventsRequest, _coordinator_pb2.ListEventsResponse]  # type: ignore[assignment]
 
@@ -219,7 +219,7 @@ class JobReaderServicer(metaclass=_abc_1.ABCMeta):
         request: _coordinator_pb2.GetRunRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_abc.Iterator[_coordinator_pb2.Run], _abc.AsyncIterator[_coordinator_pb2.Run]]:
-        """Sends the run now and at each change of state, ends after a terminal state."""
+        """Sends the run immediately and on each change of state; ends after a terminal state."""
 
     @_abc_1.abstractmethod
     def ListExecutors(
@@ -263,7 +263,7 @@ class JobReaderServicer(metaclass=_abc_1.ABCMeta):
         request: _coordinator_pb2.ListFiresRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_coordinator_pb2.ListFiresResponse, _abc.Awaitable[_coordinator_pb2.ListFiresResponse]]:
-        """The fire ledger: what became of each due slot."""
+        """The fire ledger: the outcome of each due slot."""
 
     @_abc_1.abstractmethod
     def ListTriggers(
@@ -287,7 +287,7 @@ class JobControlStub:
     @_typing.overload
     def __new__(cls, channel: _aio.Channel) -> JobControlAsyncStub: ...
     Apply: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.ApplyRequest, _coordinator_pb2.ApplyResponse]
-    """All or nothing: every manifest of the request is applied in one transaction, or none."""
+    """All or nothing: either every manifest of the request is applied, in one transaction, or none."""
     StartRuns: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.StartRunsRequest, _coordinator_pb2.StartRunsResponse]
     CancelRun: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.CancelRunRequest, _coordinator_pb2.CancelRunResponse]
     RerunRun: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.RerunRunRequest, _coordinator_pb2.RerunRunResponse]
@@ -302,7 +302,7 @@ class JobControlStub:
 class JobControlAsyncStub(JobControlStub):
     def __init__(self, channel: _aio.Channel) -> None: ...
     Apply: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.ApplyRequest, _coordinator_pb2.ApplyResponse]  # type: ignore[assignment]
-    """All or nothing: every manifest of the request is applied in one transaction, or none."""
+    """All or nothing: either every manifest of the request is applied, in one transaction, or none."""
     StartRuns: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.StartRunsRequest, _coordinator_pb2.StartRunsResponse]  # type: ignore[assignment]
     CancelRun: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.CancelRunRequest, _coordinator_pb2.CancelRunResponse]  # type: ignore[assignment]
     RerunRun: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.RerunRunRequest, _coordinator_pb2.RerunRunResponse]  # type: ignore[assignment]
@@ -320,7 +320,7 @@ class JobControlServicer(metaclass=_abc_1.ABCMeta):
         request: _coordinator_pb2.ApplyRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_coordinator_pb2.ApplyResponse, _abc.Awaitable[_coordinator_pb2.ApplyResponse]]:
-        """All or nothing: every manifest of the request is applied in one transaction, or none."""
+        """All or nothing: either every manifest of the request is applied, in one transaction, or none."""
 
     @_abc_1.abstractmethod
     def StartRuns(
@@ -401,7 +401,7 @@ class OperationsStub:
     DemoteLeader: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.DemoteLeaderRequest, _coordinator_pb2.DemoteLeaderResponse]
     SetLimit: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.SetLimitRequest, _coordinator_pb2.SetLimitResponse]
     Diagnose: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.DiagnoseRequest, _coordinator_pb2.Diagnosis]
-    """What the answering coordinator knows about the health of the whole installation."""
+    """The health of the whole installation as the responding coordinator observes it."""
 
 @_typing.type_check_only
 class OperationsAsyncStub(OperationsStub):
@@ -415,7 +415,7 @@ class OperationsAsyncStub(OperationsStub):
     DemoteLeader: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.DemoteLeaderRequest, _coordinator_pb2.DemoteLeaderResponse]  # type: ignore[assignment]
     SetLimit: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.SetLimitRequest, _coordinator_pb2.SetLimitResponse]  # type: ignore[assignment]
     Diagnose: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.DiagnoseRequest, _coordinator_pb2.Diagnosis]  # type: ignore[assignment]
-    """What the answering coordinator knows about the health of the whole installation."""
+    """The health of the whole installation as the responding coordinator observes it."""
 
 class OperationsServicer(metaclass=_abc_1.ABCMeta):
     @_abc_1.abstractmethod
@@ -480,7 +480,7 @@ class OperationsServicer(metaclass=_abc_1.ABCMeta):
         request: _coordinator_pb2.DiagnoseRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_coordinator_pb2.Diagnosis, _abc.Awaitable[_coordinator_pb2.Diagnosis]]:
-        """What the answering coordinator knows about the health of the whole installation."""
+        """The health of the whole installation as the responding coordinator observes it."""
 
 def add_OperationsServicer_to_server(servicer: OperationsServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...
 
@@ -598,7 +598,7 @@ class PeerStub:
     Ping: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.PeerPingRequest, _coordinator_pb2.PeerPingResponse]
     GetStatus: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.PeerStatusRequest, _coordinator_pb2.PeerStatusResponse]
     Watch: _grpc.UnaryStreamMultiCallable[_coordinator_pb2.PeerWatchRequest, _coordinator_pb2.PeerWatchResponse]
-    """A message at least every 0.2 s while the leader leads; the end of the stream and a refused reconnect are death evidence."""
+    """At least one message every 0.2 s while the leader leads; the end of the stream and a refused reconnect are evidence of its death."""
 
 @_typing.type_check_only
 class PeerAsyncStub(PeerStub):
@@ -608,7 +608,7 @@ class PeerAsyncStub(PeerStub):
     Ping: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.PeerPingRequest, _coordinator_pb2.PeerPingResponse]  # type: ignore[assignment]
     GetStatus: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.PeerStatusRequest, _coordinator_pb2.PeerStatusResponse]  # type: ignore[assignment]
     Watch: _aio.UnaryStreamMultiCallable[_coordinator_pb2.PeerWatchRequest, _coordinator_pb2.PeerWatchResponse]  # type: ignore[assignment]
-    """A message at least every 0.2 s while the leader leads; the end of the stream and a refused reconnect are death evidence."""
+    """At least one message every 0.2 s while the leader leads; the end of the stream and a refused reconnect are evidence of its death."""
 
 class PeerServicer(metaclass=_abc_1.ABCMeta):
     """---- callers: coordinator"""
@@ -633,6 +633,6 @@ class PeerServicer(metaclass=_abc_1.ABCMeta):
         request: _coordinator_pb2.PeerWatchRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_abc.Iterator[_coordinator_pb2.PeerWatchResponse], _abc.AsyncIterator[_coordinator_pb2.PeerWatchResponse]]:
-        """A message at least every 0.2 s while the leader leads; the end of the stream and a refused reconnect are death evidence."""
+        """At least one message every 0.2 s while the leader leads; the end of the stream and a refused reconnect are evidence of its death."""
 
 def add_PeerServicer_to_server(servicer: PeerServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -31,7 +31,7 @@ class _LogStreamEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_LogStream.V
     LOG_STREAM_STDOUT: _LogStream.ValueType  # 1
     LOG_STREAM_STDERR: _LogStream.ValueType  # 2
     LOG_STREAM_SYSTEM: _LogStream.ValueType  # 3
-    """Markers of the executor itself: truncation, forced shutdown."""
+    """Markers written by the executor itself: truncation, forced shutdown."""
 
 class LogStream(_LogStream, metaclass=_LogStreamEnumTypeWrapper): ...
 
@@ -39,7 +39,7 @@ LOG_STREAM_UNSPECIFIED: LogStream.ValueType  # 0
 LOG_STREAM_STDOUT: LogStream.ValueType  # 1
 LOG_STREAM_STDERR: LogStream.ValueType  # 2
 LOG_STREAM_SYSTEM: LogStream.ValueType  # 3
-"""Markers of the executor itself: truncation, forced shutdown."""
+"""Markers written by the executor itself: truncation, forced shutdown."""
 Global___LogStream: _TypeAlias = LogStream  # noqa: Y015
 
 @_typing.final
@@ -123,7 +123,7 @@ Global___LogLines: _TypeAlias = LogLines  # noqa: Y015
 
 @_typing.final
 class LineBlock(_message.Message):
-    """Consecutive lines of one stream that were read at one time; in this form nothing is done for each line on the way to the database."""
+    """Consecutive lines of one stream that were read at the same time; this form needs no work per line on the way to the database."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -135,15 +135,15 @@ class LineBlock(_message.Message):
     PARTIAL_FIELD_NUMBER: _builtins.int
     LEVELS_FIELD_NUMBER: _builtins.int
     seq: _builtins.int
-    """Of the first line; the others follow without a gap."""
+    """Sequence number of the first line; the others follow without a gap."""
     at_unix_nanos: _builtins.int
     stream: Global___LogStream.ValueType
     text: _builtins.bytes
-    """Each line ends with a newline; a partial one is alone in its block and has none."""
+    """Each line ends with a newline; a partial line is alone in its block and has none."""
     line_count: _builtins.int
     partial: _builtins.bool
     levels: _builtins.bytes
-    """A byte a line: 0 = no level, then 1 trace to 6 fatal. Empty = no line has one."""
+    """One byte per line: 0 = no level, then 1 trace to 6 fatal. Empty = no line has a level."""
     def __init__(
         self,
         *,
@@ -179,9 +179,9 @@ class LogLine(_message.Message):
     text: _builtins.bytes
     """Without the newline; bytes as the job wrote them."""
     partial: _builtins.bool
-    """The line goes on in the next one (longer than the line limit), or ended without a newline."""
+    """The line continues in the next one (longer than the line limit), or ended without a newline."""
     level: _builtins.str
-    """What a structured line (a JSON object, or logfmt) says of itself: trace | debug | info | warning | error | fatal; empty for other lines."""
+    """Level of a structured line (a JSON object, or logfmt): trace | debug | info | warning | error | fatal; empty for other lines."""
     def __init__(
         self,
         *,
@@ -209,7 +209,7 @@ class AppendRequest(_message.Message):
     CHUNKS_FIELD_NUMBER: _builtins.int
     SEALS_FIELD_NUMBER: _builtins.int
     request_id: _builtins.int
-    """Client's number of this message; the response names it."""
+    """The client's number of this message; the response refers to it."""
     @_builtins.property
     def tickets(self) -> _containers.RepeatedCompositeFieldContainer[_common_pb2.LogTicket]:
         """Sent with the first chunk of an attempt on a stream."""
@@ -270,7 +270,7 @@ class AppendResponse(_message.Message):
     request_id: _builtins.int
     @_builtins.property
     def refusals(self) -> _containers.RepeatedCompositeFieldContainer[Global___ChunkRefusal]:
-        """Refusals by attempt: TICKET_MISSING, TICKET_INVALID, CHUNK_INVALID. Everything else of the request is committed."""
+        """Refusals by attempt: TICKET_MISSING, TICKET_INVALID, CHUNK_INVALID. All other parts of the request are committed."""
 
     def __init__(
         self,
@@ -340,7 +340,7 @@ class ReadLogRequest(_message.Message):
     token: _builtins.int
     """0 = every attempt in order."""
     from_seq: _builtins.int
-    """First sequence number wanted (per attempt); 0 or 1 = from the start."""
+    """First sequence number (per attempt); 0 or 1 = from the start."""
     follow: _builtins.bool
     tail: _builtins.int
     """Last N lines only; 0 = all."""
@@ -351,10 +351,10 @@ class ReadLogRequest(_message.Message):
     only when this is empty.
     """
     grep: _builtins.str
-    """Lines that contain this text, or with `regex` a match of this RE2 expression; case counts unless it begins with (?i)."""
+    """Lines that contain this text, or with `regex` a match of this RE2 expression; case-sensitive unless it begins with (?i)."""
     regex: _builtins.bool
     raw: _builtins.bool
-    """The text of stdout and stderr (or of those `streams`) as the job wrote it, in `data`; only with token, streams, follow and bytes."""
+    """The raw text of stdout and stderr (or of those `streams`), in `data`; only with token, streams, follow and bytes."""
     byte_from: _builtins.int
     """With raw and a token: the bytes [byte_from, byte_to) of that text; byte_to 0 = to the end."""
     byte_to: _builtins.int
@@ -364,7 +364,7 @@ class ReadLogRequest(_message.Message):
 
     @_builtins.property
     def after(self) -> Global___LogPosition:
-        """Only what comes after this line, in its attempt and in those after it: how a reader goes on after a broken stream."""
+        """Only lines after this position, in its attempt and in later ones: how a reader resumes after a broken stream."""
 
     @_builtins.property
     def since(self) -> _timestamp_pb2.Timestamp:
@@ -439,17 +439,17 @@ class ReadLogResponse(_message.Message):
     EXPIRED_LINES_FIELD_NUMBER: _builtins.int
     token: _builtins.int
     at_end: _builtins.bool
-    """With follow: all attempts known so far are sealed and read to their end. The reader decides whether the run may go on."""
+    """With follow: all attempts known so far are sealed and read to their end. The reader decides whether the run may continue."""
     data: _builtins.bytes
     """With raw, instead of lines: text that begins at byte_offset of the attempt's text."""
     byte_offset: _builtins.int
     expired_lines: _builtins.int
-    """So many lines of the attempt are gone by now: they were older than log_retention_days_archive. Said before its other lines, and at the end when they
-    have become more.
+    """Number of deleted lines of the attempt: they were older than log_retention_days_archive. Sent before its other lines, and again at the end
+    when it has grown.
     """
     @_builtins.property
     def lines(self) -> _containers.RepeatedCompositeFieldContainer[Global___LogLine]:
-        """Empty when nothing passed the filters for a while: a sign of life in a long search."""
+        """Empty when no line has passed the filters for a while: a keep-alive of a long search."""
 
     def __init__(
         self,
@@ -522,13 +522,13 @@ class AttemptLog(_message.Message):
     token: _builtins.int
     lines: _builtins.int
     raw_bytes: _builtins.int
-    """Of all streams as they were written, newlines included."""
+    """Over all streams as written, newlines included."""
     last_seq: _builtins.int
     sealed: _builtins.bool
     place: _builtins.str
-    """Where its lines are: db, an s3 URI, or several of these parted by ", "."""
+    """Where its lines are stored: db, an s3 URI, or several of these separated by ", "."""
     expired_lines: _builtins.int
-    """Lines beside those that are gone by now: they were older than log_retention_days_archive."""
+    """Number of lines without those deleted because they were older than log_retention_days_archive."""
     def __init__(
         self,
         *,
@@ -565,14 +565,14 @@ class SearchLogRequest(_message.Message):
     grep: _builtins.str
     regex: _builtins.bool
     limit: _builtins.int
-    """At most so many lines; 0 = 1000."""
+    """Maximum number of lines; 0 = 1000."""
     @_builtins.property
     def run_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
         """Searched in this order; at most 1000."""
 
     @_builtins.property
     def streams(self) -> _containers.RepeatedScalarFieldContainer[Global___LogStream.ValueType]:
-        """As in ReadLogRequest; without any of them every line is one that is searched for."""
+        """As in ReadLogRequest; without any of them every line matches."""
 
     @_builtins.property
     def since(self) -> _timestamp_pb2.Timestamp: ...
@@ -580,7 +580,7 @@ class SearchLogRequest(_message.Message):
     def until(self) -> _timestamp_pb2.Timestamp: ...
     @_builtins.property
     def after(self) -> Global___SearchPosition:
-        """Go on after this place: the position of the last answer to the same request."""
+        """Continue after this position: that of the last response to the same request."""
 
     def __init__(
         self,
@@ -605,7 +605,7 @@ Global___SearchLogRequest: _TypeAlias = SearchLogRequest  # noqa: Y015
 
 @_typing.final
 class SearchPosition(_message.Message):
-    """Everything up to this line of this run was searched; the whole run when token is 0. The run is one of run_ids."""
+    """Everything up to this line of this run has been searched; the whole run when token is 0. The run is one of run_ids."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -641,19 +641,19 @@ class SearchLogResponse(_message.Message):
     BYTES_FIELD_NUMBER: _builtins.int
     EXPIRED_ATTEMPTS_FIELD_NUMBER: _builtins.int
     cut: _builtins.str
-    """Only in the last answer, when there may be more: lines (the limit), bytes or time (what one call may cost)."""
+    """Only in the last response, when there may be more: lines (the limit), bytes or time (the work limit of one call)."""
     runs: _builtins.int
-    """So far, in this call: runs that were searched to their end, and bytes of text that were looked at."""
+    """So far in this call: runs that were searched to their end, and bytes of text that were scanned."""
     bytes: _builtins.int
     expired_attempts: _builtins.int
-    """So far, in this call, of these runs: attempts of which lines are gone. They were older than log_retention_days_archive."""
+    """So far in this call, of these runs: attempts with deleted lines (older than log_retention_days_archive)."""
     @_builtins.property
     def hits(self) -> _containers.RepeatedCompositeFieldContainer[Global___LogHit]:
-        """Empty as a sign of life."""
+        """Empty as a keep-alive."""
 
     @_builtins.property
     def position(self) -> Global___SearchPosition:
-        """How far the search is; in the last answer of a search that was not cut, the end."""
+        """The position of the search; in the last response of a search that was not cut short, the end."""
 
     def __init__(
         self,
@@ -733,23 +733,23 @@ class ArchiveStatusResponse(_message.Message):
     BOOKKEEPING_BYTES_FIELD_NUMBER: _builtins.int
     retention_days: _builtins.int
     oldest_not_archived: _builtins.str
-    """The oldest day that should be in the archive and is not; empty = none."""
+    """The oldest day that is due for the archive and not archived; empty = none."""
     database_bytes: _builtins.int
-    """Size of the output in the database, and the size that it should keep to."""
+    """Size of the output in the database, and its budget."""
     budget_bytes: _builtins.int
     last_pass: _builtins.str
-    """What the last pass did, and how it failed; empty = it went well."""
+    """Result of the last pass, and its error; empty = no error."""
     last_error: _builtins.str
     holder: _builtins.str
-    """The log-archiver that works now; empty = none."""
+    """The log-archiver that holds the archive lease; empty = none."""
     bucket: _builtins.str
-    """Where the archive is, as s3://bucket; empty = nowhere."""
+    """Location of the archive, as s3://bucket; empty = not configured."""
     archive_retention_days: _builtins.int
-    """log_retention_days_archive; 0 = for ever."""
+    """log_retention_days_archive; 0 = no limit."""
     expired_waiting: _builtins.int
-    """Objects that have expired and are still in the bucket."""
+    """Objects whose retention has expired and that are not deleted yet."""
     bookkeeping_bytes: _builtins.int
-    """Size of what the database holds about the output: attempts, objects and manifests. Not part of the budget."""
+    """Size of the log metadata in the database: attempts, objects and manifests. Not part of the budget."""
     @_builtins.property
     def days(self) -> _containers.RepeatedCompositeFieldContainer[Global___ArchiveDay]:
         """Days with chunks in the database or in the archive, the oldest first."""
@@ -803,7 +803,7 @@ class ArchiveDay(_message.Message):
     chunks: _builtins.int
     bytes: _builtins.int
     open_chunks: _builtins.int
-    """Of these chunks, in no verified object."""
+    """Those of these chunks that are in no verified object."""
     archived_objects: _builtins.int
     """In the archive."""
     archived_tokens: _builtins.int
@@ -812,7 +812,7 @@ class ArchiveDay(_message.Message):
     due: _builtins.bool
     """Older than log_retention_days_db."""
     expired_objects: _builtins.int
-    """Were in the archive, and have expired."""
+    """Were in the archive and have expired."""
     expired_bytes: _builtins.int
     def __init__(
         self,
@@ -844,7 +844,7 @@ class RunArchiveRequest(_message.Message):
 
     DRY_RUN_FIELD_NUMBER: _builtins.int
     dry_run: _builtins.bool
-    """Say what would be done, and do nothing."""
+    """Report the actions without performing them."""
     def __init__(
         self,
         *,
@@ -935,7 +935,7 @@ class VerifyArchiveResponse(_message.Message):
     bytes: _builtins.int
     ok: _builtins.bool
     problem: _builtins.str
-    """What is wrong."""
+    """The problem."""
     def __init__(
         self,
         *,
@@ -976,7 +976,7 @@ class DiagnoseLogsResponse(_message.Message):
     VERSION_FIELD_NUMBER: _builtins.int
     CHECKS_FIELD_NUMBER: _builtins.int
     version: _builtins.str
-    """Release of the log-archiver that answers."""
+    """Version of the responding log-archiver."""
     @_builtins.property
     def checks(self) -> _containers.RepeatedCompositeFieldContainer[Global___LogCheck]: ...
     def __init__(
@@ -1004,14 +1004,14 @@ class LogCheck(_message.Message):
     MESSAGE_FIELD_NUMBER: _builtins.int
     REMEDY_FIELD_NUMBER: _builtins.int
     name: _builtins.str
-    """What was looked at."""
+    """The name of the check."""
     subject: _builtins.str
-    """Of whom: a database, a bucket, a setting."""
+    """The subject of the check: a database, a bucket, a setting."""
     value: _builtins.str
     status: _builtins.str
     """ok | warning | error"""
     message: _builtins.str
-    """What is wrong and the remedy; empty when it is ok."""
+    """The problem and its remedy; empty when status is ok."""
     remedy: _builtins.str
     def __init__(
         self,

@@ -47,7 +47,7 @@ class LogIngestServicer:
     """
 
     def Append(self, request_iterator, context):
-        """Chunks in, acknowledgements out after commit. A chunk sent twice is stored once.
+        """Chunks in, acknowledgements out after the commit. A chunk that is sent twice is stored once.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -133,7 +133,7 @@ class LogReaderServicer:
     """
 
     def Read(self, request, context):
-        """Streams lines in order; with follow it ends after the sealed end or when the caller leaves.
+        """Streams lines in order; with follow it ends after the sealed end or when the caller cancels.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -146,7 +146,7 @@ class LogReaderServicer:
         raise NotImplementedError('Method not implemented!')
 
     def Search(self, request, context):
-        """Lines of many runs. One call does a bounded amount of work and says how far it came: the next call goes on from there.
+        """Searches the lines of many runs. One call does a bounded amount of work and returns its position, from which the next call continues.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -307,21 +307,21 @@ class LogArchiveServicer:
         raise NotImplementedError('Method not implemented!')
 
     def RunArchive(self, request, context):
-        """One pass of the archiver, a message for each thing that it does. CONFLICT while another log-archiver works.
+        """One pass of the archiver, with a message for each action. CONFLICT while another log-archiver archives.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Verify(self, request, context):
-        """Reads objects again and compares them with their manifests, a message an object.
+        """Reads objects again and compares them with their manifests, with a message per object.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Diagnose(self, request, context):
-        """What is wrong with the logs of the installation, and the remedy.
+        """Problems with the logs of the installation, each with its remedy.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

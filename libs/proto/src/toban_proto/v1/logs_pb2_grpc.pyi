@@ -34,7 +34,7 @@ class LogIngestStub:
     @_typing.overload
     def __new__(cls, channel: _aio.Channel) -> LogIngestAsyncStub: ...
     Append: _grpc.StreamStreamMultiCallable[_logs_pb2.AppendRequest, _logs_pb2.AppendResponse]
-    """Chunks in, acknowledgements out after commit. A chunk sent twice is stored once."""
+    """Chunks in, acknowledgements out after the commit. A chunk that is sent twice is stored once."""
 
 @_typing.type_check_only
 class LogIngestAsyncStub(LogIngestStub):
@@ -42,7 +42,7 @@ class LogIngestAsyncStub(LogIngestStub):
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     Append: _aio.StreamStreamMultiCallable[_logs_pb2.AppendRequest, _logs_pb2.AppendResponse]  # type: ignore[assignment]
-    """Chunks in, acknowledgements out after commit. A chunk sent twice is stored once."""
+    """Chunks in, acknowledgements out after the commit. A chunk that is sent twice is stored once."""
 
 class LogIngestServicer(metaclass=_abc_1.ABCMeta):
     """Called by executors."""
@@ -53,7 +53,7 @@ class LogIngestServicer(metaclass=_abc_1.ABCMeta):
         request_iterator: _MaybeAsyncIterator[_logs_pb2.AppendRequest],
         context: _ServicerContext,
     ) -> _typing.Union[_abc.Iterator[_logs_pb2.AppendResponse], _abc.AsyncIterator[_logs_pb2.AppendResponse]]:
-        """Chunks in, acknowledgements out after commit. A chunk sent twice is stored once."""
+        """Chunks in, acknowledgements out after the commit. A chunk that is sent twice is stored once."""
 
 def add_LogIngestServicer_to_server(servicer: LogIngestServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...
 
@@ -65,10 +65,10 @@ class LogReaderStub:
     @_typing.overload
     def __new__(cls, channel: _aio.Channel) -> LogReaderAsyncStub: ...
     Read: _grpc.UnaryStreamMultiCallable[_logs_pb2.ReadLogRequest, _logs_pb2.ReadLogResponse]
-    """Streams lines in order; with follow it ends after the sealed end or when the caller leaves."""
+    """Streams lines in order; with follow it ends after the sealed end or when the caller cancels."""
     Describe: _grpc.UnaryUnaryMultiCallable[_logs_pb2.DescribeLogRequest, _logs_pb2.DescribeLogResponse]
     Search: _grpc.UnaryStreamMultiCallable[_logs_pb2.SearchLogRequest, _logs_pb2.SearchLogResponse]
-    """Lines of many runs. One call does a bounded amount of work and says how far it came: the next call goes on from there."""
+    """Searches the lines of many runs. One call does a bounded amount of work and returns its position, from which the next call continues."""
 
 @_typing.type_check_only
 class LogReaderAsyncStub(LogReaderStub):
@@ -76,10 +76,10 @@ class LogReaderAsyncStub(LogReaderStub):
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     Read: _aio.UnaryStreamMultiCallable[_logs_pb2.ReadLogRequest, _logs_pb2.ReadLogResponse]  # type: ignore[assignment]
-    """Streams lines in order; with follow it ends after the sealed end or when the caller leaves."""
+    """Streams lines in order; with follow it ends after the sealed end or when the caller cancels."""
     Describe: _aio.UnaryUnaryMultiCallable[_logs_pb2.DescribeLogRequest, _logs_pb2.DescribeLogResponse]  # type: ignore[assignment]
     Search: _aio.UnaryStreamMultiCallable[_logs_pb2.SearchLogRequest, _logs_pb2.SearchLogResponse]  # type: ignore[assignment]
-    """Lines of many runs. One call does a bounded amount of work and says how far it came: the next call goes on from there."""
+    """Searches the lines of many runs. One call does a bounded amount of work and returns its position, from which the next call continues."""
 
 class LogReaderServicer(metaclass=_abc_1.ABCMeta):
     """Called by admin-web and admin-cli."""
@@ -90,7 +90,7 @@ class LogReaderServicer(metaclass=_abc_1.ABCMeta):
         request: _logs_pb2.ReadLogRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_abc.Iterator[_logs_pb2.ReadLogResponse], _abc.AsyncIterator[_logs_pb2.ReadLogResponse]]:
-        """Streams lines in order; with follow it ends after the sealed end or when the caller leaves."""
+        """Streams lines in order; with follow it ends after the sealed end or when the caller cancels."""
 
     @_abc_1.abstractmethod
     def Describe(
@@ -105,7 +105,7 @@ class LogReaderServicer(metaclass=_abc_1.ABCMeta):
         request: _logs_pb2.SearchLogRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_abc.Iterator[_logs_pb2.SearchLogResponse], _abc.AsyncIterator[_logs_pb2.SearchLogResponse]]:
-        """Lines of many runs. One call does a bounded amount of work and says how far it came: the next call goes on from there."""
+        """Searches the lines of many runs. One call does a bounded amount of work and returns its position, from which the next call continues."""
 
 def add_LogReaderServicer_to_server(servicer: LogReaderServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...
 
@@ -118,11 +118,11 @@ class LogArchiveStub:
     def __new__(cls, channel: _aio.Channel) -> LogArchiveAsyncStub: ...
     Status: _grpc.UnaryUnaryMultiCallable[_logs_pb2.ArchiveStatusRequest, _logs_pb2.ArchiveStatusResponse]
     RunArchive: _grpc.UnaryStreamMultiCallable[_logs_pb2.RunArchiveRequest, _logs_pb2.RunArchiveResponse]
-    """One pass of the archiver, a message for each thing that it does. CONFLICT while another log-archiver works."""
+    """One pass of the archiver, with a message for each action. CONFLICT while another log-archiver archives."""
     Verify: _grpc.UnaryStreamMultiCallable[_logs_pb2.VerifyArchiveRequest, _logs_pb2.VerifyArchiveResponse]
-    """Reads objects again and compares them with their manifests, a message an object."""
+    """Reads objects again and compares them with their manifests, with a message per object."""
     Diagnose: _grpc.UnaryUnaryMultiCallable[_logs_pb2.DiagnoseLogsRequest, _logs_pb2.DiagnoseLogsResponse]
-    """What is wrong with the logs of the installation, and the remedy."""
+    """Problems with the logs of the installation, each with its remedy."""
 
 @_typing.type_check_only
 class LogArchiveAsyncStub(LogArchiveStub):
@@ -131,11 +131,11 @@ class LogArchiveAsyncStub(LogArchiveStub):
     def __init__(self, channel: _aio.Channel) -> None: ...
     Status: _aio.UnaryUnaryMultiCallable[_logs_pb2.ArchiveStatusRequest, _logs_pb2.ArchiveStatusResponse]  # type: ignore[assignment]
     RunArchive: _aio.UnaryStreamMultiCallable[_logs_pb2.RunArchiveRequest, _logs_pb2.RunArchiveResponse]  # type: ignore[assignment]
-    """One pass of the archiver, a message for each thing that it does. CONFLICT while another log-archiver works."""
+    """One pass of the archiver, with a message for each action. CONFLICT while another log-archiver archives."""
     Verify: _aio.UnaryStreamMultiCallable[_logs_pb2.VerifyArchiveRequest, _logs_pb2.VerifyArchiveResponse]  # type: ignore[assignment]
-    """Reads objects again and compares them with their manifests, a message an object."""
+    """Reads objects again and compares them with their manifests, with a message per object."""
     Diagnose: _aio.UnaryUnaryMultiCallable[_logs_pb2.DiagnoseLogsRequest, _logs_pb2.DiagnoseLogsResponse]  # type: ignore[assignment]
-    """What is wrong with the logs of the installation, and the remedy."""
+    """Problems with the logs of the installation, each with its remedy."""
 
 class LogArchiveServicer(metaclass=_abc_1.ABCMeta):
     """Called by admin-web and admin-cli: the archive in the object store."""
@@ -153,7 +153,7 @@ class LogArchiveServicer(metaclass=_abc_1.ABCMeta):
         request: _logs_pb2.RunArchiveRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_abc.Iterator[_logs_pb2.RunArchiveResponse], _abc.AsyncIterator[_logs_pb2.RunArchiveResponse]]:
-        """One pass of the archiver, a message for each thing that it does. CONFLICT while another log-archiver works."""
+        """One pass of the archiver, with a message for each action. CONFLICT while another log-archiver archives."""
 
     @_abc_1.abstractmethod
     def Verify(
@@ -161,7 +161,7 @@ class LogArchiveServicer(metaclass=_abc_1.ABCMeta):
         request: _logs_pb2.VerifyArchiveRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_abc.Iterator[_logs_pb2.VerifyArchiveResponse], _abc.AsyncIterator[_logs_pb2.VerifyArchiveResponse]]:
-        """Reads objects again and compares them with their manifests, a message an object."""
+        """Reads objects again and compares them with their manifests, with a message per object."""
 
     @_abc_1.abstractmethod
     def Diagnose(
@@ -169,6 +169,6 @@ class LogArchiveServicer(metaclass=_abc_1.ABCMeta):
         request: _logs_pb2.DiagnoseLogsRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_logs_pb2.DiagnoseLogsResponse, _abc.Awaitable[_logs_pb2.DiagnoseLogsResponse]]:
-        """What is wrong with the logs of the installation, and the remedy."""
+        """Problems with the logs of the installation, each with its remedy."""
 
 def add_LogArchiveServicer_to_server(servicer: LogArchiveServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -1,1 +1,1 @@
-"""What watches Toban, checked and generated: the list of metrics, the dashboard, alerts and their runbooks."""
+"""Monitoring of Toban as code: metric catalogue, dashboard, alerts, and their checks."""

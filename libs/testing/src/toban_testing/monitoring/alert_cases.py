@@ -1,10 +1,10 @@
-"""When each alert fires and when it does not, in promtool's notation: a sample every 15 seconds."""
+"""Test cases of each alert, firing and not firing, in promtool's notation: a sample every 15 seconds."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-# Of every series: `1x100` is 1 for 25 minutes.
+# Length of every series: `1x100` is 1 for 25 minutes.
 LONG = 1000
 
 COORDINATOR = 'job="toban-coordinator", instance="a:9464"'
@@ -21,10 +21,10 @@ Series = dict[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """Series (name and labels → values in promtool's notation) that make one alert fire, and such that do not.
+    """Series (name and labels → values in promtool's notation) for which one alert fires, and for which it does not.
 
-    `lead` is how long the expression needs to become true, beside the alert's `for`; `where` are labels of the alert that is
-    looked for. An alert that always fires has no `quiet`.
+    `lead`: time until the expression becomes true, in addition to the alert's `for`; `where`: labels of the expected alert.
+    An alert that always fires has no `quiet`.
     """
 
     fires: Series
@@ -49,17 +49,17 @@ def check(name: str, state: int, job: str = COORDINATOR) -> Series:
 
 
 def of(metric: str, value: float, labels: str = COORDINATOR) -> Series:
-    """A series that stands still."""
+    """A constant series."""
     return {f"{metric}{{{labels}}}": steady(value)}
 
 
 def ends(value: str) -> str:
-    """There for a minute, and then no more: as when the last process of a service goes and discovery forgets it."""
+    """A series that ends after a minute: as when service discovery removes the last process of a service."""
     return f"{value}+0x4"
 
 
 def fresh(metric: str, value: float, labels: str, *, age: float) -> Series:
-    """A process that had counted `value` at its first scrape, and was `age` seconds old then. promtool's time begins in 1970."""
+    """A process with the counter at `value` at its first scrape, `age` seconds after its start. promtool's time starts in 1970."""
     return of(metric, value, f"{COORDINATOR}, {labels}") | of("toban_process_start_time_seconds", -age)
 
 
@@ -205,7 +205,7 @@ CASES = {
 }
 
 
-# What one case of an alert does not show: name → what is special about it → case.
+# Additional cases of alerts: name → what is special → case.
 MORE = {
     "TobanNoLeader": {
         "one installation does not hide another": Case(
@@ -213,13 +213,13 @@ MORE = {
             of("toban_is_leader", 1, STAGING) | of("toban_is_leader", 1, PRODUCTION),
             where='namespace="staging"',
         ),
-        "all coordinators of one are gone": Case(
+        "all coordinators of one installation have disappeared": Case(
             {f"toban_is_leader{{{STAGING}}}": ends("1")} | of("toban_is_leader", 1, PRODUCTION),
             of("toban_is_leader", 1, STAGING) | of("toban_is_leader", 1, PRODUCTION),
             lead="6m",
             where='namespace="staging"',
         ),
-        "there never was one": Case(of("up", 0), of("up", 0) | of("toban_is_leader", 1)),
+        "there has never been a coordinator": Case(of("up", 0), of("up", 0) | of("toban_is_leader", 1)),
     },
     "TobanTwoLeaders": {
         "one in each installation": Case(
@@ -227,7 +227,7 @@ MORE = {
             of("toban_is_leader", 1, STAGING) | of("toban_is_leader", 1, PRODUCTION),
             where='namespace="staging"',
         ),
-        "a leader's machine was taken away, scraped each 30 s": Case(
+        "a leader's machine was removed, with a scrape interval of 30 s": Case(
             of("toban_is_leader", 1) | of("toban_is_leader", 1, OTHER),
             {
                 f"toban_is_leader{{{COORDINATOR}}}": "1 _ 1 _x4 stale",
@@ -236,7 +236,7 @@ MORE = {
         ),
     },
     "TobanPoolExhausted": {
-        "PostgreSQL was away for a minute": Case(
+        "PostgreSQL was unreachable for a minute": Case(
             {f'toban_pool_errors_total{{{COORDINATOR}, pool="grants", kind="wait"}}': f"0+1x{LONG}"},
             {f'toban_pool_errors_total{{{COORDINATOR}, pool="grants", kind="wait"}}': f"0x4 5 9 14 18x{LONG}"},
             lead="1m",
@@ -252,7 +252,7 @@ MORE = {
         ),
     },
     "TobanWatchdogSilent": {
-        "nobody has ever looked": Case(
+        "no sub-leader has ever checked": Case(
             of("toban_is_leader", 1) | of("toban_is_leader", 0, OTHER), of("toban_is_leader", 1)
         ),
     },
@@ -264,33 +264,33 @@ MORE = {
         ),
     },
     "TobanSlotsMissed": {
-        "of a coordinator that started after an outage of all": Case(
+        "by a coordinator that started after an outage of all coordinators": Case(
             fresh("toban_schedule_slots_missed_total", 40, 'outcome="run"', age=30),
             fresh("toban_schedule_slots_missed_total", 40, 'outcome="run"', age=900),
         ),
     },
     "TobanExecutorLost": {
-        "found by a coordinator that started after an outage of all": Case(
+        "found by a coordinator that started after an outage of all coordinators": Case(
             fresh("toban_fences_total", 2, 'kind="lease"', age=30),
             fresh("toban_fences_total", 2, 'kind="lease"', age=600),
         ),
     },
     "TobanLeaderFlapping": {
-        "a lone coordinator that dies in each term": Case(
+        "a single coordinator that crashes in each term": Case(
             of("toban_takeovers_total", 1)
             | {f"toban_leader_epoch{{{COORDINATOR}}}": "0x3 1x3 0x3 2x3 0x3 3x3 0x3 4x3 0x3 5x999"},
-            # One that is restarted shows 0 before it has read the epoch.
+            # A restarted coordinator exposes 0 before it has read the epoch.
             {f"toban_leader_epoch{{{COORDINATOR}}}": "7x3 0x3 7x3 0x3 7x3 0x3 7x3 0x3 7x999"},
             lead="10m",
         ),
     },
     "TobanServiceGone": {
-        "the only installation never had it": Case(
+        "the only installation never had the service": Case(
             of("up", 1) | of("up", 1, EXECUTOR),
             of("up", 1) | of("up", 1, EXECUTOR) | of("up", 1, ARCHIVER),
             where='job="toban-log-archiver"',
         ),
-        "none of it answers": Case(
+        "no instance can be scraped": Case(
             of("up", 1) | of("up", 0, EXECUTOR) | of("up", 1, ARCHIVER),
             of("up", 1) | of("up", 1, EXECUTOR) | of("up", 1, ARCHIVER),
             where='job="toban-executor"',
@@ -303,13 +303,13 @@ MORE = {
         ),
     },
     "TobanCertificateEnds": {
-        "the authority ends": Case(
+        "the CA certificate expires": Case(
             of("toban_tls_certificate_not_after_seconds", 90000, EXECUTOR)
             | of("toban_tls_authority_not_after_seconds", 43200, EXECUTOR)
             | check("certificate", 1, EXECUTOR),
             of("toban_tls_certificate_not_after_seconds", 90000, EXECUTOR),
         ),
-        "one of a day has expired, and before it was renewed in time": Case(
+        "a certificate valid for a day has expired; earlier ones were renewed in time": Case(
             of("toban_tls_certificate_not_after_seconds", 0, EXECUTOR) | check("certificate", 2, EXECUTOR),
             of("toban_tls_certificate_not_after_seconds", 28800, EXECUTOR) | check("certificate", 0, EXECUTOR),
         ),

@@ -1,4 +1,4 @@
-"""Every metric of Toban, read from the declarations in the source: `metrics.counter("toban_…", "meaning", ("label",))`."""
+"""All metrics of Toban, parsed from the declarations in the source: `metrics.counter("toban_…", "meaning", ("label",))`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 KINDS = {"counter": "counter", "gauge": "gauge", "leader_gauge": "gauge", "histogram": "histogram"}
 GRPC = ("coordinator", "executor", "log-archiver")
 ALL = (*GRPC, "admin-web")
-# The longest prefix that fits says which services have what is declared below it.
+# Source prefix → services that expose the metrics declared below it; the longest matching prefix applies.
 SERVICES = {
     "services/coordinator/": ("coordinator",),
     "services/executor/": ("executor",),
@@ -26,44 +26,44 @@ SERVICES = {
     "libs/observability/": ALL,
 }
 LABELS = {
-    "action": "what an operator did: a fixed list",
+    "action": "a kind of operator action: a fixed list",
     "call": "a kind of call: a fixed list",
-    "check": "a check of /healthz: a fixed list a service",
+    "check": "a check of /healthz: a fixed list per service",
     "code": "OK or a code of [errors.md](errors.md)",
-    "end": "a fixed list that the metric's meaning names",
-    "kind": "a fixed list that the metric's meaning names",
+    "end": "the fixed list in the metric's description",
+    "kind": "the fixed list in the metric's description",
     "loop": "a loop of a service: a fixed list",
     "method": "a gRPC method: those of [the protos](../proto/toban_proto/v1)",
-    "mode": "a fixed list that the metric's meaning names",
+    "mode": "the fixed list in the metric's description",
     "origin": "slot, demand, event, rerun",
-    "outcome": "a fixed list that the metric's meaning names",
-    "pool": "a connection pool: a fixed list a service",
-    "reason": "a fixed list of named reasons",
+    "outcome": "the fixed list in the metric's description",
+    "pool": "a connection pool: a fixed list per service",
+    "reason": "a fixed list of reasons",
     "refusal": "why an executor refuses a start: a fixed list",
-    "result": "a fixed list that the metric's meaning names",
+    "result": "the fixed list in the metric's description",
     "service": "coordinator, executor, log-archiver, admin-web",
     "source": "call, sql",
-    "state": "a state of a run or an executor, or a fixed list that the metric's meaning names",
-    "status": "a status of a schedule, or of HTTP",
+    "state": "a state of a run or an executor, or the fixed list in the metric's description",
+    "status": "a status of a schedule, or an HTTP status code",
     "table": "a table of PostgreSQL: a fixed list",
-    "version": "the release",
+    "version": "a release",
     "view": "a page of the site: a fixed list",
 }
-"""Label → what bounds its values. A label that is not here is refused: no run, job, schedule, user or address is ever one."""
+"""Label → its bounded values. Other labels are rejected: runs, jobs, schedules, users and addresses are never labels."""
 
 PROCESS = (
-    ("toban_process_cpu_seconds_total", "counter", "CPU time of the process."),
-    ("toban_process_max_fds", "gauge", "Open files that the process may have."),
-    ("toban_process_open_fds", "gauge", "Open files of the process."),
-    ("toban_process_resident_memory_bytes", "gauge", "Memory of the process in RAM."),
-    ("toban_process_start_time_seconds", "gauge", "When the process started, in seconds since 1970."),
-    ("toban_process_virtual_memory_bytes", "gauge", "Address space of the process."),
+    ("toban_process_cpu_seconds_total", "counter", "User and system CPU time of the process."),
+    ("toban_process_max_fds", "gauge", "Maximum number of open file descriptors."),
+    ("toban_process_open_fds", "gauge", "Number of open file descriptors."),
+    ("toban_process_resident_memory_bytes", "gauge", "Resident memory size."),
+    ("toban_process_start_time_seconds", "gauge", "Start time of the process, in seconds since 1970."),
+    ("toban_process_virtual_memory_bytes", "gauge", "Virtual memory size."),
 )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Metric:
-    """One declaration. `leader`: only the leader shows it; `where` is its module, from the root of the repository."""
+    """One declaration. `leader`: only the leader exposes it; `where` is its module, relative to the root of the repository."""
 
     name: str
     kind: str
@@ -75,7 +75,7 @@ class Metric:
 
     @property
     def series(self) -> tuple[str, ...]:
-        """The names that a query may use."""
+        """The names of its series in queries."""
         return (
             tuple(f"{self.name}_{end}" for end in ("bucket", "sum", "count"))
             if self.kind == "histogram"
@@ -84,7 +84,7 @@ class Metric:
 
 
 def declared(root: Path) -> list[Metric]:
-    """Every metric, by name. Raises ValueError for a declaration that cannot be read without running it, and for a name that is there twice."""
+    """All metrics, sorted by name. Raises ValueError for a declaration without literals, and for a duplicate name."""
     found: dict[str, Metric] = {}
     for path in sorted([*root.glob("libs/*/src/**/*.py"), *root.glob("services/*/src/**/*.py")]):
         where = path.relative_to(root).as_posix()
@@ -145,37 +145,33 @@ def _of_call(call: ast.Call, called: str, where: str) -> Metric:
 def _services(where: str) -> tuple[str, ...]:
     fitting = [prefix for prefix in SERVICES if where.startswith(prefix)]
     if not fitting:
-        raise ValueError(f"{where}: say in SERVICES which services have its metrics")
+        raise ValueError(f"{where}: add the services that expose its metrics to SERVICES")
     return SERVICES[max(fitting, key=len)]
 
 
 def problems(found: list[Metric]) -> list[str]:
-    """What is wrong with names, labels and meanings, after the rules of Prometheus."""
+    """Violations of Prometheus' conventions for names, labels and descriptions."""
     wrong = []
     for metric in found:
         if metric.kind == "counter" and not metric.name.endswith("_total"):
-            wrong.append(f"{metric.name}: a counter ends in _total")
+            wrong.append(f"{metric.name}: the name of a counter must end in _total")
         if metric.kind == "histogram" and not metric.name.endswith(("_seconds", "_bytes")):
-            wrong.append(f"{metric.name}: a histogram ends in its base unit")
+            wrong.append(f"{metric.name}: the name of a histogram must end in its base unit")
         if metric.kind != "counter" and metric.name.endswith(("_total", "_count", "_sum", "_bucket")):
-            wrong.append(f"{metric.name}: only a counter may end so")
+            wrong.append(f"{metric.name}: this suffix is reserved")
         if any(
             unit in metric.name.split("_")
             for unit in ("ms", "milliseconds", "minutes", "hours", "days", "kb", "mb", "percent")
         ):
             wrong.append(f"{metric.name}: base units only (seconds, bytes, ratio)")
         if not metric.meaning.endswith(".") or metric.meaning[0].islower():
-            wrong.append(f"{metric.name}: its meaning is a sentence")
-        wrong += [
-            f"{metric.name}: label {label!r} is not among the bounded ones"
-            for label in metric.labels
-            if label not in LABELS
-        ]
+            wrong.append(f"{metric.name}: the description must be a sentence")
+        wrong += [f"{metric.name}: label {label!r} is not in LABELS" for label in metric.labels if label not in LABELS]
     return wrong
 
 
 def page(found: list[Metric]) -> str:
-    """docs/metrics.md."""
+    """The content of docs/metrics.md."""
     parts = [_HEAD]
     shared = [metric for metric in found if len(metric.services) > 1]
     parts.append(_table("Several services", shared, services=True))
@@ -184,29 +180,29 @@ def page(found: list[Metric]) -> str:
         parts.append(_table(service, own, services=False))
     used = sorted({label for metric in found for label in metric.labels})
     rows = "\n".join(f"| `{label}` | {LABELS[label]} |" for label in used)
-    parts.append(f"## Labels\nAll are bounded.\n\n| label | values |\n|---|---|\n{rows}\n")
+    parts.append(f"## Labels\nAll labels are bounded.\n\n| label | values |\n|---|---|\n{rows}\n")
     return "\n".join(parts)
 
 
 def _table(title: str, found: list[Metric], *, services: bool) -> str:
-    head = f"## {title}\n\n| metric | type | labels | meaning |{' services |' if services else ''}\n"
+    head = f"## {title}\n\n| metric | type | labels | description |{' services |' if services else ''}\n"
     head += f"|---|---|---|---|{'---|' if services else ''}\n"
     return head + "".join(_row(metric, services=services) for metric in found)
 
 
 def _row(metric: Metric, *, services: bool) -> str:
     labels = ", ".join(f"`{label}`" for label in metric.labels)
-    told = "gauge, leader" if metric.leader else metric.kind
+    kind = "gauge, leader" if metric.leader else metric.kind
     who = f" {'all' if metric.services == ALL else ', '.join(metric.services)} |" if services else ""
-    return f"| `{metric.name}` | {told} | {labels} | {metric.meaning} |{who}\n"
+    return f"| `{metric.name}` | {kind} | {labels} | {metric.meaning} |{who}\n"
 
 
 _HEAD = """# Metrics
 
 <!-- Generated by scripts/gen-metrics from the declarations in the source. Do not edit: run it again. -->
 
-Every service serves them at `/metrics` on its admin port, in Prometheus' text format. Times are seconds, sizes bytes; a counter ends in `_total`
-and is read with `rate()`; a histogram has `_bucket`, `_sum` and `_count`. *Gauge, leader* is a figure of the whole cluster: the leader alone tells
-it, each 15 seconds at the latest, and it is gone where nobody leads. [monitoring.md](monitoring.md) says how to use them: alerts, dashboard, and
-what to look at first.
+Every service exposes its metrics at `/metrics` on its admin port, in Prometheus' text format. Times are in seconds, sizes in
+bytes. A counter ends in `_total` and is queried with `rate()`; a histogram has `_bucket`, `_sum` and `_count`. A *gauge, leader*
+describes the whole cluster: only the leader exposes it, updated at least every 15 seconds, and it is absent while there is no
+leader. [monitoring.md](monitoring.md) describes alerts, the dashboard, and where to start.
 """

@@ -1,4 +1,4 @@
-"""What the dashboard's panels would show of a Prometheus: each query's answer, and what is wrong with it."""
+"""Checks the dashboard's panels against a Prometheus server: the result of each query, and its problems."""
 
 from __future__ import annotations
 
@@ -13,21 +13,19 @@ _LEGEND = re.compile(r"\{\{(\w+)\}\}")
 Query = Callable[[str], list[dict[str, Any]]]
 
 
-def faults(query: Query, told: Iterable[str], recorded: dict[str, str]) -> list[str]:
-    """Panels that stay empty although processes tell every series that they need (`told`), and legends of labels that no series has.
+def faults(query: Query, exposed: Iterable[str], recorded: dict[str, str]) -> list[str]:
+    """Panels that are empty although processes expose every series they need (`exposed`), and legends with missing labels.
 
-    `query` answers an expression as Prometheus' API does; `recorded` is name → expression of the recorded series.
+    `query` evaluates an expression as Prometheus' API does; `recorded` is name → expression of the recorded series.
     """
-    known, found = set(told), []
+    known, found = set(exposed), []
     for row in dashboard.ROWS:
         for panel in row.panels:
             for expression, legend in panel.queries:
-                answer = query(expression.replace("$__rate_interval", INTERVAL))
-                if not answer and _needs(expression, recorded) <= known:
+                series = query(expression.replace("$__rate_interval", INTERVAL))
+                if not series and _needs(expression, recorded) <= known:
                     found.append(f"{panel.title}: nothing for {expression}")
-                missing = {
-                    name for name in _LEGEND.findall(legend) for series in answer if name not in series["metric"]
-                }
+                missing = {name for name in _LEGEND.findall(legend) for one in series if name not in one["metric"]}
                 found += [f"{panel.title}: no label {name} for {legend}" for name in sorted(missing)]
     return found
 

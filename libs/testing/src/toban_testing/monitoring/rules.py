@@ -1,4 +1,4 @@
-"""The alerts as data, and which metrics a text of PromQL or a document names."""
+"""The alerts as data, and the metrics that PromQL expressions and documents refer to."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ RULES = Path("deploy/prometheus")
 RUNBOOKS = Path("docs/runbooks")
 NAME = re.compile(r"\btoban_[a-z0-9_]+\b")
 RECORDED = re.compile(r"\btoban:[a-z0-9_:]+\b")
-# What a document means by a metric: in backquotes, with the end of one. Modules and roles have such names too.
+# A metric in a document: in backquotes and with a unit suffix, because modules and roles have similar names.
 IN_DOCUMENT = re.compile(r"`(toban_[a-z0-9_]+_(?:total|seconds|bytes|ratio))\b")
-# What a runbook says, in this order.
+# The sections of a runbook, in this order.
 SECTIONS = ("What it means", "How bad it is", "What to look at", "What to do", "How to know that it is over")
 
 
@@ -35,14 +35,14 @@ class Alert:
 
 
 def documents(root: Path) -> dict[Path, Any]:
-    """Each file of rules, as YAML."""
+    """Each rule file, parsed."""
     return {
         path: yaml.safe_load(path.read_text(encoding="utf-8")) for path in sorted((root / RULES).glob("*.rules.yml"))
     }
 
 
 def alerts(root: Path) -> list[Alert]:
-    """Every alert, in the order of the files; what one lacks is empty."""
+    """Every alert, in the order of the files; missing fields are empty."""
     return [
         Alert(
             name=rule["alert"],
@@ -71,13 +71,13 @@ def recorded(root: Path) -> dict[str, str]:
 
 
 def seconds(duration: str) -> int:
-    """A duration of Prometheus (30s, 5m, 1h) in seconds."""
+    """A Prometheus duration (30s, 5m, 1h) in seconds."""
     unit = {"s": 1, "m": 60, "h": 3600, "d": 86400}
     return sum(int(number) * unit[letter] for number, letter in re.findall(r"(\d+)([smhd])", duration))
 
 
 def unknown(expressions: Iterable[str], found: Iterable[Metric], known: Iterable[str] = ()) -> set[str]:
-    """Names in `expressions` that no metric has, nor a recorded series of `known`."""
+    """Names in `expressions` that are neither a metric nor a recorded series of `known`."""
     series = {name for metric in found for name in metric.series}
     text = "\n".join(expressions)
     return (set(NAME.findall(text)) - series) | (set(RECORDED.findall(text)) - set(known))

@@ -16,7 +16,7 @@ CALL_SECONDS = 1.5
 
 _log = get_logger(__name__)
 _serving = metrics.gauge(
-    "toban_site_upstreams_serving", "Addresses of a service that serve, as last seen.", ("service",)
+    "toban_site_upstreams_serving", "Addresses of a service that were serving at the last probe.", ("service",)
 )
 
 

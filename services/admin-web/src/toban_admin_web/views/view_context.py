@@ -16,9 +16,9 @@ from toban_runtime.clock import Clock
 
 EXTENSION = "toban"
 
-_streams = metrics.gauge("toban_site_streams", "Live logs and downloads that are being sent.")
+_streams = metrics.gauge("toban_site_streams", "Open log streams and downloads.")
 _refused = metrics.counter(
-    "toban_site_streams_refused_total", "Live logs and downloads refused because every stream slot was in use."
+    "toban_site_streams_refused_total", "Log streams and downloads refused because every stream slot was in use."
 )
 
 

@@ -34,7 +34,7 @@ _UNDELIVERED = frozenset(
 
 _log = get_logger(__name__)
 _calls = metrics.counter("toban_orders_total", "Order RPCs to executors by kind and result.", ("kind", "result"))
-_seconds = metrics.histogram("toban_order_seconds", "Time of an order RPC.", ("kind",))
+_seconds = metrics.histogram("toban_order_seconds", "Duration of an order RPC.", ("kind",))
 
 
 class ExecutorOrders:

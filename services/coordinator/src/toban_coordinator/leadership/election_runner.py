@@ -37,15 +37,13 @@ LOG_EVERY_SECONDS = 5.0
 T = TypeVar("T")
 
 _log = get_logger(__name__)
-_leads = metrics.gauge("toban_is_leader", "1 while this coordinator leads.")
+_leads = metrics.gauge("toban_is_leader", "1 while this coordinator is the leader.")
 _takeovers = metrics.counter("toban_takeovers_total", "Terms that this coordinator has won.")
-_stops = metrics.counter("toban_terms_ended_total", "Terms that this coordinator has ended, by reason.", ("reason",))
-_late = metrics.histogram(
-    "toban_elector_lateness_seconds", "How late the elector's timer fired: the event loop's load."
-)
-_beat_seconds = metrics.histogram("toban_leader_beat_seconds", "Time that a beat took to commit.")
+_stops = metrics.counter("toban_terms_ended_total", "Ended terms of this coordinator, by reason.", ("reason",))
+_late = metrics.histogram("toban_elector_lateness_seconds", "Delay of the elector's timer, due to event loop load.")
+_beat_seconds = metrics.histogram("toban_leader_beat_seconds", "Commit latency of the leader's heartbeat.")
 _lock_seconds = metrics.histogram(
-    "toban_leader_lock_seconds", "Time of a call about the leader's lock: acquire, renew.", ("call",)
+    "toban_leader_lock_seconds", "Latency of calls to acquire or renew the leader lock in Redis.", ("call",)
 )
 
 
@@ -278,7 +276,7 @@ class Leadership:
         if running is not None:
             running.cancel()
         _leads.set(0)
-        metrics.leads_no_more()
+        metrics.clear_leader_gauges()
         _stops.labels(reason).inc()
         (_log.info if self._state.role is e.Role.LEFT else _log.warning)("stopped leading", epoch=epoch, reason=reason)
         self._note_change()

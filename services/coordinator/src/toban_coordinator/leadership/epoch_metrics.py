@@ -5,11 +5,11 @@ from __future__ import annotations
 from toban_domain.epoch import Epoch, near_limit
 from toban_observability import metrics
 
-_epoch = metrics.gauge("toban_leader_epoch", "The epoch in the leader row, as last read.")
+_epoch = metrics.gauge("toban_leader_epoch", "Epoch in the leader row, as last read.")
 _generation = metrics.gauge(
-    "toban_epoch_generation", "Generation of that epoch: fail-overs of PostgreSQL and restores use generations up."
+    "toban_epoch_generation", "Generation of that epoch; each fail-over or restore of PostgreSQL consumes one."
 )
-_near_limit = metrics.gauge("toban_epoch_near_limit", "1 when few generations are left.")
+_near_limit = metrics.gauge("toban_epoch_near_limit", "1 when fewer than 64 generations of epochs are left.")
 
 
 def tell(epoch: int) -> None:

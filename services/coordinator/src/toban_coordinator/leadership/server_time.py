@@ -8,7 +8,7 @@ from toban_domain.errors import ErrorCode, TobanError
 from toban_observability import metrics
 from toban_runtime.clock import Clock
 
-_skew = metrics.gauge("toban_clock_skew_seconds", "This machine's wall clock minus PostgreSQL's.")
+_skew = metrics.gauge("toban_clock_skew_seconds", "Wall clock of this machine minus that of PostgreSQL.")
 
 
 class ServerTime:

@@ -11,7 +11,7 @@ from toban_coordinator.store import leader as rows
 from toban_domain.epoch import EpochExhausted, Term, TokenSource
 from toban_domain.errors import FencedOut, TobanError
 from toban_fencing.executor_lease import take_seconds
-from toban_observability.context import show
+from toban_observability.context import bind_log_context
 from toban_observability.logs import get_logger
 from toban_runtime.clock import Clock
 from toban_runtime.loop import Loop, TurnResult
@@ -84,7 +84,7 @@ class RunningTerm:
         await asyncio.wait({self._task}, timeout=seconds)
 
     async def _run(self) -> None:
-        show(epoch=self._term.epoch)
+        bind_log_context(epoch=self._term.epoch)
         try:
             self._settled_tick = self._deps.now()
             if not self.settled and not await self._settle():

@@ -22,27 +22,32 @@ by_status = metrics.leader_gauge(
     "toban_schedules", "Schedules by status: active, paused, failed, disabled.", ("status",)
 )
 overdue = metrics.leader_gauge(
-    "toban_schedules_overdue_seconds", "How long the oldest slot has been due with neither a run nor a ledger row."
+    "toban_schedules_overdue_seconds", "Age of the oldest due slot that has neither a run nor a fire ledger row."
 )
-pending = metrics.leader_gauge("toban_runs_pending", "Runs whose time has come and that wait, by reason.", ("reason",))
+pending = metrics.leader_gauge("toban_runs_pending", "Due runs that wait to be started, by reason.", ("reason",))
 pending_oldest = metrics.leader_gauge(
-    "toban_runs_pending_oldest_seconds", "Age of the oldest run that waits, by reason.", ("reason",)
+    "toban_runs_pending_oldest_seconds", "Age of the oldest due run that waits to be started, by reason.", ("reason",)
 )
 live = metrics.leader_gauge("toban_runs_live", "Due runs that are not terminal, by state.", ("state",))
 oldest = metrics.leader_gauge(
-    "toban_runs_oldest_seconds", "How long the first run of a state that an executor holds has been in it.", ("state",)
+    "toban_runs_oldest_seconds",
+    "Longest time that a run assigned to an executor has been in its state, by state.",
+    ("state",),
 )
 overtime = metrics.leader_gauge(
-    "toban_runs_overtime_seconds", "How far a running run is beyond its timeout, the worst."
+    "toban_runs_overtime_seconds", "Largest time by which a running run exceeds its timeout."
 )
 standbys = metrics.leader_gauge(
-    "toban_postgresql_standbys", "Stand-bys of PostgreSQL: sync, async, unknown (this role may not know).", ("mode",)
+    "toban_postgresql_standbys",
+    "Standbys of PostgreSQL by mode: sync, async, unknown (the database role may not read it).",
+    ("mode",),
 )
 clock_skew = metrics.leader_gauge(
-    "toban_executors_clock_skew_seconds", "By how much the worst clock of an executor is off PostgreSQL's."
+    "toban_executors_clock_skew_seconds",
+    "Largest absolute difference between an executor's wall clock and that of PostgreSQL.",
 )
 disk_free = metrics.leader_gauge(
-    "toban_executors_disk_free_bytes", "Free disk of the executor that has the least for its state directory."
+    "toban_executors_disk_free_bytes", "Smallest free space of all executors on the file system of the state directory."
 )
 
 
@@ -56,7 +61,7 @@ class Census:
     async def run_once(self) -> Done:
         """One count."""
         async with autocommit(self._deps.pool) as t:
-            by_status.tell({(status,): count for status, count in (await schedules.counts(t)).items()})
+            by_status.set_all({(status,): count for status, count in (await schedules.counts(t)).items()})
             overdue.set(await cluster_stats.overdue_seconds(t))
             await self._runs(t)
             await _cluster(t)
@@ -77,14 +82,14 @@ class Census:
         ]
         specs = await self._definitions.find(t, {group.definition for group in groups})
         queues = decide.waiting(groups, await self._executors(t) if groups else [], specs)
-        pending.tell({(reason,): queue.runs for reason, queue in queues.items()})
-        pending_oldest.tell({(reason,): queue.oldest for reason, queue in queues.items()})
+        pending.set_all({(reason,): queue.runs for reason, queue in queues.items()})
+        pending_oldest.set_all({(reason,): queue.oldest for reason, queue in queues.items()})
         states = {state.value: 0 for state in RunState if state not in TERMINAL}
         for state, runs in [*((row.state, row.runs) for row in found), *((row.state, row.runs) for row in held)]:
             states[state] += runs
-        live.tell({(state,): count for state, count in states.items()})
+        live.set_all({(state,): count for state, count in states.items()})
         ages = {row.state: row.oldest for row in held}
-        oldest.tell(
+        oldest.set_all(
             {(state,): ages.get(state, 0.0) for state in ("ASSIGNED", "RUNNING", "CANCEL_REQUESTED", "ORPHANED")}
         )
         overtime.set(max((row.overtime for row in held), default=0.0))
@@ -96,7 +101,7 @@ class Census:
 
 async def _cluster(t: Tx) -> None:
     modes = await cluster_stats.standbys(t)
-    standbys.tell({(mode,): modes.get(mode, 0) for mode in MODES})
+    standbys.set_all({(mode,): modes.get(mode, 0) for mode in MODES})
     worst = await cluster_stats.fleet(t)
     if worst.clock_skew is not None:
         clock_skew.set(worst.clock_skew)

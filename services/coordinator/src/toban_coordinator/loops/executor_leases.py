@@ -31,14 +31,14 @@ DETACH_MODES = frozenset({"stop", "let_finish"})
 _log = get_logger(__name__)
 _fences = metrics.counter(
     "toban_fences_total",
-    "Executor incarnations whose row was closed: stopped in order, attested dead, or their lease ended.",
+    "Closed executor incarnations by kind: stopped (orderly shutdown), attested (confirmed dead) or lease (lease expired).",
     ("kind",),
 )
 for _kind in ("stopped", "attested", "lease"):
     _fences.labels(_kind)
 _states = metrics.leader_gauge("toban_executors", "Executor incarnations that are not off, by state.", ("state",))
 _age = metrics.leader_gauge(
-    "toban_lease_age_seconds", "The longest time that grants of a live incarnation have stood still."
+    "toban_lease_age_seconds", "Longest time since the last lease renewal of any live executor incarnation."
 )
 
 
@@ -123,7 +123,7 @@ class LeaseKeeper:
 
     def _count(self, now: float) -> None:
         counts = Counter(row.state for row in self._rows.values())
-        _states.tell({(state.value,): counts[state] for state in ExecutorState if state is not ExecutorState.OFF})
+        _states.set_all({(state.value,): counts[state] for state in ExecutorState if state is not ExecutorState.OFF})
         watched = self._deps.observer.watched.values()
         _age.set(max((now - item.sighting.since for item in watched), default=0.0))
 

@@ -31,7 +31,7 @@ from toban_store.errors import DidNotHappen, OutcomeUnknown
 from toban_store.tx import fenced_statement
 
 _placed = metrics.counter(
-    "toban_express_total", "Runs on demand by the way they were placed: express, or declined.", ("result",)
+    "toban_express_total", "On-demand runs by path: express (assigned on creation) or declined (queued).", ("result",)
 )
 
 

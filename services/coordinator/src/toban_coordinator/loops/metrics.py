@@ -17,47 +17,52 @@ LAG = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0
 DURATION = (0.05, 0.1, 0.5, 1.0, 5.0, 15.0, 60.0, 300.0, 900.0, 3600.0, 14400.0, 86400.0)
 ORIGINS = ("slot", "demand", "event")
 
-finished_runs = metrics.counter("toban_runs_finished_total", "Runs that became terminal, by state.", ("state",))
-submitted = metrics.counter(
-    "toban_runs_submitted_total", "Runs that were made, by origin: slot, demand, event.", ("origin",)
+finished_runs = metrics.counter(
+    "toban_runs_finished_total", "Runs that reached a terminal state, by state.", ("state",)
 )
+submitted = metrics.counter("toban_runs_submitted_total", "Created runs by origin: slot, demand, event.", ("origin",))
 skipped_runs = metrics.counter("toban_runs_skipped_total", "Runs that became SKIPPED, by reason.", ("reason",))
 duration = metrics.histogram(
     "toban_run_duration_seconds",
-    "From start to end of a run's last attempt, by kind (type of its steps, mixed, unknown) and outcome.",
+    "Duration of a run's last attempt, by kind (type of its steps, mixed, unknown) and outcome.",
     ("kind", "outcome"),
     DURATION,
 )
 start_lag = metrics.histogram(
     "toban_run_start_lag_seconds",
-    "Time of a run (its slot, or when it was asked for) to the start of its first attempt.",
+    "Time from a run's scheduled time (its slot, or when it was requested) to the start of its first attempt.",
     ("origin",),
     LAG,
 )
 wait = metrics.histogram(
     "toban_run_wait_seconds",
-    "From a run's row (or its time, when that is later) to the start of its first attempt.",
+    "Time from creating a run (or its scheduled time, when later) to the start of its first attempt.",
     (),
     LAG,
 )
 slot_lag = metrics.histogram(
-    "toban_schedule_row_lag_seconds", "Slot to the row of its run; 0 when the row was there in time.", (), LAG
+    "toban_schedule_row_lag_seconds",
+    "Time from a slot to the creation of its run; 0 when the run was created in advance.",
+    (),
+    LAG,
 )
 skipped_slots = metrics.counter(
-    "toban_schedule_slots_skipped_total", "Slots that got no run, by reason of the ledger.", ("reason",)
+    "toban_schedule_slots_skipped_total", "Slots recorded in the fire ledger without a run, by reason.", ("reason",)
 )
 missed_slots = metrics.counter(
     "toban_schedule_slots_missed_total",
-    "Slots that were settled more than 15 s late: run (caught up) or skipped (catch_up says so).",
+    "Slots processed more than 15 s late, by outcome: run (caught up) or skipped (by the catch_up policy).",
     ("outcome",),
 )
 fire_failures = metrics.counter(
     "toban_schedule_fire_failures_total",
-    "Slots that could not be turned into runs: by retry (it is tried again) or failed (the schedule stopped).",
+    "Failures to create the runs of a due schedule, by outcome: retry (attempted again) or failed (the schedule is stopped).",
     ("outcome",),
 )
-refusals = metrics.counter("toban_dispatch_refused_total", "Starts that executors refused, by refusal.", ("refusal",))
-undelivered = metrics.counter("toban_dispatch_undelivered_total", "Order calls that failed, by kind.", ("kind",))
+refusals = metrics.counter(
+    "toban_dispatch_refused_total", "Start orders that executors refused, by refusal.", ("refusal",)
+)
+undelivered = metrics.counter("toban_dispatch_undelivered_total", "Order RPCs that failed, by kind.", ("kind",))
 
 # A series that begins with its first event has no increase: those that alerts look at begin with 0.
 for _outcome in ("run", "skipped"):

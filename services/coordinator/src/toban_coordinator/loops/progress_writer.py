@@ -20,7 +20,7 @@ MAX_WAITING = 20_000
 
 _written = metrics.counter(
     "toban_progress_total",
-    "Progress of jobs by result: written, or stale (the run ended or moved), dropped (PostgreSQL was away).",
+    "Progress updates of jobs by result: written, stale (the run had ended or moved), or dropped (PostgreSQL was unreachable).",
     ("result",),
 )
 

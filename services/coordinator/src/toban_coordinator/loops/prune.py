@@ -21,15 +21,17 @@ TURN_PARTITIONS = 8
 HISTORY = "history_retention_days"
 _log = get_logger(__name__)
 
-made_partitions = metrics.counter("toban_partitions_made_total", "Day partitions that were made ahead of their day.")
+made_partitions = metrics.counter("toban_partitions_made_total", "Day partitions created in advance.")
 dropped_partitions = metrics.counter(
-    "toban_partitions_dropped_total", "Day partitions that were older than history_retention_days."
+    "toban_partitions_dropped_total", "Day partitions dropped because they were older than history_retention_days."
 )
 busy_partitions = metrics.counter(
-    "toban_partitions_busy_total", "Drops of old partitions that were put off since their table was in use."
+    "toban_partitions_busy_total", "Postponed drops of old partitions because the table was in use."
 )
 forgotten_rows = metrics.counter(
-    "toban_rows_forgotten_total", "Rows of unpartitioned tables that were older than their retention.", ("table",)
+    "toban_rows_forgotten_total",
+    "Rows deleted from unpartitioned tables because they were older than their retention.",
+    ("table",),
 )
 
 

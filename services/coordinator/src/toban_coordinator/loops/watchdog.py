@@ -17,12 +17,13 @@ from toban_store.tx import autocommit
 TICK_SECONDS = 5.0
 
 _log = get_logger(__name__)
-_looks = metrics.counter("toban_watchdog_looks_total", "Looks of this process as the outside watchdog (a sub-leader).")
+_looks = metrics.counter("toban_watchdog_looks_total", "Checks by this process as the watchdog (a sub-leader).")
 _overdue = metrics.gauge(
-    "toban_watchdog_overdue_seconds", "Age of the oldest due slot that nobody has settled; 0 when there is none."
+    "toban_watchdog_overdue_seconds", "Age of the oldest due slot that is not processed; 0 when there is none."
 )
 _alarm = metrics.gauge(
-    "toban_watchdog_alarm", "1 while slots are due and nothing fires, as the outside watchdog sees it."
+    "toban_watchdog_alarm",
+    "1 while slots are overdue and no schedule fires, as observed by the watchdog of a sub-leader.",
 )
 
 

@@ -17,9 +17,13 @@ MAX_BATCH = 1000
 NO_NEWS = queued_orders.News()
 _log = get_logger(__name__)
 _grants = metrics.counter(
-    "toban_grants_total", "Heartbeats by result: granted, withheld (echo or state), off.", ("result",)
+    "toban_grants_total",
+    "Heartbeats by result: granted, withheld (unacknowledged grants, or the executor's state), off.",
+    ("result",),
 )
-_batch = metrics.histogram("toban_grant_batch_seconds", "Time from the start of a batch of heartbeats to its answers.")
+_batch = metrics.histogram(
+    "toban_grant_batch_seconds", "Time from the start of a batch of heartbeats to its responses."
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

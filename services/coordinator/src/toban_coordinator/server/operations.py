@@ -22,7 +22,7 @@ Context = Any
 T = TypeVar("T")
 _actions = metrics.counter(
     "toban_admin_actions_total",
-    "Actions of operators by outcome: ok, or the code of the refusal.",
+    "Operator actions by outcome: ok, or the error code of the refusal.",
     ("action", "outcome"),
 )
 

@@ -20,7 +20,7 @@ CACHE_SECONDS = 1.0
 WAKE = "settings"
 """The payload of the notification that comes with each change."""
 _version = metrics.gauge(
-    "toban_settings_version", "Version of the settings that this process works with: the number of changes so far."
+    "toban_settings_version", "Version of the settings that this process uses: the number of changes so far."
 )
 
 

@@ -14,10 +14,10 @@ from toban_transport.tls import TlsFiles
 
 MACHINE_ID = Path("/etc/machine-id")
 _log = get_logger(__name__)
-_disk_free = metrics.gauge("toban_executor_disk_free_bytes", "Free disk for the state directory.")
+_disk_free = metrics.gauge("toban_executor_disk_free_bytes", "Free space on the file system of the state directory.")
 _disk_size = metrics.gauge("toban_executor_disk_size_bytes", "Size of the file system of the state directory.")
 _load = metrics.gauge(
-    "toban_executor_load_ratio", "Load average of the last minute as a part of the CPUs; 1 = all busy."
+    "toban_executor_load_ratio", "One-minute load average divided by the number of CPUs; 1 = all busy."
 )
 
 

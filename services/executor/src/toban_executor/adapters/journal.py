@@ -51,10 +51,8 @@ _GATHER_SECONDS = 0.01
 _BATCH = 1000
 
 _log = get_logger(__name__)
-_commits = metrics.counter(
-    "toban_executor_journal_commits_total", "Transactions of the journal by result.", ("result",)
-)
-_rows = metrics.counter("toban_executor_journal_writes_total", "Writes that went into those transactions.")
+_commits = metrics.counter("toban_executor_journal_commits_total", "Journal transactions by result.", ("result",))
+_rows = metrics.counter("toban_executor_journal_writes_total", "Writes combined into journal transactions.")
 
 Statement = tuple[str, tuple[Any, ...]]
 

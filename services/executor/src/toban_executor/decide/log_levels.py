@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Mapping
 
-from toban_domain.dropped_lines import LEVEL_WORDS
+from toban_domain.dropped_lines import LEVEL_NAMES
 
 _KEYS = ("level", "severity", "lvl")
 _MARKS = tuple(key.encode() for key in _KEYS)
@@ -30,7 +30,7 @@ _WORDS: Mapping[bytes, str] = {
 }
 # The numbers of pino and bunyan.
 _NUMBERS: Mapping[int, str] = {10: "trace", 20: "debug", 30: "info", 40: "warning", 50: "error", 60: "fatal"}
-_NUMBER_OF = {word: number for number, word in enumerate(LEVEL_WORDS)}
+_NUMBER_OF = {word: number for number, word in enumerate(LEVEL_NAMES)}
 # As loggers write them, so that most lines need one look.
 _NUMBER_OF_TOKEN = {
     **{spelt: _NUMBER_OF[level] for word, level in _WORDS.items() for spelt in (word, word.upper(), word.title())},
@@ -54,7 +54,7 @@ def may_have_levels(text: bytes) -> bool:
 
 
 def levels_of(text: bytes) -> bytes:
-    """The levels of whole lines, each with its newline: a byte a line (its place in LEVEL_WORDS); empty when no line has one."""
+    """The levels of whole lines, each with its newline: a byte a line (its place in LEVEL_NAMES); empty when no line has one."""
     if not may_have_levels(text):
         return b""
     found = bytes([_number_of(line) for line in text[:-1].split(b"\n")])

@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
-from toban_domain.dropped_lines import left_out_words
+from toban_domain.dropped_lines import dropped_lines_text
 from toban_executor.decide.log_block import SYSTEM, LogBlock
 
 BURST_SECONDS = 10
@@ -154,7 +154,7 @@ class Limiter:
         seq = tail[0].seq_from - 1 if tail else gap.last_seq
         if seq == gap.said:
             return tail
-        words = left_out_words(lines, size=_size(size), limit=self._limit(gap))
+        words = dropped_lines_text(lines, size=_size(size), limit=self._limit(gap))
         return [_own(words, seq, tail[0].at_ns if tail else gap.last_ns), *tail]
 
     def _limit(self, gap: _Gap) -> str:

@@ -31,9 +31,11 @@ _log = get_logger(__name__)
 _starts = metrics.counter(
     "toban_executor_starts_total", "Start orders by result: accepted, or the refusal.", ("result",)
 )
-_outcomes = metrics.counter("toban_executor_outcomes_total", "Ended attempts by kind and reason.", ("kind", "reason"))
-_slots = metrics.gauge("toban_executor_slots", "Jobs that may run at a time.")
-_used = metrics.gauge("toban_executor_slots_used", "Slots with an attempt.")
+_outcomes = metrics.counter(
+    "toban_executor_outcomes_total", "Ended attempts by outcome and reason.", ("kind", "reason")
+)
+_slots = metrics.gauge("toban_executor_slots", "Number of slots: attempts that may run at the same time.")
+_used = metrics.gauge("toban_executor_slots_used", "Slots in use.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

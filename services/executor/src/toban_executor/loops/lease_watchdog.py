@@ -11,7 +11,7 @@ TICK_SECONDS = 0.1
 
 _log = get_logger(__name__)
 _left = metrics.gauge(
-    "toban_executor_lease_left_seconds", "Seconds until the lease's deadline; negative when it has passed."
+    "toban_executor_lease_left_seconds", "Time until the lease expires; negative after it has expired."
 )
 
 

@@ -37,23 +37,31 @@ MEMORY_BYTES = 8 << 20
 _log = get_logger(__name__)
 
 _waiting = metrics.gauge(
-    "toban_executor_log_bytes", "Compressed log bytes in the journal that no archiver has committed."
+    "toban_executor_log_bytes", "Compressed log bytes in the journal that no log-archiver has acknowledged."
 )
-_lines = metrics.counter("toban_executor_log_lines_total", "Lines of output taken from jobs.")
-_bytes = metrics.counter("toban_executor_log_text_bytes_total", "Bytes of output taken from jobs.")
+_lines = metrics.counter("toban_executor_log_lines_total", "Output lines read from jobs.")
+_bytes = metrics.counter("toban_executor_log_text_bytes_total", "Output bytes read from jobs.")
 _left_lines = metrics.counter(
-    "toban_executor_log_left_out_lines_total", "Lines of ended attempts that a limit left out.", ("reason",)
+    "toban_executor_log_left_out_lines_total",
+    "Output lines of ended attempts dropped because of a limit, by reason.",
+    ("reason",),
 )
 _left_bytes = metrics.counter(
-    "toban_executor_log_left_out_bytes_total", "Bytes of ended attempts that a limit left out.", ("reason",)
+    "toban_executor_log_left_out_bytes_total",
+    "Output bytes of ended attempts dropped because of a limit, by reason.",
+    ("reason",),
 )
-_redacted = metrics.counter("toban_executor_log_redactions_total", "Values masked in the output of ended attempts.")
-_budget = metrics.gauge("toban_executor_log_budget_bytes", "Compressed log bytes in the journal above which jobs wait.")
+_redacted = metrics.counter("toban_executor_log_redactions_total", "Values redacted in the output of ended attempts.")
+_budget = metrics.gauge(
+    "toban_executor_log_budget_bytes", "Compressed log bytes in the journal above which jobs block on writing output."
+)
 _ahead = metrics.counter(
     "toban_executor_outcomes_ahead_total",
-    "Outcomes that were reported before their last lines were on disk: it refused or was slow, or the executor ended.",
+    "Outcomes reported before the attempt's last log lines were stored in the journal (failed or slow disk, or the executor stopped).",
 )
-_full = metrics.gauge("toban_executor_log_full", "1 while jobs wait in their writes because the journal is full.")
+_full = metrics.gauge(
+    "toban_executor_log_full", "1 while jobs block on writing output because the log budget of the journal is used up."
+)
 
 Pack = Callable[[Sequence[Block]], bytes]
 

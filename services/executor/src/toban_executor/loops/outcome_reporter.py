@@ -13,8 +13,8 @@ _MOST = 500
 INHERITED = 1000
 """Reports that a registration takes along."""
 
-_pending = metrics.gauge("toban_executor_reports_pending", "Reports that no coordinator has answered yet.")
-_answers = metrics.counter("toban_executor_reports_total", "Answered reports by result.", ("result",))
+_pending = metrics.gauge("toban_executor_reports_pending", "Outcome reports that no coordinator has acknowledged yet.")
+_answers = metrics.counter("toban_executor_reports_total", "Answered outcome reports by result.", ("result",))
 
 
 class Reporter:

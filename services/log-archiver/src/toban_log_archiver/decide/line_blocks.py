@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Protocol
 
-from toban_domain.dropped_lines import LEVEL_WORDS
+from toban_domain.dropped_lines import LEVEL_NAMES
 from toban_log_archiver.decide.chunk_validation import (
     MAX_LINE_BYTES,
     ChunkInvalid,
@@ -48,7 +48,7 @@ class HasLines(Protocol):
 
     @property
     def levels(self) -> bytes:
-        """A place in LEVEL_WORDS a line, or nothing."""
+        """A place in LEVEL_NAMES a line, or nothing."""
 
 
 def check_blocks(claim: Claim, blocks: Sequence[HasLines]) -> Measured:
@@ -73,7 +73,7 @@ def _check(block: HasLines, *, stream: int) -> None:
     found = 1 if block.partial else block.text.count(NEWLINE)
     if found != block.line_count or not (block.partial or block.text.endswith(NEWLINE)):
         raise ChunkInvalid(f"a block of {block.line_count} lines holds {found}, or does not end with one")
-    if block.levels and (len(block.levels) != found or max(block.levels) >= len(LEVEL_WORDS)):
+    if block.levels and (len(block.levels) != found or max(block.levels) >= len(LEVEL_NAMES)):
         raise ChunkInvalid("the levels of a block are not those of its lines")
     if len(block.text) > MAX_LINE_BYTES:
         check_size(max(map(len, texts(block))))

@@ -38,9 +38,10 @@ FAILURES_TOLD = 3
 
 _log = get_logger(__name__)
 _dropped = metrics.counter(
-    "toban_archive_partitions_dropped_total", "Days whose chunks are all archived and left the database."
+    "toban_archive_partitions_dropped_total",
+    "Day partitions dropped from PostgreSQL after all their chunks were archived.",
 )
-_working = metrics.gauge("toban_archive_working", "1 while this process archives.")
+_working = metrics.gauge("toban_archive_working", "1 while this process holds the archive lease and archives.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

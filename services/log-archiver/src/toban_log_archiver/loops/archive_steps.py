@@ -24,10 +24,10 @@ READ_BYTES = 4 * 1024 * 1024
 READ_CHUNKS = 500
 PUT_TRIES = 3
 
-_objects = metrics.counter("toban_archive_objects_total", "Objects that were archived and verified.")
-_bytes = metrics.counter("toban_archive_bytes_total", "Bytes of objects that were archived and verified.")
-_chunks = metrics.counter("toban_archive_chunks_total", "Chunks that were archived and verified.")
-_lines = metrics.counter("toban_archive_lines_total", "Lines that were archived and verified.")
+_objects = metrics.counter("toban_archive_objects_total", "Objects archived and verified.")
+_bytes = metrics.counter("toban_archive_bytes_total", "Bytes of objects archived and verified.")
+_chunks = metrics.counter("toban_archive_chunks_total", "Chunks archived and verified.")
+_lines = metrics.counter("toban_archive_lines_total", "Log lines archived and verified.")
 
 
 class ObjectDiffers(TobanError):

@@ -14,17 +14,18 @@ from toban_store.pool import Pool
 TICK_SECONDS = 30.0
 
 _log = get_logger(__name__)
-_full = metrics.gauge("toban_log_budget_full", "1 while new output is left out since log_budget_db_gb is used up.")
+_full = metrics.gauge("toban_log_budget_full", "1 while new output is dropped because log_budget_db_gb is used up.")
 _backlog = metrics.gauge(
-    "toban_archive_backlog_partitions", "Days older than log_retention_days_db whose chunks are in the database."
+    "toban_archive_backlog_partitions",
+    "Day partitions older than log_retention_days_db that still have chunks in PostgreSQL.",
 )
-_bytes = metrics.gauge("toban_log_database_bytes", "Size of the output in PostgreSQL, with indexes.")
+_bytes = metrics.gauge("toban_log_database_bytes", "Size of job output in PostgreSQL, including indexes.")
 _bookkeeping = metrics.gauge(
     "toban_log_bookkeeping_bytes",
-    "Size of what PostgreSQL holds about the output: attempts, objects and manifests. Not part of the budget.",
+    "Size of the log metadata in PostgreSQL (attempts, objects and manifests); not part of the budget.",
 )
 _share = metrics.gauge(
-    "toban_log_budget_ratio", "The part of log_budget_db_gb that toban_log_database_bytes is; 1 = all of it."
+    "toban_log_budget_ratio", "Fraction of log_budget_db_gb that toban_log_database_bytes uses; 1 = used up."
 )
 
 

@@ -30,13 +30,14 @@ MAX_REFUSED = 50
 
 _log = get_logger(__name__)
 _objects = metrics.counter(
-    "toban_archive_expired_objects_total", "Objects that were deleted since their retention had passed."
+    "toban_archive_expired_objects_total", "Archived objects deleted after their retention had expired."
 )
 _bytes = metrics.counter(
-    "toban_archive_expired_bytes_total", "Bytes of objects that were deleted since their retention had passed."
+    "toban_archive_expired_bytes_total", "Bytes of archived objects deleted after their retention had expired."
 )
 _waiting = metrics.gauge(
-    "toban_archive_expired_waiting_objects", "Objects that have expired and are still in the bucket."
+    "toban_archive_expired_waiting_objects",
+    "Archived objects whose retention has expired and that are not deleted yet.",
 )
 
 

@@ -12,7 +12,7 @@ from toban_store.tx import autocommit
 TICK_SECONDS = 600.0
 
 _log = get_logger(__name__)
-_made = metrics.counter("toban_log_partitions_made_total", "Day partitions of schema logs made ahead.")
+_made = metrics.counter("toban_log_partitions_made_total", "Day partitions of schema logs created in advance.")
 
 
 class PartitionsAhead:

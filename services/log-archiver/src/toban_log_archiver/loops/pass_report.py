@@ -18,7 +18,7 @@ TICK_SECONDS = 60.0
 _log = get_logger(__name__)
 _failures = metrics.counter(
     "toban_archive_failures_total",
-    "Failures of the archive by kind: unavailable, differs, database, coordinator.",
+    "Failed archive operations by kind: unavailable, differs, database, coordinator.",
     ("kind",),
 )
 for _kind in ("unavailable", "differs", "database", "coordinator"):

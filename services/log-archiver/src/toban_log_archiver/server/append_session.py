@@ -37,7 +37,7 @@ _UNREADABLE = AttemptKey(0, 0)
 
 T = TypeVar("T")
 
-_refusals = metrics.counter("toban_log_refusals_total", "Refused tickets, chunks and seals by code.", ("code",))
+_refusals = metrics.counter("toban_log_refusals_total", "Rejected tickets, chunks and seals by error code.", ("code",))
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,8 +19,8 @@ from toban_store.tx import autocommit
 # Pieces that lie one behind the other in an object are fetched at once, up to this size.
 FETCH_BYTES = 4 * 1024 * 1024
 
-_fetched = metrics.counter("toban_archive_read_bytes_total", "Bytes that were read from the archive for readers.")
-_seconds = metrics.histogram("toban_archive_read_seconds", "Time of one read of a piece of an object.")
+_fetched = metrics.counter("toban_archive_read_bytes_total", "Bytes read from the archive for LogReader calls.")
+_seconds = metrics.histogram("toban_archive_read_seconds", "Duration of one range read of an archived object.")
 
 
 class ArchivedChunks:

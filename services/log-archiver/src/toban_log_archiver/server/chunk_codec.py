@@ -10,7 +10,7 @@ from typing import overload
 import zstandard
 from google.protobuf.message import DecodeError
 
-from toban_domain.dropped_lines import LEVEL_WORDS, is_of_database, left_out_lines
+from toban_domain.dropped_lines import LEVEL_NAMES, dropped_line_count, is_database_drop
 from toban_log_archiver.decide.chunk_validation import (
     MAX_RAW_BYTES,
     ChunkInvalid,
@@ -54,7 +54,7 @@ def selected(data: bytes, selection: Selection, opened: Callable[[int], None] = 
 def count_marks(data: bytes) -> list[Mark]:
     """For each line of a frame of the stream system what it stands for; nothing for a frame that cannot be opened."""
     try:
-        return [Mark(line.seq, left_out_lines(line.text), is_of_database(line.text)) for line in lines_of(data)]
+        return [Mark(line.seq, dropped_line_count(line.text), is_database_drop(line.text)) for line in lines_of(data)]
     except ChunkInvalid:
         # Who reads it is told what is wrong with it.
         return []
@@ -115,7 +115,7 @@ class BlockLines(Sequence[LogLine]):
                 yield LogLine(seq=first, at_unix_nanos=at, stream=stream, text=block.text, partial=True)
             elif levels:
                 for seq, (text, level) in enumerate(zip(texts(block), levels, strict=True), start=first):
-                    yield LogLine(seq=seq, at_unix_nanos=at, stream=stream, text=text, level=LEVEL_WORDS[level])
+                    yield LogLine(seq=seq, at_unix_nanos=at, stream=stream, text=text, level=LEVEL_NAMES[level])
             else:
                 for seq, text in enumerate(texts(block), start=first):
                     yield LogLine(seq=seq, at_unix_nanos=at, stream=stream, text=text)

@@ -13,7 +13,7 @@ CHANNEL = "toban_logs"
 MAX_NAMED_RUNS = 300
 ANY_RUN = "*"
 
-_open = metrics.gauge("toban_log_followers", "Readers that follow a run.")
+_open = metrics.gauge("toban_log_followers", "Open follow streams of runs.")
 
 
 def wake_payload(runs: Collection[int]) -> str:

@@ -30,11 +30,11 @@ MAX_TRIES = 4
 Place = tuple[int, int, int, int]
 _log = get_logger(__name__)
 _chunks = metrics.counter("toban_log_chunks_total", "Chunks by result: stored, duplicate, refused.", ("result",))
-_lines = metrics.counter("toban_log_lines_total", "Lines received in chunks that were committed.")
-_raw = metrics.counter("toban_log_bytes_total", "Bytes of text received in chunks that were committed.")
-_data = metrics.counter("toban_log_compressed_bytes_total", "Compressed bytes received in chunks that were committed.")
-_seconds = metrics.histogram("toban_log_commit_seconds", "Time of one commit of chunks.")
-_waiting = metrics.gauge("toban_log_waiting_bytes", "Compressed bytes that wait for a commit.")
+_lines = metrics.counter("toban_log_lines_total", "Lines in committed chunks.")
+_raw = metrics.counter("toban_log_bytes_total", "Uncompressed output bytes in committed chunks.")
+_data = metrics.counter("toban_log_compressed_bytes_total", "Compressed bytes in committed chunks.")
+_seconds = metrics.histogram("toban_log_commit_seconds", "Commit latency of a batch of chunks.")
+_waiting = metrics.gauge("toban_log_waiting_bytes", "Compressed bytes waiting for a commit.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

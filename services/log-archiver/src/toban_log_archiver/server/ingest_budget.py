@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import zstandard
 
-from toban_domain.dropped_lines import DATABASE_LIMIT, left_out_words
+from toban_domain.dropped_lines import DATABASE_LIMIT, dropped_lines_text
 from toban_log_archiver.store import chunks
 from toban_log_archiver.store.chunks import NewChunk
 from toban_observability import metrics
@@ -20,10 +20,10 @@ SMALL_BYTES = 512
 _KIB = 1024
 
 _lines = metrics.counter(
-    "toban_log_budget_left_out_lines_total", "Lines that were left out since log_budget_db_gb was used up."
+    "toban_log_budget_left_out_lines_total", "Output lines dropped because log_budget_db_gb was used up."
 )
 _bytes = metrics.counter(
-    "toban_log_budget_left_out_bytes_total", "Bytes of text that were left out since log_budget_db_gb was used up."
+    "toban_log_budget_left_out_bytes_total", "Output bytes dropped because log_budget_db_gb was used up."
 )
 
 
@@ -63,7 +63,7 @@ class Budget:
         _lines.inc(chunk.line_count)
         _bytes.inc(chunk.raw_bytes)
         size = f"{-(-chunk.raw_bytes // _KIB):,} KiB"
-        text = left_out_words(chunk.line_count, size=size, limit=f"{DATABASE_LIMIT}, {self._words()}").encode()
+        text = dropped_lines_text(chunk.line_count, size=size, limit=f"{DATABASE_LIMIT}, {self._words()}").encode()
         nanos = int(chunk.last_at.timestamp() * 1_000_000) * 1000
         line = LogLine(seq=chunk.seq_to, at_unix_nanos=nanos, stream=LOG_STREAM_SYSTEM, text=text)
         return replace(

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from functools import partial
 
-from toban_domain.dropped_lines import is_of_database, left_out_lines
+from toban_domain.dropped_lines import dropped_line_count, is_database_drop
 from toban_log_archiver.decide.chunk_validation import STREAMS
 from toban_log_archiver.decide.dropped_lines import Mark
 from toban_log_archiver.decide.gap_tracker import Holes
@@ -36,10 +36,8 @@ MARKS_AHEAD = 64
 SEARCH_THREADS = 2
 
 _searchers = ThreadPoolExecutor(max_workers=SEARCH_THREADS, thread_name_prefix="toban-search")
-_search_seconds = metrics.histogram(
-    "toban_log_search_slice_seconds", "Time that one slice of looking for an expression took."
-)
-_holes = metrics.counter("toban_log_holes_passed_total", "Holes in an attempt's lines that a follower passed over.")
+_search_seconds = metrics.histogram("toban_log_search_slice_seconds", "Duration of one slice of a search.")
+_holes = metrics.counter("toban_log_holes_passed_total", "Gaps in an attempt's lines that a follow stream skipped.")
 
 
 class _Pages:
@@ -240,7 +238,7 @@ class LiveLines:
         for line in ready:
             mark = Mark(line.seq, 0)
             if line.stream == LOG_STREAM_SYSTEM:
-                mark = Mark(line.seq, left_out_lines(line.text), is_of_database(line.text))
+                mark = Mark(line.seq, dropped_line_count(line.text), is_database_drop(line.text))
             if not self._holes.passes(mark, patient=patient, now=now):
                 taken.over = True
                 return taken

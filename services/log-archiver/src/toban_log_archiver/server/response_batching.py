@@ -13,7 +13,7 @@ from toban_runtime.clock import Clock
 LIFE_SECONDS = 5.0
 
 _lines = metrics.counter("toban_log_lines_read_total", "Lines sent to readers.")
-_bytes = metrics.counter("toban_log_text_read_bytes_total", "Bytes of text sent to readers.")
+_bytes = metrics.counter("toban_log_text_read_bytes_total", "Output bytes sent to readers.")
 
 
 def packed(token: int, lines: Sequence[LogLine]) -> Iterator[ReadLogResponse]:

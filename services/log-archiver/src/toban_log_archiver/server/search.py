@@ -25,9 +25,11 @@ RUNS_PAGE = 100
 LIFE_SECONDS = 1.0
 
 _searches = metrics.counter(
-    "toban_log_searches_total", "Search calls by how they ended: whole, lines, bytes, time.", ("end",)
+    "toban_log_searches_total",
+    "Search calls by end: whole (all lines scanned), or the limit reached (lines, bytes, time).",
+    ("end",),
 )
-_bytes = metrics.counter("toban_log_searched_bytes_total", "Bytes of text that Search calls looked at.")
+_bytes = metrics.counter("toban_log_searched_bytes_total", "Uncompressed bytes scanned by Search calls.")
 
 
 class Searching:

@@ -1,14 +1,14 @@
-"""Checks of /healthz for people."""
+"""Values of /healthz checks as text."""
 
 from typing import Any
 
 import pytest
 
-from toban_domain.health import seen_words
+from toban_domain.finding import format_check_value
 
 
 @pytest.mark.parametrize(
-    ("value", "words"),
+    ("value", "text"),
     [
         (None, "-"),
         (True, "yes"),
@@ -18,5 +18,5 @@ from toban_domain.health import seen_words
         ({"rate": 0.0964, "errors": 140, "of": None}, "rate 0.0964, errors 140, of -"),
     ],
 )
-def test_what_a_check_saw(value: Any, words: str) -> None:
-    assert seen_words(value) == words
+def test_a_check_value_as_text(value: Any, text: str) -> None:
+    assert format_check_value(value) == text

@@ -89,7 +89,7 @@ def test_no_shell(argv: list[str]) -> None:
     ],
 )
 def test_callables_that_start_programs_or_run_code(name: str) -> None:
-    assert "starts programs or runs code" in callable_reason(name)
+    assert "can start programs or execute arbitrary code" in callable_reason(name)
 
 
 @pytest.mark.parametrize(
