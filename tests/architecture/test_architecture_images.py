@@ -102,11 +102,16 @@ def test_containers_share_a_network_only_with_those_that_they_work_with() -> Non
 
 
 def test_postgresql_has_connections_for_more_replicas_than_anybody_needs() -> None:
-    from toban_coordinator.main import wiring
+    from toban_coordinator.main import connections
     from toban_log_archiver.main import POOL_SIZE
 
     (most,) = re.findall(r"max_connections=(\d+)", (ROOT / "docker-compose.yml").read_text(encoding="utf-8"))
-    pools = wiring.POOL_SIZE + wiring.ELECTION_POOL_SIZE + wiring.GRANT_POOL_SIZE + wiring.QUICK_POOL_SIZE
+    pools = (
+        connections.POOL_SIZE
+        + connections.ELECTION_POOL_SIZE
+        + connections.GRANT_POOL_SIZE
+        + connections.QUICK_POOL_SIZE
+    )
     # One more listens. docs/kubernetes.md gives these numbers.
     assert (pools + 1, POOL_SIZE + 1) == (20, 13)
     assert int(most) >= 5 * (pools + 1) + 5 * (POOL_SIZE + 1) + 10

@@ -10,20 +10,20 @@ import time
 from collections import defaultdict
 from datetime import UTC, datetime
 
+from toban_coordinator.app.apply import Apply
+from toban_coordinator.app.definition_cache import DefinitionCache
+from toban_coordinator.app.fast_path import CurrentFastPath
+from toban_coordinator.app.manifests import ManifestText
+from toban_coordinator.app.payload_validator import PayloadValidator
+from toban_coordinator.app.report_queue import ReportQueue
+from toban_coordinator.app.start_runs import RunRequest, StartRuns
 from toban_coordinator.decide.report import Report
 from toban_coordinator.loops.build_loops import leader_loops
-from toban_coordinator.loops.definition_cache import Definitions
-from toban_coordinator.loops.payload_validator import Payloads
 from toban_coordinator.loops.term_loop import LoopDeps
-from toban_coordinator.ports.express import ExpressDesk
 from toban_coordinator.ports.orders import StartResult
-from toban_coordinator.server.apply import Apply
-from toban_coordinator.server.report_queue import Reports
-from toban_coordinator.server.start_runs import StartRuns
 from toban_domain.epoch import Epoch, Term, TokenSource
 from toban_domain.outcome import Outcome, OutcomeKind
 from toban_domain.settings import Settings
-from toban_proto.v1 import coordinator_pb2 as pb
 from toban_runtime.clock import SystemClock
 from toban_store.pool import open_pool
 from toban_store.tx import tx
@@ -93,7 +93,7 @@ class Bench:
     """The part of a coordinator that runs pass through, over fake executors."""
 
     def __init__(self, pool, term):
-        self.orders = InstantExecutors(Reports(pool=pool), lambda: self.assign.wake())
+        self.orders = InstantExecutors(ReportQueue(pool=pool), lambda: self.assign.wake())
         deps = LoopDeps(
             pool=pool,
             quick=pool,
@@ -103,17 +103,18 @@ class Bench:
             clock=SystemClock(),
             server_time=Now(),
             settings=Defaults(),
-            desk=ExpressDesk(),
+            fast_path=CurrentFastPath(),
         )
         self.assign = next(loop for loop in leader_loops(deps) if loop.name == "assign")
-        self.starter = StartRuns(pool=pool, definitions=Definitions(), payloads=Payloads(), desk=ExpressDesk())
+        self.starter = StartRuns(
+            pool=pool, definitions=DefinitionCache(), payloads=PayloadValidator(), fast_path=CurrentFastPath()
+        )
 
     async def round_of(self, count):
         """Seconds to enqueue so many runs, and until all have ended."""
         self.orders.done = 0
         began = time.perf_counter()
-        runs = [pb.StartRunRequest(job="true") for _ in range(count)]
-        await self.starter.start(pb.StartRunsRequest(runs=runs), "bench")
+        await self.starter.start([RunRequest(job="true") for _ in range(count)], "bench")
         enqueued = time.perf_counter()
         self.assign.wake()
         while self.orders.done < count:
@@ -131,7 +132,7 @@ async def measure(url, runs):
         "metadata": {"name": "true"},
         "spec": {"steps": [{"id": "run", "type": "command", "argv": ["/bin/true"]}]},
     }
-    await Apply(pool=pool).apply(pb.ApplyRequest(manifests=[pb.Manifest(json=json.dumps(manifest))]), "bench")
+    await Apply(pool=pool).apply([ManifestText(json=json.dumps(manifest))], actor="bench")
     stop = asyncio.Event()
     task = asyncio.create_task(bench.assign.run(stop))
     await bench.round_of(200)

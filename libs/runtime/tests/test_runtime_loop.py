@@ -6,7 +6,7 @@ from collections.abc import Callable
 import pytest
 
 from toban_observability import metrics
-from toban_runtime.loop import Loop, TurnResult
+from toban_runtime.loop import Loop, TurnResult, WakeRegistry
 from toban_testing.clock import FakeClock
 from toban_testing.signals import Signals
 
@@ -168,3 +168,16 @@ async def test_turns_are_counted() -> None:
     await bench.turns(1)
     await bench.close()
     assert 'toban_loop_turns_total{loop="bench",result="ok"}' in metrics.exposition().decode()
+
+
+def test_the_registry_wakes_by_name_and_the_latest_registration_counts() -> None:
+    woken: list[str] = []
+    wakes = WakeRegistry()
+    wakes.register("fire", lambda: woken.append("old fire"))
+    wakes.register("assign", lambda: woken.append("assign"))
+    wakes.register("fire", lambda: woken.append("fire"))
+    wakes.wake("fire")
+    wakes.wake("unknown")
+    assert woken == ["fire"]
+    wakes.wake("")
+    assert sorted(woken) == ["assign", "fire", "fire"]

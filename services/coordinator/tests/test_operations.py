@@ -9,15 +9,16 @@ from typing import Any
 
 import pytest
 
-from toban_coordinator.server.operations_audit import list_audit
-from toban_coordinator.server.operations_executors import ExecutorDesk
-from toban_coordinator.server.operations_settings import SettingsDesk
-from toban_coordinator.server.settings_stream import SettingsStreams
+from toban_coordinator.app.audit_log import list_audit
+from toban_coordinator.app.operations_executors import ExecutorOperations
+from toban_coordinator.app.operations_settings import SettingChange, SettingsOperations
+from toban_coordinator.app.paging import PageRequest
+from toban_coordinator.app.settings_stream import SettingsStreams
+from toban_coordinator.server.cluster_to_proto import audit_entry_to_pb, setting_to_pb, settings_to_pb
 from toban_coordinator.store import executors
 from toban_coordinator.store.settings import SettingsCache
 from toban_domain.errors import ErrorCode, TobanError
 from toban_domain.settings import SETTINGS
-from toban_proto.v1 import common_pb2
 from toban_proto.v1 import coordinator_pb2 as pb
 from toban_runtime.clock import SystemClock
 from toban_runtime.ids import IdSource
@@ -38,21 +39,31 @@ async def pool(pg_url: str) -> AsyncIterator[Pool]:
 
 
 @pytest.fixture
-def desk(pool: Pool) -> SettingsDesk:
-    return SettingsDesk(pool=pool)
+def desk(pool: Pool) -> SettingsOperations:
+    return SettingsOperations(pool=pool)
 
 
 @pytest.fixture
-def fleet(pool: Pool) -> ExecutorDesk:
-    return ExecutorDesk(pool=pool)
+def fleet(pool: Pool) -> ExecutorOperations:
+    return ExecutorOperations(pool=pool)
 
 
-def change(name: str, value: object, **fields: Any) -> pb.UpdateSettingRequest:
-    return pb.UpdateSettingRequest(name=name, value_json=json.dumps(value), **fields)
+def change(name: str, value: object, **fields: Any) -> SettingChange:
+    return SettingChange(name=name, value_json=json.dumps(value), **fields)
 
 
 async def audit(pool: Pool, **page: Any) -> list[pb.AuditEntry]:
-    return list((await list_audit(pool, pb.ListAuditRequest(page=common_pb2.Page(**page)))).entries)
+    return [audit_entry_to_pb(row) for row in (await list_audit(pool, PageRequest(**page))).rows]
+
+
+async def shown(desk: SettingsOperations) -> list[pb.Setting]:
+    """Every setting as callers get it."""
+    return [setting_to_pb(state) for state in await desk.list()]
+
+
+async def updated(desk: SettingsOperations, change: SettingChange, actor: str) -> pb.Setting:
+    """A setting as the caller that changed it gets it."""
+    return setting_to_pb(await desk.update(change, actor))
 
 
 async def register(pool: Pool, instance: str = "x1", **changes: Any) -> tuple[str, int]:
@@ -73,8 +84,8 @@ async def beat(pool: Pool, incarnation: str, **fields: Any) -> executors.Grant:
 # ---------------------------------------------------------------- settings
 
 
-async def test_every_setting_is_listed_with_its_default(desk: SettingsDesk) -> None:
-    found = (await desk.list()).settings
+async def test_every_setting_is_listed_with_its_default(desk: SettingsOperations) -> None:
+    found = await shown(desk)
     assert [one.name for one in found] == list(SETTINGS)
     for one in found:
         spec = SETTINGS[one.name]
@@ -82,12 +93,12 @@ async def test_every_setting_is_listed_with_its_default(desk: SettingsDesk) -> N
         assert (one.version, one.updated_by, one.minimum, one.maximum) == (0, "", spec.minimum, spec.maximum)
 
 
-async def test_a_change_is_stored_counted_and_written_down(desk: SettingsDesk, pool: Pool) -> None:
-    first = await desk.update(change("assign_ahead_seconds", 60, reason=" large batches\0 "), ACTOR)
+async def test_a_change_is_stored_counted_and_written_down(desk: SettingsOperations, pool: Pool) -> None:
+    first = await updated(desk, change("assign_ahead_seconds", 60, reason=" large batches\0 "), ACTOR)
     assert (json.loads(first.value_json), first.version, first.updated_by) == (60, 1, ACTOR)
-    second = await desk.update(change("assign_ahead_seconds", 45.5), "admin-web")
+    second = await updated(desk, change("assign_ahead_seconds", 45.5), "admin-web")
     assert (json.loads(second.value_json), second.version) == (45.5, 2)
-    listed = {one.name: one for one in (await desk.list()).settings}
+    listed = {one.name: one for one in await shown(desk)}
     assert listed["assign_ahead_seconds"] == second
     newest, oldest = await audit(pool)
     assert (oldest.actor, oldest.action, oldest.target) == (ACTOR, "update_setting", "setting assign_ahead_seconds")
@@ -97,8 +108,8 @@ async def test_a_change_is_stored_counted_and_written_down(desk: SettingsDesk, p
     assert json.loads(newest.before_json) == {"value": 60.0, "version": 1}
 
 
-async def test_the_same_value_again_changes_nothing(desk: SettingsDesk, pool: Pool) -> None:
-    assert (await desk.update(change("assign_ahead_seconds", 30), ACTOR)).version == 0
+async def test_the_same_value_again_changes_nothing(desk: SettingsOperations, pool: Pool) -> None:
+    assert (await updated(desk, change("assign_ahead_seconds", 30), ACTOR)).version == 0
     assert await audit(pool) == []
 
 
@@ -110,7 +121,7 @@ async def test_the_same_value_again_changes_nothing(desk: SettingsDesk, pool: Po
         (change("fire_batch_size", 2.5), ErrorCode.INVALID_ARGUMENT, "a whole number"),
         (change("assign_ahead_seconds", "5"), ErrorCode.INVALID_ARGUMENT, "takes a number"),
         (
-            pb.UpdateSettingRequest(name="assign_ahead_seconds", value_json="x"),
+            SettingChange(name="assign_ahead_seconds", value_json="x"),
             ErrorCode.INVALID_ARGUMENT,
             "not a number",
         ),
@@ -122,18 +133,18 @@ async def test_the_same_value_again_changes_nothing(desk: SettingsDesk, pool: Po
     ],
 )
 async def test_what_is_refused_changes_nothing(
-    desk: SettingsDesk, pool: Pool, request_: pb.UpdateSettingRequest, code: ErrorCode, words: str
+    desk: SettingsOperations, pool: Pool, request_: SettingChange, code: ErrorCode, words: str
 ) -> None:
     with pytest.raises(TobanError, match=words) as caught:
         await desk.update(request_, ACTOR)
     assert caught.value.code is code
-    assert all(one.version == 0 for one in (await desk.list()).settings)
+    assert all(one.version == 0 for one in await shown(desk))
     assert await audit(pool) == []
 
 
-async def test_of_two_who_saw_the_same_version_one_wins(desk: SettingsDesk, pool: Pool) -> None:
+async def test_of_two_who_saw_the_same_version_one_wins(desk: SettingsOperations, pool: Pool) -> None:
     wanted = [change("assign_ahead_seconds", value, version=0) for value in (40, 50, 60, 70)]
-    results = await asyncio.gather(*(desk.update(one, ACTOR) for one in wanted), return_exceptions=True)
+    results = await asyncio.gather(*(updated(desk, one, ACTOR) for one in wanted), return_exceptions=True)
     won = [one for one in results if isinstance(one, pb.Setting)]
     lost = [one for one in results if isinstance(one, TobanError)]
     assert (len(won), {one.code for one in lost}) == (1, {ErrorCode.CONFLICT})
@@ -141,27 +152,27 @@ async def test_of_two_who_saw_the_same_version_one_wins(desk: SettingsDesk, pool
     assert [json.loads(entry.after_json)["value"] for entry in await audit(pool)] == [json.loads(won[0].value_json)]
 
 
-async def test_two_changes_at_once_never_break_a_rule_together(desk: SettingsDesk) -> None:
+async def test_two_changes_at_once_never_break_a_rule_together(desk: SettingsOperations) -> None:
     """Each alone is safe: a heartbeat each 2.4 s within the time to live of 5 s, and a time to live of 2 s for one each second."""
     changes = [change("heartbeat_interval_seconds", 2.4), change("heartbeat_ttl_seconds", 2)]
-    results = await asyncio.gather(*(desk.update(one, ACTOR) for one in changes), return_exceptions=True)
+    results = await asyncio.gather(*(updated(desk, one, ACTOR) for one in changes), return_exceptions=True)
     assert sum(isinstance(one, TobanError) for one in results) == 1
-    now = {one.name: json.loads(one.value_json) for one in (await desk.list()).settings}
+    now = {one.name: json.loads(one.value_json) for one in await shown(desk)}
     assert now["heartbeat_ttl_seconds"] >= 2 * now["heartbeat_interval_seconds"]
 
 
 async def test_a_value_of_another_release_is_shown_as_the_default_and_can_be_mended(
-    desk: SettingsDesk, pool: Pool
+    desk: SettingsOperations, pool: Pool
 ) -> None:
     async with tx(pool) as t:
         await t.execute("INSERT INTO scheduler.settings (name, value, version) VALUES ('fire_batch_size', '99999', 4)")
-    [found] = [one for one in (await desk.list()).settings if one.name == "fire_batch_size"]
+    [found] = [one for one in await shown(desk) if one.name == "fire_batch_size"]
     assert (json.loads(found.value_json), found.version) == (500, 4)
-    mended = await desk.update(change("fire_batch_size", 200, version=4), ACTOR)
+    mended = await updated(desk, change("fire_batch_size", 200, version=4), ACTOR)
     assert (json.loads(mended.value_json), mended.version) == (200, 5)
 
 
-async def test_a_change_wakes_whoever_listens(desk: SettingsDesk, pg_url: str) -> None:
+async def test_a_change_wakes_whoever_listens(desk: SettingsOperations, pg_url: str) -> None:
     heard: asyncio.Queue[str] = asyncio.Queue()
 
     async def listen() -> None:
@@ -179,7 +190,7 @@ async def test_a_change_wakes_whoever_listens(desk: SettingsDesk, pg_url: str) -
 
 
 async def test_the_cache_says_when_something_changed_and_keeps_the_last_known(
-    desk: SettingsDesk, pool: Pool, pg_url: str
+    desk: SettingsOperations, pool: Pool, pg_url: str
 ) -> None:
     own = await open_pool(pg_url, application_name="test", min_size=1, max_size=1)
     cache = SettingsCache(pool=own, clock=SystemClock())
@@ -201,31 +212,31 @@ async def test_the_cache_says_when_something_changed_and_keeps_the_last_known(
 async def test_what_cannot_be_undone_waits_for_a_value_that_is_known(pool: Pool, pg_url: str) -> None:
     own = await open_pool(pg_url, application_name="test", min_size=1, max_size=1)
     cache = SettingsCache(pool=own, clock=SystemClock())
-    assert await cache.sure("history_retention_days") == 90, "nothing stored: the default is the value"
+    assert await cache.get_verified("history_retention_days") == 90, "nothing stored: the default is the value"
     async with tx(pool) as t:
         await t.execute(
             "INSERT INTO scheduler.settings (name, value) VALUES ('history_retention_days', '99999'), ('dedupe_days', '30')"
         )
-    assert await cache.sure("history_retention_days") is None
-    assert await cache.sure("dedupe_days") == 30
+    assert await cache.get_verified("history_retention_days") is None
+    assert await cache.get_verified("dedupe_days") == 30
     await own.close()
-    assert await cache.sure("dedupe_days") is None, "what was read before may have changed"
+    assert await cache.get_verified("dedupe_days") is None, "what was read before may have changed"
     assert (await cache.get())["dedupe_days"] == 30
-    assert await SettingsCache(pool=own, clock=SystemClock()).sure("dedupe_days") is None
+    assert await SettingsCache(pool=own, clock=SystemClock()).get_verified("dedupe_days") is None
 
 
 async def test_a_stream_sends_now_and_each_change_and_ends_when_told() -> None:
     source = FixedSettings(assign_ahead_seconds=5)
     streams = SettingsStreams(source=source)
     messages = streams.watch()
-    first = await anext(messages)
-    assert (json.loads(first.values_json["assign_ahead_seconds"]), first.version) == (5, 1)
-    assert set(first.values_json) == set(SETTINGS)
+    message = settings_to_pb(await anext(messages))
+    assert (json.loads(message.values_json["assign_ahead_seconds"]), message.version) == (5, 1)
+    assert set(message.values_json) == set(SETTINGS)
     waits = asyncio.ensure_future(anext(messages))
     await asyncio.sleep(0)
     assert not waits.done()
     source.set(assign_ahead_seconds=6)
-    assert json.loads((await waits).values_json["assign_ahead_seconds"]) == 6
+    assert (await waits)["assign_ahead_seconds"] == 6
     ends = asyncio.ensure_future(anext(messages, None))
     await asyncio.sleep(0)
     streams.stop()
@@ -235,15 +246,14 @@ async def test_a_stream_sends_now_and_each_change_and_ends_when_told() -> None:
 # ---------------------------------------------------------------- audit
 
 
-async def test_the_audit_log_goes_by_pages(desk: SettingsDesk, pool: Pool) -> None:
+async def test_the_audit_log_goes_by_pages(desk: SettingsOperations, pool: Pool) -> None:
     for value in range(1, 6):
         await desk.update(change("assign_ahead_seconds", value), ACTOR)
     seen: list[int] = []
     cursor = ""
     for _ in range(3):
-        request = pb.ListAuditRequest(page=common_pb2.Page(limit=2, cursor=cursor))
-        answer = await list_audit(pool, request)
-        seen += [entry.id for entry in answer.entries]
+        answer = await list_audit(pool, PageRequest(limit=2, cursor=cursor))
+        seen += [row["id"] for row in answer.rows]
         cursor = answer.next_cursor
     assert (seen, cursor) == ([5, 4, 3, 2, 1], "")
     with pytest.raises(TobanError, match=r"page\.limit"):
@@ -255,17 +265,17 @@ async def test_the_audit_log_goes_by_pages(desk: SettingsDesk, pool: Pool) -> No
 # ---------------------------------------------------------------- drain
 
 
-async def test_a_drain_is_kept_for_the_instance_until_undrain(fleet: ExecutorDesk, pool: Pool) -> None:
+async def test_a_drain_is_kept_for_the_instance_until_undrain(fleet: ExecutorOperations, pool: Pool) -> None:
     incarnation, worker = await register(pool)
     _other, beside = await register(pool, instance="x2")
     assert (await beat(pool, incarnation)).state == "on"
-    shown = await fleet.drain(worker, reason="new disk", actor=ACTOR)
-    assert (shown.state, shown.drained, shown.drain_reason) == ("draining", True, "new disk")
+    row = await fleet.drain(worker, reason="new disk", actor=ACTOR)
+    assert (row["state"], row["drained"], row["drain_reason"]) == ("draining", True, "new disk")
     assert (await beat(pool, incarnation)).granted, "its running jobs go on"
     assert (await beat(pool, incarnation)).state == "draining"
     again, later = await register(pool)
     assert (await beat(pool, again)).state == "draining", "a restart does not end it"
-    assert (await fleet.undrain(later, reason="disk is in", actor=ACTOR)).drained is False
+    assert (await fleet.undrain(later, reason="disk is in", actor=ACTOR))["drained"] is False
     assert (await beat(pool, again)).state == "on"
     assert (await beat(pool, incarnation)).state == "on"
     entries = {(entry.action, entry.target, entry.reason) for entry in await audit(pool)}
@@ -273,26 +283,26 @@ async def test_a_drain_is_kept_for_the_instance_until_undrain(fleet: ExecutorDes
         ("drain", f"executor {worker} (n1)", "new disk"),
         ("undrain", f"executor {later} (n1)", "disk is in"),
     }
-    assert (await fleet.undrain(beside, reason="", actor=ACTOR)).state == "on"
+    assert (await fleet.undrain(beside, reason="", actor=ACTOR))["state"] == "on"
     assert len(await audit(pool)) == 2, "nothing was changed the last time"
 
 
-async def test_draining_twice_is_one_action_unless_the_reason_is_new(fleet: ExecutorDesk, pool: Pool) -> None:
+async def test_draining_twice_is_one_action_unless_the_reason_is_new(fleet: ExecutorOperations, pool: Pool) -> None:
     _incarnation, worker = await register(pool)
     for reason in ("a", "a", "b"):
-        shown = await fleet.drain(worker, reason=reason, actor=ACTOR)
-    assert shown.drain_reason == "b"
+        row = await fleet.drain(worker, reason=reason, actor=ACTOR)
+    assert row["drain_reason"] == "b"
     assert [entry.reason for entry in await audit(pool)] == ["b", "a"]
 
 
-async def test_an_executor_that_is_stopping_stays_draining_after_undrain(fleet: ExecutorDesk, pool: Pool) -> None:
+async def test_an_executor_that_is_stopping_stays_draining_after_undrain(fleet: ExecutorOperations, pool: Pool) -> None:
     incarnation, worker = await register(pool)
     await fleet.drain(worker, reason="", actor=ACTOR)
     await fleet.undrain(worker, reason="", actor=ACTOR)
     assert (await beat(pool, incarnation, draining=True)).state == "draining"
 
 
-async def test_a_detached_executor_that_is_heard_again_stays_drained(fleet: ExecutorDesk, pool: Pool) -> None:
+async def test_a_detached_executor_that_is_heard_again_stays_drained(fleet: ExecutorOperations, pool: Pool) -> None:
     """The leader takes back one that was silent; the drain that came meanwhile counts."""
     _incarnation, worker = await register(pool)
     await fleet.drain(worker, reason="", actor=ACTOR)
@@ -303,13 +313,13 @@ async def test_a_detached_executor_that_is_heard_again_stays_drained(fleet: Exec
     assert rows == [worker] and state == {"state": "draining"}
 
 
-async def test_an_executor_that_is_gone_can_be_undrained(fleet: ExecutorDesk, pool: Pool) -> None:
+async def test_an_executor_that_is_gone_can_be_undrained(fleet: ExecutorOperations, pool: Pool) -> None:
     _incarnation, worker = await register(pool)
     await fleet.drain(worker, reason="", actor=ACTOR)
     async with tx(pool) as t:
         await t.execute("UPDATE scheduler.executors SET state = 'off', off_at = now()")
-    shown = await fleet.undrain(worker, reason="", actor=ACTOR)
-    assert (shown.state, shown.drained) == ("off", False)
+    row = await fleet.undrain(worker, reason="", actor=ACTOR)
+    assert (row["state"], row["drained"]) == ("off", False)
 
 
 # ---------------------------------------------------------------- detach
@@ -317,15 +327,14 @@ async def test_an_executor_that_is_gone_can_be_undrained(fleet: ExecutorDesk, po
 
 @pytest.mark.parametrize(("mode", "stored"), [("", "let_finish"), ("let_finish", "let_finish"), ("stop", "stop")])
 async def test_a_detach_says_how_to_the_executor_and_is_final(
-    fleet: ExecutorDesk, pool: Pool, mode: str, stored: str
+    fleet: ExecutorOperations, pool: Pool, mode: str, stored: str
 ) -> None:
     incarnation, worker = await register(pool)
-    request = pb.DetachExecutorRequest(worker_id=worker, mode=mode, reason="why")
-    assert (await fleet.detach(request, ACTOR)).state == "detached"
+    assert (await fleet.detach(worker, mode=mode, reason="why", actor=ACTOR))["state"] == "detached"
     heard = await beat(pool, incarnation)
     assert (heard.state, heard.detach_mode, heard.granted) == ("detached", stored, True)
     with pytest.raises(TobanError, match=f"being detached already .{stored}.") as caught:
-        await fleet.detach(request, ACTOR)
+        await fleet.detach(worker, mode=mode, reason="why", actor=ACTOR)
     assert caught.value.code is ErrorCode.RESOURCE_INVALID_STATE
     [entry] = await audit(pool)
     assert json.loads(entry.after_json) == {"state": "detached", "mode": stored}
@@ -333,24 +342,24 @@ async def test_a_detach_says_how_to_the_executor_and_is_final(
 
 
 @pytest.mark.parametrize("state", ["cut", "off"])
-async def test_what_has_ended_cannot_be_detached(fleet: ExecutorDesk, pool: Pool, state: str) -> None:
+async def test_what_has_ended_cannot_be_detached(fleet: ExecutorOperations, pool: Pool, state: str) -> None:
     _incarnation, worker = await register(pool)
     async with tx(pool) as t:
         off = ", off_at = now()" if state == "off" else ""
         await t.execute(f"UPDATE scheduler.executors SET state = '{state}'{off}")
     with pytest.raises(TobanError, match=f"is {state} already"):
-        await fleet.detach(pb.DetachExecutorRequest(worker_id=worker, mode="stop"), ACTOR)
+        await fleet.detach(worker, mode="stop", reason="", actor=ACTOR)
     assert await audit(pool) == []
 
 
-async def test_wrong_words_about_executors(fleet: ExecutorDesk, pool: Pool) -> None:
+async def test_wrong_words_about_executors(fleet: ExecutorOperations, pool: Pool) -> None:
     _incarnation, worker = await register(pool)
     with pytest.raises(TobanError, match="use let_finish or stop"):
-        await fleet.detach(pb.DetachExecutorRequest(worker_id=worker, mode="kill"), ACTOR)
+        await fleet.detach(worker, mode="kill", reason="", actor=ACTOR)
     calls: list[Callable[[], Any]] = [
         lambda: fleet.drain(999, reason="", actor=ACTOR),
         lambda: fleet.undrain(999, reason="", actor=ACTOR),
-        lambda: fleet.detach(pb.DetachExecutorRequest(worker_id=999), ACTOR),
+        lambda: fleet.detach(999, reason="", actor=ACTOR),
     ]
     for call in calls:
         with pytest.raises(TobanError, match="there is no executor 999") as caught:

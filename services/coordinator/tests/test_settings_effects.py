@@ -14,8 +14,7 @@ from structlog.testing import capture_logs
 
 from toban_coordinator.adapters.redis_registry import RedisMirror
 from toban_coordinator.leadership.subleader import Checker
-from toban_coordinator.loops.executor_leases import LeaseDeps, LeaseKeeper, Observer
-from toban_coordinator.loops.overdue_orders import OrderKeeper
+from toban_coordinator.loops.executor_leases import LeaseDeps, LeaseKeeper, Observer, OverdueOrders
 from toban_coordinator.ports.leader import LeaderView
 from toban_coordinator.ports.peers import PeerStatus
 from toban_coordinator.server.peer_service import PeerServer
@@ -118,7 +117,7 @@ async def test_time_to_live_and_grace_say_when_a_silent_executor_is_detached(
 
 async def test_an_order_that_stays_open_cuts_its_executor(pool: Pool, term: Term, incarnation: str) -> None:
     settings = FixedSettings(reassign_after_seconds=62)
-    keeper = OrderKeeper(pool=pool, term=term, settings=settings)
+    keeper = OverdueOrders(pool=pool, term=term, settings=settings)
     async with fenced_tx(pool, term) as t:
         await queued_orders.queue(t, incarnation=incarnation, kind="revoke", serial=1, orders=[(AttemptKey(5, 6), {})])
         await t.execute("UPDATE scheduler.executor_orders SET created_at = now() - interval '61 s'")
@@ -134,7 +133,7 @@ async def test_an_order_that_stays_open_cuts_its_executor(pool: Pool, term: Term
 
 
 async def test_only_the_leader_cuts_and_only_who_is_not_off(pool: Pool, term: Term, incarnation: str) -> None:
-    keeper = OrderKeeper(pool=pool, term=term, settings=FixedSettings(reassign_after_seconds=60))
+    keeper = OverdueOrders(pool=pool, term=term, settings=FixedSettings(reassign_after_seconds=60))
     async with fenced_tx(pool, term) as t:
         await queued_orders.queue(t, incarnation=incarnation, kind="revoke", serial=1, orders=[(AttemptKey(5, 6), {})])
         await t.execute("UPDATE scheduler.executor_orders SET created_at = now() - interval '61 s'")

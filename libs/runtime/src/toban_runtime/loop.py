@@ -49,6 +49,23 @@ class TurnResult:
     result: Any = None
 
 
+class WakeRegistry:
+    """Wakes what is registered under a name, such as loops by the names of notifications."""
+
+    def __init__(self) -> None:
+        self._wake: dict[str, Callable[[], None]] = {}
+
+    def register(self, name: str, wake: Callable[[], None]) -> None:
+        """`wake` is called for `name` from now on, in place of what was registered before."""
+        self._wake[name] = wake
+
+    def wake(self, name: str) -> None:
+        """Wakes `name`, if it is registered; "" wakes all, since anything may have been missed."""
+        for registered, wake in tuple(self._wake.items()):
+            if name in ("", registered):
+                wake()
+
+
 class Loop:
     """Runs `run_once` when woken and at each tick until stopped.
 

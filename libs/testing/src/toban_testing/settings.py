@@ -28,8 +28,8 @@ class FixedSettings:
         """The current settings."""
         return self._known
 
-    async def sure(self, name: str) -> float | None:
-        """The current settings."""
+    async def get_verified(self, name: str) -> float | None:
+        """The current value; None while it is unverified."""
         return None if name in self.unsure else self._known[name]
 
     async def wait_other_than(self, seen: Settings | None) -> Settings:

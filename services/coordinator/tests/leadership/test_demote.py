@@ -5,10 +5,9 @@ import json
 
 import pytest
 
-from toban_coordinator.server.operations_leader import LeaderDesk
+from toban_coordinator.app.operations_leader import LeaderOperations
 from toban_coordinator.store import audit, leader
 from toban_domain.errors import ErrorCode, TobanError
-from toban_proto.v1 import coordinator_pb2 as pb
 from toban_runtime.clock import SystemClock
 from toban_store.tx import autocommit
 
@@ -16,12 +15,12 @@ CLOCK = SystemClock()
 NO_REDIS = "redis://127.0.0.1:1/0"
 
 
-def desk_of(node) -> LeaderDesk:
-    return LeaderDesk(pool=node.pool, leader=node.leadership, clock=CLOCK)
+def desk_of(node) -> LeaderOperations:
+    return LeaderOperations(pool=node.pool, leader=node.leadership, clock=CLOCK)
 
 
 def demote(node, epoch):
-    return desk_of(node).demote(pb.DemoteLeaderRequest(epoch=epoch, reason="patching"), "admin-cli")
+    return desk_of(node).demote(epoch, reason="patching", actor="admin-cli")
 
 
 async def leads(*nodes):
@@ -49,8 +48,8 @@ async def test_the_other_one_leads_at_once(cluster, redis_url, asked, redis):
     answer = await demote(first if asked == "leader" else second, epoch)
     took = CLOCK.monotonic() - begun
     assert second.leads and not first.leads
-    assert answer.new_epoch == second.epoch > epoch
-    assert (answer.leader_worker_id, answer.leader_address) == (
+    assert answer.epoch == second.epoch > epoch
+    assert (answer.worker_id, answer.address) == (
         second.leadership.me.worker_id,
         second.leadership.me.address,
     )
@@ -65,8 +64,8 @@ async def test_alone_the_same_one_leads_again_in_a_new_term(cluster):
     await leads(only)
     epoch = only.epoch
     answer = await demote(only, epoch)
-    assert answer.new_epoch == only.epoch > epoch
-    assert answer.leader_worker_id == only.leadership.me.worker_id
+    assert answer.epoch == only.epoch > epoch
+    assert answer.worker_id == only.leadership.me.worker_id
 
 
 async def test_another_epoch_than_the_operator_saw_is_refused(cluster):
@@ -88,7 +87,7 @@ async def test_while_nobody_leads_there_is_nobody_to_demote(cluster):
     await leads(only)
     epoch = only.epoch
     await only.leadership.leave()
-    with pytest.raises(TobanError, match="nobody leads") as caught:
+    with pytest.raises(TobanError, match="there is no leader") as caught:
         await demote(only, epoch)
     assert caught.value.code is ErrorCode.RESOURCE_INVALID_STATE
 

@@ -11,24 +11,28 @@ from typing import Any
 
 import pytest
 
+from toban_coordinator.app.apply import Apply
+from toban_coordinator.app.cancel import CancelRun
+from toban_coordinator.app.commit_reports import commit_reports
+from toban_coordinator.app.definition_cache import DefinitionCache
+from toban_coordinator.app.events import Events
+from toban_coordinator.app.fast_path import CurrentFastPath
+from toban_coordinator.app.job_reads import JobReads
+from toban_coordinator.app.manifests import ManifestText
+from toban_coordinator.app.payload_validator import PayloadValidator
+from toban_coordinator.app.schedules import Schedules
+from toban_coordinator.app.start_runs import RunRequest, StartRuns
 from toban_coordinator.decide.report import Answer, Report
 from toban_coordinator.loops.build_loops import leader_loops
-from toban_coordinator.loops.commit_reports import settle
-from toban_coordinator.loops.definition_cache import Definitions
-from toban_coordinator.loops.payload_validator import Payloads
-from toban_coordinator.loops.term_loop import Done, LoopDeps, TermLoop
-from toban_coordinator.ports.express import ExpressDesk
+from toban_coordinator.loops.term_loop import LoopDeps, TermLoop, TurnOutcome
 from toban_coordinator.ports.orders import QUEUED, CancelOrder, StartOrder, StartResult, Target
-from toban_coordinator.ports.run_marks import RunMarks
-from toban_coordinator.server.apply import Apply
-from toban_coordinator.server.cancel import CancelRun
-from toban_coordinator.server.start_runs import StartRuns
+from toban_coordinator.ports.worker_registry import RunMarks
+from toban_coordinator.server.job_reader import JobReader, JobReaderDeps
 from toban_coordinator.store import queued_orders
 from toban_coordinator.store.queued_orders import QueuedOrder
 from toban_domain.epoch import Epoch, Term, TokenSource
 from toban_domain.errors import ErrorCode, TobanError
 from toban_domain.outcome import AttemptKey, Outcome, OutcomeKind, Reason
-from toban_proto.v1 import coordinator_pb2 as pb
 from toban_runtime.clock import SystemClock
 from toban_store.pool import Pool, open_pool
 from toban_store.tx import fenced_tx, tx
@@ -132,9 +136,11 @@ class World:
         self.orders = FakeOrders(pool=pool)
         self.time = ServerNow()
         self.settings = FixedSettings()
-        self.desk = ExpressDesk()
-        self.service = StartRuns(pool=pool, definitions=Definitions(), payloads=Payloads(), desk=self.desk)
-        self.definitions = Definitions()
+        self.fast_path = CurrentFastPath()
+        self.service = StartRuns(
+            pool=pool, definitions=DefinitionCache(), payloads=PayloadValidator(), fast_path=self.fast_path
+        )
+        self.definitions = DefinitionCache()
         self.incarnations: list[str] = []
         self.marks: RunMarks | None = None
         self.take(term)
@@ -151,17 +157,17 @@ class World:
             clock=SystemClock(),
             server_time=self.time,
             settings=self.settings,
-            desk=self.desk,
+            fast_path=self.fast_path,
             marks=self.marks,
         )
         self.loops: dict[str, TermLoop] = {loop.name: loop for loop in leader_loops(deps)}  # type: ignore[misc]
 
-    async def turn(self, *names: str) -> Done:
+    async def turn(self, *names: str) -> TurnOutcome:
         """One turn of each loop, orders carried out."""
-        done = Done()
+        done = TurnOutcome()
         for name in names:
             loop = self.loops[name]
-            rested = await loop._rests() if loop._rests else None
+            rested = await loop._idle_turn() if loop._idle_turn else None
             done = await loop._work()
             assert rested is None or not done.moved, f"loop {name} would have rested, and there was work"
             await self.sender.idle()
@@ -204,18 +210,17 @@ class World:
             return await cursor.fetchall() if cursor.description else []
 
     async def apply(self, *documents: dict[str, Any], dry_run: bool = False) -> list[tuple[str, str, int]]:
-        request = pb.ApplyRequest(
-            manifests=[
-                pb.Manifest(json=json.dumps(d), source=f"test.yaml, document {i}") for i, d in enumerate(documents, 1)
-            ],
-            dry_run=dry_run,
-        )
-        done = await Apply(pool=self.pool).apply(request, "admin-cli")
-        return [(one.name, one.action, one.version) for one in done.applied]
+        texts = [
+            ManifestText(json=json.dumps(d), source=f"test.yaml, document {i}") for i, d in enumerate(documents, 1)
+        ]
+        done = await Apply(pool=self.pool).apply(texts, dry_run=dry_run, actor="admin-cli")
+        return [(one.name, one.action, one.version) for one in done]
 
     async def start(self, job: str = "hello", count: int = 1, **fields: Any) -> list[int]:
         """Starts runs as a coordinator that has never heard of the job: always the long way."""
-        service = StartRuns(pool=self.pool, definitions=self.definitions, payloads=Payloads(), desk=self.desk)
+        service = StartRuns(
+            pool=self.pool, definitions=self.definitions, payloads=PayloadValidator(), fast_path=self.fast_path
+        )
         return await self._start(service, job, count, fields)
 
     async def start_again(self, job: str = "hello", count: int = 1, **fields: Any) -> list[int]:
@@ -223,8 +228,19 @@ class World:
         return await self._start(self.service, job, count, fields)
 
     async def _start(self, service: StartRuns, job: str, count: int, fields: dict[str, Any]) -> list[int]:
-        request = pb.StartRunsRequest(runs=[pb.StartRunRequest(job=job, **fields) for _ in range(count)])
-        return [run.run_id for run in (await service.start(request, "admin-cli")).runs]
+        wanted = [RunRequest(job=job, **fields) for _ in range(count)]
+        return [run.run_id for run in await service.start(wanted, "admin-cli")]
+
+    @property
+    def reader(self) -> JobReader:
+        """The service that lists what is there."""
+        deps = JobReaderDeps(
+            reads=JobReads(pool=self.pool, clock=SystemClock()),
+            events=Events(pool=self.pool),
+            schedules=Schedules(pool=self.pool),
+            health=lambda: {"status": "ok"},
+        )
+        return JobReader(deps=deps)  # type: ignore[abstract]
 
     async def cancel(self, run: int, mode: str = "") -> None:
         await CancelRun(pool=self.pool, definitions=self.definitions).cancel(
@@ -233,7 +249,7 @@ class World:
 
     async def report(self, key: AttemptKey, what: datetime | Outcome, incarnation: str = "") -> Answer:
         incarnation = incarnation or next(i for i, order in self.orders.starts if order.key == key)
-        return (await settle(self.pool, self.definitions, incarnation, [Report(key, 1, what)]))[0]
+        return (await commit_reports(self.pool, self.definitions, incarnation, [Report(key, 1, what)]))[0]
 
     async def heartbeat(self, incarnation: str, answer: Callable[[QueuedOrder], str]) -> list[str]:
         """What a heartbeat by way of another coordinator does: the open orders go out, and their answers come back; their kinds."""

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
+from toban_coordinator.app.commit_reports import commit_reports
+from toban_coordinator.app.definition_cache import DefinitionCache
 from toban_coordinator.decide.report import Answer, Report
-from toban_coordinator.loops.commit_reports import settle
-from toban_coordinator.loops.definition_cache import Definitions
 from toban_coordinator.loops.executor_leases import LeaseDeps, LeaseKeeper, Observer
 from toban_domain.errors import ErrorCode, TobanError
 from toban_runtime.clock import SystemClock
@@ -68,7 +68,7 @@ async def test_a_job_that_cannot_be_read_is_mended_by_applying_it_again(
 async def test_an_outcome_stands_though_its_definition_cannot_be_had(world: Any, make: Any) -> None:
     """Only the metrics want it."""
 
-    class Gone(Definitions):
+    class Gone(DefinitionCache):
         async def find(self, *_: Any) -> dict[Any, Any]:
             raise StoreError(ErrorCode.UNAVAILABLE, "gone")
 
@@ -102,7 +102,7 @@ async def test_a_report_that_postgresql_refuses_is_alone(world: Any, make: Any) 
     await world.turn("assign")
     reports = [Report(world.key(run), 1, make.outcome("FAILED")) for run in runs]
     reports[2] = replace(reports[2], what=make.outcome("FAILED", exit_code=2**40))
-    answers = await settle(world.pool, world.definitions, incarnation, reports)
+    answers = await commit_reports(world.pool, world.definitions, incarnation, reports)
     assert answers == [Answer.ACCEPTED] * 4
     rows = [await world.run(run) for run in runs]
     assert [row["state"] for row in rows] == ["FAILED"] * 4
@@ -117,7 +117,7 @@ async def test_a_report_that_is_refused_in_every_form_is_answered(world: Any, ma
     await world.turn("assign")
     await world.sql("ALTER TABLE scheduler.runs_history ADD CHECK (job_name <> 'poison')")
     reports = [Report(world.key(run), 1, make.outcome()) for run in (bad, good)]
-    answers = await settle(world.pool, world.definitions, incarnation, reports)
+    answers = await commit_reports(world.pool, world.definitions, incarnation, reports)
     assert answers == [Answer.REFUSED, Answer.ACCEPTED]
     assert [await world.state(run) for run in (bad, good)] == ["ASSIGNED", "SUCCEEDED"]
 

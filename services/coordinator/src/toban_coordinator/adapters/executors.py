@@ -8,8 +8,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from toban_coordinator.adapters.order_messages import cancel_request, revoke_request, start_request
-from toban_coordinator.ports.orders import QUEUED, CancelOrder, StartOrder, StartResult, Target
-from toban_coordinator.store import queued_orders as queue_rows
+from toban_coordinator.ports.orders import QUEUED, CancelOrder, OrderQueue, StartOrder, StartResult, Target
 from toban_domain.epoch import Term
 from toban_domain.errors import ErrorCode, TobanError
 from toban_domain.outcome import AttemptKey
@@ -17,8 +16,6 @@ from toban_observability import metrics
 from toban_observability.logs import get_logger
 from toban_proto.v1.executor_pb2 import PingRequest
 from toban_proto.v1.executor_pb2_grpc import WorkerServiceStub
-from toban_store.pool import Pool
-from toban_store.tx import fenced_tx
 from toban_transport.authz import EXECUTOR
 from toban_transport.channel import ChannelPool
 from toban_transport.client_calls import unary
@@ -38,12 +35,12 @@ _seconds = metrics.histogram("toban_order_seconds", "Duration of an order RPC.",
 
 
 class ExecutorOrders:
-    """`WorkerOrders` over gRPC. One object for the life of the process; serials begin anew with each term."""
+    """`WorkerOrders` over gRPC. One object for the life of the process; serials begin again with each term."""
 
-    def __init__(self, *, channels: ChannelPool, signer: TicketSigner, pool: Pool) -> None:
+    def __init__(self, *, channels: ChannelPool, signer: TicketSigner, queue: OrderQueue) -> None:
         self._channels = channels
         self._signer = signer
-        self._pool = pool
+        self._queue = queue
         self._epoch = 0
         self._serials: dict[str, int] = {}
         self._turns: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
@@ -121,16 +118,12 @@ class ExecutorOrders:
             if error.code not in _UNDELIVERED:
                 raise
             _log.warning(
-                "an order could not be delivered; queued", kind=kind, worker_id=target.worker_id, error=error.message
-            )
-        async with fenced_tx(self._pool, term) as t:
-            await queue_rows.queue(
-                t,
-                incarnation=target.incarnation,
+                "order not delivered; queued for the next heartbeat",
                 kind=kind,
-                serial=self._draw(target, term),
-                orders=list(payloads.items()),
+                worker_id=target.worker_id,
+                error=error.message,
             )
+        await self._queue.add(term, target, kind, self._draw(target, term), payloads)
         return dict.fromkeys(payloads, QUEUED)
 
     def _draw(self, target: Target, term: Term) -> int:

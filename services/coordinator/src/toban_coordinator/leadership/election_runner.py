@@ -121,12 +121,10 @@ class Leadership:
         """What this coordinator is while it does not lead: standby or subleader."""
         self._standby_role = role
 
-    def wake(self, name: str) -> None:
-        """A notification came: wake the loop of that name, or look at the leader row ('leader'); '' is both."""
-        if name in ("leader", "") and self._running is None:
+    def read_leader_row(self) -> None:
+        """The leader row may have changed: read it now. A leader reads it with each beat anyway."""
+        if self._running is None:
             self._dispatch(e.Tick(look=True))
-        if self._running is not None:
-            self._running.wake(name)
 
     def report_leader_death(self, epoch: int) -> None:
         """The leader of this epoch is dead: its stream closed and a reconnect was refused."""

@@ -67,12 +67,6 @@ class RunningTerm:
             return self._settled_tick
         return min((self._turned[name] for name in quick), default=self._settled_tick)
 
-    def wake(self, name: str) -> None:
-        """Wake the loop of this name; the empty name wakes all."""
-        for loop in self._loops:
-            if not name or loop.name == name:
-                loop.wake()
-
     def cancel(self) -> None:
         """End at once: whatever a loop is writing is fenced by now anyway."""
         self._stop.set()

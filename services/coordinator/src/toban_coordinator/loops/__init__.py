@@ -1,6 +1,6 @@
-"""The leader's loops: fire, assign, dispatch, reap, prune; and the write path of reports, which every coordinator runs."""
+"""Loops: those of one term (fire, events, assign, dispatch, reap, prune, census, lease, orders), and those of every coordinator."""
 
-from toban_coordinator.loops.build_loops import leader_loops
+from toban_coordinator.loops.build_loops import leader_loops, lease_loops
 from toban_coordinator.loops.term_loop import LoopDeps
 
-__all__ = ["LoopDeps", "leader_loops"]
+__all__ = ["LoopDeps", "leader_loops", "lease_loops"]

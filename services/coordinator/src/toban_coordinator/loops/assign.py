@@ -7,16 +7,15 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 
+from toban_coordinator.app import metrics
+from toban_coordinator.app.adaptive_batch import AdaptiveBatch
+from toban_coordinator.app.definition_cache import DefinitionCache
+from toban_coordinator.app.fast_path import FastPath
+from toban_coordinator.app.order_sender import OrderSender
+from toban_coordinator.app.run_marks import RunMarker
+from toban_coordinator.app.start_order import Attempt, start_order, trace_origins
 from toban_coordinator.decide import assign as decide
-from toban_coordinator.loops import metrics
-from toban_coordinator.loops.adaptive_batch import Parts
-from toban_coordinator.loops.definition_cache import Definitions
-from toban_coordinator.loops.fast_path import Express
-from toban_coordinator.loops.order_sender import Sender
-from toban_coordinator.loops.run_marks import Marking
-from toban_coordinator.loops.run_traces import dispatch_span, places_of
-from toban_coordinator.loops.start_order import start_order
-from toban_coordinator.loops.term_loop import Done, LoopDeps
+from toban_coordinator.loops.term_loop import LoopDeps, TurnOutcome
 from toban_coordinator.ports.orders import StartOrder, Target
 from toban_coordinator.store import runs_assign, runs_finish
 from toban_coordinator.store.pending_work import Agenda
@@ -36,7 +35,7 @@ SPARE = 16
 LOOK_AHEAD_SECONDS = 0.5
 # While runs wait for slots, turns are at least this far apart, so that several freed slots share one transaction and one order, seconds.
 PACE_SECONDS = 0.01
-# While nothing waits, who is free is read this often for the short way, whose write looks at the executor again anyway, seconds.
+# While nothing waits, free slots are read this often for the fast path, whose write checks the executor again anyway, seconds.
 BOARD_SECONDS = 5.0
 
 Specs = dict[tuple[int, int], JobSpec]
@@ -46,71 +45,77 @@ class Assign:
     """Reads what is due and who is free, decides, writes fenced, hands the orders to the sender without waiting for it."""
 
     def __init__(
-        self, *, deps: LoopDeps, definitions: Definitions, sender: Sender, marks: Marking, express: Express
+        self,
+        *,
+        deps: LoopDeps,
+        definitions: DefinitionCache,
+        sender: OrderSender,
+        marks: RunMarker,
+        fast_path: FastPath,
     ) -> None:
         self._deps = deps
         self._marks = marks
-        self._express = express
+        self._fast_path = fast_path
         self._definitions = definitions
         self._sender = sender
         # (definition, version) that no executor with a free slot fits: left out of the reads, so that they hold up no others.
         self._blocked: set[tuple[int, int]] = set()
         self._looked_ahead_at = 0.0
         # Less than that while the fenced transaction does not fit into its bound, for example on a slow disk.
-        self._parts = Parts(BATCH)
+        self._batch = AdaptiveBatch(BATCH)
         self._turned_at = 0.0
 
-    async def run_once(self) -> Done:
+    async def run_once(self) -> TurnOutcome:
         """One turn."""
         await self._keep_pace()
-        async with self._express.turn:
+        async with self._fast_path.turn:
             return await self._turn()
 
-    def rests(self, agenda: Agenda) -> Done | None:
-        """A turn without work; None when a run is due or comes into view, and when what the short way knows of free slots has aged."""
+    def idle_turn(self, agenda: Agenda) -> TurnOutcome | None:
+        """A turn without work; None when a run is due or comes into view, and when what the fast path knows of free slots has aged."""
         if agenda.pending or agenda.ordered or self._blocked:
             return None
-        aged = self._deps.clock.monotonic() - self._turned_at >= BOARD_SECONDS or not self._express.untouched
-        return None if aged else Done(0, _seconds_to(agenda.next_due, self._deps.server_time.now()))
+        aged = self._deps.clock.monotonic() - self._turned_at >= BOARD_SECONDS or not self._fast_path.untouched
+        return None if aged else TurnOutcome(0, _seconds_to(agenda.next_due, self._deps.server_time.now()))
 
-    async def _turn(self) -> Done:
-        # Whatever this turn finds or breaks on: what was free before is not known to be free any more.
-        self._express.close()
+    async def _turn(self) -> TurnOutcome:
+        # Whatever this turn finds or fails on: what was free before is not known to be free any more.
+        self._fast_path.close()
         now = self._deps.server_time.now()
         settings = await self._deps.settings.get()
         usable, due, specs = await self._read(now)
         free = decide.free_slots(usable)
-        batch, late = self._parts.size, settings["skip_late_runs_after_seconds"]
+        batch, late = self._batch.size, settings["skip_late_runs_after_seconds"]
         plan = decide.plan(due, usable, specs, now=now, late_seconds=late, most=batch)
         self._blocked |= plan.unplaced
         try:
             moved = await self._write(plan, specs)
         except TooLong:
-            self._parts.too_long(len(plan.placed) + len(plan.skips))
+            self._batch.too_long(len(plan.placed) + len(plan.skips))
             raise
-        self._parts.fitted(moved)
+        self._batch.fitted(moved)
         # The orders go out before this turn goes on.
         await asyncio.sleep(0)
-        # Whoever waits behind what cannot be placed now is not in view yet.
+        # Runs that wait behind what cannot be placed now are not in view yet.
         hidden = plan.unplaced and len(plan.placed) < free and len(due) > free
-        if moved < batch and not self._somebody_waits(usable):
-            self._express.open(plan.board)
+        if moved < batch and not self._runs_wait(usable):
+            self._fast_path.open(plan.board)
         if plan.skips or hidden or moved >= batch:
-            return Done(moved, 0.0)
+            return TurnOutcome(moved, 0.0)
         if self._blocked and self._deps.clock.monotonic() - self._looked_ahead_at < LOOK_AHEAD_SECONDS:
             # Runs wait for a slot: the report that frees one wakes this loop.
-            return Done(moved)
+            return TurnOutcome(moved)
         return await self._look_ahead(moved, usable, now, settings["assign_ahead_seconds"])
 
-    def _somebody_waits(self, usable: Sequence[ExecutorLoad]) -> bool:
-        """True when a run waits for a slot; one that fits no executor, or whose definition cannot be read, holds up nobody."""
+    def _runs_wait(self, usable: Sequence[ExecutorLoad]) -> bool:
+        """True when a run waits for a slot; one that fits no executor, or whose definition cannot be read, holds up no other."""
         waiting = [spec for key in self._blocked if (spec := self._definitions.known(key)) is not None]
         return any(spec.selector.fits(e.labels) for spec in waiting for e in usable)
 
     async def close(self) -> None:
         """The term is over."""
-        self._express.close()
-        self._deps.desk.withdraw(self._express)
+        self._fast_path.close()
+        self._deps.fast_path.clear(self._fast_path)
         await self._marks.close()
 
     async def _keep_pace(self) -> None:
@@ -122,14 +127,14 @@ class Assign:
     async def _read(self, now: datetime) -> tuple[list[ExecutorLoad], list[DueRun], Specs]:
         """Who is free and what is due: side by side while no run waits for a slot, else no more than there are slots for."""
         if not self._blocked:
-            usable, (due, specs) = await asyncio.gather(self._usable(now), self._due(now, self._parts.size))
+            usable, (due, specs) = await asyncio.gather(self._usable(now), self._due(now, self._batch.size))
             return usable, due, specs
         usable = await self._usable(now)
         self._unblock(decide.with_room(usable))
         free = decide.free_slots(usable)
         if free == 0:
             return usable, [], {}
-        return usable, *await self._due(now, min(free, self._parts.size))
+        return usable, *await self._due(now, min(free, self._batch.size))
 
     async def _usable(self, now: datetime) -> list[ExecutorLoad]:
         async with autocommit(self._deps.pool) as t:
@@ -162,8 +167,8 @@ class Assign:
         days, finished = await self._commit(plan, placements)
         metrics.count_finished(finished)
         sent = [(p, token) for p, token in tokens if p.run.id in days]
-        places = await places_of(self._deps.pool, [p.run.id for p, _ in sent if p.run.slot is None])
-        self._send(sent, days, specs, places)
+        origins = await trace_origins(self._deps.pool, [p.run.id for p, _ in sent if p.run.slot is None])
+        self._send(sent, days, specs, origins)
         return len(days) + len(finished)
 
     async def _commit(
@@ -183,7 +188,7 @@ class Assign:
         placed: Sequence[tuple[decide.Placed, int]],
         days: dict[int, str],
         specs: Specs,
-        places: Mapping[int, TraceContext],
+        origins: Mapping[int, TraceContext],
     ) -> None:
         cluster = self._deps.term.system_id
         orders: dict[str, list[StartOrder]] = defaultdict(list)
@@ -191,7 +196,7 @@ class Assign:
         for p, token in placed:
             executors[p.executor.incarnation] = p.executor
             orders[p.executor.incarnation].append(
-                _order(p.run, token, days[p.run.id], specs, cluster=cluster, place=places.get(p.run.id))
+                _order(p.run, token, days[p.run.id], specs, cluster=cluster, origin=origins.get(p.run.id))
             )
         for incarnation, batch in orders.items():
             executor = executors[incarnation]
@@ -201,7 +206,7 @@ class Assign:
 
     async def _look_ahead(
         self, moved: int, usable: Sequence[ExecutorLoad], now: datetime, ahead_seconds: float
-    ) -> Done:
+    ) -> TurnOutcome:
         """When to turn next; and names of executors for runs that are not due yet: no token, no slot."""
         self._looked_ahead_at = self._deps.clock.monotonic()
         until = now + timedelta(seconds=ahead_seconds)
@@ -209,7 +214,7 @@ class Assign:
             outlook = await runs_assign.outlook(t, now, until)
         if outlook.unnamed:
             moved += await self._name_ahead(usable, now, until)
-        return Done(moved, _seconds_to(outlook.next_due, now))
+        return TurnOutcome(moved, _seconds_to(outlook.next_due, now))
 
     async def _name_ahead(self, usable: Sequence[ExecutorLoad], now: datetime, until: datetime) -> int:
         async with autocommit(self._deps.pool) as t:
@@ -228,7 +233,7 @@ class Assign:
                     await runs_assign.name_executors(t, [(run, executor.incarnation) for run, executor in names])
                 )
 
-        await self._parts.each(decide.name_ahead(wanted, usable), write)
+        await self._batch.each(decide.name_ahead(wanted, usable), write)
         return len(named)
 
 
@@ -237,18 +242,17 @@ def _seconds_to(at: datetime | None, now: datetime) -> float | None:
 
 
 def _order(
-    run: DueRun, token: int, log_day: str, specs: Specs, *, cluster: str, place: TraceContext | None
+    run: DueRun, token: int, log_day: str, specs: Specs, *, cluster: str, origin: TraceContext | None
 ) -> StartOrder:
-    key = AttemptKey(run.id, token)
-    again = run.attempt > 1 or run.lost_count > 0
-    return start_order(
-        key,
-        specs[(run.definition_id, run.definition_version)],
+    attempt = Attempt(
+        key=AttemptKey(run.id, token),
         version=run.definition_version,
-        attempt=run.attempt,
+        number=run.attempt,
         payload=run.payload,
         slot=run.slot,
         timeout_seconds=run.timeout_seconds,
         log_day=log_day,
-        span=dispatch_span(key, cluster=cluster, job=run.job_name, attempt=run.attempt, place=place, again=again),
+        origin=origin,
+        again=run.attempt > 1 or run.lost_count > 0,
     )
+    return start_order(attempt, specs[(run.definition_id, run.definition_version)], cluster=cluster)

@@ -2,49 +2,85 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+from toban_coordinator.app.definition_cache import DefinitionCache
+from toban_coordinator.app.fast_path import FastPath, FastPathDeps
+from toban_coordinator.app.order_results import OrderResults
+from toban_coordinator.app.order_sender import OrderSender
+from toban_coordinator.app.payload_validator import PayloadValidator
+from toban_coordinator.app.run_marks import RunMarker
 from toban_coordinator.loops.assign import Assign
 from toban_coordinator.loops.cluster_metrics import TICK_SECONDS as CENSUS_SECONDS
-from toban_coordinator.loops.cluster_metrics import Census
-from toban_coordinator.loops.definition_cache import Definitions
+from toban_coordinator.loops.cluster_metrics import ClusterMetrics
 from toban_coordinator.loops.dispatch import Dispatch
 from toban_coordinator.loops.events import TICK_SECONDS as EVENTS_SECONDS
 from toban_coordinator.loops.events import Events
-from toban_coordinator.loops.fast_path import Express
+from toban_coordinator.loops.executor_leases import (
+    LEASE_TICK_SECONDS,
+    ORDERS_TICK_SECONDS,
+    LeaseDeps,
+    LeaseKeeper,
+    OverdueOrders,
+)
 from toban_coordinator.loops.fire import Fire
-from toban_coordinator.loops.order_results import OrderAnswers
-from toban_coordinator.loops.order_sender import Sender
-from toban_coordinator.loops.payload_validator import Payloads
-from toban_coordinator.loops.pending_work_poller import Question
+from toban_coordinator.loops.pending_work_poller import PendingWorkPoller
 from toban_coordinator.loops.prune import TICK_SECONDS as PRUNE_SECONDS
 from toban_coordinator.loops.prune import Prune
 from toban_coordinator.loops.reap import Reap
-from toban_coordinator.loops.run_marks import Marking
 from toban_coordinator.loops.term_loop import LoopDeps, TermLoop
-from toban_runtime.loop import Loop
+from toban_domain.epoch import Term
+from toban_runtime.loop import Loop, TurnResult
 
 
 def leader_loops(deps: LoopDeps) -> list[Loop]:
     """Fresh loops for one term: fire, events, assign, dispatch, reap, prune, census. Cancel them when the term ends; nothing of them goes on then."""
-    definitions, question = Definitions(), Question(deps=deps)
-    answers = OrderAnswers(pool=deps.pool, term=deps.term, server_time=deps.server_time, definitions=definitions)
-    sender = Sender(orders=deps.orders, term=deps.term, answers=answers, clock=deps.clock)
-    fire = Fire(deps=deps, definitions=definitions, payloads=Payloads())
-    events = Events(deps=deps, definitions=definitions, payloads=Payloads())
-    marks = Marking(marks=deps.marks, term=deps.term)
-    express = Express(deps=deps, sender=sender, marks=marks)
-    deps.desk.lend(express)
-    assign = Assign(deps=deps, definitions=definitions, sender=sender, marks=marks, express=express)
+    definitions, pending = DefinitionCache(), PendingWorkPoller(deps=deps)
+    answers = OrderResults(pool=deps.pool, term=deps.term, server_time=deps.server_time, definitions=definitions)
+    sender = OrderSender(orders=deps.orders, term=deps.term, answers=answers, clock=deps.clock)
+    fire = Fire(deps=deps, definitions=definitions, payloads=PayloadValidator())
+    events = Events(deps=deps, definitions=definitions, payloads=PayloadValidator())
+    marks = RunMarker(marks=deps.marks, term=deps.term)
+    fast_path = FastPath(
+        deps=FastPathDeps(
+            quick=deps.quick, term=deps.term, tokens=deps.tokens, settings=deps.settings, sender=sender, marks=marks
+        )
+    )
+    deps.fast_path.set(fast_path)
+    assign = Assign(deps=deps, definitions=definitions, sender=sender, marks=marks, fast_path=fast_path)
     dispatch = Dispatch(deps=deps, definitions=definitions, sender=sender)
     reap = Reap(deps=deps, definitions=definitions, answers=answers)
-    census = Census(deps=deps, definitions=definitions)
+    census = ClusterMetrics(deps=deps, definitions=definitions)
     return [
-        TermLoop("fire", fire.run_once, deps.tick, deps, rests=question.rests(fire.rests)),
-        TermLoop("events", events.run_once, EVENTS_SECONDS, deps, rests=question.rests(events.rests)),
-        TermLoop("assign", assign.run_once, deps.tick, deps, rests=question.rests(assign.rests), close=assign.close),
+        TermLoop("fire", fire.run_once, deps.tick, deps, idle_turn=pending.idle_turn(fire.idle_turn)),
+        TermLoop("events", events.run_once, EVENTS_SECONDS, deps, idle_turn=pending.idle_turn(events.idle_turn)),
         TermLoop(
-            "dispatch", dispatch.run_once, deps.tick, deps, rests=question.rests(dispatch.rests), close=sender.close
+            "assign",
+            assign.run_once,
+            deps.tick,
+            deps,
+            idle_turn=pending.idle_turn(assign.idle_turn),
+            close=assign.close,
         ),
-        TermLoop("reap", reap.run_once, deps.tick, deps, rests=question.rests(reap.rests)),
+        TermLoop(
+            "dispatch",
+            dispatch.run_once,
+            deps.tick,
+            deps,
+            idle_turn=pending.idle_turn(dispatch.idle_turn),
+            close=sender.close,
+        ),
+        TermLoop("reap", reap.run_once, deps.tick, deps, idle_turn=pending.idle_turn(reap.idle_turn)),
         TermLoop("prune", Prune(deps=deps).run_once, PRUNE_SECONDS, deps),
         TermLoop("census", census.run_once, CENSUS_SECONDS, deps),
+    ]
+
+
+def lease_loops(deps: LeaseDeps, term: Term, on_turn: Callable[[TurnResult], None]) -> list[Loop]:
+    """Fresh loops for one term: lease, orders."""
+    keeper = LeaseKeeper(deps=deps, term=term)
+    overdue = OverdueOrders(pool=deps.pool, term=term, settings=deps.settings)
+    return [
+        Loop("lease", keeper.run_once, LEASE_TICK_SECONDS, deps.clock, on_turn=on_turn),
+        Loop("orders", overdue.run_once, ORDERS_TICK_SECONDS, deps.clock, on_turn=on_turn),
     ]

@@ -1,18 +1,18 @@
-"""Loop `census`: counts what the whole cluster has, for its metrics. Told by the leader alone; nothing is decided by it."""
+"""Loop `census`: counts what the whole cluster has, for metrics that the leader alone publishes; nothing is decided by it."""
 
 from __future__ import annotations
 
+from toban_coordinator.app.definition_cache import DefinitionCache
 from toban_coordinator.decide import assign
 from toban_coordinator.decide import pending_reasons as decide
-from toban_coordinator.loops.definition_cache import Definitions
-from toban_coordinator.loops.term_loop import Done, LoopDeps
+from toban_coordinator.loops.term_loop import LoopDeps, TurnOutcome
 from toban_coordinator.store import cluster_stats, runs_assign, schedules
 from toban_domain.placement import ExecutorLoad
 from toban_domain.run import TERMINAL, RunState
 from toban_observability import metrics
 from toban_store.tx import Tx, autocommit
 
-# Counting a hundred thousand rows takes some milliseconds: seldom.
+# Counting a hundred thousand rows takes some milliseconds, so not often.
 TICK_SECONDS = 15.0
 # Waiting runs are counted up to this many.
 MOST_RUNS = 200_000
@@ -51,21 +51,21 @@ disk_free = metrics.leader_gauge(
 )
 
 
-class Census:
-    """Reads and tells."""
+class ClusterMetrics:
+    """Reads counts and publishes them as metrics."""
 
-    def __init__(self, *, deps: LoopDeps, definitions: Definitions) -> None:
+    def __init__(self, *, deps: LoopDeps, definitions: DefinitionCache) -> None:
         self._deps = deps
         self._definitions = definitions
 
-    async def run_once(self) -> Done:
+    async def run_once(self) -> TurnOutcome:
         """One count."""
         async with autocommit(self._deps.pool) as t:
             by_status.set_all({(status,): count for status, count in (await schedules.counts(t)).items()})
             overdue.set(await cluster_stats.overdue_seconds(t))
             await self._runs(t)
             await _cluster(t)
-        return Done()
+        return TurnOutcome()
 
     async def _runs(self, t: Tx) -> None:
         found = await cluster_stats.waiting(t, limit=MOST_RUNS)

@@ -1,4 +1,4 @@
-"""Loop `dispatch`: starts that nobody has confirmed go out again or are taken back, and so do cancels until they are proven."""
+"""Loop `dispatch`: unconfirmed starts go out again or are taken back, and so do cancels until they are proven."""
 
 from __future__ import annotations
 
@@ -6,11 +6,10 @@ from collections import defaultdict
 from collections.abc import Mapping
 from datetime import timedelta
 
-from toban_coordinator.loops.definition_cache import Definitions
-from toban_coordinator.loops.order_sender import Sender
-from toban_coordinator.loops.run_traces import dispatch_span, places_of
-from toban_coordinator.loops.start_order import start_order
-from toban_coordinator.loops.term_loop import Done, LoopDeps
+from toban_coordinator.app.definition_cache import DefinitionCache
+from toban_coordinator.app.order_sender import OrderSender
+from toban_coordinator.app.start_order import Attempt, start_order, trace_origins
+from toban_coordinator.loops.term_loop import LoopDeps, TurnOutcome
 from toban_coordinator.ports.orders import CancelOrder, StartOrder, Target
 from toban_coordinator.store import runs_assign
 from toban_coordinator.store.pending_work import Agenda
@@ -32,14 +31,14 @@ BATCH = 500
 class Dispatch:
     """Reads what is sent and not confirmed, and hands it to the sender again. It writes nothing itself."""
 
-    def __init__(self, *, deps: LoopDeps, definitions: Definitions, sender: Sender) -> None:
+    def __init__(self, *, deps: LoopDeps, definitions: DefinitionCache, sender: OrderSender) -> None:
         self._deps = deps
         self._definitions = definitions
         self._sender = sender
         # When each cancel or revoke went out last, by this machine's monotonic clock.
         self._asked: dict[AttemptKey, float] = {}
 
-    async def run_once(self) -> Done:
+    async def run_once(self) -> TurnOutcome:
         """One turn; raises what broke a lane of the sender, so that a fence reaches the leader."""
         self._sender.raise_broken()
         before = self._deps.server_time.now() - timedelta(seconds=RESEND_SECONDS)
@@ -49,15 +48,15 @@ class Dispatch:
             keys = {(run.definition_id, run.definition_version) for run in sent}
             await self._definitions.find(t, keys | {(run.definition_id, run.definition_version) for run in canceling})
         self._asked = {key: at for key, at in self._asked.items() if key in _open_keys(sent, canceling)}
-        places = await places_of(self._deps.pool, [run.id for run in sent if run.slot is None])
-        return Done(self._restart(sent, places) + self._cancel(canceling))
+        origins = await trace_origins(self._deps.pool, [run.id for run in sent if run.slot is None])
+        return TurnOutcome(self._restart(sent, origins) + self._cancel(canceling))
 
-    def rests(self, agenda: Agenda) -> Done | None:
+    def idle_turn(self, agenda: Agenda) -> TurnOutcome | None:
         """A turn without work; None when an order is not confirmed. Raises as `run_once`."""
         self._sender.raise_broken()
-        return None if agenda.ordered or self._asked or self._sender.accepted else Done()
+        return None if agenda.ordered or self._asked or self._sender.accepted else TurnOutcome()
 
-    def _restart(self, sent: list[SentRun], places: Mapping[int, TraceContext]) -> int:
+    def _restart(self, sent: list[SentRun], origins: Mapping[int, TraceContext]) -> int:
         self._forget_accepted({AttemptKey(run.id, run.token) for run in sent})
         orders: dict[Target, list[StartOrder]] = defaultdict(list)
         back: dict[Target, list[AttemptKey]] = defaultdict(list)
@@ -69,7 +68,7 @@ class Dispatch:
             if run.dispatched_at < oldest and self._sender.reach.lost(run.incarnation):
                 if self._may_ask(key):
                     back[target].append(key)
-            elif (order := self._start_order(key, run, places.get(run.id))) is not None:
+            elif (order := self._start_order(key, run, origins.get(run.id))) is not None:
                 orders[target].append(order)
         for target, batch in orders.items():
             self._sender.start(target, batch, smallest_live=0)
@@ -91,23 +90,22 @@ class Dispatch:
         for key in [key for key, at in accepted.items() if at < oldest or (at < old and key not in assigned)]:
             del accepted[key]
 
-    def _start_order(self, key: AttemptKey, run: SentRun, place: TraceContext | None) -> StartOrder | None:
+    def _start_order(self, key: AttemptKey, run: SentRun, origin: TraceContext | None) -> StartOrder | None:
         spec = self._definitions.known((run.definition_id, run.definition_version))
         if spec is None:
             return None
-        return start_order(
-            key,
-            spec,
+        attempt = Attempt(
+            key=key,
             version=run.definition_version,
-            attempt=run.attempt,
+            number=run.attempt,
             payload=run.payload,
             slot=run.slot,
             timeout_seconds=run.timeout_seconds,
             log_day=run.log_day,
-            span=dispatch_span(
-                key, cluster=self._deps.term.system_id, job=spec.name, attempt=run.attempt, place=place, again=True
-            ),
+            origin=origin,
+            again=True,
         )
+        return start_order(attempt, spec, cluster=self._deps.term.system_id)
 
     def _cancel(self, canceling: list[CancelingRun]) -> int:
         orders: dict[Target, list[CancelOrder]] = defaultdict(list)

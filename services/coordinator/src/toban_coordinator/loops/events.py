@@ -8,15 +8,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 
+from toban_coordinator.app import event_metrics as metrics
+from toban_coordinator.app.adaptive_batch import AdaptiveBatch
+from toban_coordinator.app.definition_cache import DefinitionCache
+from toban_coordinator.app.event_templates import Templates
+from toban_coordinator.app.metrics import submitted
+from toban_coordinator.app.payload_validator import PayloadValidator
 from toban_coordinator.decide import events as decide
-from toban_coordinator.loops import event_metrics as metrics
-from toban_coordinator.loops.adaptive_batch import Parts
-from toban_coordinator.loops.definition_cache import Definitions
-from toban_coordinator.loops.event_batching import Room, front, rows_of
-from toban_coordinator.loops.event_templates import Templates
-from toban_coordinator.loops.metrics import submitted
-from toban_coordinator.loops.payload_validator import Payloads
-from toban_coordinator.loops.term_loop import Done, LoopDeps
+from toban_coordinator.decide.event_batching import Room, front, rows_of
+from toban_coordinator.loops.term_loop import LoopDeps, TurnOutcome
 from toban_coordinator.store import events, triggers
 from toban_coordinator.store.pending_work import Agenda
 from toban_domain.errors import FencedOut
@@ -35,7 +35,7 @@ WRITE_ROWS = 500
 WRITE_BYTES = 2_000_000
 # After the database refused an event, or could not write it in time: it waits and lets the others pass, and is never given up.
 REFUSED_SECONDS = 30.0
-# What changed under a plan is planned anew after this.
+# What changed under a plan is planned again after this.
 LEFT_SECONDS = 0.05
 INBOX_SECONDS = 5.0
 INBOX_LIMIT = 100_000
@@ -55,26 +55,26 @@ class _Turn:
 
 
 class Events:
-    """Reads the inbox, plans event by event, writes in fenced batches; an event that cannot be written steps aside."""
+    """Reads the inbox, plans event by event, writes in fenced batches; an event that cannot be written is postponed."""
 
-    def __init__(self, *, deps: LoopDeps, definitions: Definitions, payloads: Payloads) -> None:
+    def __init__(self, *, deps: LoopDeps, definitions: DefinitionCache, payloads: PayloadValidator) -> None:
         self._deps = deps
         self._definitions = definitions
         self._payloads = payloads
         # Its size counts rows; bytes shrink with it.
-        self._parts = Parts(WRITE_ROWS)
+        self._batch = AdaptiveBatch(WRITE_ROWS)
         self._measured_at: float | None = None
 
-    async def run_once(self) -> Done:
+    async def run_once(self) -> TurnOutcome:
         """One turn."""
         settings = await self._deps.settings.get()
         turn = _Turn(now=self._deps.server_time.now(), days=settings.whole("dedupe_days"))
         due = await self._read(turn)
-        breath = Breath(self._deps.clock)
+        pause = Breath(self._deps.clock)
         part: list[EventPlan] = []
         room = Room(WRITE_ROWS, WRITE_BYTES)
         for event in due:
-            plan = await self._plan(turn, event, breath)
+            plan = await self._plan(turn, event, pause)
             if not room.takes(plan):
                 await self._write(turn, part)
                 part, room = [], Room(WRITE_ROWS, WRITE_BYTES)
@@ -83,12 +83,12 @@ class Events:
         await self._write(turn, part)
         await self._measure()
         if len(due) >= READ_EVENTS:
-            return Done(len(due), 0.0)
-        return Done(len(due), LEFT_SECONDS if turn.left else None)
+            return TurnOutcome(len(due), 0.0)
+        return TurnOutcome(len(due), LEFT_SECONDS if turn.left else None)
 
-    def rests(self, agenda: Agenda) -> Done | None:
+    def idle_turn(self, agenda: Agenda) -> TurnOutcome | None:
         """A turn without work; None when the inbox has something, or is to be measured."""
-        return None if agenda.events or self._measure_due() else Done()
+        return None if agenda.events or self._measure_due() else TurnOutcome()
 
     async def _read(self, turn: _Turn) -> list[InboxEvent]:
         async with autocommit(self._deps.pool) as t:
@@ -101,9 +101,9 @@ class Events:
             turn.triggers.setdefault(trigger.event_type, []).append(trigger)
         return due
 
-    async def _plan(self, turn: _Turn, event: InboxEvent, breath: Breath) -> EventPlan:
+    async def _plan(self, turn: _Turn, event: InboxEvent, pause: Breath) -> EventPlan:
         """Outside of any transaction, since large payloads take a while."""
-        await breath.take()
+        await pause.take()
         known = decide.duplicate(event, turn.held)
         if known is not None:
             return known
@@ -111,25 +111,25 @@ class Events:
         judged: list[Start | Failure | None] = []
         for one in decide.judge(event, turn.triggers.get(event.type, ()), templates.make):
             judged.append(one)
-            await breath.take()
+            await pause.take()
         return decide.plan_event(event, judged)
 
     async def _write(self, turn: _Turn, plans: Sequence[EventPlan]) -> None:
         """Writes in parts as large as fitted lately; one that fails is cut, down to one run of one event; that event steps aside then."""
         done = 0
         while done < len(plans):
-            share = self._parts.size / WRITE_ROWS
-            part = front(plans[done:], Room(self._parts.size, int(WRITE_BYTES * share)))
+            share = self._batch.size / WRITE_ROWS
+            part = front(plans[done:], Room(self._batch.size, int(WRITE_BYTES * share)))
             try:
                 await self._process(turn, decide.first_of_keys(part, turn.held))
             except DidNotHappen as error:
-                self._parts.too_long(rows_of(part))
+                self._batch.too_long(rows_of(part))
                 if len(part) > 1 or len(part[0].starts) > 1:
                     continue
                 await self._aside(part[0].event, error)
             else:
                 if done + len(part) < len(plans):
-                    self._parts.fitted(self._parts.size)
+                    self._batch.fitted(self._batch.size)
             done += len(part)
 
     async def _process(self, turn: _Turn, plans: Sequence[EventPlan]) -> None:
@@ -144,14 +144,17 @@ class Events:
 
     async def _aside(self, event: InboxEvent, error: StoreError) -> None:
         _log.error(
-            "an event cannot be written", event_id=event.id, error=error.message, next_try_seconds=REFUSED_SECONDS
+            "event cannot be written; postponed",
+            event_id=event.id,
+            error=error.message,
+            next_try_seconds=REFUSED_SECONDS,
         )
         async with fenced_tx(self._deps.pool, self._deps.term) as t:
             await events.postpone(t, event, error.message[: decide.MAX_MESSAGE], delay_seconds=REFUSED_SECONDS)
 
     async def _note(self, plans: Sequence[EventPlan], settled: Mapping[int, str]) -> None:
-        """The last error of each trigger, for its page: a hint, so that losing it matters to nobody."""
-        _tell(plans, settled)
+        """The last error of each trigger, for its page: a hint, which may be lost."""
+        _log_failures(plans, settled)
         errors = decide.trigger_errors(plans, settled)
         if not errors:
             return
@@ -161,7 +164,7 @@ class Events:
         except FencedOut:
             raise
         except StoreError as error:
-            _log.warning("the errors of triggers are not kept", error=error.message)
+            _log.warning("cannot store the last errors of triggers", error=error.message)
 
     def _measure_due(self) -> bool:
         return self._measured_at is None or self._deps.clock.monotonic() - self._measured_at >= INBOX_SECONDS
@@ -194,7 +197,7 @@ def _count(plans: Sequence[EventPlan], settled: Mapping[int, str], now: datetime
                 metrics.defects.inc()
 
 
-def _tell(plans: Sequence[EventPlan], settled: Mapping[int, str]) -> None:
+def _log_failures(plans: Sequence[EventPlan], settled: Mapping[int, str]) -> None:
     """One line a trigger and outcome, however many events it failed for."""
     told: dict[tuple[str, str], list[tuple[EventPlan, Failure]]] = {}
     for plan in plans:

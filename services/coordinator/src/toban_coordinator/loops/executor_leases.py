@@ -7,13 +7,14 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from toban_coordinator.app.adaptive_batch import AdaptiveBatch
 from toban_coordinator.decide.lease import ExecutorRow, FencePlan, LeasePlan, Silence, Watched, plan, watch
-from toban_coordinator.loops.adaptive_batch import Parts
-from toban_coordinator.ports.executors import ExecutorProbe
+from toban_coordinator.ports.orders import ExecutorProbe
 from toban_coordinator.ports.settings import SettingsSource
 from toban_coordinator.store import executor_fencing, executors
 from toban_domain.epoch import Term, term_of
 from toban_domain.lease import ExecutorState
+from toban_domain.settings import SETTINGS
 from toban_fencing.redis_client import RedisGone
 from toban_fencing.worker_registry import Members
 from toban_observability import metrics
@@ -24,6 +25,7 @@ from toban_store.pool import Pool
 from toban_store.tx import fenced_tx
 
 LEASE_TICK_SECONDS = 0.5
+ORDERS_TICK_SECONDS = 5.0
 # How often the keys by which an operator detaches are looked at.
 KEYS_SECONDS = 1.0
 DETACH_MODES = frozenset({"stop", "let_finish"})
@@ -53,8 +55,13 @@ class Observer:
 
     @property
     def epoch_max(self) -> int:
-        """The highest epoch that any live executor has heard of; 0 when there is none."""
+        """The highest epoch that any live executor knows; 0 when there is none."""
         return max((term_of(row.epoch_max) for row in self.rows.values()), default=0)
+
+    async def known_epoch(self) -> int:
+        """The highest epoch that executors know, as it is now. Raises StoreError."""
+        await self.run_once()
+        return self.epoch_max
 
     async def run_once(self) -> None:
         """Read every row that is not off; a wait begins when the read that first shows a value has returned."""
@@ -78,7 +85,8 @@ def _watched_row(row: executors.Observed) -> ExecutorRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaseDeps:
-    """What the leader's half needs. `depose` ends this term: the executors know a higher epoch."""
+    """What the leader's half needs. `depose` ends this term: the executors know a higher epoch. `on_turn_begin` is called at the start
+    of each turn."""
 
     pool: Pool
     clock: Clock
@@ -87,6 +95,13 @@ class LeaseDeps:
     members: Members
     depose: Callable[[str], None]
     settings: SettingsSource
+    on_turn_begin: Callable[[], None] = lambda: None
+
+
+def least_lease_ms(settings: SettingsSource) -> int:
+    """What bounds an executor's lease while no executor has a row, milliseconds."""
+    name = "executor_lease_seconds"
+    return int(1000 * max(SETTINGS[name].default, settings.known[name]))
 
 
 class LeaseKeeper:
@@ -97,7 +112,7 @@ class LeaseKeeper:
         self._term = term
         self._unanswered: Counter[str] = Counter()
         # Runs that a fence moves with its executor; at 0 it moves the executor alone.
-        self._runs = Parts(executor_fencing.RUN_LIMIT, least=0)
+        self._runs = AdaptiveBatch(executor_fencing.RUN_LIMIT, least=0)
         self._pings: dict[str, asyncio.Task[None]] = {}
         self._keys_at = 0.0
         # The rows of this turn: the observer reads on its own as well.
@@ -106,6 +121,7 @@ class LeaseKeeper:
     async def run_once(self) -> int:
         """Fence and detach what is due; the number of incarnations fenced."""
         deps = self._deps
+        deps.on_turn_begin()
         await deps.observer.run_once()
         self._rows = deps.observer.rows
         if deps.observer.epoch_max > self._term.epoch:
@@ -142,15 +158,20 @@ class LeaseKeeper:
             except TooLong as error:
                 self._runs.too_long(limit)
                 worker_id = self._rows[item.incarnation].worker_id
-                _log.warning("a fence took too long", worker_id=worker_id, runs=limit, error=error.message)
+                _log.warning(
+                    "fencing an executor took too long; next try with fewer runs",
+                    worker_id=worker_id,
+                    runs=limit,
+                    error=error.message,
+                )
                 continue
             self._runs.fitted(result.runs)
             if result.incarnations:
                 done += 1
-                self._tell(item, result.runs)
+                self._log_fence(item, result.runs)
         return done
 
-    def _tell(self, item: FencePlan, runs: int) -> None:
+    def _log_fence(self, item: FencePlan, runs: int) -> None:
         row = self._rows[item.incarnation]
         kind = "stopped" if row.attested_reason == executors.STOPPED else "attested" if row.attested_reason else "lease"
         _fences.labels(kind).inc()
@@ -172,7 +193,7 @@ class LeaseKeeper:
         if silent:
             _log.warning("executors are silent: no new work for them", worker_ids=silent)
         if back:
-            _log.info("executors are heard again", worker_ids=back)
+            _log.info("executors send heartbeats again", worker_ids=back)
         await self._clear_keys(asked)
 
     async def _asked_by_key(self) -> dict[str, str]:
@@ -216,3 +237,21 @@ class LeaseKeeper:
             item = self._deps.observer.watched.get(incarnation)
             if item is None or now - item.silent_since < silence.seconds:
                 del self._unanswered[incarnation]
+
+
+class OverdueOrders:
+    """The leader's loop `orders`, for one term: an executor that leaves an order open for too long gets no more grants (docs/fencing.md 3.8)."""
+
+    def __init__(self, *, pool: Pool, term: Term, settings: SettingsSource) -> None:
+        self._pool = pool
+        self._term = term
+        self._settings = settings
+
+    async def run_once(self) -> int:
+        """Cut executors whose orders have been open for reassign_after_seconds; how many."""
+        seconds = self._settings.known["reassign_after_seconds"]
+        async with fenced_tx(self._pool, self._term) as t:
+            cut = await executors.cut_silent(t, open_seconds=seconds)
+        if cut:
+            _log.warning("executors left orders unanswered: no more grants for them", worker_ids=cut)
+        return len(cut)

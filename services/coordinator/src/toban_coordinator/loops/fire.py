@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
+from cachetools import LRUCache
+
+from toban_coordinator.app import metrics
+from toban_coordinator.app.adaptive_batch import split_on_refusal
+from toban_coordinator.app.definition_cache import DefinitionCache
+from toban_coordinator.app.payload_validator import PayloadValidator
 from toban_coordinator.decide import fire as decide
 from toban_coordinator.decide.leader_health import MAX_SKEW_SECONDS
-from toban_coordinator.loops import metrics
-from toban_coordinator.loops.definition_cache import Definitions
-from toban_coordinator.loops.payload_validator import Payloads
-from toban_coordinator.loops.term_loop import Done, LoopDeps
+from toban_coordinator.loops.term_loop import LoopDeps, TurnOutcome
 from toban_coordinator.store import schedules
 from toban_coordinator.store.pending_work import Agenda
 from toban_domain.errors import ErrorCode, TobanError
@@ -32,14 +34,16 @@ KEPT_RULES = 20_000
 BEHIND_SECONDS = 0.05
 # Pages of `fire_batch_size` schedules that one turn settles.
 PAGES = 20
+# What one bad plan can make of a write: it is split off.
+_REFUSALS: tuple[type[Exception], ...] = (Refused, TooLong, TypeError, ValueError)
 _log = get_logger(__name__)
 
 
-class Rules:
+class RuleCache:
     """Compiled rules by (schedule, version of its row)."""
 
     def __init__(self) -> None:
-        self._rules: OrderedDict[int, tuple[int, Rule]] = OrderedDict()
+        self._rules: LRUCache[int, tuple[int, Rule]] = LRUCache(KEPT_RULES)
 
     def of(self, schedule: DueSchedule) -> Rule:
         """The rule of a schedule; raises ScheduleError when it cannot be read any more."""
@@ -47,8 +51,6 @@ class Rules:
         if known is None or known[0] != schedule.version:
             known = (schedule.version, decide.rule_of(schedule))
             self._rules[schedule.id] = known
-            while len(self._rules) > KEPT_RULES:
-                self._rules.popitem(last=False)
         return known[1]
 
 
@@ -64,7 +66,7 @@ class _Failure:
 
 
 @dataclass(slots=True)
-class _View:
+class _Progress:
     """How far one turn has looked: the last schedule, whether there may be more, and whether one has slots left to settle.
 
     `settled` counts schedules that it moved on, `behind` those that an edit holds or has changed meanwhile; `failures` are told at its end.
@@ -81,33 +83,33 @@ class _View:
 class Fire:
     """Reads due schedules, plans their slots, writes them in fenced batches; one that fails is split off and retried by itself."""
 
-    def __init__(self, *, deps: LoopDeps, definitions: Definitions, payloads: Payloads) -> None:
+    def __init__(self, *, deps: LoopDeps, definitions: DefinitionCache, payloads: PayloadValidator) -> None:
         self._deps = deps
         self._definitions = definitions
         self._payloads = payloads
-        self._rules = Rules()
+        self._rules = RuleCache()
 
-    async def run_once(self) -> Done:
+    async def run_once(self) -> TurnOutcome:
         """One turn. Raises CONFIG_INVALID while this machine's clock is off: runs and people would see wrong times."""
         self._refuse_when_off()
         now = self._deps.server_time.now()
         settings = await self._deps.settings.get()
         ahead, limit = settings["assign_ahead_seconds"], settings.whole("fire_batch_size")
         until = now + timedelta(seconds=ahead)
-        made, view = 0, _View()
+        made, progress = 0, _Progress()
         writing: asyncio.Task[int] | None = None
         try:
             # While one page is written the next one is read and planned.
             for _ in range(PAGES):
-                due, specs = await self._read(view, now, until, limit)
+                due, specs = await self._read(progress, now, until, limit)
                 if writing is not None and _missed(due, now):
-                    # Long walks between its messages would keep the fenced write waiting beyond its bound.
+                    # Long scans between its messages would keep the fenced write waiting beyond its bound.
                     made, writing = made + await writing, None
-                plans = await self._plan_all(view, due, specs, now, until)
+                plans = await self._plan_all(progress, due, specs, now, until)
                 if writing is not None:
                     made += await writing
-                writing = asyncio.create_task(self._write_all(view, plans, now, until), name="fire: write a page")
-                if not view.more:
+                writing = asyncio.create_task(self._write_all(progress, plans, now, until), name="fire: write a page")
+                if not progress.more:
                     break
             made += await writing if writing is not None else 0
         except BaseException:
@@ -116,51 +118,51 @@ class Fire:
                 await asyncio.gather(writing, return_exceptions=True)
             raise
         finally:
-            _tell(view.failures)
+            _log_failures(progress.failures)
         if made:
             # Once, at the end: rows come first, then their starts, which want the same database.
             async with autocommit(self._deps.pool) as t:
                 await t.notify("assign")
-        return Done(made, await self._next_in(view, until))
+        return TurnOutcome(made, await self._next_in(progress, until))
 
-    def rests(self, agenda: Agenda) -> Done | None:
-        """A turn without work; None when a slot is in view. Raises as `run_once` while this machine's clock is off."""
+    def idle_turn(self, agenda: Agenda) -> TurnOutcome | None:
+        """A turn without work; None when a slot is in progress. Raises as `run_once` while this machine's clock is off."""
         self._refuse_when_off()
         if agenda.fire:
             return None
         until = self._deps.server_time.now() + timedelta(seconds=self._deps.settings.known["assign_ahead_seconds"])
-        return Done(0, _seconds_to(agenda.next_slot, until))
+        return TurnOutcome(0, _seconds_to(agenda.next_slot, until))
 
     async def _read(
-        self, view: _View, now: datetime, until: datetime, limit: int
+        self, progress: _Progress, now: datetime, until: datetime, limit: int
     ) -> tuple[list[DueSchedule], dict[tuple[int, int], JobSpec]]:
         """The next schedules that are due, with their definitions."""
         async with autocommit(self._deps.pool) as t:
-            due = await schedules.due(t, now, until, limit=limit, after=view.last)
+            due = await schedules.due(t, now, until, limit=limit, after=progress.last)
             specs = await self._definitions.find(t, {(s.definition_id, s.definition_version) for s in due})
-        view.last, view.more = (due[-1] if due else None), len(due) >= limit
+        progress.last, progress.more = (due[-1] if due else None), len(due) >= limit
         return due, specs
 
     async def _plan_all(
         self,
-        view: _View,
+        progress: _Progress,
         due: Sequence[DueSchedule],
         specs: Mapping[tuple[int, int], JobSpec],
         now: datetime,
         until: datetime,
     ) -> list[FirePlan]:
         plans: list[FirePlan] = []
-        breath = Breath(self._deps.clock)
+        pause = Breath(self._deps.clock)
         for schedule in due:
-            plan = await self._plan(view, schedule, specs, now, until)
+            plan = await self._plan(progress, schedule, specs, now, until)
             if plan is not None:
                 plans.append(plan)
-            await breath.take()
+            await pause.take()
         return plans
 
     async def _plan(
         self,
-        view: _View,
+        progress: _Progress,
         schedule: DueSchedule,
         specs: Mapping[tuple[int, int], JobSpec],
         now: datetime,
@@ -177,11 +179,11 @@ class Fire:
             return decide.plan(schedule, rule, decide.template(spec, payload), now=now, until=until)
         except Exception as error:
             # Whatever it is: it is wrong with this one schedule, and the others go on.
-            await self._failed(view, schedule, error)
+            await self._failed(progress, schedule, error)
             return None
 
-    async def _write_all(self, view: _View, plans: Sequence[FirePlan], now: datetime, until: datetime) -> int:
-        return sum([await self._write(view, batch, now, until) for batch in _batches(plans)])
+    async def _write_all(self, progress: _Progress, plans: Sequence[FirePlan], now: datetime, until: datetime) -> int:
+        return sum([await self._write(progress, batch, now, until) for batch in _batches(plans)])
 
     def _refuse_when_off(self) -> None:
         skew = self._deps.server_time.skew_seconds
@@ -192,56 +194,60 @@ class Fire:
                 "synchronise both clocks (chrony, ntpd)",
             )
 
-    async def _write(self, view: _View, plans: Sequence[FirePlan], now: datetime, until: datetime) -> int:
-        """One fenced transaction; when PostgreSQL refuses it, halves of it, until the bad one is alone."""
-        try:
-            async with fenced_tx(self._deps.pool, self._deps.term) as t:
-                fired = await schedules.fire(t, plans)
-        except (Refused, TooLong, TypeError, ValueError) as error:
-            if len(plans) == 1:
-                if isinstance(error, TooLong):
-                    raise
-                await self._failed(view, plans[0].schedule, error)
-                return 0
-            middle = len(plans) // 2
-            halves = [await self._write(view, half, now, until) for half in (plans[:middle], plans[middle:])]
-            return sum(halves)
-        self._note(view, [plan for plan in plans if plan.schedule.id in fired.advanced], now, until)
-        view.behind += len(plans) - len(fired.advanced)
-        return fired.made
+    async def _write(self, progress: _Progress, plans: Sequence[FirePlan], now: datetime, until: datetime) -> int:
+        """One fenced transaction; when PostgreSQL refuses it, halves of it, until the bad one is alone. How many runs were made."""
+        made = 0
 
-    def _note(self, view: _View, plans: Sequence[FirePlan], now: datetime, until: datetime) -> None:
-        view.settled += len(plans)
+        async def write(part: Sequence[FirePlan]) -> None:
+            nonlocal made
+            async with fenced_tx(self._deps.pool, self._deps.term) as t:
+                fired = await schedules.fire(t, part)
+            self._note(progress, [plan for plan in part if plan.schedule.id in fired.advanced], now, until)
+            progress.behind += len(part) - len(fired.advanced)
+            made += fired.made
+
+        async def alone(plan: FirePlan, error: Exception) -> None:
+            if isinstance(error, TooLong):
+                raise error
+            await self._failed(progress, plan.schedule, error)
+
+        await split_on_refusal(plans, write, alone, refusals=_REFUSALS)
+        return made
+
+    def _note(self, progress: _Progress, plans: Sequence[FirePlan], now: datetime, until: datetime) -> None:
+        progress.settled += len(plans)
         for plan in plans:
-            view.left = view.left or (plan.next_run_at is not None and plan.next_run_at <= until)
+            progress.left = progress.left or (plan.next_run_at is not None and plan.next_run_at <= until)
             metrics.count_settled(plan, now)
             for slot in plan.fires:
                 self._deps.on_fired(slot)
 
-    async def _failed(self, view: _View, schedule: DueSchedule, cause: Exception) -> None:
+    async def _failed(self, progress: _Progress, schedule: DueSchedule, cause: Exception) -> None:
         failures = schedule.fire_retry_count + 1
         final = failures > decide.FIRE_RETRIES
         delay = decide.retry_seconds(failures)
         expected = isinstance(cause, (TobanError, ScheduleError))
         error = str(cause) if expected else f"cannot be planned ({type(cause).__name__}: {cause}); apply it again"
         metrics.fire_failures.labels("failed" if final else "retry").inc()
-        view.failures.append(_Failure(schedule, failures, error, None if final else delay, None if expected else cause))
+        progress.failures.append(
+            _Failure(schedule, failures, error, None if final else delay, None if expected else cause)
+        )
         async with fenced_tx(self._deps.pool, self._deps.term) as t:
             noted = await schedules.fire_failed(t, schedule, error[:500], delay_seconds=delay, final=final)
-        view.behind += not noted
+        progress.behind += not noted
 
-    async def _next_in(self, view: _View, until: datetime) -> float | None:
-        """At once while something in view is left and gets further; soon for what an edit holds; else when the next slot comes into view."""
-        if (view.more or view.left) and (view.settled or not view.behind):
+    async def _next_in(self, progress: _Progress, until: datetime) -> float | None:
+        """At once while something in view is left and gets further; soon for what an edit holds; else when the next slot comes into progress."""
+        if (progress.more or progress.left) and (progress.settled or not progress.behind):
             return 0.0
-        if view.behind:
+        if progress.behind:
             return BEHIND_SECONDS
         async with autocommit(self._deps.pool) as t:
             at = await schedules.next_slot(t)
         return _seconds_to(at, until)
 
 
-def _tell(failures: Sequence[_Failure]) -> None:
+def _log_failures(failures: Sequence[_Failure]) -> None:
     """One line a job and outcome, however many of its schedules cannot fire: they mostly share the cause. One that needs its trace goes first."""
     told: dict[tuple[str, bool], list[_Failure]] = {}
     for failure in failures:
@@ -266,7 +272,7 @@ def _seconds_to(slot: datetime | None, until: datetime) -> float | None:
 
 
 def _missed(due: Sequence[DueSchedule], now: datetime) -> bool:
-    """True when one of them has slots that passed while nobody led: a long stretch to walk."""
+    """True when one of them has slots that passed while there was no leader: a long stretch to scan."""
     oldest = now - timedelta(seconds=decide.MISSED_AFTER_SECONDS)
     return any(schedule.next_run_at is not None and schedule.next_run_at < oldest for schedule in due)
 

@@ -10,13 +10,13 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
 
-from toban_coordinator.loops.term_loop import Done, LoopDeps
+from toban_coordinator.loops.term_loop import LoopDeps, TurnOutcome
 from toban_coordinator.store import pending_work
 from toban_coordinator.store.pending_work import Agenda
 from toban_store.tx import autocommit
 
 
-class Question:
+class PendingWorkPoller:
     """What is to do, as PostgreSQL says it; callers that come while the statement is under way share its answer."""
 
     def __init__(self, *, deps: LoopDeps) -> None:
@@ -24,10 +24,10 @@ class Question:
         self._asking: asyncio.Task[Agenda] | None = None
         self._waiting = 0
 
-    def rests(self, judge: Callable[[Agenda], Done | None]) -> Callable[[], Awaitable[Done | None]]:
-        """The `rests` of a TermLoop: its loop's own judgement of the agenda."""
+    def idle_turn(self, judge: Callable[[Agenda], TurnOutcome | None]) -> Callable[[], Awaitable[TurnOutcome | None]]:
+        """The `idle_turn` of a TermLoop: its loop's own judgement of the agenda."""
 
-        async def ask() -> Done | None:
+        async def ask() -> TurnOutcome | None:
             return judge(await self.ask())
 
         return ask
@@ -44,7 +44,7 @@ class Question:
         finally:
             self._waiting -= 1
             if not self._waiting:
-                # All have ended, as their term has: the statement goes on for nobody.
+                # All have ended, as their term has: no loop waits for the statement any more.
                 asking.cancel()
                 self._asking = None
 

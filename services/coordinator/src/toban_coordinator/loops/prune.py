@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from toban_coordinator.loops.term_loop import Done, LoopDeps
+from toban_coordinator.loops.term_loop import LoopDeps, TurnOutcome
 from toban_coordinator.store import partitions, retention
 from toban_domain.errors import FencedOut
 from toban_observability import metrics
@@ -13,7 +13,7 @@ from toban_store.tx import autocommit, fenced_tx
 TICK_SECONDS = 600.0
 # When something old is left: soon again, in small steps.
 AGAIN_SECONDS = 1.0
-# When a partition could not be locked: somebody reads a lot of history.
+# When a partition could not be locked: another session reads a lot of history.
 BUSY_SECONDS = 60.0
 ROWS = 500
 TURN_BATCHES = 20
@@ -43,7 +43,7 @@ class Prune:
         self._rows = ROWS
         self._failed: StoreError | None = None
 
-    async def run_once(self) -> Done:
+    async def run_once(self) -> TurnOutcome:
         """One turn. What cannot be pruned now does not keep the rest from it. Its error is raised by a turn that has nothing left to do soon,
         so that the loop counts as failing and no backoff holds up the others."""
         self._failed = None
@@ -51,7 +51,7 @@ class Prune:
             made = await partitions.ensure(t)
         if made:
             made_partitions.inc(made)
-            _log.info("day partitions made", partitions=made)
+            _log.info("day partitions created", partitions=made)
         days = await self._days()
         dropped, next_in = await self._drop(days[HISTORY]) if HISTORY in days else (0, None)
         moved = made + dropped
@@ -62,13 +62,13 @@ class Prune:
                 next_in = min(next_in or AGAIN_SECONDS, AGAIN_SECONDS)
         if next_in is None and self._failed is not None:
             raise self._failed
-        return Done(moved, next_in)
+        return TurnOutcome(moved, next_in)
 
     async def _days(self) -> dict[str, int]:
         """The retentions that are known for sure: what goes is gone, so a default never stands in for a value that cannot be read."""
         days = {}
         for setting in sorted({HISTORY, *retention.ROW_TABLES.values()}):
-            value = await self._deps.settings.sure(setting)
+            value = await self._deps.settings.get_verified(setting)
             if value is not None:
                 days[setting] = int(value)
             else:
@@ -108,13 +108,13 @@ class Prune:
                     self._rows = ROWS
                     return total, False
         except TooLong:
-            # Smaller steps soon; when a single row takes too long, the next tick begins anew.
+            # Smaller steps soon; when a single row takes too long, the next tick begins again.
             self._rows = self._rows // 2 or ROWS
             return total, self._rows < ROWS
         except FencedOut:
             raise
         except StoreError as error:
-            _log.error("old rows cannot be forgotten", table=table, error=error.message)
+            _log.error("cannot delete old rows", table=table, error=error.message)
             self._failed = error
             return total, False
         return total, True

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 
+from toban_coordinator.app import metrics
+from toban_coordinator.app.adaptive_batch import AdaptiveBatch
+from toban_coordinator.app.definition_cache import DefinitionCache
+from toban_coordinator.app.order_results import OrderResults
 from toban_coordinator.decide import assign as late
 from toban_coordinator.decide import reap as decide
 from toban_coordinator.decide.reap import Overdue, ReapPlan
-from toban_coordinator.loops import metrics
-from toban_coordinator.loops.adaptive_batch import Parts
-from toban_coordinator.loops.definition_cache import Definitions
-from toban_coordinator.loops.order_results import OrderAnswers
-from toban_coordinator.loops.term_loop import Done, LoopDeps
+from toban_coordinator.loops.term_loop import LoopDeps, TurnOutcome
 from toban_coordinator.store import attempts, queued_orders, runs, runs_finish, runs_reap
 from toban_coordinator.store.pending_work import Agenda
 from toban_coordinator.store.queued_orders import DoneOrder
@@ -27,13 +27,13 @@ BATCH = 200
 class Reap:
     """Each step reads candidates without a lock, and writes only what still holds, fenced."""
 
-    def __init__(self, *, deps: LoopDeps, definitions: Definitions, answers: OrderAnswers) -> None:
+    def __init__(self, *, deps: LoopDeps, definitions: DefinitionCache, answers: OrderResults) -> None:
         self._deps = deps
         self._definitions = definitions
         self._answers = answers
-        self._parts = Parts(BATCH)
+        self._batch = AdaptiveBatch(BATCH)
 
-    async def run_once(self) -> Done:
+    async def run_once(self) -> TurnOutcome:
         """One turn."""
         now = self._deps.server_time.now()
         async with autocommit(self._deps.pool) as t:
@@ -44,24 +44,24 @@ class Reap:
             done = await queued_orders.done(t, limit=BATCH)
         if done:
             await self._answered(done)
-        await self._parts.each(off, self._off)
+        await self._batch.each(off, self._off)
         if off or orphans:
             async with autocommit(self._deps.pool) as t:
                 orphans = await runs_reap.orphaned(t, limit=BATCH)
-            await self._parts.each(orphans, self._orphans)
-        await self._parts.each(overdue, self._overdue_ones)
-        await self._parts.each(ends, self._end)
+            await self._batch.each(orphans, self._orphans)
+        await self._batch.each(overdue, self._overdue_ones)
+        await self._batch.each(ends, self._end)
         found = len(off) + len(orphans) + len(overdue) + len(ends) + len(done)
-        return Done(found, 0.0 if max(len(off), len(orphans), len(ends), len(done)) >= BATCH else None)
+        return TurnOutcome(found, 0.0 if max(len(off), len(orphans), len(ends), len(done)) >= BATCH else None)
 
-    def rests(self, agenda: Agenda) -> Done | None:
+    def idle_turn(self, agenda: Agenda) -> TurnOutcome | None:
         """A turn without work; None when something needs care, or a run waits and may have to end."""
-        return None if agenda.care or agenda.pending else Done()
+        return None if agenda.care or agenda.pending else TurnOutcome()
 
     async def _answered(self, done: Sequence[DoneOrder]) -> None:
         """What executors answered to orders that a heartbeat carried: first to the runs, then the orders are dropped."""
         await self._answers.gone([key for order in done if (key := order.gone) is not None])
-        await self._parts.each([order.id for order in done], self._forget)
+        await self._batch.each([order.id for order in done], self._forget)
 
     async def _forget(self, ids: Sequence[int]) -> None:
         async with fenced_tx(self._deps.pool, self._deps.term) as t:

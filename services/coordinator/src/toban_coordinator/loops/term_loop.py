@@ -7,11 +7,11 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import datetime
 
-from toban_coordinator.ports.express import ExpressDesk
+from toban_coordinator.app.fast_path import CurrentFastPath
 from toban_coordinator.ports.leader import ServerClock
 from toban_coordinator.ports.orders import WorkerOrders
-from toban_coordinator.ports.run_marks import RunMarks
 from toban_coordinator.ports.settings import SettingsSource
+from toban_coordinator.ports.worker_registry import RunMarks
 from toban_domain.epoch import Term, TokenSource
 from toban_observability import tracing
 from toban_runtime.clock import Clock
@@ -35,7 +35,7 @@ class LoopDeps:
     clock: Clock
     server_time: ServerClock
     settings: SettingsSource
-    desk: ExpressDesk
+    fast_path: CurrentFastPath
     marks: RunMarks | None = None
     on_turn: Callable[[TurnResult], None] | None = None
     on_fired: Callable[[datetime], None] = lambda _slot: None
@@ -46,7 +46,7 @@ class LoopDeps:
 
 
 @dataclass(frozen=True, slots=True)
-class Done:
+class TurnOutcome:
     """What a turn did: `moved` rows, and in how many seconds the next work is due (None = nothing new is known)."""
 
     moved: int = 0
@@ -56,69 +56,69 @@ class Done:
 class TermLoop(Loop):
     """A loop of one term: it also wakes itself when the next work is due, and cleans up when the term ends.
 
-    With `rests`, a tick that nothing else woke asks that first: None means that there is work to do, anything else is the turn.
+    With `idle_turn`, a tick that nothing else woke asks that first: None means that there is work to do, anything else is the turn.
     """
 
     def __init__(
         self,
         name: str,
-        run_once: Callable[[], Awaitable[Done]],
+        run_once: Callable[[], Awaitable[TurnOutcome]],
         tick_seconds: float | Callable[[], float],
         deps: LoopDeps,
         *,
-        rests: Callable[[], Awaitable[Done | None]] | None = None,
+        idle_turn: Callable[[], Awaitable[TurnOutcome | None]] | None = None,
         close: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
         super().__init__(name, self._timed, tick_seconds, deps.clock, on_turn=deps.on_turn)
         self._work = run_once
-        self._alarm_clock = deps.clock
-        self._rests = rests
+        self._wakeup_clock = deps.clock
+        self._idle_turn = idle_turn
         self._close = close
-        # A turn in full is wanted whatever `rests` says: the first one, one that was asked for, and the one after a failure.
-        self._wanted = True
-        self._alarm: asyncio.Task[None] | None = None
+        # A turn in full is wanted whatever `idle_turn` says: the first one, one that was asked for, and the one after a failure.
+        self._forced = True
+        self._wakeup: asyncio.Task[None] | None = None
 
     async def run(self, stop: asyncio.Event) -> None:
         """Turns until told to stop; whatever ends it, nothing of it goes on."""
         try:
             await super().run(stop)
         finally:
-            self._set_alarm(None)
+            self._schedule_wakeup(None)
             if self._close is not None:
                 await self._close()
 
     def wake(self) -> None:
         """Ask for a turn, in full."""
-        self._wanted = True
+        self._forced = True
         super().wake()
 
-    async def _timed(self) -> Done:
-        wanted, self._wanted = self._wanted, False
+    async def _timed(self) -> TurnOutcome:
+        forced, self._forced = self._forced, False
         try:
-            done = None if wanted or self._rests is None else await self._rests()
+            done = None if forced or self._idle_turn is None else await self._idle_turn()
             if done is None:
                 span = tracing.begin(self.name)
                 done = await self._work()
                 if span is not None and done.moved:
                     span.end({"toban.moved": done.moved})
         except BaseException:
-            self._wanted = True
+            self._forced = True
             raise
         if done.next_in is not None:
-            self._set_alarm(done.next_in)
+            self._schedule_wakeup(done.next_in)
         return done
 
-    def _set_alarm(self, seconds: float | None) -> None:
-        if self._alarm is not None:
-            self._alarm.cancel()
-            self._alarm = None
+    def _schedule_wakeup(self, seconds: float | None) -> None:
+        if self._wakeup is not None:
+            self._wakeup.cancel()
+            self._wakeup = None
         if seconds is None or seconds >= self.tick_seconds:
             return
         if seconds <= 0:
             self.wake()
         else:
-            self._alarm = asyncio.create_task(self._ring(seconds), name=f"alarm {self.name}")
+            self._wakeup = asyncio.create_task(self._wake_after(seconds), name=f"wakeup {self.name}")
 
-    async def _ring(self, seconds: float) -> None:
-        await self._alarm_clock.sleep(seconds)
+    async def _wake_after(self, seconds: float) -> None:
+        await self._wakeup_clock.sleep(seconds)
         self.wake()

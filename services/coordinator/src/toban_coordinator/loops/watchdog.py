@@ -21,7 +21,7 @@ _looks = metrics.counter("toban_watchdog_looks_total", "Checks by this process a
 _overdue = metrics.gauge(
     "toban_watchdog_overdue_seconds", "Age of the oldest due slot that is not processed; 0 when there is none."
 )
-_alarm = metrics.gauge(
+_alert = metrics.gauge(
     "toban_watchdog_alarm",
     "1 while slots are overdue and no schedule fires, as observed by the watchdog of a sub-leader.",
 )
@@ -34,24 +34,24 @@ class Watchdog:
         self._pool = pool
         self._leader = leader
         self._settings = settings
-        self._seen = Watch()
+        self._last = Watch()
 
     async def run_once(self) -> None:
-        """One look."""
+        """One check."""
         view = self._leader.view()
         if view.role != "subleader":
-            self._tell(Watch(), epoch=view.epoch)
+            self._publish(Watch(), epoch=view.epoch)
             return
         async with autocommit(self._pool) as t:
             overdue = await cluster_stats.overdue_seconds(t)
         _looks.inc()
-        self._tell(look(overdue, tick_seconds=self._settings.known["leader_tick_seconds"]), epoch=view.epoch)
+        self._publish(look(overdue, tick_seconds=self._settings.known["leader_tick_seconds"]), epoch=view.epoch)
 
-    def _tell(self, now: Watch, *, epoch: int) -> None:
-        before, self._seen = self._seen, now
+    def _publish(self, now: Watch, *, epoch: int) -> None:
+        before, self._last = self._last, now
         _overdue.set(now.overdue)
-        _alarm.set(now.alarm)
+        _alert.set(now.alarm)
         if now.alarm and not before.alarm:
             _log.error("slots are due and nothing fires", overdue_seconds=round(now.overdue, 1), epoch=epoch)
         elif before.alarm and not now.alarm:
-            _log.info("slots are fired again, or this is not the watchdog any more", epoch=epoch)
+            _log.info("slots are fired again, or this process stopped being the watchdog", epoch=epoch)

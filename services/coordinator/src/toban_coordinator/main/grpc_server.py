@@ -1,71 +1,118 @@
-"""The gRPC server of a coordinator with every service that it has. What no servicer implements yet answers UNIMPLEMENTED."""
+"""The gRPC server of a coordinator with every service that it has. What has no implementation yet answers UNIMPLEMENTED."""
 
 from __future__ import annotations
 
+from toban_coordinator.app.apply import Apply
+from toban_coordinator.app.cancel import CancelRun
+from toban_coordinator.app.definition_cache import DefinitionCache
+from toban_coordinator.app.diagnose import Diagnose
+from toban_coordinator.app.events import Events
+from toban_coordinator.app.executor_sessions import ExecutorSessions, Neighbours, SessionDeps
+from toban_coordinator.app.incarnation_keys import IncarnationKeys
+from toban_coordinator.app.job_reads import JobReads
+from toban_coordinator.app.operations_executors import ExecutorOperations
+from toban_coordinator.app.operations_leader import LeaderOperations
+from toban_coordinator.app.operations_settings import SettingsOperations
+from toban_coordinator.app.payload_validator import PayloadValidator
+from toban_coordinator.app.report_queue import ReportQueue
+from toban_coordinator.app.schedules import Schedules
+from toban_coordinator.app.start_runs import StartRuns
 from toban_coordinator.config import CoordinatorConfig
 from toban_coordinator.main.health import Health
-from toban_coordinator.main.wiring import Connections, Parts
-from toban_coordinator.server import registry
+from toban_coordinator.main.wiring import Coordinator
 from toban_coordinator.server.archive_gateway import ArchiveGateway
-from toban_coordinator.server.diagnose import Doctor
-from toban_coordinator.server.executor_gateway import Gateway, GatewayDeps, Neighbours
-from toban_coordinator.server.job_control import JobControl
-from toban_coordinator.server.job_reader import JobReader
+from toban_coordinator.server.executor_gateway import Gateway, GatewayDeps
+from toban_coordinator.server.job_control import JobControl, JobControlDeps
+from toban_coordinator.server.job_reader import JobReader, JobReaderDeps
 from toban_coordinator.server.operations import Operations, OperationsDeps
-from toban_coordinator.server.operations_executors import ExecutorDesk
-from toban_coordinator.server.operations_leader import LeaderDesk
-from toban_coordinator.server.operations_settings import SettingsDesk
 from toban_coordinator.server.peer_service import PeerServer
-from toban_coordinator.server.report_queue import Reports
+from toban_coordinator.server.registry import Servicers, add_all
 from toban_domain.version import VERSION
-from toban_runtime.clock import Clock
-from toban_runtime.ids import IdSource
 from toban_transport.server import GrpcServer, build_server
 
 
-def build(
-    config: CoordinatorConfig, connections: Connections, parts: Parts, health: Health, clock: Clock
-) -> GrpcServer:
+def build(config: CoordinatorConfig, parts: Coordinator, health: Health) -> GrpcServer:
     """The server, not started yet."""
-    gateway = GatewayDeps(
-        pool=connections.grant_pool,
+    server = build_server(
+        tls=parts.connections.tls,
+        trust_domain=config.trust_domain,
+        clock=parts.clock,
+        shared_identity=config.tls_shared_identity,
+    )
+    servicers = Servicers(
+        gateway=_gateway(config, parts),
+        peer=PeerServer(
+            incarnation=parts.leadership.me.incarnation,
+            leader=parts.leadership,
+            now=parts.server_time,
+            settings=parts.settings,
+        ),
+        control=_job_control(parts),
+        reader=_job_reader(parts, health),
+        operations=_operations(parts),
+        archive=ArchiveGateway(pool=parts.connections.pool, settings=parts.settings_streams),
+    )
+    add_all(server, servicers)
+    return server
+
+
+# The type stubs call the generated bases abstract; at run time methods without an implementation answer UNIMPLEMENTED.
+
+
+def _gateway(config: CoordinatorConfig, parts: Coordinator) -> Gateway:
+    reports = ReportQueue(pool=parts.connections.pool)
+    sessions = SessionDeps(
+        pool=parts.connections.grant_pool,
         leader=parts.leadership,
-        reports=Reports(pool=connections.pool),
+        reports=reports,
         mirror=parts.mirror,
         on_progress=parts.progress.put,
         neighbours=Neighbours(coordinators=parts.presence.addresses, log_archivers=config.log_archivers),
         settings=parts.settings,
-        settings_streams=parts.settings_streams,
         server_time=parts.server_time,
-        clock=clock,
+        clock=parts.clock,
+        ids=parts.ids,
     )
-    peer = PeerServer(
-        incarnation=parts.leadership.me.incarnation,
-        leader=parts.leadership,
-        now=parts.server_time,
-        settings=parts.settings,
+    deps = GatewayDeps(
+        keys=IncarnationKeys(pool=parts.connections.grant_pool),
+        sessions=ExecutorSessions(deps=sessions),
+        reports=reports,
+        settings=parts.settings_streams,
     )
-    operations = OperationsDeps(
-        pool=connections.pool,
-        settings=SettingsDesk(pool=connections.pool),
-        executors=ExecutorDesk(pool=connections.pool),
-        leader=LeaderDesk(pool=connections.pool, leader=parts.leadership, clock=clock),
-        doctor=Doctor(pool=connections.pool, redis=connections.redis, clock=clock, release=VERSION),
+    return Gateway(deps=deps)  # type: ignore[abstract]
+
+
+def _job_control(parts: Coordinator) -> JobControl:
+    pool, definitions = parts.connections.pool, DefinitionCache()
+    deps = JobControlDeps(
+        apply=Apply(pool=pool),
+        start=StartRuns(pool=pool, definitions=definitions, payloads=PayloadValidator(), fast_path=parts.fast_path),
+        cancel=CancelRun(pool=pool, definitions=definitions),
+        events=Events(pool=pool),
+        schedules=Schedules(pool=pool),
+        reads=JobReads(pool=pool, clock=parts.clock),
     )
-    # The type stubs call the generated bases abstract; at run time methods that nobody wrote answer UNIMPLEMENTED.
-    servicers = registry.Servicers(
-        gateway=Gateway(deps=gateway, ids=IdSource()),  # type: ignore[abstract]
-        peer=peer,
-        control=JobControl(pool=connections.pool, desk=parts.desk),  # type: ignore[abstract]
-        reader=JobReader(pool=connections.pool, clock=clock, health=health.document),  # type: ignore[abstract]
-        operations=Operations(deps=operations),  # type: ignore[abstract]
-        archive=ArchiveGateway(pool=connections.pool, settings=parts.settings_streams),
+    return JobControl(deps=deps)  # type: ignore[abstract]
+
+
+def _job_reader(parts: Coordinator, health: Health) -> JobReader:
+    pool = parts.connections.pool
+    deps = JobReaderDeps(
+        reads=JobReads(pool=pool, clock=parts.clock),
+        events=Events(pool=pool),
+        schedules=Schedules(pool=pool),
+        health=health.document,
     )
-    server = build_server(
-        tls=connections.tls,
-        trust_domain=config.trust_domain,
-        clock=clock,
-        shared_identity=config.tls_shared_identity,
+    return JobReader(deps=deps)  # type: ignore[abstract]
+
+
+def _operations(parts: Coordinator) -> Operations:
+    pool, clock = parts.connections.pool, parts.clock
+    deps = OperationsDeps(
+        pool=pool,
+        settings=SettingsOperations(pool=pool),
+        executors=ExecutorOperations(pool=pool),
+        leader=LeaderOperations(pool=pool, leader=parts.leadership, clock=clock),
+        diagnose=Diagnose(pool=pool, redis=parts.connections.redis, clock=clock, release=VERSION),
     )
-    registry.add_all(server, servicers)
-    return server
+    return Operations(deps=deps)  # type: ignore[abstract]

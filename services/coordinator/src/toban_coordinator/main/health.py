@@ -18,11 +18,6 @@ from toban_observability.health import Check, report
 POSTGRES_SECONDS = 3.0
 
 
-def waits_for_postgresql() -> dict[str, Any]:
-    """The document of a coordinator that has not begun: it draws its number from PostgreSQL first."""
-    return report({"postgresql": Check("error", None)})
-
-
 class Health:
     """PostgreSQL is an error, Redis a warning; a coordinator that waits is as healthy as one that leads."""
 
@@ -72,3 +67,18 @@ class Health:
         stale = timedelta(seconds=self._settings.known["leader_stale_seconds"])
         late = fresh and self._server_time.now() - view.last_tick_at > stale
         return Check("warning" if late else "ok", view.last_tick_at.isoformat())
+
+
+class HealthDocument:
+    """The document of /healthz: an error of PostgreSQL until `begin`, since a coordinator draws its number there first."""
+
+    def __init__(self) -> None:
+        self._health: Health | None = None
+
+    def begin(self, health: Health) -> None:
+        """This coordinator serves."""
+        self._health = health
+
+    def __call__(self) -> dict[str, Any]:
+        """The JSON document as it is now."""
+        return report({"postgresql": Check("error", None)}) if self._health is None else self._health.document()

@@ -8,16 +8,13 @@ from typing import Any, TypeVar
 
 from toban_coordinator.config import CoordinatorConfig
 from toban_coordinator.main.grpc_server import build
-from toban_coordinator.main.health import Health, waits_for_postgresql
-from toban_coordinator.main.wiring import Connections, Parts, connect
+from toban_coordinator.main.health import Health, HealthDocument
+from toban_coordinator.main.wiring import Coordinator, Factories
 from toban_coordinator.store import coordinators
 from toban_domain.errors import TobanError
 from toban_fencing.redis_client import RedisGone
 from toban_observability.admin_port import AdminPort
 from toban_observability.logs import get_logger
-from toban_runtime.backoff import Backoff
-from toban_runtime.clock import Clock, SystemClock
-from toban_runtime.ids import IdSource
 from toban_runtime.lifecycle import Stop, write_ready_file
 from toban_store.notifications import Listener
 from toban_transport.tls_reload import certificate_check
@@ -27,59 +24,56 @@ T = TypeVar("T")
 _log = get_logger(__name__)
 
 
-async def run(config: CoordinatorConfig, stop: Stop, release: str) -> None:
-    """Connect, serve, stand for leadership; after `stop`: finish the tick, resign, record the end, close."""
-    clock = SystemClock()
-    connections = await connect(config, clock)
-    admin = _Admin(config)
+async def run(config: CoordinatorConfig, stop: Stop, release: str, factories: Factories | None = None) -> None:
+    """Connect, serve, take part in the election; after `stop`: finish the tick, resign, record the end, close."""
+    made = factories or Factories()
+    connections = await made.connect(config, made.clock)
+    document = HealthDocument()
+    admin = AdminPort(config.admin_host, config.admin_port, document)
     try:
-        # Before PostgreSQL is asked: nobody may restart a coordinator because PostgreSQL is away.
-        await admin.start()
-        worker_id = await _patiently(lambda: coordinators.draw_worker_id(connections.pool), clock, stop)
+        # Before PostgreSQL is asked: an orchestrator must not restart a coordinator because PostgreSQL is away.
+        admin_port = await admin.start()
+        worker_id = await _retry(lambda: coordinators.draw_worker_id(connections.pool), made, stop)
         if worker_id is not None:
-            ids = IdSource()
-            parts = Parts(
-                config=config, connections=connections, clock=clock, ids=ids, worker_id=worker_id, release=release
+            parts = Coordinator(
+                config=config, connections=connections, factories=made, worker_id=worker_id, release=release
             )
-            await _serve(config, connections, parts, admin, stop)
+            health = _health(parts)
+            await _serve(
+                config, parts, health, made, stop, on_bound=lambda: document.begin(health), admin_port=admin_port
+            )
     finally:
         await admin.stop()
         await connections.close()
 
 
-class _Admin:
-    """The admin port, which says that PostgreSQL is waited for until `document` is the health of the whole."""
-
-    def __init__(self, config: CoordinatorConfig) -> None:
-        self.document = waits_for_postgresql
-        self.port = 0
-        self._served = AdminPort(config.admin_host, config.admin_port, lambda: self.document())
-
-    async def start(self) -> None:
-        """Raises OSError when the address is taken."""
-        self.port = await self._served.start()
-
-    async def stop(self) -> None:
-        """May be called when it was never started."""
-        await self._served.stop()
-
-
-async def _serve(config: CoordinatorConfig, connections: Connections, parts: Parts, admin: _Admin, stop: Stop) -> None:
-    clock = SystemClock()
-    health = Health(
+def _health(parts: Coordinator) -> Health:
+    return Health(
         leadership=parts.leadership,
         server_time=parts.server_time,
-        redis=connections.redis,
+        redis=parts.connections.redis,
         settings=parts.settings,
         errors=parts.errors,
-        certificate=lambda: certificate_check(connections.tls, clock.wall()),
+        certificate=lambda: certificate_check(parts.connections.tls, parts.clock.wall()),
     )
-    server = build(config, connections, parts, health, clock)
+
+
+async def _serve(
+    config: CoordinatorConfig,
+    parts: Coordinator,
+    health: Health,
+    factories: Factories,
+    stop: Stop,
+    *,
+    on_bound: Callable[[], None],
+    admin_port: int,
+) -> None:
+    server = build(config, parts, health)
     grpc_port = await server.start(config.grpc_host, config.grpc_port)
-    admin.document = health.document
+    on_bound()
     parts.leadership.set_address(f"{config.advertised}:{grpc_port}")
-    await _patiently(lambda: _introduce(parts), clock, stop)
-    listener = Listener(config.database_url, application_name="toban/listen", clock=clock)
+    await _retry(lambda: _register(parts), factories, stop)
+    listener = Listener(config.database_url, application_name="toban/listen", clock=parts.clock)
     tasks = [
         _task("leadership", parts.leadership.run(), stop),
         _task("watcher", parts.watcher.run(), stop),
@@ -87,22 +81,22 @@ async def _serve(config: CoordinatorConfig, connections: Connections, parts: Par
         *(_task(loop.name, loop.run(stop), stop) for loop in parts.standing_loops),
     ]
     await server.set_serving(True)
-    write_ready_file(config.ready_file, grpc_port=grpc_port, admin_port=admin.port)
+    write_ready_file(config.ready_file, grpc_port=grpc_port, admin_port=admin_port)
     await stop.wait()
-    _log.info("stops", reason=stop.reason)
+    _log.info("shutting down", reason=stop.reason)
     await server.set_serving(False)
     await parts.leadership.leave()
     parts.settings_streams.stop()
     await server.stop(GRACE_SECONDS)
-    await _say_goodbye(parts)
+    await _deregister(parts)
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def _patiently(make: Callable[[], Awaitable[T]], clock: Clock, stop: Stop) -> T | None:
+async def _retry(make: Callable[[], Awaitable[T]], factories: Factories, stop: Stop) -> T | None:
     """The result of `make()`, as soon as PostgreSQL gives one; None when told to stop before."""
-    backoff, attempt = Backoff(base=0.2, cap=5.0), 0
+    backoff, attempt = factories.backoff(), 0
     while not stop.is_set():
         try:
             return await make()
@@ -110,30 +104,30 @@ async def _patiently(make: Callable[[], Awaitable[T]], clock: Clock, stop: Stop)
             attempt += 1
             wait = backoff.delay(attempt)
             _log.warning("waits for PostgreSQL", attempt=attempt, error=error.message, next_try_seconds=round(wait, 2))
-            await clock.sleep(wait)
+            await factories.clock.sleep(wait)
     return None
 
 
-async def _introduce(parts: Parts) -> None:
+async def _register(parts: Coordinator) -> None:
     me = parts.leadership.me
     await parts.presence.introduce()
     try:
         await parts.members.raise_sequence(me.worker_id)
     except RedisGone as error:
-        _log.warning("the worker id is not mirrored", error=error.message)
+        _log.warning("cannot raise the worker id sequence in Redis", error=error.message)
 
 
-async def _say_goodbye(parts: Parts) -> None:
+async def _deregister(parts: Coordinator) -> None:
     try:
         await parts.presence.leave()
         await parts.members.remove(parts.leadership.me.worker_id)
     except TobanError as error:
-        _log.warning("the end is not recorded", error=error.message)
+        _log.warning("could not record the end of this process", error=error.message)
 
 
-async def _listen(listener: Listener, parts: Parts) -> None:
+async def _listen(listener: Listener, parts: Coordinator) -> None:
     async for name in listener:
-        parts.wake(name)
+        parts.wakes.wake(name)
 
 
 def _task(name: str, work: Coroutine[Any, Any, None], stop: Stop) -> asyncio.Task[None]:
@@ -142,8 +136,8 @@ def _task(name: str, work: Coroutine[Any, Any, None], stop: Stop) -> asyncio.Tas
 
     def ended(task: asyncio.Task[None]) -> None:
         if not task.cancelled() and (error := task.exception()) is not None:
-            _log.error("a part of this process broke down", part=name, exc_info=error)
-            stop.request(f"{name} broke down")
+            _log.error("a task of this process failed: the process ends", task=name, exc_info=error)
+            stop.request(f"{name} failed")
 
     task.add_done_callback(ended)
     return task

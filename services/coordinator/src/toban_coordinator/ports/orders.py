@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Protocol
+from typing import Any, Protocol
 
 from toban_domain.epoch import Term
 from toban_domain.job import LogSpec
@@ -112,4 +112,22 @@ class WorkerOrders(Protocol):
 
     async def revoke(self, target: Target, term: Term, keys: Sequence[AttemptKey]) -> dict[AttemptKey, str]:
         """Take attempts back → gone | running | finished | STALE_EPOCH | WRONG_INCARNATION, or `queued` as in `cancel`."""
+        ...
+
+
+class OrderQueue(Protocol):
+    """Keeps orders that could not be delivered: they go out with the answer to a heartbeat."""
+
+    async def add(
+        self, term: Term, target: Target, kind: str, serial: int, payloads: Mapping[AttemptKey, Mapping[str, Any]]
+    ) -> None:
+        """Queues orders of one kind, as leader of `term`. Raises FencedOut, StoreError."""
+        ...
+
+
+class ExecutorProbe(Protocol):
+    """A short call to an executor's WorkerService."""
+
+    async def ping(self, address: str) -> str | None:
+        """The incarnation that answers at `address` within 300 ms; None for no answer."""
         ...

@@ -38,5 +38,5 @@ class Peers(Protocol):
         ...
 
     async def refused(self, address: str) -> bool:
-        """True when a new connection is refused: nobody listens there. A silent address is not refused."""
+        """True when a new connection is refused: no process listens there. A silent address is not refused."""
         ...

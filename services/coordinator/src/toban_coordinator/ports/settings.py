@@ -19,8 +19,8 @@ class SettingsSource(Protocol):
         """At most a second old while PostgreSQL answers."""
         ...
 
-    async def sure(self, name: str) -> float | None:
-        """The value for what cannot be undone, as it is now; None when nobody knows it: no answer, or a stored value that is not allowed."""
+    async def get_verified(self, name: str) -> float | None:
+        """The value for what cannot be undone, as it is now; None when it is unknown: no answer, or a stored value that is not allowed."""
         ...
 
     async def wait_other_than(self, seen: Settings | None) -> Settings:

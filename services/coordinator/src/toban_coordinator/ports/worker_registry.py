@@ -1,8 +1,8 @@
-"""The mirror of members in Redis: written behind, never waited for."""
+"""What is written to Redis for others to read: the hashes of workers, and marks on runs. Hints, never truth, and never waited for."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 
@@ -11,4 +11,12 @@ class MemberMirror(Protocol):
 
     def put(self, worker_id: int, fields: Mapping[str, str]) -> None:
         """The newest fields of a worker; earlier ones that were not written yet are forgotten."""
+        ...
+
+
+class RunMarks(Protocol):
+    """Marks runs as being assigned by an epoch."""
+
+    async def take(self, run_ids: Sequence[int], epoch: int) -> frozenset[int]:
+        """The runs that no higher epoch has marked; all of them while Redis does not answer."""
         ...

@@ -1,4 +1,4 @@
-"""ArchiveGateway: what log-archivers ask."""
+"""ArchiveGateway: which attempts have ended, and the settings, for log-archivers."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from collections.abc import AsyncIterator
 from datetime import date
 from typing import Any
 
-from toban_coordinator.server.settings_stream import SettingsStreams
+from toban_coordinator.app.settings_stream import SettingsStreams
+from toban_coordinator.server.cluster_to_proto import settings_to_pb
 from toban_coordinator.store import attempts
 from toban_domain.errors import ErrorCode, TobanError
 from toban_domain.outcome import AttemptKey
@@ -28,7 +29,7 @@ class ArchiveGateway(ArchiveGatewayServicer):
         self._settings = settings
 
     async def ListSealed(self, request: pb.ListSealedRequest, _context: Context) -> pb.ListSealedResponse:
-        """Those of the given attempts that write no line any more."""
+        """Those of the given attempts whose log is complete."""
         if len(request.keys) > MAX_KEYS:
             raise TobanError(ErrorCode.INVALID_ARGUMENT, f"{len(request.keys)} attempts: ask about {MAX_KEYS} at most")
         keys = [AttemptKey(key.run_id, key.token) for key in request.keys]
@@ -40,8 +41,8 @@ class ArchiveGateway(ArchiveGatewayServicer):
         self, _request: pb.WatchSettingsRequest, _context: Context
     ) -> AsyncIterator[pb.WatchSettingsResponse]:
         """Now and on each change."""
-        async for message in self._settings.watch():
-            yield message
+        async for settings in self._settings.watch():
+            yield settings_to_pb(settings)
 
 
 def _day(text: str) -> date:

@@ -1,68 +1,86 @@
-"""JobControl: apply definitions, start runs, cancel them."""
+"""JobControl: apply definitions, start runs, cancel them, edit schedules, emit events."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
-from toban_coordinator.loops.definition_cache import Definitions
-from toban_coordinator.loops.payload_validator import Payloads
-from toban_coordinator.ports.express import ExpressDesk
-from toban_coordinator.server.apply import Apply
-from toban_coordinator.server.cancel import CancelRun
-from toban_coordinator.server.events import Events
-from toban_coordinator.server.job_reader import get_run
-from toban_coordinator.server.schedules import Schedules
-from toban_coordinator.server.start_runs import StartRuns
+from toban_coordinator.app.apply import Apply
+from toban_coordinator.app.cancel import CancelRun
+from toban_coordinator.app.events import Events
+from toban_coordinator.app.job_reads import JobReads
+from toban_coordinator.app.schedules import Schedules
+from toban_coordinator.app.start_runs import StartRuns
+from toban_coordinator.server.from_proto import manifest_from_pb, run_request_from_pb
+from toban_coordinator.server.to_proto import applied_to_pb, run_details_to_pb, schedule_to_pb
 from toban_proto.v1 import coordinator_pb2 as pb
 from toban_proto.v1.coordinator_pb2_grpc import JobControlServicer
-from toban_store.pool import Pool
 from toban_transport.server import peer_service
 
 Context = Any
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobControlDeps:
+    """The use cases behind this service."""
+
+    apply: Apply
+    start: StartRuns
+    cancel: CancelRun
+    events: Events
+    schedules: Schedules
+    reads: JobReads
+
+
 class JobControl(JobControlServicer):
     """Any coordinator answers: none of these is a leader's write."""
 
-    def __init__(self, *, pool: Pool, desk: ExpressDesk) -> None:
-        definitions = Definitions()
-        self._pool = pool
-        self._apply = Apply(pool=pool)
-        self._start = StartRuns(pool=pool, definitions=definitions, payloads=Payloads(), desk=desk)
-        self._cancel = CancelRun(pool=pool, definitions=definitions)
-        self._events = Events(pool=pool)
-        self._schedules = Schedules(pool=pool)
+    def __init__(self, *, deps: JobControlDeps) -> None:
+        self._deps = deps
 
     async def Apply(self, request: pb.ApplyRequest, context: Context) -> pb.ApplyResponse:
         """All manifests or none."""
-        return await self._apply.apply(request, peer_service(context))
+        texts = [manifest_from_pb(message) for message in request.manifests]
+        applied = await self._deps.apply.apply(texts, dry_run=request.dry_run, actor=peer_service(context))
+        return pb.ApplyResponse(applied=[applied_to_pb(one) for one in applied])
 
     async def StartRuns(self, request: pb.StartRunsRequest, context: Context) -> pb.StartRunsResponse:
         """All runs or none."""
-        return await self._start.start(request, peer_service(context))
+        wanted = [run_request_from_pb(message) for message in request.runs]
+        started = await self._deps.start.start(wanted, peer_service(context))
+        return pb.StartRunsResponse(runs=[pb.StartedRun(run_id=run.run_id, created=run.created) for run in started])
 
     async def CancelRun(self, request: pb.CancelRunRequest, context: Context) -> pb.CancelRunResponse:
         """Canceled at once, or asked to stop."""
         actor = peer_service(context)
-        await self._cancel.cancel(request.id, reason=request.reason, mode=request.mode, actor=actor)
-        return pb.CancelRunResponse(run=await get_run(self._pool, request.id))
+        await self._deps.cancel.cancel(request.id, reason=request.reason, mode=request.mode, actor=actor)
+        return pb.CancelRunResponse(run=run_details_to_pb(await self._deps.reads.get_run(request.id)))
 
     async def EmitEvent(self, request: pb.EmitEventRequest, context: Context) -> pb.EmitEventResponse:
         """An event, durable when this returns."""
-        return await self._events.emit(request, peer_service(context))
+        emitted = await self._deps.events.emit(
+            request.event_type,
+            payload_json=request.payload_json,
+            dedupe_key=request.dedupe_key,
+            actor=peer_service(context),
+        )
+        return pb.EmitEventResponse(event_id=emitted.id, duplicate=emitted.duplicate)
 
     async def DeleteTrigger(self, request: pb.DeleteTriggerRequest, context: Context) -> pb.DeleteTriggerResponse:
-        """A trigger is taken away."""
-        return await self._events.delete_trigger(request, peer_service(context))
+        """Deletes a trigger."""
+        await self._deps.events.delete_trigger(request.name, peer_service(context))
+        return pb.DeleteTriggerResponse()
 
     async def PauseSchedule(self, request: pb.PauseScheduleRequest, context: Context) -> pb.Schedule:
         """No runs of it from now on."""
-        return await self._schedules.pause(request, peer_service(context))
+        actor = peer_service(context)
+        return schedule_to_pb(await self._deps.schedules.pause(request.name, reason=request.reason, actor=actor))
 
     async def ResumeSchedule(self, request: pb.ResumeScheduleRequest, context: Context) -> pb.Schedule:
         """Runs of it again, from the next slot on."""
-        return await self._schedules.resume(request, peer_service(context))
+        return schedule_to_pb(await self._deps.schedules.resume(request.name, actor=peer_service(context)))
 
     async def DeleteSchedule(self, request: pb.DeleteScheduleRequest, context: Context) -> pb.DeleteScheduleResponse:
-        """A schedule is taken away; its ledger stays."""
-        return await self._schedules.delete(request, peer_service(context))
+        """Deletes a schedule; its ledger stays."""
+        withdrawn = await self._deps.schedules.delete(request.name, reason=request.reason, actor=peer_service(context))
+        return pb.DeleteScheduleResponse(withdrawn_runs=withdrawn)

@@ -6,11 +6,13 @@ from collections.abc import Awaitable
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from toban_coordinator.server.diagnose import Doctor
-from toban_coordinator.server.operations_audit import list_audit
-from toban_coordinator.server.operations_executors import ExecutorDesk
-from toban_coordinator.server.operations_leader import LeaderDesk
-from toban_coordinator.server.operations_settings import SettingsDesk
+from toban_coordinator.app.audit_log import list_audit
+from toban_coordinator.app.diagnose import Diagnose
+from toban_coordinator.app.operations_executors import ExecutorOperations
+from toban_coordinator.app.operations_leader import LeaderOperations
+from toban_coordinator.app.operations_settings import SettingsOperations
+from toban_coordinator.server.cluster_to_proto import audit_entry_to_pb, diagnosis_to_pb, executor_to_pb, setting_to_pb
+from toban_coordinator.server.from_proto import page_from_pb, setting_change_from_pb
 from toban_domain.errors import TobanError
 from toban_observability import metrics
 from toban_proto.v1 import coordinator_pb2 as pb
@@ -29,13 +31,13 @@ _actions = metrics.counter(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OperationsDeps:
-    """What the desks behind this service are."""
+    """The use cases behind this service."""
 
     pool: Pool
-    settings: SettingsDesk
-    executors: ExecutorDesk
-    leader: LeaderDesk
-    doctor: Doctor
+    settings: SettingsOperations
+    executors: ExecutorOperations
+    leader: LeaderOperations
+    diagnose: Diagnose
 
 
 class Operations(OperationsServicer):
@@ -46,37 +48,47 @@ class Operations(OperationsServicer):
 
     async def ListSettings(self, _request: pb.ListSettingsRequest, _context: Context) -> pb.ListSettingsResponse:
         """Every setting of this version with its value."""
-        return await self._deps.settings.list()
+        states = await self._deps.settings.list()
+        return pb.ListSettingsResponse(settings=[setting_to_pb(state) for state in states])
 
     async def UpdateSetting(self, request: pb.UpdateSettingRequest, context: Context) -> pb.Setting:
         """One setting; every process works with it within two seconds."""
-        return await _counted("update_setting", self._deps.settings.update(request, peer_service(context)))
+        work = self._deps.settings.update(setting_change_from_pb(request), peer_service(context))
+        return setting_to_pb(await _counted("update_setting", work))
 
     async def ListAudit(self, request: pb.ListAuditRequest, _context: Context) -> pb.ListAuditResponse:
         """What operators did, newest first."""
-        return await list_audit(self._deps.pool, request)
+        page = await list_audit(self._deps.pool, page_from_pb(request.page))
+        return pb.ListAuditResponse(entries=[audit_entry_to_pb(row) for row in page.rows], next_cursor=page.next_cursor)
 
     async def DrainExecutor(self, request: pb.DrainExecutorRequest, context: Context) -> pb.Executor:
         """No new work; what runs goes on."""
         work = self._deps.executors.drain(request.worker_id, reason=request.reason, actor=peer_service(context))
-        return await _counted("drain", work)
+        return executor_to_pb(await _counted("drain", work))
 
     async def UndrainExecutor(self, request: pb.UndrainExecutorRequest, context: Context) -> pb.Executor:
         """Work again."""
         work = self._deps.executors.undrain(request.worker_id, reason=request.reason, actor=peer_service(context))
-        return await _counted("undrain", work)
+        return executor_to_pb(await _counted("undrain", work))
 
     async def DetachExecutor(self, request: pb.DetachExecutorRequest, context: Context) -> pb.Executor:
-        """Its runs end, or are let to their end; then the process joins anew."""
-        return await _counted("detach", self._deps.executors.detach(request, peer_service(context)))
+        """Its runs end, or are let to their end; then the process registers again."""
+        work = self._deps.executors.detach(
+            request.worker_id, mode=request.mode, reason=request.reason, actor=peer_service(context)
+        )
+        return executor_to_pb(await _counted("detach", work))
 
     async def DemoteLeader(self, request: pb.DemoteLeaderRequest, context: Context) -> pb.DemoteLeaderResponse:
         """Another term, of another coordinator where there is one."""
-        return await _counted("demote", self._deps.leader.demote(request, peer_service(context)))
+        work = self._deps.leader.demote(request.epoch, reason=request.reason, actor=peer_service(context))
+        view = await _counted("demote", work)
+        return pb.DemoteLeaderResponse(
+            new_epoch=view.epoch, leader_worker_id=view.worker_id, leader_address=view.address
+        )
 
     async def Diagnose(self, _request: pb.DiagnoseRequest, _context: Context) -> pb.Diagnosis:
         """What this coordinator knows about the health of the whole installation."""
-        return await self._deps.doctor.diagnose()
+        return diagnosis_to_pb(await self._deps.diagnose.run())
 
 
 async def _counted(action: str, work: Awaitable[T]) -> T:

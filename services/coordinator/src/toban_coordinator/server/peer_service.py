@@ -14,7 +14,7 @@ from toban_proto.v1 import coordinator_pb2 as pb
 from toban_proto.v1.coordinator_pb2_grpc import PeerServicer
 from toban_transport.convert import timestamp_to_pb
 
-# How often a watcher hears that nothing has changed: only the end of the stream means anything, so seldom.
+# How often a watcher gets an unchanged state. Long, since only the end of the stream means anything.
 WATCH_SECONDS = 1.0
 Context = Any
 

@@ -1,12 +1,15 @@
-"""Rows of the store as messages."""
+"""Jobs, runs, schedules and events as messages."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 
+from toban_coordinator.app.job_reads import JobDetails, RunDetails
+from toban_coordinator.app.manifests import Applied
 from toban_domain.schedule import RuleSpec
 from toban_proto.v1 import coordinator_pb2 as pb
-from toban_schedule import describe
+from toban_schedule import NotedSlot, describe
 from toban_store.tx import Row
 from toban_transport.convert import timestamp_to_pb as at
 
@@ -51,6 +54,16 @@ def run_to_pb(row: Row) -> pb.Run:
         event_id=row["event_id"] or 0,
         trigger=row["trigger_name"],
     )
+
+
+def run_details_to_pb(run: RunDetails) -> pb.Run:
+    """A run with its attempts and events, kept results among the latter."""
+    message = run_to_pb(run.row)
+    message.attempts.extend(attempt_to_pb(row) for row in run.attempts)
+    message.events.extend(event_to_pb(row) for row in run.events)
+    message.events.extend(orphan_to_event(row) for row in run.orphan_results)
+    message.waiting = run.waiting
+    return message
 
 
 def attempt_to_pb(row: Row) -> pb.Attempt:
@@ -102,6 +115,15 @@ def job_to_pb(row: Row) -> pb.Job:
     )
 
 
+def job_details_to_pb(job: JobDetails) -> pb.Job:
+    """A definition with its schedules and newest run."""
+    message = job_to_pb(job.row)
+    message.schedules.extend(schedule_to_pb(row) for row in job.schedules)
+    if job.last_run is not None:
+        message.last_run.CopyFrom(run_to_pb(job.last_run))
+    return message
+
+
 def schedule_to_pb(row: Row) -> pb.Schedule:
     """A schedule with its rule in words."""
     return pb.Schedule(
@@ -132,45 +154,65 @@ def _rule_of(spec: str) -> str:
         return "cannot be read"
 
 
-def executor_to_pb(row: Row) -> pb.Executor:
-    """One incarnation of an executor."""
-    return pb.Executor(
-        worker_id=row["worker_id"],
-        incarnation=row["incarnation"],
-        instance=row["instance"],
-        node_id=row["node_id"],
-        address=f"{row['grpc_host']}:{row['grpc_port']}",
-        state=row["state"],
-        slots=row["slots"],
-        running=row["running"],
-        labels=row["labels"],
-        last_heartbeat_at=at(row["last_heartbeat_at"]),
-        registered_at=at(row["registered_at"]),
-        grant_seq=row["grant_seq"],
-        lease_ms=row["lease_ms"],
-        version=row["version"],
-        off_reason=row["off_reason"],
-        clock_skew_seconds=row["clock_skew_seconds"],
-        disk_free_bytes=row["disk_free_bytes"] or 0,
-        certificate_not_after=at(row["certificate_not_after"]),
-        drained=row["drained"],
-        drain_reason=row["drain_reason"],
-        load=row["load"],
+def inbox_event_to_pb(row: Row) -> pb.Event:
+    """An event of the inbox or its history."""
+    return pb.Event(
+        id=row["id"],
+        event_type=row["event_type"],
+        payload_json=row["payload"],
+        dedupe_key=row["dedupe_key"] or "",
+        created_at=at(row["created_at"]),
+        processed_at=at(row["processed_at"]),
+        outcome=row["outcome"],
+        run_ids=row["run_ids"],
+        message=row["message"],
+        created_by=row["created_by"],
     )
 
 
-def member_to_pb(row: Row, *, leader_worker_id: int | None) -> pb.Member:
-    """One coordinator. Who leads (None = nobody) is what the leader's row says: the coordinators' own rows follow it within a second."""
-    role = "leader" if row["worker_id"] == leader_worker_id else "standby" if row["role"] == "leader" else row["role"]
-    return pb.Member(
-        worker_id=row["worker_id"],
-        incarnation=row["incarnation"],
-        node_id=row["node_id"],
-        address=row["address"],
-        role=role,
-        last_heartbeat_at=at(row["last_seen_at"]),
+def trigger_to_pb(row: Row) -> pb.Trigger:
+    """A trigger of events."""
+    return pb.Trigger(
+        name=row["name"],
+        job=row["job"],
+        event_type=row["event_type"],
+        enabled=row["enabled"],
+        spec_json=row["spec"],
         version=row["version"],
-        status=row["status"],
-        clock_skew_seconds=row["clock_skew_seconds"],
-        certificate_not_after=at(row["certificate_not_after"]),
+        updated_at=at(row["updated_at"]),
+        last_error=row["last_error"],
+    )
+
+
+def fire_to_pb(row: Row) -> pb.Fire:
+    """A row of the fire ledger."""
+    return pb.Fire(
+        first_slot=at(row["first_slot"]),
+        last_slot=at(row["last_slot"]),
+        slots=row["slots"],
+        outcome=row["outcome"],
+        run_id=row["run_id"] or 0,
+        message=row["message"],
+        at=at(row["created_at"]),
+    )
+
+
+def slots_to_pb(slots: Sequence[NotedSlot]) -> list[pb.NextSlot]:
+    """Slots to come, in local time."""
+    return [
+        pb.NextSlot(at=at(slot.at), local=slot.local.isoformat(timespec="seconds"), rule_note=slot.note)
+        for slot in slots
+    ]
+
+
+def applied_to_pb(applied: Applied) -> pb.Applied:
+    """What became of one manifest."""
+    return pb.Applied(
+        kind=applied.kind,
+        name=applied.name,
+        action=applied.action,
+        version=applied.version,
+        next_slots=slots_to_pb(applied.next_slots),
+        clock_change=applied.clock_change,
+        note=applied.note,
     )

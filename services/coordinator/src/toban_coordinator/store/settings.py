@@ -91,7 +91,7 @@ class SettingsCache:
             await self.refresh()
         return self.known
 
-    async def sure(self, name: str) -> float | None:
+    async def get_verified(self, name: str) -> float | None:
         """The value for what cannot be undone: as PostgreSQL has it now. None when it does not answer, or what it has stored is not allowed."""
         await self.refresh()
         known = self._known

@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from toban_coordinator.server.events import Events
+from toban_coordinator.app.events import Events
+from toban_coordinator.store.events import Emitted
 from toban_proto.v1 import coordinator_pb2 as pb
 from toban_proto.v1.common_pb2 import Page
 
@@ -29,10 +30,10 @@ class Inbox:
             "spec": {"event_type": event_type, "job": job, **spec},
         }
 
-    async def emit(self, event_type: str = "order.paid", key: str = "", **payload: Any) -> pb.EmitEventResponse:
+    async def emit(self, event_type: str = "order.paid", key: str = "", **payload: Any) -> Emitted:
         """By call."""
-        request = pb.EmitEventRequest(event_type=event_type, payload_json=json.dumps(payload), dedupe_key=key)
-        return await self.service.emit(request, "admin-cli")
+        text = json.dumps(payload)
+        return await self.service.emit(event_type, payload_json=text, dedupe_key=key, actor="admin-cli")
 
     async def emit_sql(
         self, t: Any, event_type: str = "order.paid", payload: str = "{}", key: str | None = None
@@ -49,7 +50,7 @@ class Inbox:
 
     async def outcomes(self, **wanted: Any) -> dict[int, tuple[str, list[int]]]:
         """Outcome ("" = not processed) and runs of each event, newest first."""
-        answer = await self.service.list_events(pb.ListEventsRequest(page=Page(limit=500), **wanted))
+        answer = await self.world.reader.ListEvents(pb.ListEventsRequest(page=Page(limit=500), **wanted), None)
         return {event.id: (event.outcome, list(event.run_ids)) for event in answer.events}
 
     async def retry_now(self) -> None:
@@ -58,8 +59,8 @@ class Inbox:
 
     async def last_error(self, name: str = "on-paid") -> str:
         """The last error of a trigger."""
-        [found] = (await self.service.list_triggers(pb.ListTriggersRequest(name=name))).triggers
-        return str(found.last_error)
+        [found] = (await self.service.list_triggers(name=name)).rows
+        return str(found["last_error"])
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from toban_coordinator.server.events import Events
+from toban_coordinator.app.events import Events
 from toban_domain.errors import ErrorCode, TobanError
 from toban_proto.v1 import coordinator_pb2 as pb
 from toban_proto.v1.common_pb2 import Page
@@ -26,7 +26,7 @@ async def test_what_cannot_be_accepted_is_refused(
     world: Any, inbox: Any, fields: dict[str, Any], code: ErrorCode, words: str
 ) -> None:
     with pytest.raises(TobanError) as caught:
-        await Events(pool=world.pool).emit(pb.EmitEventRequest(**fields), "admin-cli")
+        await Events(pool=world.pool).emit(**{"payload_json": "", "dedupe_key": "", **fields}, actor="admin-cli")
     assert caught.value.code is code and words in caught.value.message
     assert await world.sql("SELECT 1 FROM scheduler.events") == []
 
@@ -37,10 +37,12 @@ async def test_pages_of_events_and_triggers(world: Any, make: Any, inbox: Any) -
         await inbox.emit(f"type{n % 2}")
         if n == 4:
             await world.turn("events")
-    service = Events(pool=world.pool)
+    reader = world.reader
     seen, cursor = [], ""
     while True:
-        page = await service.list_events(pb.ListEventsRequest(page=Page(limit=3, cursor=cursor), event_type="type0"))
+        page = await reader.ListEvents(
+            pb.ListEventsRequest(page=Page(limit=3, cursor=cursor), event_type="type0"), None
+        )
         seen += [(event.id, event.outcome) for event in page.events]
         if not (cursor := page.next_cursor):
             break
@@ -48,15 +50,15 @@ async def test_pages_of_events_and_triggers(world: Any, make: Any, inbox: Any) -
     assert sorted(await inbox.outcomes(unprocessed=True)) == [6, 7]
     names, cursor = [], ""
     while True:
-        page = await service.list_triggers(
-            pb.ListTriggersRequest(page=Page(limit=2, cursor=cursor), event_type="type0")
+        page = await reader.ListTriggers(
+            pb.ListTriggersRequest(page=Page(limit=2, cursor=cursor), event_type="type0"), None
         )
         names += [one.name for one in page.triggers]
         if not (cursor := page.next_cursor):
             break
     assert names == ["t0", "t2", "t4"]
     with pytest.raises(TobanError) as caught:
-        await service.list_triggers(pb.ListTriggersRequest(name="t11"))
+        await reader.ListTriggers(pb.ListTriggersRequest(name="t11"), None)
     assert caught.value.code is ErrorCode.TRIGGER_NOT_FOUND and "did you mean 't1'" in caught.value.message
 
 

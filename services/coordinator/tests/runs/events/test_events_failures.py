@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from toban_coordinator.server.events import Events
+from toban_coordinator.app.events import Events
 from toban_coordinator.store import events as store
 from toban_domain.errors import ErrorCode, TobanError
 from toban_proto.v1 import coordinator_pb2 as pb
@@ -28,10 +28,10 @@ async def test_a_payload_that_does_not_fit_is_tried_again_and_then_kept_as_faile
         await world.turn("events")
         await inbox.retry_now()
         await world.turn("events")
-    [failed] = (await Events(pool=world.pool).list_events(pb.ListEventsRequest())).events
+    [failed] = (await world.reader.ListEvents(pb.ListEventsRequest(), None)).events
     assert (failed.outcome, len(failed.run_ids)) == ("failed", 1)
     assert failed.message.startswith("trigger bad: payload") and "n" in failed.message
-    assert len(await inbox.runs()) == 1 and first.event_id == failed.id
+    assert len(await inbox.runs()) == 1 and first.id == failed.id
     # It started something, so its key stays taken.
     await inbox.emit(key="k")
     await world.turn("events")
@@ -66,7 +66,7 @@ async def test_the_key_of_an_event_that_started_nothing_is_free_again(world: Any
     await world.apply(make.job(enabled=False), inbox.trigger())
     await inbox.emit(key="k")
     await world.turn("events")
-    [failed] = (await Events(pool=world.pool).list_events(pb.ListEventsRequest())).events
+    [failed] = (await world.reader.ListEvents(pb.ListEventsRequest(), None)).events
     assert failed.outcome == "failed" and "job 'hello' is disabled" in failed.message
     await world.apply(make.job(), inbox.trigger(payload={"n": "{{ event.payload.id }}"}))
     assert not (await inbox.emit(key="k")).duplicate
@@ -85,7 +85,7 @@ async def test_a_removed_trigger_lets_its_events_go(world: Any, make: Any, inbox
     await inbox.emit()
     await world.turn("events")
     service = Events(pool=world.pool)
-    await service.delete_trigger(pb.DeleteTriggerRequest(name="on-paid"), "admin-cli")
+    await service.delete_trigger("on-paid", "admin-cli")
     await inbox.retry_now()
     await world.turn("events")
     assert [outcome for outcome, _ in (await inbox.outcomes()).values()] == ["no_trigger"]
@@ -95,7 +95,7 @@ async def test_a_removed_trigger_lets_its_events_go(world: Any, make: Any, inbox
     assert (row["actor"], row["action"], row["target"]) == ("admin-cli", "trigger.delete", "trigger on-paid")
     assert row["before"]["event_type"] == "order.paid"
     with pytest.raises(TobanError) as caught:
-        await service.delete_trigger(pb.DeleteTriggerRequest(name="on-paid"), "admin-cli")
+        await service.delete_trigger("on-paid", "admin-cli")
     assert caught.value.code is ErrorCode.TRIGGER_NOT_FOUND
 
 
@@ -201,7 +201,7 @@ async def test_an_event_whose_runs_do_not_fit_into_one_write_is_written_in_sever
         "CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM pg_sleep(0.03); RETURN NEW; END $$"
     )
     await world.sql("CREATE TRIGGER slow BEFORE INSERT ON scheduler.runs_live FOR EACH ROW EXECUTE FUNCTION slow()")
-    event = (await inbox.emit(key="k")).event_id
+    event = (await inbox.emit(key="k")).id
     done = await world.turn("events")
     made = {run["trigger_name"] for run in await inbox.runs()}
     assert 0 < len(made) < 12 and done.next_in == 0.05, "what fits is written, and the rest comes soon"

@@ -7,17 +7,17 @@ from typing import Any
 
 import pytest
 
+from toban_coordinator.app import event_metrics as metrics
+from toban_coordinator.app.apply import Apply
+from toban_coordinator.app.manifests import ManifestText
+from toban_coordinator.app.payload_validator import PayloadValidator
 from toban_coordinator.decide import events as decide
+from toban_coordinator.decide.event_batching import Room, front
 from toban_coordinator.decide.events import EVENT_RETRIES
-from toban_coordinator.loops import event_metrics as metrics
 from toban_coordinator.loops import events as loop
-from toban_coordinator.loops.event_batching import Room, front
-from toban_coordinator.loops.payload_validator import Payloads
-from toban_coordinator.server.apply import Apply
 from toban_coordinator.store import events as store
 from toban_domain.errors import ErrorCode, TobanError
 from toban_domain.event import EventPlan, InboxEvent
-from toban_proto.v1 import coordinator_pb2 as pb
 from toban_runtime.clock import SystemClock
 from toban_runtime.cooperative_yield import Breath
 from toban_store.errors import DidNotHappen, TooLong
@@ -40,8 +40,8 @@ async def test_a_deep_event_fails_alone(world: Any, make: Any, inbox: Any, level
 
 
 async def failure_of(inbox: Any, event: int) -> str:
-    answer = await inbox.service.list_events(pb.ListEventsRequest())
-    return next(str(one.message) for one in answer.events if one.id == event)
+    page = await inbox.service.list_events()
+    return next(str(row["message"]) for row in page.rows if row["id"] == event)
 
 
 async def test_deep_payloads_are_refused_by_every_call(world: Any, make: Any, inbox: Any) -> None:
@@ -53,10 +53,10 @@ async def test_deep_payloads_are_refused_by_every_call(world: Any, make: Any, in
         return json.dumps(document).replace('"DEEP"', deep)
 
     async def apply(text: str) -> None:
-        await Apply(pool=world.pool).apply(pb.ApplyRequest(manifests=[pb.Manifest(json=text)]), "admin-cli")
+        await Apply(pool=world.pool).apply([ManifestText(json=text)], actor="admin-cli")
 
     for call in (
-        inbox.service.emit(pb.EmitEventRequest(event_type="a.b", payload_json=deep), "admin-cli"),
+        inbox.service.emit("a.b", payload_json=deep, dedupe_key="", actor="admin-cli"),
         world.start(payload_json=deep),
         apply(manifest(make.job(), "default_payload")),
         apply(manifest(make.schedule(), "payload")),
@@ -72,20 +72,20 @@ async def test_what_nobody_expected_fails_one_event_and_is_counted(
     world: Any, make: Any, inbox: Any, monkeypatch: Any
 ) -> None:
     await world.apply(make.job(), inbox.trigger(payload="{{ event.payload }}"))
-    made = Payloads.make
+    made = PayloadValidator.make
 
-    def odd(self: Payloads, key: Any, spec: Any, given: Any) -> str:
+    def odd(self: PayloadValidator, key: Any, spec: Any, given: Any) -> str:
         if "odd" in given:
             raise RecursionError("too deep")
         return made(self, key, spec, given)
 
-    monkeypatch.setattr(Payloads, "make", odd)
+    monkeypatch.setattr(PayloadValidator, "make", odd)
     good = await inbox.emit()
     bad = await inbox.emit(key="k", odd=1)
     before = metrics.defects._value.get()
     await world.turn("events")
-    assert [run["event_id"] for run in await inbox.runs()] == [good.event_id]
-    assert (await inbox.outcomes())[bad.event_id] == ("failed", [])
+    assert [run["event_id"] for run in await inbox.runs()] == [good.id]
+    assert (await inbox.outcomes())[bad.id] == ("failed", [])
     assert metrics.defects._value.get() == before + 1
     assert "RecursionError" in await inbox.last_error()
     assert await world.sql("SELECT 1 FROM scheduler.event_keys") == [], "it may be emitted again under its key"
@@ -133,7 +133,7 @@ async def test_others_get_their_turn_between_two_triggers_of_one_event(
         def monotonic(self) -> float:
             return now[0]
 
-    def slow(self: Payloads, key: Any, spec: Any, given: Any) -> str:
+    def slow(self: PayloadValidator, key: Any, spec: Any, given: Any) -> str:
         now[0] += 0.01
         seen.append(turns[0])
         return "{}"
@@ -143,7 +143,7 @@ async def test_others_get_their_turn_between_two_triggers_of_one_event(
             await asyncio.sleep(0)
             turns[0] += 1
 
-    monkeypatch.setattr(Payloads, "make", slow)
+    monkeypatch.setattr(PayloadValidator, "make", slow)
     monkeypatch.setattr(loop, "Breath", lambda _: Breath(Slow()))
     await inbox.emit()
     beating = asyncio.create_task(other())
@@ -183,7 +183,7 @@ async def test_an_event_that_breaks_the_connection_steps_aside_and_nothing_is_pl
     world: Any, make: Any, inbox: Any, monkeypatch: Any
 ) -> None:
     await world.apply(make.job(), inbox.trigger(payload="{{ event.payload }}"))
-    ids = [(await inbox.emit(key=f"k{n % 20}", n=n)).event_id for n in range(30)]
+    ids = [(await inbox.emit(key=f"k{n % 20}", n=n)).id for n in range(30)]
     bad = ids[11]
     process, judge, planned = store.process, decide.judge, []
 
@@ -216,17 +216,17 @@ async def test_the_same_key_behind_an_event_that_stepped_aside_is_no_duplicate(
     process = store.process
 
     async def breaks(t: Any, plans: Any, **named: Any) -> Any:
-        if first.event_id in [plan.event.id for plan in plans]:
+        if first.id in [plan.event.id for plan in plans]:
             raise DidNotHappen(ErrorCode.UNAVAILABLE, "the connection to PostgreSQL was lost: test")
         return await process(t, plans, **named)
 
     monkeypatch.setattr(store, "process", breaks)
     await world.turn("events")
-    assert [run["event_id"] for run in await inbox.runs()] == [second.event_id]
+    assert [run["event_id"] for run in await inbox.runs()] == [second.id]
     monkeypatch.setattr(store, "process", process)
     await inbox.retry_now()
     await world.turn("events")
-    assert (await inbox.outcomes())[first.event_id] == ("duplicate", []) and len(await inbox.runs()) == 1
+    assert (await inbox.outcomes())[first.id] == ("duplicate", []) and len(await inbox.runs()) == 1
 
 
 async def test_the_whole_payload_is_made_once_for_a_definition(
@@ -241,13 +241,13 @@ async def test_the_whole_payload_is_made_once_for_a_definition(
         inbox.trigger("part", payload={"m": "{{ event.payload.m }}"}),
     )
     made: list[Any] = []
-    make_payload = Payloads.make
+    make_payload = PayloadValidator.make
 
-    def noted(self: Payloads, key: Any, spec: Any, given: Any) -> str:
+    def noted(self: PayloadValidator, key: Any, spec: Any, given: Any) -> str:
         made.append(given)
         return make_payload(self, key, spec, given)
 
-    monkeypatch.setattr(Payloads, "make", noted)
+    monkeypatch.setattr(PayloadValidator, "make", noted)
     await inbox.emit(m=1)
     await world.turn("events")
     assert made.count({"m": 1}) == 3, "once for hello, once for picky, and for the trigger that passes a part on"
@@ -274,7 +274,7 @@ async def test_writes_of_an_event_that_is_cut_are_no_tries_of_a_trigger_that_fai
     await world.apply(make.job("strict"), inbox.trigger("bad", "strict"))
     await world.apply(make.job("strict", payload_schema=schema))
     world.take(world.term)
-    event = (await inbox.emit(key="k")).event_id
+    event = (await inbox.emit(key="k")).id
     for runs in range(1, 10):
         await world.turn("events")
         assert len(await inbox.runs()) == runs

@@ -7,11 +7,11 @@ import pytest
 
 from toban_coordinator.decide import events as decide
 from toban_coordinator.loops import events as loop
-from toban_coordinator.server.job_reader import get_run
 from toban_coordinator.store import events as store
 from toban_coordinator.store import triggers
 from toban_domain.errors import FencedOut
 from toban_domain.fire_plan import RunTemplate
+from toban_proto.v1 import coordinator_pb2 as pb
 from toban_store.errors import TooLong
 from toban_store.tx import fenced_tx, tx
 
@@ -33,23 +33,23 @@ async def test_an_event_starts_the_jobs_of_the_triggers_that_fit(world: Any, mak
     await world.turn("events")
     found = await inbox.runs()
     assert sorted((run["event_id"], run["trigger_name"], run["job_name"], run["origin"]) for run in found) == [
-        (small.event_id, "on-paid", "hello", "event"),
-        (large.event_id, "large", "other", "event"),
-        (large.event_id, "on-paid", "hello", "event"),
+        (small.id, "on-paid", "hello", "event"),
+        (large.id, "large", "other", "event"),
+        (large.id, "on-paid", "hello", "event"),
     ]
     by_trigger = {(run["event_id"], run["trigger_name"]): run["payload"] for run in found}
     assert by_trigger == {
-        (small.event_id, "on-paid"): {"a": 1, "order": 7, "note": "order.paid #7"},
-        (large.event_id, "on-paid"): {"a": 1, "order": 8, "note": "order.paid #8"},
-        (large.event_id, "large"): {"id": 8, "total": 100},
+        (small.id, "on-paid"): {"a": 1, "order": 7, "note": "order.paid #7"},
+        (large.id, "on-paid"): {"a": 1, "order": 8, "note": "order.paid #8"},
+        (large.id, "large"): {"id": 8, "total": 100},
     }
     listed = await inbox.outcomes()
     assert {number: outcome for number, (outcome, _) in listed.items()} == {
-        small.event_id: "started",
-        large.event_id: "started",
-        nobody.event_id: "no_trigger",
+        small.id: "started",
+        large.id: "started",
+        nobody.id: "no_trigger",
     }
-    assert sorted(listed[large.event_id][1]) == sorted(run["id"] for run in found if run["event_id"] == large.event_id)
+    assert sorted(listed[large.id][1]) == sorted(run["id"] for run in found if run["event_id"] == large.id)
     assert await world.events(found[0]["id"]) == ["created"]
     assert await inbox.outcomes(unprocessed=True) == {}
 
@@ -65,7 +65,7 @@ async def test_the_same_key_twice_gives_one_run(world: Any, make: Any, inbox: An
     await world.turn("events")
     assert len(await inbox.runs()) == 1
     listed = await inbox.outcomes()
-    assert [listed[one.event_id][0] for one in (first, second, third)] == ["started", "duplicate", "duplicate"]
+    assert [listed[one.id][0] for one in (first, second, third)] == ["started", "duplicate", "duplicate"]
     # Another type has keys of its own, and so have events without one.
     await world.apply(inbox.trigger("refund", event_type="order.refunded"))
     for event_type, key in (("order.refunded", "order-7"), ("order.paid", ""), ("order.paid", "")):
@@ -99,9 +99,9 @@ async def test_an_emit_that_commits_late_is_not_lost(world: Any, make: Any, inbo
         old = await inbox.emit_sql(late)
         new = await inbox.emit()
         await world.turn("events")
-        assert [run["event_id"] for run in await inbox.runs()] == [new.event_id] and old < new.event_id
+        assert [run["event_id"] for run in await inbox.runs()] == [new.id] and old < new.id
     await world.turn("events")
-    assert [run["event_id"] for run in await inbox.runs()] == [new.event_id, old]
+    assert [run["event_id"] for run in await inbox.runs()] == [new.id, old]
 
 
 async def test_two_emitters_with_one_key_at_once_give_one_run(world: Any, make: Any, inbox: Any) -> None:
@@ -193,7 +193,7 @@ async def test_a_key_is_forgotten_after_its_days(world: Any, make: Any, inbox: A
     await world.turn("events")
     assert len(await inbox.runs()) == 2
     [key] = await world.sql("SELECT event_id, seen_at > now() - interval '1 minute' AS new FROM scheduler.event_keys")
-    assert key == {"event_id": second.event_id, "new": True}
+    assert key == {"event_id": second.id, "new": True}
     world.settings.set(dedupe_days=30)
     await world.sql("UPDATE scheduler.event_keys SET seen_at = now() - interval '29 days'")
     await inbox.emit(key="k")
@@ -241,14 +241,14 @@ async def test_a_run_says_its_event_and_trigger_also_in_the_history(world: Any, 
     [run] = await inbox.runs()
     await world.finished(run["id"])
     assert await world.state(run["id"]) == "SUCCEEDED"
-    shown = await get_run(world.pool, run["id"])
-    assert (shown.event_id, shown.trigger, shown.origin) == (emitted.event_id, "on-paid", "event")
+    shown = await world.reader.GetRun(pb.GetRunRequest(id=run["id"]), None)
+    assert (shown.event_id, shown.trigger, shown.origin) == (emitted.id, "on-paid", "event")
 
 
 async def test_a_run_that_a_trigger_got_for_an_event_is_made_once(world: Any, make: Any, inbox: Any) -> None:
     """The last line: whatever plans it again."""
     await world.apply(make.job(), inbox.trigger(), inbox.trigger("other"))
-    event = (await inbox.emit()).event_id
+    event = (await inbox.emit()).id
     await world.sql(
         "INSERT INTO scheduler.event_runs (event_id, trigger_id, run_id) SELECT %(e)s, id, 7 FROM scheduler.event_triggers WHERE name = 'other'",
         e=event,
@@ -263,7 +263,7 @@ async def test_the_database_has_the_last_word_about_a_key(
 ) -> None:
     """Plans that were made before another event took the key."""
     await world.apply(make.job(), inbox.trigger())
-    first, second = [(await inbox.emit(key="k")).event_id for _ in range(2)]
+    first, second = [(await inbox.emit(key="k")).id for _ in range(2)]
     process, plans = store.process, []
 
     async def kept(_t: Any, given: Any, **_named: Any) -> dict[int, str]:

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from toban_coordinator.server.schedules import Schedules
+from toban_coordinator.app.schedules import Schedules
+from toban_coordinator.server.to_proto import schedule_to_pb
 from toban_proto.v1 import common_pb2
 from toban_proto.v1 import coordinator_pb2 as pb
 
@@ -26,20 +27,20 @@ class Desk:
         return Schedules(pool=self.world.pool)
 
     async def pause(self, name: str = "often", reason: str = "maintenance") -> pb.Schedule:
-        return await self.calls.pause(pb.PauseScheduleRequest(name=name, reason=reason), ACTOR)
+        return schedule_to_pb(await self.calls.pause(name, reason=reason, actor=ACTOR))
 
     async def resume(self, name: str = "often") -> pb.Schedule:
-        return await self.calls.resume(pb.ResumeScheduleRequest(name=name), ACTOR)
+        return schedule_to_pb(await self.calls.resume(name, actor=ACTOR))
 
     async def delete(self, name: str = "often", reason: str = "") -> int:
-        return (await self.calls.delete(pb.DeleteScheduleRequest(name=name, reason=reason), ACTOR)).withdrawn_runs
+        return await self.calls.delete(name, reason=reason, actor=ACTOR)
 
     async def get(self, name: str = "often") -> pb.Schedule:
-        return await self.calls.get(name)
+        return schedule_to_pb(await self.calls.get(name))
 
     async def fires(self, name: str = "often", limit: int = 0, cursor: str = "") -> pb.ListFiresResponse:
         page = common_pb2.Page(limit=limit, cursor=cursor)
-        return await self.calls.list_fires(pb.ListFiresRequest(schedule=name, page=page))
+        return await self.world.reader.ListFires(pb.ListFiresRequest(schedule=name, page=page), None)
 
     async def ledger(self) -> list[tuple[str, int]]:
         rows = await self.world.sql("SELECT outcome, slots FROM scheduler.fire_ledger ORDER BY first_slot")

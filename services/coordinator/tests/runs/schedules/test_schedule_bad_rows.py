@@ -9,11 +9,9 @@ import pytest
 
 from toban_coordinator.decide import fire as decide
 from toban_coordinator.loops.fire import BEHIND_SECONDS
-from toban_coordinator.server.job_reader import JobReader
 from toban_domain.errors import ErrorCode, TobanError
 from toban_domain.fire_plan import DueSchedule, FirePlan
 from toban_proto.v1 import coordinator_pb2 as pb
-from toban_runtime.clock import SystemClock
 from toban_schedule import ScheduleError
 from toban_store.tx import tx
 
@@ -76,13 +74,11 @@ async def test_it_stops_no_other_and_says_why(world: Any, make: Any, desk: Any, 
         await world.turn("fire")
     failed = await desk.get("bad")
     assert failed.status == "failed" and words in failed.status_reason
-    page = await JobReader(pool=world.pool, clock=SystemClock(), health=dict).ListSchedules(
-        pb.ListSchedulesRequest(), None
-    )
+    page = await world.reader.ListSchedules(pb.ListSchedulesRequest(), None)
     assert len(page.schedules) == 4
     if not what.startswith("another"):
         with pytest.raises(TobanError) as caught:
-            await desk.calls.next_slots(pb.NextSlotsRequest(name="bad"))
+            await desk.calls.next_slots("bad")
         assert caught.value.code is ErrorCode.SCHEDULE_INVALID
 
 

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from toban_coordinator.server.apply import Apply
+from toban_coordinator.app.apply import Apply
+from toban_coordinator.app.manifests import ManifestText
 from toban_domain.errors import ErrorCode, TobanError
 from toban_observability import metrics
-from toban_proto.v1 import coordinator_pb2 as pb
 
 
 async def live(world: Any) -> list[str]:
@@ -280,25 +280,25 @@ async def test_an_edit_while_very_much_is_due_is_put_off(world: Any, make: Any, 
 
 
 async def test_what_the_caller_expects_is_checked(world: Any, make: Any, desk: Any) -> None:
-    def request(version: int, kind: str = "schedule", **spec: Any) -> pb.ApplyRequest:
+    def text(version: int, kind: str = "schedule", **spec: Any) -> list[ManifestText]:
         body = make.schedule(**spec) if kind == "schedule" else make.job(**spec)
-        return pb.ApplyRequest(manifests=[pb.Manifest(json=json.dumps(body), expect_version=version)])
+        return [ManifestText(json=json.dumps(body), expect_version=version)]
 
     apply = Apply(pool=world.pool)
     await world.apply(make.job())
     with pytest.raises(TobanError) as caught:
-        await apply.apply(request(3), "admin-cli")
+        await apply.apply(text(3), actor="admin-cli")
     assert caught.value.code is ErrorCode.CONFLICT and "is gone" in caught.value.message
-    [made] = (await apply.apply(request(0), "admin-cli")).applied
+    [made] = await apply.apply(text(0), actor="admin-cli")
     assert (made.action, made.version, len(made.next_slots), made.note) == ("created", 1, 3, "")
     with pytest.raises(TobanError) as caught:
-        await apply.apply(request(0), "admin-cli")
+        await apply.apply(text(0), actor="admin-cli")
     assert caught.value.code is ErrorCode.ALREADY_EXISTS and "version 1" in caught.value.message
-    [done] = (await apply.apply(request(1, interval_seconds=20), "admin-cli")).applied
+    [done] = await apply.apply(text(1, interval_seconds=20), actor="admin-cli")
     assert (done.action, done.version) == ("updated", 2)
     with pytest.raises(TobanError) as caught:
-        await apply.apply(request(1, interval_seconds=30), "admin-cli")
+        await apply.apply(text(1, interval_seconds=30), actor="admin-cli")
     assert caught.value.code is ErrorCode.CONFLICT and "is at version 2 now, not 1" in caught.value.message
     with pytest.raises(TobanError) as caught:
-        await apply.apply(request(0, "job"), "admin-cli")
+        await apply.apply(text(0, "job"), actor="admin-cli")
     assert caught.value.code is ErrorCode.ALREADY_EXISTS and "job 'hello'" in caught.value.message

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from toban_coordinator.server.apply import Apply
+from toban_coordinator.app.apply import Apply
+from toban_coordinator.app.manifests import ManifestText
 from toban_domain.errors import ErrorCode, TobanError
 from toban_proto.v1 import coordinator_pb2 as pb
 from toban_transport.convert import timestamp_to_pb
@@ -64,7 +65,7 @@ async def test_next_slots_of_a_manifest_with_the_rule_that_acted(world: Any, des
     request = slots(
         cron="30 2 * * *", timezone="Europe/Berlin", after="2026-10-24T12:00", count=2, dst={"fold": "both"}
     )
-    answer = await desk.calls.next_slots(request)
+    answer = await world.reader.NextSlots(request, None)
     assert (answer.rule, answer.timezone, answer.note) == ("cron 30 2 * * * Europe/Berlin", "Europe/Berlin", "")
     assert [(slot.local, slot.rule_note) for slot in answer.slots] == [
         ("2026-10-25T02:30:00+02:00", "fold: first of two 02:30"),
@@ -76,31 +77,31 @@ async def test_next_slots_of_a_manifest_with_the_rule_that_acted(world: Any, des
 async def test_next_slots_of_a_stored_one_say_why_nothing_comes(world: Any, make: Any, desk: Any) -> None:
     await world.apply(make.job(), make.schedule(), make.schedule("off", enabled=False))
     await world.apply(make.schedule("over", end="2026-01-01T00:00:00Z"))
-    calls = desk.calls
-    assert len((await calls.next_slots(slots("often"))).slots) == 5
-    assert (await calls.next_slots(slots("often"))).note == ""
-    assert "disabled" in (await calls.next_slots(slots("off"))).note
-    over = await calls.next_slots(slots("over"))
+    reader = world.reader
+    assert len((await reader.NextSlots(slots("often"), None)).slots) == 5
+    assert (await reader.NextSlots(slots("often"), None)).note == ""
+    assert "disabled" in (await reader.NextSlots(slots("off"), None)).note
+    over = await reader.NextSlots(slots("over"), None)
     assert list(over.slots) == [] and "ended" in over.note and "2026-01-01" in over.note
     await desk.pause(reason="a move")
-    paused = await calls.next_slots(slots("often", count=2))
+    paused = await reader.NextSlots(slots("often", count=2), None)
     assert len(paused.slots) == 2 and paused.note.startswith("paused by admin-cli: a move; ")
     await desk.resume()
     await world.apply(make.job(enabled=False))
-    assert (await calls.next_slots(slots("often"))).note.startswith("job hello is disabled")
+    assert (await reader.NextSlots(slots("often"), None)).note.startswith("job hello is disabled")
     await world.sql("UPDATE scheduler.schedules SET status = 'failed', status_reason = 'no payload'")
-    assert (await calls.next_slots(slots("often"))).note.startswith("failed: no payload; remedy")
+    assert (await reader.NextSlots(slots("often"), None)).note.startswith("failed: no payload; remedy")
 
 
 async def test_next_slots_after_a_time_that_has_passed_or_lies_ahead(world: Any, make: Any, desk: Any) -> None:
     await world.apply(make.job(), make.schedule("over", end="2026-01-01T00:00:00Z"))
-    past = await desk.calls.next_slots(slots("over", count=1, after="2025-12-31T12:00"))
+    past = await world.reader.NextSlots(slots("over", count=1, after="2025-12-31T12:00"), None)
     assert [slot.at.ToDatetime() > datetime(2025, 12, 31, 12) for slot in past.slots] == [True]  # noqa: DTZ001
     assert past.note == ""
-    later = await desk.calls.next_slots(slots("over", after="2027-01-01T00:00"))
+    later = await world.reader.NextSlots(slots("over", after="2027-01-01T00:00"), None)
     assert list(later.slots) == []
     assert later.note == "no slot comes after 2027-01-01T00:00:00Z, since its end is 2026-01-01T00:00:00Z"
-    first = await desk.calls.next_slots(slots("over", count=1, after="1970-01-01T00:00"))
+    first = await world.reader.NextSlots(slots("over", count=1, after="1970-01-01T00:00"), None)
     assert [slot.at.ToDatetime().year for slot in first.slots] == [1970]
 
 
@@ -133,7 +134,7 @@ async def test_wrong_questions_are_answered(
     world: Any, desk: Any, request_: pb.NextSlotsRequest, code: ErrorCode, words: str
 ) -> None:
     with pytest.raises(TobanError) as caught:
-        await desk.calls.next_slots(request_)
+        await world.reader.NextSlots(request_, None)
     assert caught.value.code is code and words in caught.value.message
 
 
@@ -151,8 +152,8 @@ async def test_apply_tells_the_next_change_of_the_clocks(world: Any, make: Any) 
     touched = make.schedule("touched")
     touched["spec"] = {"job": "hello", "daily_at": "02:30", "timezone": "Europe/Berlin"}
     off = {**touched, "metadata": {"name": "off"}, "spec": {**touched["spec"], "enabled": False}}
-    manifests = [pb.Manifest(json=json.dumps(one), source="x") for one in (make.job(), touched, off, make.schedule())]
-    done = await Apply(pool=world.pool).apply(pb.ApplyRequest(manifests=manifests, dry_run=True), "admin-cli")
-    said = {one.name: one.clock_change for one in done.applied}
+    texts = [ManifestText(json=json.dumps(one), source="x") for one in (make.job(), touched, off, make.schedule())]
+    done = await Apply(pool=world.pool).apply(texts, dry_run=True, actor="admin-cli")
+    said = {one.name: one.clock_change for one in done}
     # Twice a year, so one of them is within a year.
     assert ": 02:30 " in said.pop("touched") and set(said.values()) == {""}

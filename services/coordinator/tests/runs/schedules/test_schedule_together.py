@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from toban_coordinator.server import apply as apply_module
-from toban_coordinator.server import slot_counting
+from toban_coordinator.app import apply as apply_module
+from toban_coordinator.app import slot_counting
 from toban_domain.errors import ErrorCode, TobanError
 from toban_store.tx import Tx, tx
 

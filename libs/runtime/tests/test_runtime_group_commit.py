@@ -1,0 +1,116 @@
+"""What is submitted during a commit goes into the next one; errors reach every submitter; memory is bounded."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+from collections.abc import Sequence
+
+import pytest
+
+from toban_runtime.group_commit import GroupCommit, GroupLimits
+
+
+class Commits:
+    """Records groups; each commit waits for `go`."""
+
+    def __init__(self) -> None:
+        self.groups: list[list[int]] = []
+        self.go = asyncio.Event()
+        self.begun = asyncio.Event()
+
+    async def __call__(self, items: Sequence[int]) -> list[int]:
+        self.groups.append(list(items))
+        self.begun.set()
+        await self.go.wait()
+        if 13 in items:
+            raise ValueError("thirteen")
+        return [item * 10 for item in items]
+
+
+async def submit_all(
+    group: GroupCommit[int, int], commits: Commits, first: int, *rest: int
+) -> list[int | BaseException]:
+    """Submits `first`, and the others while its commit is under way."""
+    tasks = [asyncio.create_task(group.submit(first))]
+    await commits.begun.wait()
+    tasks += [asyncio.create_task(group.submit(item)) for item in rest]
+    await asyncio.sleep(0)
+    commits.go.set()
+    return await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def test_what_comes_during_a_commit_shares_the_next() -> None:
+    commits = Commits()
+    group = GroupCommit(commits, limits=GroupLimits(max_items=3))
+    assert await submit_all(group, commits, 1, 2, 3, 4, 5) == [10, 20, 30, 40, 50]
+    assert commits.groups == [[1], [2, 3, 4], [5]]
+    assert group.size == 0
+
+
+async def test_a_group_is_bounded_by_size_and_one_item_may_be_larger() -> None:
+    commits = Commits()
+    group = GroupCommit(commits, limits=GroupLimits(max_items=9, max_size=10), size_of=float)
+    assert await submit_all(group, commits, 1, 12, 4, 6, 1) == [10, 120, 40, 60, 10]
+    assert commits.groups == [[1], [12], [4, 6], [1]]
+
+
+async def test_an_error_reaches_every_submitter_of_its_group_alone() -> None:
+    commits = Commits()
+    group = GroupCommit(commits, limits=GroupLimits(max_items=2))
+    first, *failed, last = await submit_all(group, commits, 1, 2, 13, 4)
+    assert (first, last) == (10, 40)
+    assert [str(error) for error in failed] == ["thirteen", "thirteen"]
+
+
+async def test_a_submitter_that_gives_up_withdraws_nothing() -> None:
+    commits = Commits()
+    idle = asyncio.Event()
+    group = GroupCommit(commits, limits=GroupLimits(max_items=2), on_idle=idle.set)
+    task = asyncio.create_task(group.submit(1))
+    await commits.begun.wait()
+    late = asyncio.create_task(group.submit(2))
+    await asyncio.sleep(0)
+    for one in (task, late):
+        one.cancel()
+    await asyncio.gather(task, late, return_exceptions=True)
+    commits.go.set()
+    async with asyncio.timeout(5):
+        await idle.wait()
+    assert commits.groups == [[1], [2]]
+    commits.go.set()
+    assert await group.submit(3) == 30, "it works on after it was idle"
+
+
+async def test_submitters_wait_while_too_much_waits() -> None:
+    commits = Commits()
+    group = GroupCommit(commits, limits=GroupLimits(max_items=1, max_waiting=2))
+    first, second = await group.enqueue(1), await group.enqueue(2)
+    third = asyncio.create_task(group.enqueue(3))
+    await commits.begun.wait()
+    assert not third.done() and group.size == 2
+    commits.go.set()
+    assert await asyncio.gather(first, second) == [10, 20]
+    assert await (await third) == 30
+
+
+async def test_the_error_of_an_abandoned_future_is_not_reported_as_lost() -> None:
+    lost: list[dict[str, object]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _loop, context: lost.append(context))
+    commits, idle = Commits(), asyncio.Event()
+    commits.go.set()
+    group = GroupCommit(commits, limits=GroupLimits(max_items=1), on_idle=idle.set)
+    await group.enqueue(13)
+    async with asyncio.timeout(5):
+        await idle.wait()
+    gc.collect()
+    assert lost == []
+
+
+async def test_a_commit_that_answers_too_few_fails_its_group() -> None:
+    async def too_few(_items: Sequence[int]) -> list[int]:
+        return []
+
+    group = GroupCommit(too_few, limits=GroupLimits(max_items=1))
+    with pytest.raises(ValueError, match="zip"):
+        await group.submit(1)

@@ -1,0 +1,292 @@
+"""Apply: every manifest of a request in one transaction, or none."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import partial
+
+from toban_coordinator.app.apply_schedule import ScheduleWriter, WantedSchedule
+from toban_coordinator.app.apply_trigger import TriggerWriter
+from toban_coordinator.app.edit_schedule import ScheduleEdit
+from toban_coordinator.app.manifests import Applied, ManifestText, parse_json
+from toban_coordinator.app.payload_validator import PayloadValidator, compile_schema
+from toban_coordinator.app.slot_counting import Counts, with_counts
+from toban_coordinator.app.write_batches import WriteBatches
+from toban_coordinator.store import audit, jobs
+from toban_coordinator.store.audit import AdminAction
+from toban_coordinator.store.jobs import Definition, Head
+from toban_domain.errors import ErrorCode, TobanError
+from toban_domain.event import TriggerSpec
+from toban_domain.job import JobSpec
+from toban_domain.nearest import nearest
+from toban_domain.payload import canonical_json
+from toban_domain.schedule import ScheduleSpec
+from toban_manifests.problems import ManifestProblem, raise_for
+from toban_manifests.read import Document, Manifest, read_manifests
+from toban_runtime.clock import SystemClock
+from toban_runtime.cooperative_yield import Breath
+from toban_schedule import Rule
+from toban_schedule import problems as rule_problems
+from toban_store.pool import Pool
+from toban_store.tx import Tx, tx
+
+MAX_MANIFESTS = 2000
+# Requests with more schedules than this are answered without next slots.
+MAX_SCHEDULES_WITH_SLOTS = 20
+# Jobs that are missing for which the nearest name is looked for.
+MAX_HINTS = 10
+_WORDS = {"Job": "job", "Schedule": "schedule", "EventTrigger": "trigger"}
+
+
+class _DryRun(Exception):
+    """Ends a transaction whose writes are not wanted."""
+
+
+@dataclass(slots=True)
+class _Work:
+    """One request under way. `heads` are the definitions that its schedules may name, this request's own included."""
+
+    t: Tx
+    actor: str
+    counts: Counts
+    # What each (kind, name) has to have now, when the caller says so: a version, or 0 for nothing.
+    expected: Mapping[tuple[str, str], int]
+    definitions: dict[str, Definition] = field(default_factory=dict)
+    heads: dict[str, Head] = field(default_factory=dict)
+    specs: dict[str, JobSpec] = field(default_factory=dict)
+    edits: list[ScheduleEdit] = field(default_factory=list)
+    noted: WriteBatches[AdminAction] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.noted = WriteBatches(partial(audit.note_all, self.t))
+
+    def expect(self, kind: str, name: str, version: int) -> None:
+        """Raises ALREADY_EXISTS or CONFLICT when the caller expects another version than the stored one (0 = there is none)."""
+        wanted = self.expected.get((kind, name), version)
+        if wanted == version:
+            return
+        word = _WORDS.get(kind, kind)
+        if wanted == 0:
+            raise TobanError(
+                ErrorCode.ALREADY_EXISTS,
+                f"there is a {word} {name!r} already (version {version}); choose another name, or change that one",
+            )
+        now = f"is at version {version} now, not {wanted}" if version else "is gone"
+        raise TobanError(
+            ErrorCode.CONFLICT,
+            f"{word} {name!r} {now}: it was changed meanwhile; read it again, then try again",
+            detail={"version": version},
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Read:
+    """The manifests of a request, read and checked, and what its schedules will be."""
+
+    manifests: Sequence[Manifest]
+    schedules: Sequence[WantedSchedule]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Apply:
+    """Reads, checks, writes."""
+
+    pool: Pool
+
+    async def apply(self, texts: Sequence[ManifestText], *, dry_run: bool = False, actor: str) -> list[Applied]:
+        """Raises MANIFEST_INVALID or SCHEDULE_INVALID naming each document that is wrong, CONFLICT when another call applied the same at once."""
+        # Thousands of manifests take a while: not in the way of everything else.
+        read = await asyncio.to_thread(_read, texts)
+        expected = {
+            (one.kind, one.name): given.expect_version
+            for one, given in zip(read.manifests, texts, strict=True)
+            if given.expect_version is not None
+        }
+        applied: list[Applied] = []
+
+        async def once(counts: Counts) -> list[ScheduleEdit]:
+            async with tx(self.pool) as t:
+                work = _Work(t, actor, counts, expected=expected)
+                applied[:] = await self._write(work, read)
+                if dry_run:
+                    raise _DryRun
+                await t.notify("fire")
+                await t.notify("assign")
+            return work.edits
+
+        with suppress(_DryRun):
+            for edit in await with_counts(once):
+                edit.count()
+        return applied
+
+    async def _write(self, work: _Work, read: _Read) -> list[Applied]:
+        job_specs = {m.name: m.spec for m in read.manifests if isinstance(m.spec, JobSpec)}
+        trigger_specs = [(m, m.spec) for m in read.manifests if isinstance(m.spec, TriggerSpec)]
+        users = [(m.source, m.spec.job) for m in read.manifests if not isinstance(m.spec, JobSpec)]
+        work.definitions = await jobs.lock_current(work.t, sorted({*job_specs, *(job for _, job in users)}))
+        await _check_jobs_exist(work, job_specs, users)
+        _check_jobs_readable(work, job_specs, users)
+        for name in job_specs:
+            work.expect("Job", name, work.definitions[name].version if name in work.definitions else 0)
+        writer = await _begin_schedules(work, read.schedules, job_specs)
+        done: dict[tuple[str, str], Applied] = {}
+        for spec in job_specs.values():
+            done["Job", spec.name] = await _apply_job(work, spec)
+        await work.noted.close()
+        if writer is not None:
+            heads = {one.spec.job: _job_of(work, one.spec.job)[0] for one in read.schedules}
+            written = await writer.write(read.schedules, heads)
+            done |= {("Schedule", name): applied for name, applied in written.items()}
+            work.edits.extend(writer.edits())
+        await _apply_triggers(work, trigger_specs, done)
+        return [done[m.kind, m.name] for m in read.manifests]
+
+
+def spec_hash(spec: JobSpec | ScheduleSpec | TriggerSpec) -> str:
+    """What tells an applied spec from another."""
+    return hashlib.sha256(canonical_json(spec.to_json()).encode()).hexdigest()
+
+
+def _read(texts: Sequence[ManifestText]) -> _Read:
+    if len(texts) > MAX_MANIFESTS:
+        raise TobanError(
+            ErrorCode.INVALID_ARGUMENT, f"{len(texts)} manifests in one call, the limit is {MAX_MANIFESTS}"
+        )
+    documents = [
+        Document(text.source or f"document {i}", parse_json(text.json, text.source or "a document"))
+        for i, text in enumerate(texts, start=1)
+    ]
+    manifests = read_manifests(documents, check_rule=rule_problems)
+    raise_for([problem for m in manifests for problem in _schema_problems(m)])
+    wanted = [
+        WantedSchedule(source=m.source, spec=m.spec, digest=spec_hash(m.spec), rule=Rule.of(m.spec.rule))
+        for m in manifests
+        if isinstance(m.spec, ScheduleSpec)
+    ]
+    return _Read(manifests, wanted)
+
+
+def _schema_problems(manifest: Manifest) -> list[ManifestProblem]:
+    if not isinstance(manifest.spec, JobSpec) or manifest.spec.payload_schema is None:
+        return []
+    try:
+        compile_schema(manifest.spec.payload_schema)
+    except TobanError as error:
+        return [ManifestProblem(manifest.source, "spec.payload_schema", error.message)]
+    return []
+
+
+async def _check_jobs_exist(work: _Work, job_specs: Mapping[str, JobSpec], users: Sequence[tuple[str, str]]) -> None:
+    """`users`: sources of schedules and triggers, and the jobs that they name."""
+    known = {*job_specs, *work.definitions}
+    missing = [(source, job) for source, job in users if job not in known]
+    if not missing:
+        return
+    names = [*await jobs.names(work.t), *job_specs]
+    near = {job: nearest(job, names) for job in sorted({job for _, job in missing})[:MAX_HINTS]}
+    problems = []
+    for source, job in missing:
+        hint = f"did you mean {near[job]!r}?" if near.get(job) else "apply the job first, or in the same call"
+        problems.append(ManifestProblem(source, "spec.job", f"there is no job {job!r}", hint, ErrorCode.JOB_NOT_FOUND))
+    raise_for(problems)
+
+
+def _check_jobs_readable(work: _Work, job_specs: Mapping[str, JobSpec], users: Sequence[tuple[str, str]]) -> None:
+    """A schedule or trigger cannot be checked against a job that cannot be read; one that this request replaces is no trouble."""
+    problems = []
+    for source, job in users:
+        if job not in job_specs and (why := work.definitions[job].broken):
+            message = f"job {job!r} cannot be read as it is stored ({why})"
+            problems.append(ManifestProblem(source, "spec.job", message, "apply that job again, or in the same call"))
+    raise_for(problems)
+
+
+async def _apply_job(work: _Work, spec: JobSpec) -> Applied:
+    old, digest = work.definitions.get(spec.name), spec_hash(spec)
+    work.specs[spec.name] = spec
+    if old is not None and old.spec_hash == digest and not old.broken:
+        work.heads[spec.name] = Head(old.id, old.version, old.enabled)
+        return Applied(kind="Job", name=spec.name, action="unchanged", version=old.version)
+    if old is None:
+        head = await jobs.create(work.t, spec, digest, actor=work.actor)
+    else:
+        head = await jobs.update(work.t, old, spec, digest, actor=work.actor)
+    if head is None:
+        raise TobanError(ErrorCode.CONFLICT, f"job {spec.name!r} was changed at the same time; apply again")
+    work.heads[spec.name] = head
+    await work.noted.add(_job_action(work.actor, old, spec, head.version))
+    return Applied(kind="Job", name=spec.name, action="updated" if old else "created", version=head.version)
+
+
+def _job_action(actor: str, old: Definition | None, spec: JobSpec, version: int) -> AdminAction:
+    return AdminAction(
+        actor=actor,
+        action="job.update" if old else "job.create",
+        target=f"job {spec.name}",
+        before=_before(old) if old else None,
+        after={"version": version, "spec": spec.to_json()},
+    )
+
+
+def _before(old: Definition) -> dict[str, object]:
+    return {"version": old.version, **({"spec": old.spec.to_json()} if old.spec else {"broken": old.broken})}
+
+
+async def _begin_schedules(
+    work: _Work, wanted: Sequence[WantedSchedule], job_specs: Mapping[str, JobSpec]
+) -> ScheduleWriter | None:
+    """Before the jobs change: what is due is settled by the jobs as they were. None when no schedule is concerned."""
+    switched = {
+        old.id: "enabled" if job_specs[name].enabled else "disabled"
+        for name, old in work.definitions.items()
+        if name in job_specs and job_specs[name].enabled != old.enabled
+    }
+    if not wanted and not switched:
+        return None
+    await _check_payloads(work, wanted, job_specs)
+    writer = ScheduleWriter(
+        t=work.t, actor=work.actor, counts=work.counts, with_next_slots=len(wanted) <= MAX_SCHEDULES_WITH_SLOTS
+    )
+    known = {name: definition.id for name, definition in work.definitions.items()}
+    await writer.begin(wanted, known, switched, lambda name, version: work.expect("Schedule", name, version))
+    return writer
+
+
+async def _check_payloads(work: _Work, wanted: Sequence[WantedSchedule], job_specs: Mapping[str, JobSpec]) -> None:
+    specs = {name: one.spec for name, one in work.definitions.items() if one.spec is not None} | dict(job_specs)
+    keys = {name: (number, 0) for number, name in enumerate(specs)}
+    payloads, pause = PayloadValidator(), Breath(SystemClock())
+    for one in wanted:
+        job = one.spec.job
+        try:
+            payloads.make(keys[job], specs[job], one.spec.payload)
+        except TobanError as error:
+            raise TobanError(
+                error.code, f"{one.source}: spec.payload: {error.message} {job!r}", detail=error.detail
+            ) from None
+        await pause.take()
+
+
+async def _apply_triggers(
+    work: _Work, wanted: Sequence[tuple[Manifest, TriggerSpec]], done: dict[tuple[str, str], Applied]
+) -> None:
+    writer = TriggerWriter(t=work.t, actor=work.actor, noted=work.noted)
+    stored = await writer.lock(wanted)
+    for manifest, spec in wanted:
+        head, job = _job_of(work, spec.job)
+        old = stored.get(spec.name)
+        work.expect("EventTrigger", spec.name, old.version if old else 0)
+        done["EventTrigger", spec.name] = await writer.apply(manifest.source, spec, old, head, job, spec_hash(spec))
+    await work.noted.close()
+
+
+def _job_of(work: _Work, name: str) -> tuple[Head, JobSpec]:
+    if name in work.heads:
+        return work.heads[name], work.specs[name]
+    found = work.definitions[name]
+    assert found.spec is not None, "_check_jobs_readable has let it pass"
+    return Head(found.id, found.version, found.enabled), found.spec

@@ -1,0 +1,95 @@
+"""Applies triggers of events, inside the transaction of one Apply."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from toban_coordinator.app.manifests import Applied
+from toban_coordinator.app.payload_validator import PayloadValidator
+from toban_coordinator.app.write_batches import WriteBatches
+from toban_coordinator.store import triggers
+from toban_coordinator.store.audit import AdminAction
+from toban_coordinator.store.jobs import Head
+from toban_coordinator.store.triggers import StoredTrigger
+from toban_domain.errors import ErrorCode, TobanError
+from toban_domain.event import TriggerSpec
+from toban_domain.event_mapping import texts_of
+from toban_domain.job import JobSpec
+from toban_manifests.problems import ManifestProblem, raise_for
+from toban_manifests.read import Manifest
+from toban_store.tx import Tx
+
+# One event starts all its runs in one short transaction.
+MAX_TRIGGERS_OF_TYPE = 100
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TriggerWriter:
+    """The triggers of one Apply; what it does is added to `noted`."""
+
+    t: Tx
+    actor: str
+    noted: WriteBatches[AdminAction]
+
+    async def lock(self, wanted: Sequence[tuple[Manifest, TriggerSpec]]) -> Mapping[str, StoredTrigger]:
+        """Those that exist, locked. Raises MANIFEST_INVALID when a type of event would have too many triggers."""
+        if not wanted:
+            return {}
+        stored = await triggers.lock_named(self.t, [spec.name for _, spec in wanted])
+        others = await triggers.count_of_types(
+            self.t, sorted({spec.event_type for _, spec in wanted}), without=[spec.name for _, spec in wanted]
+        )
+        raise_for(_too_many(wanted, dict(others)))
+        return stored
+
+    async def apply(
+        self, source: str, spec: TriggerSpec, old: StoredTrigger | None, head: Head, job: JobSpec, digest: str
+    ) -> Applied:
+        """created, updated or unchanged; `head` and `job` are the definition that it will start."""
+        _check_payload(source, spec, job)
+        if old is not None and old.spec_hash == digest and old.definition_id == head.id:
+            return Applied(kind="EventTrigger", name=spec.name, action="unchanged", version=old.version)
+        if old is None:
+            version = await triggers.create(self.t, spec, digest, definition_id=head.id, actor=self.actor)
+        else:
+            version = await triggers.update(self.t, old, spec, digest, definition_id=head.id, actor=self.actor)
+        if version is None:
+            raise TobanError(ErrorCode.CONFLICT, f"trigger {spec.name!r} was changed at the same time; apply again")
+        await self.noted.add(_action(self.actor, old, spec, version))
+        return Applied(kind="EventTrigger", name=spec.name, action="updated" if old else "created", version=version)
+
+
+def _action(actor: str, old: StoredTrigger | None, spec: TriggerSpec, version: int) -> AdminAction:
+    return AdminAction(
+        actor=actor,
+        action="trigger.update" if old else "trigger.create",
+        target=f"trigger {spec.name}",
+        before={"version": old.version, "spec": old.spec} if old else None,
+        after={"version": version, "spec": spec.to_json()},
+    )
+
+
+def _too_many(wanted: Sequence[tuple[Manifest, TriggerSpec]], counts: dict[str, int]) -> list[ManifestProblem]:
+    problems = []
+    for manifest, spec in wanted:
+        counts[spec.event_type] = counts.get(spec.event_type, 0) + 1
+        if counts[spec.event_type] > MAX_TRIGGERS_OF_TYPE:
+            message = (
+                f"{spec.event_type!r} has {MAX_TRIGGERS_OF_TYPE} triggers already, the most that one type may have"
+            )
+            hint = "remove one (`toban trigger remove`), or emit several types"
+            problems.append(ManifestProblem(manifest.source, "spec.event_type", message, hint))
+    return problems
+
+
+def _check_payload(source: str, spec: TriggerSpec, job: JobSpec) -> None:
+    """A payload that does not depend on the event is checked now, not when the first event comes."""
+    if isinstance(spec.payload, str) or any("{{" in text for _, text in texts_of(spec.payload)):
+        return
+    try:
+        PayloadValidator().make((0, 0), job, spec.payload)
+    except TobanError as error:
+        raise TobanError(
+            error.code, f"{source}: spec.payload: {error.message} {spec.job!r}", detail=error.detail
+        ) from None

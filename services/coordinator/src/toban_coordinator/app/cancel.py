@@ -1,0 +1,77 @@
+"""JobControl.CancelRun: at once where nothing runs, else a request that its proof ends."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from toban_coordinator.app.definition_cache import DefinitionCache
+from toban_coordinator.app.metrics import count_finished
+from toban_coordinator.store import runs, runs_finish
+from toban_coordinator.store.runs import CancelView
+from toban_domain.errors import ErrorCode, TobanError
+from toban_domain.run import RunState
+from toban_domain.transitions import Finish, RequestCancel
+from toban_store.pool import Pool
+from toban_store.tx import Tx, tx
+
+MODES = ("", "cooperative", "kill")
+MAX_REASON = 1000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CancelRun:
+    """Not a leader's write: conditional on the locked row."""
+
+    pool: Pool
+    definitions: DefinitionCache
+
+    async def cancel(self, run_id: int, *, reason: str, mode: str, actor: str) -> None:
+        """Raises RUN_NOT_FOUND, RESOURCE_INVALID_STATE for a terminal run, CANCEL_UNSUPPORTED for a sent one whose job says so."""
+        if mode not in MODES:
+            raise TobanError(ErrorCode.INVALID_ARGUMENT, f"mode is {mode!r}; use cooperative or kill")
+        reason = reason.replace("\0", "�")[:MAX_REASON]
+        async with tx(self.pool) as t:
+            run = await runs.lock_for_cancel(t, run_id)
+            if run is None:
+                raise await _not_live(t, run_id)
+            if run.state is RunState.CANCEL_REQUESTED:
+                return
+            if run.sent and run.state is not RunState.ORPHANED:
+                await self._request(t, run, reason, mode, actor)
+            else:
+                await _end(t, run, reason, actor)
+
+    async def _request(self, t: Tx, run: CancelView, reason: str, mode: str, actor: str) -> None:
+        key = (run.definition_id, run.definition_version)
+        spec = await self.definitions.get(t, key)
+        if not spec.cancel.supported:
+            raise TobanError(
+                ErrorCode.CANCEL_UNSUPPORTED, f"job {spec.name!r} says `cancel.supported: false`; run {run.id} goes on"
+            )
+        move = RequestCancel(run_id=run.id, source=run.state, token=run.token, reason=reason, mode=mode, actor=actor)
+        await runs_finish.request_cancel(t, [move])
+        await t.notify("dispatch")
+
+
+async def _end(t: Tx, run: CancelView, reason: str, actor: str) -> None:
+    finish = Finish(
+        run_id=run.id,
+        source=run.state,
+        token=run.token,
+        target=RunState.CANCELED,
+        reason="canceled",
+        message=reason or "canceled before it was sent",
+        actor=actor,
+    )
+    count_finished(await runs_finish.finish(t, [finish]))
+
+
+async def _not_live(t: Tx, run_id: int) -> TobanError:
+    state = await runs.final_state(t, run_id)
+    if state is None:
+        return TobanError(ErrorCode.RUN_NOT_FOUND, f"there is no run {run_id}")
+    return TobanError(
+        ErrorCode.RESOURCE_INVALID_STATE,
+        f"run {run_id} is {state.value} already: a finished run cannot be canceled",
+        detail={"state": state.value},
+    )

@@ -1,0 +1,187 @@
+"""Commits a batch of reports: lock, decide, write. Not a leader's write: every step is conditional on (run, token, state)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from toban_coordinator.app.adaptive_batch import split_on_refusal
+from toban_coordinator.app.definition_cache import DefinitionCache
+from toban_coordinator.app.metrics import count_finished
+from toban_coordinator.decide import report as decide
+from toban_coordinator.decide.report import Answer, KnownAttempt, Report, ReportPlan
+from toban_coordinator.store import attempts, runs_finish
+from toban_domain.outcome import AttemptKey, Outcome
+from toban_domain.retry import RetrySpec
+from toban_domain.run import RunState
+from toban_domain.transitions import LiveRun
+from toban_observability.logs import get_logger
+from toban_store.errors import Refused, StoreError
+from toban_store.pool import Pool
+from toban_store.tx import Tx, autocommit, tx
+
+MAX_SUMMARY = 500
+_log = get_logger(__name__)
+
+
+async def commit_reports(
+    pool: Pool, definitions: DefinitionCache, incarnation: str, reports: Sequence[Report]
+) -> list[Answer]:
+    """The answers to `reports` of one executor, in order, after everything that they change is committed."""
+    if not reports:
+        return []
+    answers: list[Answer] = []
+
+    async def write(part: Sequence[Report]) -> None:
+        answers.extend(await _commit(pool, definitions, incarnation, part))
+
+    async def alone(report: Report, error: Refused) -> None:
+        answers.append(await _commit_without_details(pool, definitions, incarnation, report, error))
+
+    await split_on_refusal(reports, write, alone, refusals=(Refused,))
+    return answers
+
+
+async def _commit(
+    pool: Pool, definitions: DefinitionCache, incarnation: str, reports: Sequence[Report]
+) -> list[Answer]:
+    ended = await _end_certain(pool, definitions, incarnation, reports)
+    rest = [report for report in reports if report.key not in ended]
+    answers = iter(await _commit_rest(pool, definitions, incarnation, rest))
+    return [Answer.ACCEPTED if report.key in ended else next(answers) for report in reports]
+
+
+async def _commit_without_details(
+    pool: Pool, definitions: DefinitionCache, incarnation: str, report: Report, error: Refused
+) -> Answer:
+    """A report that PostgreSQL refuses by itself: its outcome without details, so that the run ends; else REFUSED."""
+    key, what = report.key, report.what
+    _log.error("report rejected by PostgreSQL", run_id=key.run_id, incarnation=incarnation, error=error.message)
+    if isinstance(what, Outcome):
+        summary = f"details of this outcome could not be stored: {error.message}"[:MAX_SUMMARY].replace("\0", " ")
+        bare = Outcome(
+            kind=what.kind,
+            reason=what.reason,
+            error_summary=summary,
+            finished_at=what.finished_at,
+            tree_empty=what.tree_empty,
+        )
+        try:
+            return (await _commit(pool, definitions, incarnation, [replace(report, what=bare)]))[0]
+        except Refused as again:
+            _log.error("outcome rejected even without its details", run_id=key.run_id, error=again.message)
+    return Answer.REFUSED
+
+
+async def _end_certain(
+    pool: Pool, definitions: DefinitionCache, incarnation: str, reports: Sequence[Report]
+) -> set[AttemptKey]:
+    """Successes need no look at their runs: one statement ends them. Answers the attempts whose reports are all done with."""
+    certain: dict[AttemptKey, Outcome] = {}
+    twice: set[AttemptKey] = set()
+    for report in reports:
+        if isinstance(report.what, Outcome):
+            if report.key in certain:
+                twice.add(report.key)
+            if decide.certain_end(report.what) is RunState.SUCCEEDED:
+                certain[report.key] = report.what
+    outcomes = {key: outcome for key, outcome in certain.items() if key not in twice}
+    if not outcomes:
+        return set()
+    async with autocommit(pool) as t:
+        finished = await runs_finish.finish_held(t, incarnation, RunState.SUCCEEDED, outcomes)
+    await _load_definitions(pool, definitions, finished)
+    count_finished(finished, definitions.known)
+    moved = {run.id for run in finished}
+    return {key for key in outcomes if key.run_id in moved}
+
+
+async def _load_definitions(pool: Pool, definitions: DefinitionCache, finished: Sequence[runs_finish.Finished]) -> None:
+    """For the metrics alone, so after the commit; a version is read once."""
+    unknown = {
+        run.definition
+        for run in finished
+        if not (definitions.known(run.definition) or definitions.broken(run.definition))
+    }
+    if not unknown:
+        return
+    try:
+        async with autocommit(pool) as t:
+            await definitions.find(t, unknown)
+    except StoreError as error:
+        _log.warning(
+            "cannot load definitions for metrics; runs counted without their kind",
+            runs=len(finished),
+            error=error.message,
+        )
+
+
+async def _commit_rest(
+    pool: Pool, definitions: DefinitionCache, incarnation: str, reports: Sequence[Report]
+) -> list[Answer]:
+    if not reports:
+        return []
+    async with tx(pool) as t:
+        plan, finished = await _write(t, definitions, incarnation, reports)
+    count_finished(finished, definitions.known)
+    return plan.answers
+
+
+async def _write(
+    t: Tx, definitions: DefinitionCache, incarnation: str, reports: Sequence[Report]
+) -> tuple[ReportPlan, list[runs_finish.Finished]]:
+    live = await runs_finish.lock_live(t, sorted({report.key.run_id for report in reports}))
+    plan = await _decide(t, definitions, incarnation, reports, live)
+    await runs_finish.mark_started(t, plan.started)
+    finished = await runs_finish.finish(t, plan.finishes)
+    await runs_finish.release(t, plan.releases)
+    await runs_finish.orphan(t, plan.orphans)
+    await attempts.close(t, plan.closes)
+    await attempts.keep_orphans(t, incarnation, plan.kept)
+    await _wake(t, plan)
+    return plan, finished
+
+
+async def _wake(t: Tx, plan: ReportPlan) -> None:
+    if plan.orphans:
+        await t.notify("reap")
+    if plan.releases or plan.orphans:
+        await t.notify("assign")
+
+
+async def _decide(
+    t: Tx, definitions: DefinitionCache, incarnation: str, reports: Sequence[Report], live: Mapping[int, LiveRun]
+) -> ReportPlan:
+    reporters = frozenset({incarnation})
+    strays = _strays(reports, live, reporters)
+    if strays:
+        # A restarted executor reports what the journal of its earlier incarnation still held.
+        reporters = await attempts.same_instance(t, incarnation)
+        strays = _strays(reports, live, reporters)
+    known = await _find_attempts(t, strays) if strays else {}
+    retrying = [run for run in live.values() if run.attempt < run.max_attempts]
+    specs = await definitions.find(t, {(run.definition_id, run.definition_version) for run in retrying})
+
+    def delay(run: LiveRun, retry: int) -> float:
+        # The run's id spreads retries of many runs over the jitter, the same way on each coordinator.
+        spread = (run.id * 2_654_435_761 % 1_000) / 1_000
+        spec = specs.get((run.definition_id, run.definition_version))
+        # The run was made with this many attempts; a definition that cannot be read delays them like any other.
+        return (spec.retry if spec is not None else RetrySpec()).delay_seconds(retry, spread=spread)
+
+    return decide.plan(reports, live, known, reporters=reporters, retry_delay=delay, same=_same)
+
+
+def _strays(reports: Sequence[Report], live: Mapping[int, LiveRun], reporters: frozenset[str]) -> list[AttemptKey]:
+    return [r.key for r in reports if not decide.holds(live.get(r.key.run_id), r.key, reporters)]
+
+
+async def _find_attempts(t: Tx, keys: Sequence[AttemptKey]) -> dict[AttemptKey, KnownAttempt]:
+    rows = await attempts.lookup(t, keys)
+    orphans = await attempts.kept_orphans(t, keys)
+    return {key: KnownAttempt(row.incarnation, row.outcome, orphans.get(key)) for key, row in rows.items()}
+
+
+def _same(outcome: Outcome, stored: Mapping[str, Any]) -> bool:
+    return runs_finish.outcome_json(outcome) == stored

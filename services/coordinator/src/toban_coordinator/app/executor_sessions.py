@@ -1,0 +1,294 @@
+"""Incarnations of executors: register, heartbeat. Grants are conditional on the executor's row, not on leadership."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from toban_coordinator.app.incarnation_keys import hash_key, valid_incarnation
+from toban_coordinator.app.lease_grants import Answer, LeaseGrants
+from toban_coordinator.app.report_queue import ReportQueue
+from toban_coordinator.decide.report import Report
+from toban_coordinator.ports.leader import LeaderSource, LeaderView, ServerClock
+from toban_coordinator.ports.settings import SettingsSource
+from toban_coordinator.ports.worker_registry import MemberMirror
+from toban_coordinator.store import executors, queued_orders
+from toban_domain.epoch import Epoch
+from toban_domain.errors import ErrorCode, TobanError
+from toban_domain.lease import ExecutorState
+from toban_domain.outcome import AttemptKey
+from toban_domain.progress import Progress
+from toban_domain.settings import SETTINGS
+from toban_fencing.executor_lease import HOLD_MARGIN
+from toban_observability import metrics
+from toban_observability.logs import get_logger
+from toban_runtime.clock import Clock
+from toban_runtime.ids import IdSource
+from toban_store.pool import Pool
+
+DEFAULT_LEASE_MS = int(1000 * SETTINGS["executor_lease_seconds"].default)
+MAX_JOBS = "max_jobs_per_worker"
+KEY_BYTES = 32
+MAX_SLOTS = 10_000
+MAX_LABELS = 64
+MAX_TEXT = 256
+MAX_EPOCH = (1 << 63) - 1
+# Less than an executor waits for the answer with its key.
+INHERIT_SECONDS = 2.5
+# Fail-overs and restores that executors may have seen and the leader row has not (a database restored from an old backup).
+MAX_GENERATIONS_AHEAD = 64
+_log = get_logger(__name__)
+_refused_epochs = metrics.counter(
+    "toban_epochs_refused_total", "Calls of executors that named an epoch too far above the leader's."
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Introduction:
+    """What a new incarnation states of itself. `slots` 0: setting max_jobs_per_worker decides, at most `most_slots` (0 = no bound);
+    `ready_slots` it has now. `previous` is an incarnation that it attests to be dead, "" for none.
+
+    `reports` are those that earlier incarnations left; `reports_error` says why they could not be read.
+    """
+
+    incarnation: str
+    instance: str
+    node_id: str
+    boot_id: str
+    pid: int
+    grpc_host: str
+    grpc_port: int
+    labels: Mapping[str, str] = field(default_factory=dict)
+    version: str = ""
+    epoch_max: int = 0
+    slots: int = 0
+    ready_slots: int = 0
+    most_slots: int = 0
+    previous: str = ""
+    reports: Sequence[Report] = ()
+    reports_error: TobanError | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Registered:
+    """The new incarnation's number, key and lease. `max_jobs_per_worker` 0 = keep the slots that you have."""
+
+    worker_id: int
+    key: str
+    lease_ms: int
+    lease_margin_ms: int
+    heartbeat_interval_seconds: float
+    epoch: int
+    max_jobs_per_worker: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Heartbeat:
+    """One heartbeat. `held` are the attempts that have not finished, `order_results` the results of queued orders by their id.
+
+    `stopped`: the process ends, and uses no grant any more.
+    """
+
+    beat: executors.Beat
+    held: Sequence[AttemptKey] = ()
+    order_results: Mapping[int, str] = field(default_factory=dict)
+    progress: Mapping[AttemptKey, Progress] = field(default_factory=dict)
+    stopped: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeartbeatAnswer:
+    """The grant and pending orders, and what each answer says of the cluster."""
+
+    answer: Answer
+    leader: LeaderView
+    coordinators: Sequence[str]
+    log_archivers: Sequence[str]
+    settings_version: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Neighbours:
+    """Addresses that every answer to a heartbeat has: coordinators and log-archivers."""
+
+    coordinators: Callable[[], Sequence[str]]
+    log_archivers: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionDeps:
+    """What sessions work with. `pool` is a small one of its own: reports and reads never make a grant wait."""
+
+    pool: Pool
+    leader: LeaderSource
+    reports: ReportQueue
+    mirror: MemberMirror
+    # Takes the progress of jobs; must not wait and not fail.
+    on_progress: Callable[[str, Mapping[AttemptKey, Progress]], None]
+    neighbours: Neighbours
+    settings: SettingsSource
+    server_time: ServerClock
+    clock: Clock
+    ids: IdSource
+
+
+class ExecutorSessions:
+    """Any coordinator answers every executor."""
+
+    def __init__(self, *, deps: SessionDeps) -> None:
+        self._deps = deps
+        self._grants = LeaseGrants(pool=deps.pool)
+
+    async def register(self, intro: Introduction) -> Registered:
+        """Inserts a new incarnation and gives it its key. Raises INVALID_ARGUMENT, ALREADY_EXISTS."""
+        settings = await self._deps.settings.get()
+        max_jobs, slots = await self._slots(intro)
+        new = _registration(intro, self._checked_epoch(intro.epoch_max), slots=slots)
+        key = self._deps.ids.token_hex(KEY_BYTES)
+        made = await executors.register(self._deps.pool, new, key_hash=hash_key(key), lease_ms=DEFAULT_LEASE_MS)
+        if made is None:
+            raise TobanError(
+                ErrorCode.ALREADY_EXISTS, f"incarnation {new.incarnation} is registered already; register a new one"
+            )
+        await self._inherit(intro, new)
+        _log.info("executor registered", worker_id=made.worker_id, node_id=new.node_id, incarnation=new.incarnation)
+        return Registered(
+            worker_id=made.worker_id,
+            key=key,
+            lease_ms=made.lease_ms,
+            lease_margin_ms=int(HOLD_MARGIN * 1000),
+            heartbeat_interval_seconds=settings["heartbeat_interval_seconds"],
+            epoch=self._deps.leader.view().epoch,
+            max_jobs_per_worker=max_jobs,
+        )
+
+    async def heartbeat(self, heartbeat: Heartbeat) -> HeartbeatAnswer:
+        """Grants, and loads what the executor has to know. The last heartbeat of a stopped process is only recorded.
+
+        Raises INVALID_ARGUMENT for an epoch that cannot be.
+        """
+        incarnation = heartbeat.beat.incarnation
+        if heartbeat.order_results:
+            await queued_orders.finish(self._deps.pool, incarnation=incarnation, results=heartbeat.order_results)
+        if heartbeat.stopped:
+            # No grant, whatever it holds: none is used any more, and one would move the row away from the leader that closes it.
+            if not heartbeat.held:
+                await executors.attest_stopped(self._deps.pool, incarnation)
+            return self._answer(Answer(grant=None))
+        self._checked_epoch(heartbeat.beat.epoch_max)
+        answer = await self._grants.heartbeat(heartbeat.beat, heartbeat.held)
+        if answer.grant is not None:
+            self._mirror(answer.grant, heartbeat)
+            self._deps.on_progress(incarnation, heartbeat.progress)
+        return self._answer(answer)
+
+    def clock_skew(self, wall_clock: datetime | None) -> float | None:
+        """An executor's wall clock minus PostgreSQL's, seconds, off by the time of the request; None when one of them is not known."""
+        try:
+            return None if wall_clock is None else (wall_clock - self._deps.server_time.now()).total_seconds()
+        except TobanError:
+            return None
+
+    def _checked_epoch(self, value: int) -> int:
+        """A believable epoch. What executors know pushes the leaders' epochs up, so one liar could use them all up.
+
+        Raises INVALID_ARGUMENT.
+        """
+        if not 0 <= value <= MAX_EPOCH:
+            raise TobanError(ErrorCode.INVALID_ARGUMENT, f"epoch_max {value} is not a 63-bit epoch")
+        known = Epoch.unpack(self._deps.leader.view().epoch).generation
+        generation = Epoch.unpack(value).generation
+        if generation > known + MAX_GENERATIONS_AHEAD:
+            _refused_epochs.inc()
+            _log.error("executor sent an impossible epoch", epoch_max=str(value), leader_generation=known)
+            raise TobanError(
+                ErrorCode.INVALID_ARGUMENT,
+                f"epoch_max {value} is of generation {generation}, more than {MAX_GENERATIONS_AHEAD} above the leader's {known}",
+            )
+        return value
+
+    async def _inherit(self, intro: Introduction, new: executors.Registration) -> None:
+        """Commits what earlier incarnations have reached, then attests their death.
+
+        Where that fails their leases end by themselves, and the executor reports again: the row is there, so its key must get out.
+        """
+        try:
+            async with asyncio.timeout(INHERIT_SECONDS):
+                if intro.reports_error is not None:
+                    raise intro.reports_error
+                if intro.reports:
+                    await self._deps.reports.commit(new.incarnation, intro.reports)
+                await executors.attest(self._deps.pool, new)
+        except (TobanError, TimeoutError) as error:
+            _log.warning(
+                "previous incarnation not confirmed dead",
+                incarnation=new.incarnation,
+                error=str(error) or "no answer in time",
+                reports=len(intro.reports),
+            )
+
+    async def _slots(self, intro: Introduction) -> tuple[int, int]:
+        """What the answer says of max_jobs_per_worker (0 = keep those that you have), and the slots of the new row."""
+        if intro.slots:
+            return 0, intro.slots
+        wanted = await self._deps.settings.get_verified(MAX_JOBS)
+        if wanted is None:
+            # The default stands in for a value that is not known, and must not take slots from an executor.
+            _log.error("setting cannot be read; executor keeps its slots", setting=MAX_JOBS)
+            return 0, intro.ready_slots or int(SETTINGS[MAX_JOBS].default)
+        given = min(int(wanted), intro.most_slots or MAX_SLOTS)
+        if given < wanted:
+            _log.warning(
+                "executor gets fewer slots than the setting says", setting=MAX_JOBS, wanted=wanted, slots=given
+            )
+        return given, given
+
+    def _answer(self, answer: Answer) -> HeartbeatAnswer:
+        return HeartbeatAnswer(
+            answer=answer,
+            leader=self._deps.leader.view(),
+            coordinators=self._deps.neighbours.coordinators(),
+            log_archivers=self._deps.neighbours.log_archivers,
+            settings_version=self._deps.settings.known.version,
+        )
+
+    def _mirror(self, grant: executors.Grant, heartbeat: Heartbeat) -> None:
+        runs = sorted(key.run_id for key in heartbeat.held)
+        fields = {
+            "node_id": grant.node_id,
+            "pid": str(grant.pid),
+            "grpc_host": grant.grpc_host,
+            "grpc_port": str(grant.grpc_port),
+            "role": "worker",
+            "last_heartbeat_ts": f"{self._deps.clock.wall().timestamp():.3f}",
+            "load": f"{heartbeat.beat.load:.2f}",
+            # Ids grow, so the smallest is the one that has run longest.
+            "current_job_run_id": str(runs[0]) if runs else "",
+            "current_job_run_ids": ",".join(map(str, runs)),
+            "detached": "1" if grant.state is ExecutorState.DETACHED else "0",
+        }
+        self._deps.mirror.put(grant.worker_id, fields)
+
+
+def _registration(intro: Introduction, epoch_max: int, *, slots: int) -> executors.Registration:
+    for name in ("instance", "node_id", "boot_id", "grpc_host"):
+        if not 0 < len(getattr(intro, name)) <= MAX_TEXT:
+            raise TobanError(ErrorCode.INVALID_ARGUMENT, f"{name} must have 1 to {MAX_TEXT} characters")
+    if not 0 < intro.grpc_port <= 65535 or not 0 < slots <= MAX_SLOTS or len(intro.labels) > MAX_LABELS:
+        raise TobanError(ErrorCode.INVALID_ARGUMENT, "grpc_port, slots or the number of labels is out of range")
+    return executors.Registration(
+        incarnation=valid_incarnation(intro.incarnation),
+        instance=intro.instance,
+        node_id=intro.node_id,
+        boot_id=intro.boot_id,
+        pid=intro.pid,
+        grpc_host=intro.grpc_host,
+        grpc_port=intro.grpc_port,
+        slots=slots,
+        labels=intro.labels,
+        epoch_max=epoch_max,
+        version=intro.version[:MAX_TEXT],
+        previous=valid_incarnation(intro.previous) if intro.previous else "",
+    )

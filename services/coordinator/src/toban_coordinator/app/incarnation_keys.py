@@ -1,0 +1,61 @@
+"""Incarnation keys: what an executor proves itself with after Register (docs/architecture.md)."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from collections.abc import Mapping
+from uuid import UUID
+
+from cachetools import LRUCache
+
+from toban_coordinator.store import executors
+from toban_domain.errors import ErrorCode, TobanError
+from toban_store.pool import Pool
+
+INCARNATION = "toban-incarnation"
+KEY = "toban-incarnation-key"
+_CACHE_SIZE = 10_000
+
+
+def hash_key(key: str) -> bytes:
+    """What is stored. The key is 32 random bytes, so a plain digest is enough."""
+    return hashlib.sha256(key.encode()).digest()
+
+
+def valid_incarnation(text: str) -> str:
+    """The canonical form of an incarnation. Raises TobanError INVALID_ARGUMENT when it is not a UUID."""
+    try:
+        return str(UUID(text))
+    except ValueError:
+        raise TobanError(ErrorCode.INVALID_ARGUMENT, f"incarnation {text[:64]!r} is not a UUID") from None
+
+
+class IncarnationKeys:
+    """Checks keys; a hash never changes, so each is read once."""
+
+    def __init__(self, *, pool: Pool) -> None:
+        self._pool = pool
+        self._hashes: LRUCache[str, bytes] = LRUCache(_CACHE_SIZE)
+
+    async def verified(self, metadata: Mapping[str, str], claimed: str) -> str:
+        """The caller's incarnation, proven by its key and equal to the one that the request claims.
+
+        Raises TobanError UNAUTHENTICATED for a missing or wrong key, INCARNATION_UNKNOWN for one that was never registered here.
+        """
+        incarnation = valid_incarnation(metadata.get(INCARNATION, ""))
+        if valid_incarnation(claimed) != incarnation:
+            raise TobanError(ErrorCode.WRONG_INCARNATION, "the request names another incarnation than its metadata")
+        stored = await self._stored(incarnation)
+        if not hmac.compare_digest(stored, hash_key(metadata.get(KEY, ""))):
+            raise TobanError(ErrorCode.UNAUTHENTICATED, f"the key of incarnation {incarnation} is wrong")
+        return incarnation
+
+    async def _stored(self, incarnation: str) -> bytes:
+        found = self._hashes.get(incarnation) or await executors.key_hash(self._pool, incarnation)
+        if found is None:
+            raise TobanError(
+                ErrorCode.INCARNATION_UNKNOWN, f"incarnation {incarnation} is not registered; register a new one"
+            )
+        self._hashes[incarnation] = found
+        return found

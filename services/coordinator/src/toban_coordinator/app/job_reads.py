@@ -1,0 +1,222 @@
+"""What callers read: jobs, schedules, runs, executors, the cluster. Any coordinator answers; nothing here holds a lock."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from toban_coordinator.app.paging import FIRST_PAGE, MAX_LIMIT, Page, PageRequest, page_of
+from toban_coordinator.app.start_runs import job_not_found
+from toban_coordinator.decide.assign import fresh_seconds
+from toban_coordinator.decide.wait_reason import LeaderSeen, WaitingRun, waits_for
+from toban_coordinator.store import jobs, read_models, runs_assign, settings
+from toban_domain.errors import ErrorCode, TobanError
+from toban_domain.job import JobSpec
+from toban_domain.run import TERMINAL, RunState
+from toban_runtime.clock import Clock
+from toban_store.pool import Pool
+from toban_store.tx import Row, Tx, autocommit
+
+# A watched run is polled often while it is young, since most runs are short; seconds.
+WATCH_SECONDS = 0.2
+WATCH_YOUNG_SECONDS = 0.02
+YOUNG_POLLS = 50
+# A run that is placed ahead stays ASSIGNED until it is sent.
+_NOT_SENT = (RunState.PENDING, RunState.ASSIGNED)
+
+
+@dataclass(slots=True)
+class JobDetails:
+    """A definition with its schedules and newest run."""
+
+    row: Row
+    schedules: list[Row]
+    last_run: Row | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RunDetails:
+    """A run with its attempts, events and the results that were kept and not applied. `waiting` says why it waits, "" when it does not."""
+
+    row: Row
+    attempts: Sequence[Row]
+    events: Sequence[Row]
+    orphan_results: Sequence[Row]
+    waiting: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterState:
+    """The leader's row, every coordinator and executor, and how many runs wait and run."""
+
+    leader: Row
+    coordinators: Sequence[Row]
+    executors: Sequence[Row]
+    pending: int
+    running: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunQuery:
+    """Which runs are listed; empty fields and 0 mean any. Only runs of one job can be bounded by time."""
+
+    job: str = ""
+    schedule: str = ""
+    states: tuple[str, ...] = ()
+    worker_id: int = 0
+    include_ahead: bool = False
+    active_from: datetime | None = None
+    active_until: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobReads:
+    """What pages and commands read."""
+
+    pool: Pool
+    clock: Clock
+
+    async def list_jobs(self, page: PageRequest = FIRST_PAGE) -> tuple[list[JobDetails], str]:
+        """Definitions by name, and the next cursor."""
+        limit = page.rows
+        async with autocommit(self.pool) as t:
+            found = await read_models.jobs_page(t, after=page.cursor, limit=limit + 1)
+            details = await _details(t, found[:limit])
+        return details, page_of(found, limit, "name").next_cursor
+
+    async def get_job(self, name: str) -> JobDetails:
+        """One definition. Raises JOB_NOT_FOUND."""
+        async with autocommit(self.pool) as t:
+            # The empty name would mean any.
+            found = await read_models.jobs_page(t, only=name, limit=1) if name else []
+            if not found:
+                raise await job_not_found(t, name)
+            return (await _details(t, found))[0]
+
+    async def list_schedules(self, page: PageRequest = FIRST_PAGE, *, job: str = "") -> Page:
+        """Schedules by name; `job` "" = of any job."""
+        limit = page.rows
+        async with autocommit(self.pool) as t:
+            found = await read_models.schedules_page(t, after=page.cursor, jobs=[job] if job else [], limit=limit + 1)
+        return page_of(found, limit, "name")
+
+    async def list_runs(self, query: RunQuery, page: PageRequest = FIRST_PAGE) -> Page:
+        """Runs, newest first, live and finished ones together. Raises INVALID_ARGUMENT.
+
+        Pages follow the numbers of runs, so none is shown twice or left out; a page is in the order of the runs' times, since runs of
+        slots get their numbers ahead.
+        """
+        limit = page.rows
+        bounded = query.active_from is not None or query.active_until is not None
+        if bounded and not query.job:
+            raise TobanError(
+                ErrorCode.INVALID_ARGUMENT, "active_from and active_until are for the runs of one job: name it"
+            )
+        wanted = read_models.RunFilter(
+            below=page.below_id,
+            limit=limit + 1,
+            job=query.job,
+            schedule=query.schedule,
+            states=tuple(_checked_state(name) for name in query.states),
+            worker_id=query.worker_id,
+            include_ahead=query.include_ahead,
+            active_from=query.active_from,
+            active_until=query.active_until,
+        )
+        async with autocommit(self.pool) as t:
+            found = page_of(await read_models.runs_page(t, wanted), limit, "id")
+        if bounded:
+            return found
+        by_time = sorted(found.rows, key=lambda row: (row["scheduled_for"], row["id"]), reverse=True)
+        return Page(by_time, found.next_cursor)
+
+    async def get_run(self, run_id: int, *, waiting: bool = False) -> RunDetails:
+        """A run with everything that its page shows; why it waits only with `waiting`. Raises RUN_NOT_FOUND."""
+        async with autocommit(self.pool) as t:
+            row = await read_models.run(t, run_id)
+            if row is None:
+                raise _run_not_found(run_id)
+            attempts = await read_models.attempts(t, run_id)
+            events = await read_models.events(t, run_id)
+            orphans = await read_models.orphan_results(t, run_id)
+            why = await _why_waiting(t, run_id, events) if waiting and row["state"] in _NOT_SENT else ""
+        return RunDetails(row, attempts, events, orphans, why)
+
+    async def watch_run(self, run_id: int) -> AsyncIterator[RunDetails]:
+        """The run now and after each change; ends after a terminal state. Raises RUN_NOT_FOUND."""
+        seen: tuple[int, str] | None = None
+        polls = 0
+        while True:
+            async with autocommit(self.pool) as t:
+                version = await read_models.run_version(t, run_id)
+            if version is None:
+                raise _run_not_found(run_id)
+            if version != seen:
+                seen = version
+                run = await self.get_run(run_id)
+                yield run
+                if RunState(run.row["state"]) in TERMINAL:
+                    return
+            polls += 1
+            await self.clock.sleep(WATCH_YOUNG_SECONDS if polls < YOUNG_POLLS else WATCH_SECONDS)
+
+    async def list_executors(self, *, include_off: bool) -> list[Row]:
+        """Executors by worker id."""
+        async with autocommit(self.pool) as t:
+            return await read_models.executors(t, include_off=include_off)
+
+    async def cluster(self) -> ClusterState:
+        """Who leads, which processes are there, what waits."""
+        async with autocommit(self.pool) as t:
+            leader = await read_models.leader(t)
+            members = await read_models.coordinators(t)
+            executors = await read_models.executors(t, include_off=False)
+            pending, running = await read_models.counts(t)
+        return ClusterState(leader, members, executors, pending, running)
+
+
+async def _details(t: Tx, found: Sequence[Row]) -> list[JobDetails]:
+    details = {row["name"]: JobDetails(row, []) for row in found}
+    if details:
+        for row in await read_models.schedules_page(t, jobs=list(details), limit=MAX_LIMIT):
+            details[row["job"]].schedules.append(row)
+        for name, run in (await read_models.last_runs(t, list(details))).items():
+            details[name].last_run = run
+    return list(details.values())
+
+
+def _checked_state(name: str) -> str:
+    if name not in RunState.__members__:
+        raise TobanError(ErrorCode.INVALID_ARGUMENT, f"there is no state {name!r}; use {', '.join(RunState)}")
+    return name
+
+
+def _run_not_found(run_id: int) -> TobanError:
+    return TobanError(ErrorCode.RUN_NOT_FOUND, f"there is no run {run_id}")
+
+
+async def _why_waiting(t: Tx, run_id: int, events: Sequence[Row]) -> str:
+    """One sentence; "" when the run was sent or is over. `events` are those of the run, in order."""
+    row = await read_models.waiting(t, run_id)
+    if row is None:
+        return ""
+    key = (row["definition_id"], row["definition_version"])
+    spec = (await jobs.versions(t, [key])).get(key)
+    last = next((event for event in reversed(events) if event["type"] != "trace"), None)
+    refused = last if last is not None and last["type"] == "refused" else None
+    run = WaitingRun(
+        scheduled_for=row["scheduled_for"],
+        not_before=row["not_before"],
+        selector=spec.selector if isinstance(spec, JobSpec) else None,
+        refused_at=refused["at"] if refused else None,
+        refusal=refused["message"] if refused else "",
+    )
+    leader = await read_models.leader(t)
+    seen = LeaderSeen(
+        beaten_at=leader["beaten_at"] if leader["epoch"] else None,
+        resigned=leader["resigned"],
+        settled=leader["settled"],
+    )
+    fresh = fresh_seconds(await settings.read(t))
+    return waits_for(run, seen, await runs_assign.executor_loads(t), row["server_time"], fresh=fresh)

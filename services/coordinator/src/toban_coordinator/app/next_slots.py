@@ -1,0 +1,60 @@
+"""The next slots of a schedule for people: local time, which rule of DST acted, and why nothing comes."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from toban_domain.errors import ErrorCode, TobanError
+from toban_domain.schedule import ScheduleSpec
+from toban_schedule.annotated_slots import YEARS
+
+DEFAULT_COUNT = 5
+MAX_COUNT = 1000
+# Slots that Apply tells of a schedule that it has written.
+NEXT_SHOWN = 3
+
+
+def checked_count(count: int) -> int:
+    """How many slots; 0 = DEFAULT_COUNT. Raises INVALID_ARGUMENT."""
+    if not 0 <= count <= MAX_COUNT:
+        raise TobanError(ErrorCode.INVALID_ARGUMENT, f"count is {count}; use 1 to {MAX_COUNT}")
+    return count or DEFAULT_COUNT
+
+
+def check_after(after: datetime | None) -> None:
+    """Raises INVALID_ARGUMENT for a year that schedules do not have."""
+    if after is not None and after.year not in YEARS:
+        raise TobanError(
+            ErrorCode.INVALID_ARGUMENT, f"after is in the year {after.year}; use {YEARS.start} to {YEARS.stop - 1}"
+        )
+
+
+def note_of(
+    *,
+    status: str,
+    reason: str,
+    actor: str,
+    spec: ScheduleSpec,
+    job_enabled: bool,
+    ended: bool,
+    after: datetime | None = None,
+) -> str:
+    """Why slots do not become runs; "" when they do. `ended`: there is no slot later than now, or than `after` when it is given."""
+    if ended and after is not None:
+        end = f", since its end is {spec.rule.end}" if spec.rule.end else ""
+        return f"no slot comes after {after:%Y-%m-%dT%H:%M:%SZ}{end}"
+    by = f" by {actor}" if actor else ""
+    why = f": {reason}" if reason else ""
+    if status == "paused":
+        return f"paused{by}{why}; its slots pass without runs until `toban schedule resume {spec.name}`"
+    if status == "failed":
+        return f"failed{why}; remedy the cause, then `toban schedule resume {spec.name}`"
+    if not spec.enabled:
+        return "disabled: it has no slots until `enabled: true` is applied"
+    if ended:
+        return (
+            f"ended: no slot comes before its end {spec.rule.end}" if spec.rule.end else "ended: no slot comes any more"
+        )
+    if not job_enabled:
+        return f"job {spec.job} is disabled: its slots pass without runs"
+    return ""

@@ -1,0 +1,107 @@
+"""Writes what executors answered to orders: refused starts go back, failed starts end the attempt, revoked cancels are proven."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from toban_coordinator.app import metrics
+from toban_coordinator.app.adaptive_batch import AdaptiveBatch
+from toban_coordinator.app.commit_reports import commit_reports
+from toban_coordinator.app.definition_cache import DefinitionCache
+from toban_coordinator.decide import dispatch as decide
+from toban_coordinator.decide.report import Report
+from toban_coordinator.ports.leader import ServerClock
+from toban_coordinator.ports.orders import StartResult, Target
+from toban_coordinator.store import attempts, queued_orders, runs_finish
+from toban_domain.epoch import Term
+from toban_domain.outcome import AttemptKey
+from toban_domain.transitions import CloseAttempt, Finish, LiveRun, Release
+from toban_observability.logs import get_logger
+from toban_store.pool import Pool
+from toban_store.tx import fenced_tx
+
+BATCH = 200
+TAKEN_BACK = "TAKEN_BACK"
+_log = get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OrderResults:
+    """The writes that follow from answers, as leader of `term`."""
+
+    pool: Pool
+    term: Term
+    server_time: ServerClock
+    definitions: DefinitionCache
+    _batches: AdaptiveBatch = field(default_factory=lambda: AdaptiveBatch(BATCH))
+
+    async def started(self, target: Target, results: Sequence[StartResult]) -> None:
+        """Refusals of starts; accepted ones need no write."""
+        refused = [result for result in results if not result.accepted]
+        for result in refused:
+            metrics.refusals.labels(result.refusal).inc()
+        _log.info(
+            "starts refused",
+            worker_id=target.worker_id,
+            refused=len(refused),
+            first=refused[0].refusal if refused else "",
+        )
+        faults = [r for r in refused if r.gone and r.refusal in decide.JOB_FAULTS]
+        if faults:
+            await self._fail(target, faults)
+        await self._batches.each([r for r in refused if r.gone and r.refusal not in decide.JOB_FAULTS], self._put_back)
+
+    async def _fail(self, target: Target, faults: Sequence[StartResult]) -> None:
+        now = self.server_time.now()
+        reports = [Report(r.key, 0, decide.failed_start(r.refusal, r.message, now)) for r in faults]
+        await commit_reports(self.pool, self.definitions, target.incarnation, reports)
+
+    async def _put_back(self, refused: Sequence[StartResult]) -> None:
+        releases: list[Release] = []
+        finishes: list[Finish] = []
+        closes: list[CloseAttempt] = []
+        async with fenced_tx(self.pool, self.term) as t:
+            live = await runs_finish.lock_live(t, [r.key.run_id for r in refused])
+            for result in refused:
+                move, close = _refused(live.get(result.key.run_id), result)
+                if isinstance(move, Release):
+                    releases.append(move)
+                elif move is not None:
+                    finishes.append(move)
+                if close is not None:
+                    closes.append(close)
+            await runs_finish.release(t, releases)
+            finished = await runs_finish.finish(t, finishes)
+            await attempts.close(t, closes)
+            if releases:
+                await t.notify("assign")
+        metrics.count_finished(finished)
+
+    async def gone(self, keys: Sequence[AttemptKey]) -> None:
+        """Attempts that the executor promised never to run: CANCEL_REQUESTED → CANCELED, ASSIGNED → PENDING, same attempt."""
+        results = [StartResult(key, False, TAKEN_BACK, "its start did not reach the executor") for key in keys]
+        await self._batches.each(results, self._put_back)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UndeliveredOrders:
+    """`OrderQueue` in PostgreSQL."""
+
+    pool: Pool
+
+    async def add(
+        self, term: Term, target: Target, kind: str, serial: int, payloads: Mapping[AttemptKey, Mapping[str, Any]]
+    ) -> None:
+        """Queues orders of one kind, as leader of `term`. Raises FencedOut, StoreError."""
+        async with fenced_tx(self.pool, term) as t:
+            await queued_orders.queue(
+                t, incarnation=target.incarnation, kind=kind, serial=serial, orders=list(payloads.items())
+            )
+
+
+def _refused(run: LiveRun | None, result: StartResult) -> tuple[Release | Finish | None, CloseAttempt | None]:
+    if run is None or run.token != result.key.token:
+        return None, None
+    return decide.refused(run, result.refusal, result.message)

@@ -1,0 +1,76 @@
+"""Reports of executors: everything that one executor sends while a transaction is under way goes into the next one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from toban_coordinator.app.commit_reports import commit_reports
+from toban_coordinator.app.definition_cache import DefinitionCache
+from toban_coordinator.decide.report import Answer, Report
+from toban_domain.errors import ErrorCode, TobanError
+from toban_domain.outcome import Outcome
+from toban_runtime.group_commit import GroupCommit, GroupLimits
+from toban_store.pool import Pool
+
+# One transaction takes so many reports; one call may bring more.
+MAX_BATCH = 1000
+MAX_REPORTS = 5000
+MAX_SUMMARY = 2000
+MAX_LINE = 200
+Group = GroupCommit[Sequence[Report], list[Answer]]
+
+
+class ReportQueue:
+    """Commits reports, on any coordinator."""
+
+    def __init__(self, *, pool: Pool) -> None:
+        self._pool = pool
+        self._definitions = DefinitionCache()
+        self._groups: dict[str, Group] = {}
+
+    async def commit(self, incarnation: str, reports: Sequence[Report]) -> list[Answer]:
+        """The answers to `reports` of one executor, in order, after the commit.
+
+        Raises INVALID_ARGUMENT for too many; any other TobanError when nothing was committed, or that is unknown: send them again.
+        """
+        if len(reports) > MAX_REPORTS:
+            raise TobanError(
+                ErrorCode.INVALID_ARGUMENT, f"{len(reports)} reports in one call, the limit is {MAX_REPORTS}"
+            )
+        group = self._groups.get(incarnation)
+        if group is None:
+            group = self._groups[incarnation] = self._group_of(incarnation)
+        return await group.submit([_storable(report) for report in reports])
+
+    def _group_of(self, incarnation: str) -> Group:
+        async def commit(calls: Sequence[Sequence[Report]]) -> list[list[Answer]]:
+            answers = iter(
+                await commit_reports(
+                    self._pool, self._definitions, incarnation, [report for call in calls for report in call]
+                )
+            )
+            return [[next(answers) for _ in call] for call in calls]
+
+        def forget() -> None:
+            self._groups.pop(incarnation, None)
+
+        return GroupCommit(
+            commit,
+            limits=GroupLimits(max_items=MAX_BATCH, max_size=MAX_BATCH),
+            size_of=len,
+            on_idle=forget,
+            name=f"reports of {incarnation}",
+        )
+
+
+def _storable(report: Report) -> Report:
+    """The report with texts that PostgreSQL can hold."""
+    if not isinstance(report.what, Outcome):
+        return report
+    outcome = replace(
+        report.what,
+        error_summary=report.what.error_summary.replace("\0", "�")[:MAX_SUMMARY],
+        last_line=report.what.last_line.replace("\0", "�")[:MAX_LINE],
+    )
+    return replace(report, what=outcome)

@@ -1,0 +1,202 @@
+"""Runs on demand, a batch in one statement."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from cachetools import LRUCache
+
+from toban_coordinator.app.definition_cache import DefinitionCache
+from toban_coordinator.app.fast_path import CurrentFastPath
+from toban_coordinator.app.metrics import submitted
+from toban_coordinator.app.payload_validator import PayloadValidator
+from toban_coordinator.decide.start_runs import refusal
+from toban_coordinator.store import jobs, run_traces, runs
+from toban_domain.errors import ErrorCode, TobanError
+from toban_domain.job import JobSpec
+from toban_domain.nearest import nearest
+from toban_domain.payload import parse_payload
+from toban_domain.traceparent import TraceContext
+from toban_observability import tracing
+from toban_observability.logs import get_logger
+from toban_store.errors import StoreError
+from toban_store.pool import Pool
+from toban_store.tx import Tx, autocommit, tx
+
+MAX_RUNS = 5000
+MAX_KEY = 200
+# Definitions whose heads are kept, and how often a call looks them up again when they change under it.
+KEPT_HEADS = 10_000
+LOOK_UPS = 3
+_log = get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunRequest:
+    """A run that a caller asks for. `payload_json` is merged over the job's default payload, "" = nothing given.
+
+    `scheduled_for` None = now; `priority` 0 = the job's; `idempotency_key` "" = none.
+    """
+
+    job: str
+    payload_json: str = ""
+    scheduled_for: datetime | None = None
+    priority: int = 0
+    idempotency_key: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class StartedRun:
+    """The run of one request; `created` is False when its idempotency key named a run already."""
+
+    run_id: int
+    created: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StartRuns:
+    """Checks and enqueues. All runs of a call are made, or none."""
+
+    pool: Pool
+    definitions: DefinitionCache
+    payloads: PayloadValidator
+    fast_path: CurrentFastPath
+    # As last seen; `enqueue` makes nothing from one that has changed since.
+    heads: LRUCache[str, jobs.Head] = field(default_factory=lambda: LRUCache(KEPT_HEADS))
+
+    async def start(self, wanted: Sequence[RunRequest], actor: str) -> list[StartedRun]:
+        """Raises JOB_NOT_FOUND, JOB_DISABLED, PAYLOAD_INVALID, PAYLOAD_TOO_LARGE, CONFLICT (key of another job), INVALID_ARGUMENT (time)."""
+        if len(wanted) > MAX_RUNS:
+            raise TobanError(ErrorCode.INVALID_ARGUMENT, f"{len(wanted)} runs in one call, the limit is {MAX_RUNS}")
+        if not wanted:
+            return []
+        origin = tracing.current()
+        if (placed := await self._place(wanted, actor)) is not None:
+            submitted.labels("demand").inc(len(placed))
+            if origin is not None:
+                await self._keep_origin(placed, origin)
+            return [StartedRun(run, True) for run in placed]
+        # Without keys one statement writes everything; with keys a later check may still refuse the whole call.
+        opened = tx if origin or any(run.idempotency_key for run in wanted) else autocommit
+        async with opened(self.pool) as t:
+            new, made = await self._enqueue(t, wanted, actor)
+            earlier = await _runs_of_keys(t, new, made)
+            if origin is not None:
+                await run_traces.keep(t, [one.id for one in made if one.created], origin)
+        submitted.labels("demand").inc(sum(one.created for one in made))
+        return [
+            StartedRun(one.id if one.created else earlier[run.key], one.created)
+            for run, one in zip(new, made, strict=True)
+        ]
+
+    async def _place(self, wanted: Sequence[RunRequest], actor: str) -> list[int] | None:
+        """The fast path, for definitions that are in memory: the write checks that they are still the current ones."""
+        names = {run.job for run in wanted}
+        if not self.fast_path.accepts(len(wanted)) or not names <= self.heads.keys():
+            return None
+        heads = {name: self.heads[name] for name in names}
+        specs: dict[tuple[int, int], JobSpec] = {}
+        for head in heads.values():
+            spec = self.definitions.known((head.id, head.version))
+            if spec is None:
+                return None
+            specs[head.id, head.version] = spec
+        return await self.fast_path.place([self._new(run, heads[run.job], specs) for run in wanted], specs, actor=actor)
+
+    async def _keep_origin(self, made: Sequence[int], origin: TraceContext) -> None:
+        """For their later attempts; the first one has it already. The runs exist: no failure here may have the caller ask for them again."""
+        try:
+            async with autocommit(self.pool) as t:
+                await run_traces.keep(t, made, origin)
+        except StoreError as error:
+            _log.warning(
+                "cannot store trace origins; later attempts will not be in their callers' traces",
+                runs=len(made),
+                error=error.message,
+            )
+
+    async def _enqueue(
+        self, t: Tx, wanted: Sequence[RunRequest], actor: str
+    ) -> tuple[list[runs.NewRun], list[runs.Enqueued]]:
+        await _check_times(t, wanted)
+        names = sorted({run.job for run in wanted})
+        for _ in range(LOOK_UPS):
+            heads = {name: head for name in names if (head := self.heads.get(name)) is not None}
+            heads |= await self._look_up(t, [name for name in names if name not in heads])
+            specs = {key: await self.definitions.get(t, key) for key in {(h.id, h.version) for h in heads.values()}}
+            new = [self._new(run, heads[run.job], specs) for run in wanted]
+            if made := await runs.enqueue(t, new, actor=actor):
+                return new, made
+            for name in names:
+                self.heads.pop(name, None)
+        raise TobanError(ErrorCode.CONFLICT, f"the definitions of {', '.join(names)} are being changed; try again")
+
+    async def _look_up(self, t: Tx, names: Sequence[str]) -> dict[str, jobs.Head]:
+        """The heads of `names`, which are kept. Raises JOB_NOT_FOUND, JOB_DISABLED."""
+        if not names:
+            return {}
+        found = await jobs.heads(t, names)
+        for name in names:
+            if name not in found:
+                raise await job_not_found(t, name)
+            if not found[name].enabled:
+                raise TobanError(ErrorCode.JOB_DISABLED, f"job {name!r} is disabled; apply it with `enabled: true`")
+        self.heads.update(found)
+        return found
+
+    def _new(self, run: RunRequest, head: jobs.Head, specs: Mapping[tuple[int, int], JobSpec]) -> runs.NewRun:
+        key = (head.id, head.version)
+        spec = specs[key]
+        if len(run.idempotency_key) > MAX_KEY or "\0" in run.idempotency_key:
+            raise TobanError(ErrorCode.INVALID_ARGUMENT, f"idempotency_key has more than {MAX_KEY} characters or a NUL")
+        return runs.NewRun(
+            definition_id=head.id,
+            version=head.version,
+            job=run.job,
+            payload=self.payloads.make(key, spec, parse_payload(run.payload_json) if run.payload_json else {}),
+            scheduled_for=run.scheduled_for,
+            priority=run.priority or spec.priority,
+            max_attempts=spec.retry.max_attempts,
+            max_lost=spec.max_lost,
+            timeout_seconds=spec.timeout_seconds,
+            key=run.idempotency_key,
+            place=tracing.current(),
+        )
+
+
+async def job_not_found(t: Tx, name: str) -> TobanError:
+    """JOB_NOT_FOUND with the nearest name as a hint."""
+    near = nearest(name, await jobs.names(t))
+    hint = f"did you mean {near!r}?" if near else "see `toban job list`"
+    return TobanError(ErrorCode.JOB_NOT_FOUND, f"there is no job {name!r}; {hint}", detail={"job": name, "near": near})
+
+
+async def _check_times(t: Tx, wanted: Sequence[RunRequest]) -> None:
+    """Refuses times that are past or too far ahead, but not for keys that were used: asking again stays harmless however late."""
+    timed = [(run, run.scheduled_for) for run in wanted if run.scheduled_for is not None]
+    if not timed:
+        return
+    now = await jobs.server_now(t)
+    wrong = [(run, why) for run, at in timed if (why := refusal(at, now))]
+    keys = [run.idempotency_key for run, _ in wrong if run.idempotency_key and "\0" not in run.idempotency_key]
+    known = await runs.by_keys(t, keys) if keys else {}
+    for run, why in wrong:
+        if run.idempotency_key not in known:
+            raise TobanError(ErrorCode.INVALID_ARGUMENT, f"a run of job {run.job!r}: {why}")
+
+
+async def _runs_of_keys(t: Tx, new: Sequence[runs.NewRun], made: Sequence[runs.Enqueued]) -> dict[str, int]:
+    """The runs of keys that were taken."""
+    taken = {run.key: run for run, one in zip(new, made, strict=True) if not one.created}
+    if not taken:
+        return {}
+    found = await runs.by_keys(t, list(taken))
+    for key, run in found.items():
+        if run.job is not None and run.job != taken[key].job:
+            raise TobanError(
+                ErrorCode.CONFLICT,
+                f"idempotency_key {key!r} belongs to run {run.run_id} of job {run.job!r}; use another",
+            )
+    return {key: run.run_id for key, run in found.items()}

@@ -1,0 +1,74 @@
+"""Everything that a coordinator has open to the outside."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from toban_coordinator.config import CoordinatorConfig
+from toban_fencing.redis_client import RedisLink, open_client
+from toban_runtime.clock import Clock
+from toban_store.pool import Pool, open_pool
+from toban_store.tx import FENCED_MS
+from toban_transport.channel import ChannelPool
+from toban_transport.tls import TlsFiles
+
+POOL_SIZE = 12
+# The election has connections of its own, so that load cannot starve it.
+ELECTION_POOL_SIZE = 2
+# So have grants and the look-ups of incarnation keys: a storm of reports must not make heartbeats wait. Grants go out one batch at a time.
+GRANT_POOL_SIZE = 3
+# Lone fenced statements, one at a time a loop.
+QUICK_POOL_SIZE = 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Connections:
+    """Everything that is open to the outside."""
+
+    pool: Pool
+    quick_pool: Pool
+    election_pool: Pool
+    grant_pool: Pool
+    redis: RedisLink
+    # Marks of runs are many at once: their failures must not make the leader's lock wait.
+    marks: RedisLink
+    tls: TlsFiles
+    channels: ChannelPool
+
+    async def close(self) -> None:
+        """Close all of it."""
+        await self.channels.close()
+        await self.redis.close()
+        await self.marks.close()
+        await self.election_pool.close()
+        await self.grant_pool.close()
+        await self.quick_pool.close()
+        await self.pool.close()
+
+
+async def connect(config: CoordinatorConfig, clock: Clock) -> Connections:
+    """Open pools and clients; none of them needs the other side to be there yet."""
+    tls = TlsFiles(config.tls_dir)
+    return Connections(
+        pool=await open_pool(config.database_url, application_name="toban/coordinator", min_size=2, max_size=POOL_SIZE),
+        quick_pool=await open_pool(
+            config.database_url,
+            application_name="toban/quick",
+            min_size=1,
+            max_size=QUICK_POOL_SIZE,
+            statement_ms=FENCED_MS,
+        ),
+        election_pool=await open_pool(
+            config.database_url,
+            application_name="toban/election",
+            min_size=ELECTION_POOL_SIZE,
+            max_size=ELECTION_POOL_SIZE,
+        ),
+        grant_pool=await open_pool(
+            config.database_url, application_name="toban/grants", min_size=1, max_size=GRANT_POOL_SIZE
+        ),
+        redis=RedisLink(client=open_client(config.redis_url), clock=clock),
+        marks=RedisLink(client=open_client(config.redis_url), clock=clock),
+        tls=tls,
+        channels=ChannelPool(tls=tls, trust_domain=config.trust_domain),
+    )

@@ -1,0 +1,133 @@
+"""Executors, coordinators, settings, actions and findings as messages."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from toban_coordinator.app.diagnose import Diagnosis
+from toban_coordinator.app.job_reads import ClusterState
+from toban_coordinator.app.operations_settings import SettingState
+from toban_domain.settings import Settings
+from toban_proto.v1 import coordinator_pb2 as pb
+from toban_store.tx import Row
+from toban_transport.convert import timestamp_to_pb as at
+
+
+def executor_to_pb(row: Row) -> pb.Executor:
+    """One incarnation of an executor."""
+    return pb.Executor(
+        worker_id=row["worker_id"],
+        incarnation=row["incarnation"],
+        instance=row["instance"],
+        node_id=row["node_id"],
+        address=f"{row['grpc_host']}:{row['grpc_port']}",
+        state=row["state"],
+        slots=row["slots"],
+        running=row["running"],
+        labels=row["labels"],
+        last_heartbeat_at=at(row["last_heartbeat_at"]),
+        registered_at=at(row["registered_at"]),
+        grant_seq=row["grant_seq"],
+        lease_ms=row["lease_ms"],
+        version=row["version"],
+        off_reason=row["off_reason"],
+        clock_skew_seconds=row["clock_skew_seconds"],
+        disk_free_bytes=row["disk_free_bytes"] or 0,
+        certificate_not_after=at(row["certificate_not_after"]),
+        drained=row["drained"],
+        drain_reason=row["drain_reason"],
+        load=row["load"],
+    )
+
+
+def member_to_pb(row: Row, *, leader_worker_id: int | None) -> pb.Member:
+    """One coordinator. `leader_worker_id` (None = no leader) is what the leader's row says: the coordinators' own rows follow it within a second."""
+    role = "leader" if row["worker_id"] == leader_worker_id else "standby" if row["role"] == "leader" else row["role"]
+    return pb.Member(
+        worker_id=row["worker_id"],
+        incarnation=row["incarnation"],
+        node_id=row["node_id"],
+        address=row["address"],
+        role=role,
+        last_heartbeat_at=at(row["last_seen_at"]),
+        version=row["version"],
+        status=row["status"],
+        clock_skew_seconds=row["clock_skew_seconds"],
+        certificate_not_after=at(row["certificate_not_after"]),
+    )
+
+
+def cluster_to_pb(state: ClusterState, health: Mapping[str, Any]) -> pb.Cluster:
+    """The whole cluster, with the /healthz document of the coordinator that answers."""
+    leader = state.leader
+    leads = None if leader["resigned"] else leader["worker_id"]
+    return pb.Cluster(
+        epoch=leader["epoch"],
+        leader_worker_id=leader["worker_id"] or 0,
+        leader_address=leader["address"],
+        leader_since=at(leader["taken_at"]),
+        last_beat_at=at(leader["beaten_at"]),
+        settled=leader["settled"],
+        coordinators=[member_to_pb(row, leader_worker_id=leads) for row in state.coordinators],
+        executors=[executor_to_pb(row) for row in state.executors],
+        health_json=json.dumps(health),
+        pending=state.pending,
+        running=state.running,
+        server_time=at(leader["server_time"]),
+    )
+
+
+def settings_to_pb(settings: Settings) -> pb.WatchSettingsResponse:
+    """All settings with their version."""
+    values = {name: json.dumps(value) for name, value in settings.values.items()}
+    return pb.WatchSettingsResponse(version=settings.version, values_json=values)
+
+
+def setting_to_pb(state: SettingState) -> pb.Setting:
+    """A setting with its value and bounds."""
+    spec, stored = state.spec, state.stored
+    return pb.Setting(
+        name=spec.name,
+        value_json=json.dumps(state.value),
+        default_json=json.dumps(spec.default),
+        unit=spec.unit,
+        description=spec.affects,
+        version=stored.version if stored else 0,
+        minimum=spec.minimum,
+        maximum=spec.maximum,
+        updated_at=at(stored.updated_at) if stored else None,
+        updated_by=stored.updated_by if stored else "",
+        takes_effect=spec.takes_effect,
+    )
+
+
+def audit_entry_to_pb(row: Row) -> pb.AuditEntry:
+    """One action of an operator."""
+    return pb.AuditEntry(
+        id=row["id"],
+        at=at(row["at"]),
+        actor=row["actor"],
+        action=row["action"],
+        target=row["target"],
+        before_json=row["before"],
+        after_json=row["after"],
+        reason=row["reason"],
+    )
+
+
+def diagnosis_to_pb(diagnosis: Diagnosis) -> pb.Diagnosis:
+    """Every finding of one coordinator."""
+    checks = [
+        pb.DiagnosisCheck(
+            name=finding.name,
+            status=finding.status,
+            subject=finding.subject,
+            value=finding.value,
+            message=finding.message,
+            remedy=finding.remedy,
+        )
+        for finding in diagnosis.findings
+    ]
+    return pb.Diagnosis(checks=checks, server_time=at(diagnosis.server_time), version=diagnosis.version)

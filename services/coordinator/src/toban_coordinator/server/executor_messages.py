@@ -1,0 +1,138 @@
+"""Messages of executors as the arguments of use cases, and the answers to them."""
+
+from __future__ import annotations
+
+import math
+from datetime import datetime
+from typing import Any
+
+from toban_coordinator.adapters.order_messages import header
+from toban_coordinator.app.executor_sessions import MAX_EPOCH, MAX_SLOTS, Heartbeat, HeartbeatAnswer, Introduction
+from toban_coordinator.decide.report import Report
+from toban_coordinator.store import executors
+from toban_coordinator.store.queued_orders import QueuedOrder
+from toban_domain.errors import ErrorCode, TobanError
+from toban_domain.lease import ExecutorState
+from toban_domain.outcome import AttemptKey
+from toban_domain.progress import Progress
+from toban_proto.v1 import common_pb2
+from toban_proto.v1 import coordinator_pb2 as pb
+from toban_proto.v1 import executor_pb2 as worker
+from toban_proto.v1.common_pb2 import ATTEMPT_STATE_FINISHED
+from toban_transport.convert import key_from_pb, key_to_pb, outcome_from_pb, progress_from_text, timestamp_from_pb
+
+
+def introduction_from_pb(message: pb.RegisterRequest) -> Introduction:
+    """A new incarnation. Reports that cannot be read do not keep it from its key."""
+    reports: list[Report] = []
+    reports_error = None
+    try:
+        reports = [report_from_pb(report) for report in message.reports]
+    except TobanError as error:
+        reports_error = error
+    return Introduction(
+        incarnation=message.incarnation,
+        instance=message.instance,
+        node_id=message.node_id,
+        boot_id=message.boot_id,
+        pid=message.pid,
+        grpc_host=message.grpc_host,
+        grpc_port=message.grpc_port,
+        labels=dict(message.labels),
+        version=message.version,
+        epoch_max=message.epoch_max,
+        slots=message.slots,
+        ready_slots=message.ready_slots,
+        most_slots=message.most_slots,
+        previous=message.previous_incarnation if message.previous_verified_empty else "",
+        reports=reports,
+        reports_error=reports_error,
+    )
+
+
+def report_from_pb(message: pb.AttemptReport) -> Report:
+    """A start or an outcome. Raises INVALID_ARGUMENT when it has neither."""
+    key = key_from_pb(message.key)
+    if message.WhichOneof("what") == "outcome":
+        return Report(key, message.seq, outcome_from_pb(message.outcome))
+    started = timestamp_from_pb(message.started)
+    if started is None:
+        raise TobanError(
+            ErrorCode.INVALID_ARGUMENT, f"the report of run {key.run_id} has neither a start nor an outcome"
+        )
+    return Report(key, message.seq, started)
+
+
+def heartbeat_from_pb(message: pb.HeartbeatRequest, incarnation: str, *, skew: float | None) -> Heartbeat:
+    """One heartbeat of the verified `incarnation`. Raises INVALID_ARGUMENT for a key that cannot be."""
+    held = [key_from_pb(item.key) for item in message.held if item.state != ATTEMPT_STATE_FINISHED]
+    return Heartbeat(
+        beat=executors.Beat(
+            incarnation=incarnation,
+            echo=max(0, message.echo),
+            epoch_max=message.epoch_max,
+            free_slots=max(0, min(message.free_slots, MAX_SLOTS)),
+            load=message.load if math.isfinite(message.load) else 0.0,
+            draining=message.draining,
+            clock_skew_seconds=skew,
+            disk_free_bytes=min(message.disk_free_bytes, MAX_EPOCH) if message.disk_free_bytes > 0 else None,
+            certificate_not_after=time_or_none(message.certificate_not_after),
+        ),
+        held=held,
+        order_results={item.order_id: item.result for item in message.order_outcomes},
+        progress=progress_from_pb(message),
+        stopped=message.stopped,
+    )
+
+
+def progress_from_pb(message: pb.HeartbeatRequest) -> dict[AttemptKey, Progress]:
+    """The progress of jobs; what cannot be read is left out."""
+    given = ((item.key, progress_from_text(item.progress_json)) for item in message.held if item.progress_json)
+    return {key_from_pb(key): progress for key, progress in given if progress is not None}
+
+
+def time_or_none(message: Any) -> datetime | None:
+    """The time of a Timestamp; None also for what is none: no grant is lost for what only `toban doctor` looks at."""
+    try:
+        return timestamp_from_pb(message)
+    except TobanError:
+        return None
+
+
+def heartbeat_to_pb(answered: HeartbeatAnswer) -> pb.HeartbeatResponse:
+    """The answer to one heartbeat."""
+    grant, updates = answered.answer.grant, answered.answer.updates
+    return pb.HeartbeatResponse(
+        granted=grant is not None and grant.granted,
+        grant_seq=grant.grant_seq if grant else 0,
+        epoch=answered.leader.epoch,
+        state=(grant.state if grant else ExecutorState.OFF).value,
+        detach_mode=grant.detach_mode if grant else "",
+        leader_address=answered.leader.address,
+        coordinators=answered.coordinators,
+        orders=[open_order(order) for order in updates.orders],
+        smallest_live_token=updates.smallest_live_token,
+        not_held=[key_to_pb(key) for key in updates.not_held],
+        log_archivers=answered.log_archivers,
+        settings_version=answered.settings_version,
+    )
+
+
+def open_order(order: QueuedOrder) -> pb.OpenOrder:
+    """The order with the authority that it was written under. Raises TobanError INTERNAL for a kind that is never queued."""
+    authority = header(order.epoch, order.serial, order.incarnation)
+    key = common_pb2.AttemptKey(run_id=order.run_id or 0, token=order.token or 0)
+    if order.kind == "cancel":
+        cancel = worker.CancelOrder(
+            key=key,
+            mode=str(order.payload.get("mode", "kill")),
+            grace_seconds=float(order.payload.get("grace_seconds", 0.0)),
+            reason=str(order.payload.get("reason", "")),
+        )
+        return pb.OpenOrder(order_id=order.id, cancel=worker.CancelJobRequest(header=authority, orders=[cancel]))
+    if order.kind == "revoke":
+        return pb.OpenOrder(order_id=order.id, revoke=worker.RevokeRequest(header=authority, keys=[key]))
+    if order.kind == "drain":
+        drain = worker.DrainRequest(header=authority, drain=True, reason=str(order.payload.get("reason", "")))
+        return pb.OpenOrder(order_id=order.id, drain=drain)
+    raise TobanError(ErrorCode.INTERNAL, f"an order of kind {order.kind!r} is queued (order {order.id})")

@@ -1,0 +1,70 @@
+"""Messages as the arguments of use cases."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from toban_coordinator.app.job_reads import RunQuery
+from toban_coordinator.app.manifests import ManifestText
+from toban_coordinator.app.operations_settings import SettingChange
+from toban_coordinator.app.paging import PageRequest
+from toban_coordinator.app.start_runs import RunRequest
+from toban_domain.errors import ErrorCode, TobanError
+from toban_proto.v1 import common_pb2
+from toban_proto.v1 import coordinator_pb2 as pb
+from toban_transport.convert import timestamp_from_pb
+
+
+def page_from_pb(message: common_pb2.Page) -> PageRequest:
+    """Which page of a list."""
+    return PageRequest(limit=message.limit, cursor=message.cursor)
+
+
+def manifest_from_pb(message: pb.Manifest) -> ManifestText:
+    """One document."""
+    expected = message.expect_version if message.HasField("expect_version") else None
+    return ManifestText(json=message.json, source=message.source, expect_version=expected)
+
+
+def subject_from_pb(message: pb.NextSlotsRequest) -> str | ManifestText:
+    """The name of a schedule, or a manifest. Raises INVALID_ARGUMENT unless the request has one of them."""
+    if message.HasField("manifest") == bool(message.name):
+        raise TobanError(ErrorCode.INVALID_ARGUMENT, "give the name of a schedule or a manifest: one of them")
+    return message.name or manifest_from_pb(message.manifest)
+
+
+def after_from_pb(message: pb.NextSlotsRequest) -> datetime | None:
+    """The time that slots come after; None = now. The zero timestamp is a time here, although it means "unset" elsewhere."""
+    if not message.HasField("after"):
+        return None
+    return timestamp_from_pb(message.after) or datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def run_request_from_pb(message: pb.StartRunRequest) -> RunRequest:
+    """A run on demand. Raises INVALID_ARGUMENT for a time that is none."""
+    return RunRequest(
+        job=message.job,
+        payload_json=message.payload_json,
+        scheduled_for=timestamp_from_pb(message.scheduled_for),
+        priority=message.priority,
+        idempotency_key=message.idempotency_key,
+    )
+
+
+def setting_change_from_pb(message: pb.UpdateSettingRequest) -> SettingChange:
+    """A new value of a setting."""
+    version = message.version if message.HasField("version") else None
+    return SettingChange(name=message.name, value_json=message.value_json, version=version, reason=message.reason)
+
+
+def run_query_from_pb(message: pb.ListRunsRequest) -> RunQuery:
+    """Which runs are listed. Raises INVALID_ARGUMENT for a time that is none."""
+    return RunQuery(
+        job=message.job,
+        schedule=message.schedule,
+        states=tuple(message.states),
+        worker_id=message.executor_worker_id,
+        include_ahead=message.include_ahead,
+        active_from=timestamp_from_pb(message.active_from),
+        active_until=timestamp_from_pb(message.active_until),
+    )

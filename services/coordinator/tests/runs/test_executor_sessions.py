@@ -1,0 +1,97 @@
+"""A new incarnation brings along what the one before had not told yet: its runs have ended and are not lost."""
+
+from collections.abc import Sequence
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from toban_coordinator.app.executor_sessions import ExecutorSessions
+from toban_coordinator.app.report_queue import ReportQueue
+from toban_coordinator.decide.report import Answer, Report
+from toban_coordinator.server.executor_gateway import Gateway
+from toban_domain.errors import ErrorCode, TobanError
+from toban_proto.v1 import coordinator_pb2 as pb
+from toban_runtime.ids import IdSource
+from toban_transport.convert import key_to_pb, outcome_to_pb
+
+
+class Watched(ReportQueue):
+    """Reports of a gateway, with what was attested when they came; `error` is raised instead of a commit."""
+
+    def __init__(self, world: Any, error: TobanError | None) -> None:
+        super().__init__(pool=world.pool)
+        self._world = world
+        self._error = error
+        self.attested: list[str] = []
+
+    async def commit(self, incarnation: str, reports: Sequence[Report]) -> list[Answer]:
+        self.attested += [row["attested_reason"] for row in await attested(self._world)]
+        if self._error is not None:
+            raise self._error
+        return await super().commit(incarnation, reports)
+
+
+async def attested(world: Any) -> list[dict[str, Any]]:
+    return list(await world.sql("SELECT attested_reason FROM scheduler.executors ORDER BY worker_id LIMIT 1"))
+
+
+async def follow(world: Any, before: str, reports: ReportQueue, *told: pb.AttemptReport) -> pb.RegisterResponse:
+    """Registers the successor of an incarnation of executor e1."""
+
+    async def no_settings() -> dict[str, float]:
+        return {"heartbeat_interval_seconds": 2.0}
+
+    sessions: Any = SimpleNamespace(
+        pool=world.pool,
+        reports=reports,
+        settings=SimpleNamespace(get=no_settings),
+        leader=SimpleNamespace(view=lambda: SimpleNamespace(epoch=world.term.epoch)),
+        ids=IdSource(),
+    )
+    request = pb.RegisterRequest(
+        incarnation="00000000-0000-4000-8000-00000000000a",
+        instance="e1",
+        node_id="e1",
+        boot_id="boot",
+        grpc_host="h",
+        grpc_port=1,
+        slots=4,
+        previous_incarnation=before,
+        previous_verified_empty=True,
+        reports=told,
+    )
+    deps: Any = SimpleNamespace(sessions=ExecutorSessions(deps=sessions))
+    return await Gateway(deps=deps).Register(request, None)
+
+
+async def running(world: Any, make: Any) -> tuple[str, int]:
+    """A run that an executor has; its incarnation and the run."""
+    await world.apply(make.job())
+    before = await world.executor(1)
+    [run] = await world.start()
+    await world.turn("assign")
+    return before, run
+
+
+async def test_what_has_ended_is_committed_before_the_death_is_attested(world: Any, make: Any) -> None:
+    """Otherwise a leader that looks between the two takes the run for lost, and a run that has succeeded goes on elsewhere."""
+    before, run = await running(world, make)
+    reports = Watched(world, None)
+    told = pb.AttemptReport(key=key_to_pb(world.key(run)), seq=2, outcome=outcome_to_pb(make.outcome()))
+    assert (await follow(world, before, reports, told)).incarnation_key
+    assert reports.attested == [""]
+    assert await world.state(run) == "SUCCEEDED"
+    [row] = await attested(world)
+    assert row["attested_reason"] == "its successor found its processes gone"
+
+
+@pytest.mark.parametrize("code", [ErrorCode.UNAVAILABLE, ErrorCode.INVALID_ARGUMENT])
+async def test_nothing_is_attested_while_what_has_ended_is_not_committed(
+    world: Any, make: Any, code: ErrorCode
+) -> None:
+    before, run = await running(world, make)
+    told = pb.AttemptReport(key=key_to_pb(world.key(run)), seq=2, outcome=outcome_to_pb(make.outcome()))
+    assert (await follow(world, before, Watched(world, TobanError(code, "not now")), told)).incarnation_key
+    assert [row["attested_reason"] for row in await attested(world)] == [""]
+    assert await world.state(run) == "ASSIGNED"

@@ -1,0 +1,152 @@
+"""Orders to an executor over real mTLS: serials, tickets, and what happens to orders that cannot be delivered."""
+
+import asyncio
+from datetime import UTC, datetime
+
+import pytest
+
+from toban_coordinator.adapters.executors import ExecutorOrders
+from toban_coordinator.app.order_results import UndeliveredOrders
+from toban_coordinator.ports.orders import CancelOrder, OrderStep, StartOrder, Target
+from toban_coordinator.store import executors, leader
+from toban_coordinator.store import queued_orders as queue
+from toban_domain.errors import ErrorCode, TobanError
+from toban_domain.job import LogSpec
+from toban_domain.outcome import AttemptKey
+from toban_proto.v1 import executor_pb2 as pb
+from toban_proto.v1.executor_pb2_grpc import WorkerServiceServicer, add_WorkerServiceServicer_to_server
+from toban_runtime.clock import SystemClock
+from toban_runtime.ids import IdSource
+from toban_store.pool import open_pool
+from toban_transport.channel import ChannelPool
+from toban_transport.log_ticket import TicketSigner, TicketVerifier
+from toban_transport.server import build_server
+from toban_transport.tls import TlsFiles
+
+DOMAIN = "toban.internal"
+IDS = IdSource()
+
+
+class Worker(WorkerServiceServicer):
+    """Accepts everything and remembers it."""
+
+    def __init__(self):
+        self.seen = []
+        self.busy = 0
+        self.overlapped = False
+
+    async def _order(self, request):
+        self.overlapped |= self.busy > 0
+        self.busy += 1
+        await asyncio.sleep(0.01)
+        self.busy -= 1
+        self.seen.append(request)
+
+    async def StartJob(self, request, context):
+        await self._order(request)
+        results = [
+            pb.StartResult(key=order.key, accepted=order.attempt == 1, refusal="NO_SLOT") for order in request.orders
+        ]
+        return pb.StartJobResponse(results=results)
+
+    async def CancelJob(self, request, context):
+        await self._order(request)
+        return pb.CancelJobResponse(results=[pb.CancelResult(key=o.key, result="cancelling") for o in request.orders])
+
+    async def Revoke(self, request, context):
+        await self._order(request)
+        return pb.RevokeResponse(results=[pb.RevokeResult(key=key, result="gone") for key in request.keys])
+
+    async def Ping(self, request, context):
+        return pb.PingResponse(incarnation="me")
+
+
+@pytest.fixture
+async def worker(tls):
+    made = Worker()
+    server = build_server(tls=TlsFiles(tls / "executor"), trust_domain=DOMAIN, clock=SystemClock())
+    server.add(add_WorkerServiceServicer_to_server, made)
+    made.address = f"127.0.0.1:{await server.start('127.0.0.1', 0)}"
+    yield made
+    await server.stop(0)
+
+
+@pytest.fixture
+async def setting(pg_url, tls, worker):
+    """(orders, term, target, pool): an executor is registered under the target's incarnation."""
+    pool = await open_pool(pg_url, application_name="test", min_size=1, max_size=4)
+    channels = ChannelPool(tls=TlsFiles(tls / "coordinator"), trust_domain=DOMAIN)
+    me = leader.Contender(incarnation=IDS.uuid(), worker_id=99, address="a:1", node_id="n1")
+    term = (await leader.take_over(pool, me, observed=0, beat=0)).term
+    new = executors.Registration(
+        incarnation=IDS.uuid(), instance="x", node_id="n", boot_id="b", pid=1, grpc_host="h", grpc_port=1, slots=1
+    )
+    row = await executors.register(pool, new, key_hash=b"", lease_ms=10_000)
+    made = ExecutorOrders(
+        channels=channels, signer=TicketSigner(TlsFiles(tls / "coordinator")), queue=UndeliveredOrders(pool=pool)
+    )
+    yield made, term, Target(new.incarnation, row.worker_id, worker.address), pool
+    await channels.close()
+    await pool.close()
+
+
+def start_order(number, attempt=1):
+    return StartOrder(
+        key=AttemptKey(number, 1000 + number),
+        attempt=attempt,
+        job_name="j",
+        definition_version=1,
+        steps=(OrderStep(id="s", name="s", type="command", argv=("true",)),),
+        log_day="2026-11-21",
+        slot=datetime(2026, 11, 21, tzinfo=UTC),
+        logs=LogSpec(max_mb=2, max_lines_per_second=3, redact=("TOKEN",)),
+    )
+
+
+async def test_a_start_carries_authority_and_a_ticket(setting, worker, tls):
+    orders, term, target, _ = setting
+    results = await orders.start(target, term, [start_order(1), start_order(2, attempt=2)], 7)
+    assert [(result.accepted, result.gone) for result in results] == [(True, False), (False, True)]
+    (request,) = worker.seen
+    assert (request.header.leader_epoch, request.header.serial) == (term.epoch, 1)
+    assert request.header.incarnation == target.incarnation
+    assert request.smallest_live_token == 7
+    assert request.orders[0].logs == pb.LogRules(max_bytes=2 << 20, max_lines_per_second=3, redact=["TOKEN"])
+    verifier = TicketVerifier(TlsFiles(tls / "log-archiver"), DOMAIN)
+    body = verifier.verify(request.orders[0].log_ticket, now=SystemClock().wall())
+    assert (body.run_id, body.token, body.incarnation, body.log_day) == (1, 1001, target.incarnation, "2026-11-21")
+
+
+async def test_serials_grow_and_orders_never_overlap(setting, worker):
+    orders, term, target, _ = setting
+    cancel = CancelOrder(key=AttemptKey(1, 2), mode="kill", grace_seconds=1.0)
+    await asyncio.gather(
+        *(orders.start(target, term, [start_order(number)], 0) for number in range(1, 6)),
+        orders.cancel(target, term, [cancel]),
+        orders.revoke(target, term, [AttemptKey(3, 4)]),
+    )
+    serials = [request.header.serial for request in worker.seen]
+    assert serials == sorted(set(serials))
+    assert not worker.overlapped
+
+
+async def test_answers_to_cancel_and_revoke(setting):
+    orders, term, target, _ = setting
+    cancel = CancelOrder(key=AttemptKey(1, 2), mode="kill", grace_seconds=1.0)
+    assert await orders.cancel(target, term, [cancel]) == {AttemptKey(1, 2): "cancelling"}
+    assert await orders.revoke(target, term, [AttemptKey(3, 4)]) == {AttemptKey(3, 4): "gone"}
+    assert await orders.ping(target.address) == "me"
+
+
+async def test_what_cannot_be_delivered_is_queued_or_raised(setting, free_port):
+    orders, term, target, pool = setting
+    away = Target(target.incarnation, target.worker_id, f"127.0.0.1:{free_port}")
+    cancel = CancelOrder(key=AttemptKey(1, 2), mode="kill", grace_seconds=1.0)
+    assert await orders.cancel(away, term, [cancel]) == {AttemptKey(1, 2): "queued"}
+    assert await orders.revoke(away, term, [AttemptKey(3, 4)]) == {AttemptKey(3, 4): "queued"}
+    waiting = (await queue.news(pool, {target.incarnation: []}))[target.incarnation].orders
+    assert [(order.kind, order.run_id, order.token) for order in waiting] == [("cancel", 1, 2), ("revoke", 3, 4)]
+    with pytest.raises(TobanError) as caught:
+        await orders.start(away, term, [start_order(1)], 0)
+    assert caught.value.code is ErrorCode.UNAVAILABLE
+    assert await orders.ping(away.address) is None

@@ -1,0 +1,60 @@
+"""Who is avoided, and for how long; how batches cut themselves."""
+
+from typing import Any
+
+import pytest
+
+from toban_coordinator.app.adaptive_batch import AdaptiveBatch, split_on_refusal
+from toban_coordinator.app.reachability import Reachability
+from toban_domain.errors import ErrorCode
+from toban_store.errors import Refused, TooLong
+
+
+async def test_an_unreached_executor_is_avoided_for_longer_each_time(fake_clock: Any) -> None:
+    reach = Reachability(clock=fake_clock)
+    reach.failed("a")
+    assert reach.avoided() == {"a"} and reach.lost("a")
+    await fake_clock.advance(4.9)
+    reach.failed("a")
+    await fake_clock.advance(5.1)
+    assert reach.avoided() == frozenset() and reach.lost("a")
+    reach.failed("a")
+    await fake_clock.advance(9.9)
+    assert reach.avoided() == {"a"}
+    reach.answered("a")
+    assert reach.avoided() == frozenset() and not reach.lost("a")
+
+
+async def test_parts_halve_what_takes_too_long_and_grow_again() -> None:
+    parts, written, fits = AdaptiveBatch(8), [], 3
+
+    async def write(part: Any) -> None:
+        if len(part) > fits:
+            raise TooLong(ErrorCode.DEADLINE_EXCEEDED, "slow")
+        written.append(list(part))
+
+    await parts.each(list(range(7)), write)
+    assert [item for part in written for item in part] == list(range(7))
+    assert max(map(len, written)) <= 3
+    fits = 8
+    for _ in range(4):
+        await parts.each(list(range(8)), write)
+    assert parts.size == 8
+    fits = 0
+    with pytest.raises(TooLong):
+        await parts.each([1], write)
+
+
+async def test_halves_find_the_bad_item() -> None:
+    good, bad = [], []
+
+    async def write(part: Any) -> None:
+        if 5 in part:
+            raise Refused("no", sqlstate="22003")
+        good.extend(part)
+
+    async def alone(item: int, error: Refused) -> None:
+        bad.append(item)
+
+    await split_on_refusal(list(range(9)), write, alone, refusals=(Refused,))
+    assert (good, bad) == ([0, 1, 2, 3, 4, 6, 7, 8], [5])
