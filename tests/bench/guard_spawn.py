@@ -12,10 +12,10 @@ from pathlib import Path
 
 from toban_domain.outcome import AttemptKey
 from toban_executor.decide.guard_types import Spawn
-from toban_executor.decide.lease import Instant
 from toban_executor.decide.models import AttemptEnd, StartOrder, StepOrder
 from toban_executor.guard.launch import start_guards
 from toban_executor.guard.protocol import decode_report, encode_command
+from toban_fencing.executor_lease import Instant
 
 
 def order(incarnation: str, number: int) -> bytes:

@@ -20,9 +20,8 @@ from bench_stack import whole_stack
 from log_text import MB, pieces
 
 from toban_executor.adapters.log_client import Packer
-from toban_executor.decide.log_block import CHUNK_BYTES
+from toban_executor.decide.log_block import CHUNK_BYTES, LogBlock
 from toban_executor.guard.line_splitter import LineNumbering, LineSplitter
-from toban_executor.ports import Block
 from toban_log_archiver.store import chunks, log_attempts, partitions
 from toban_log_archiver.store.chunks import NewChunk
 from toban_log_archiver.store.log_attempts import TokenNote
@@ -44,7 +43,7 @@ COMMIT_CHUNKS = 32
 READS = 10
 
 
-def new_chunk(blocks: list[Block], pack: Packer) -> NewChunk:
+def new_chunk(blocks: list[LogBlock], pack: Packer) -> NewChunk:
     """As an archiver stores it."""
     at = datetime.fromtimestamp(blocks[0].at_ns / 1e9, UTC)
     return NewChunk(
@@ -68,11 +67,11 @@ async def fill(pool: Pool) -> tuple[int, int]:
         await partitions.ensure(t, first=DAY, last=DAY)
     numbering, pack, size = LineNumbering(), Packer(), 0
     cutter = LineSplitter(stream=1, numbering=numbering, now_ns=time.time_ns)
-    blocks: list[Block] = []
+    blocks: list[LogBlock] = []
     new: list[NewChunk] = []
     for piece in pieces(SIZE):
         size += len(piece)
-        blocks += [Block(b.stream, b.partial, b.at_ns, b.seq_from, b.count, b.text) for b in cutter.feed(piece)]
+        blocks += cutter.feed(piece)
         if sum(len(block.text) for block in blocks) >= CHUNK_BYTES:
             new.append(new_chunk(blocks, pack))
             blocks = []

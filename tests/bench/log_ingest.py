@@ -24,7 +24,6 @@ from toban_executor.adapters.log_client import ArchiverClient, Packer
 from toban_executor.guard.line_splitter import LineNumbering, LineSplitter
 from toban_executor.loops.log_collector import Collector
 from toban_executor.loops.log_shipper import Shipper
-from toban_executor.ports import Block
 from toban_runtime.clock import SystemClock
 from toban_runtime.loop import Loop
 from toban_stack.certs import TRUST_DOMAIN
@@ -69,7 +68,7 @@ class Sender:
             for block in cutter.feed(piece):
                 self._collector.add(
                     key,
-                    Block(block.stream, block.partial, block.at_ns, block.seq_from, block.count, block.text),
+                    block,
                 )
             sent += len(piece)
             await asyncio.sleep(0.002 if self.held else 0)

@@ -17,7 +17,6 @@ from toban_executor.decide.models import LogRules
 from toban_executor.guard.output_pipeline import OutputPipeline
 from toban_executor.guard.protocol import decode_report, encode_block
 from toban_executor.loops.log_collector import Collector
-from toban_executor.ports import Block
 from toban_log_archiver.decide.merge import END, Merge
 from toban_log_archiver.server.chunk_codec import checked, lines_of
 from toban_proto.v1.logs_pb2 import LogLine
@@ -58,11 +57,10 @@ async def archived(folder: str, blocks: Sequence[LogBlock]) -> list[LogLine]:
         )
         it.opened(KEY, b"ticket")
         for block in blocks:
-            fields = (block.stream, block.partial, block.at_ns, block.seq_from, block.count, block.text)
-            it.add(KEY, Block(*fields))
+            it.add(KEY, block)
             if block.seq_from % 3 == 0:
                 await it.run_once()
-        it.closed(KEY, blocks[-1].seq_from + blocks[-1].count - 1 if blocks else 0)
+        it.closed(KEY, blocks[-1].seq_from + blocks[-1].lines - 1 if blocks else 0)
         await it.run_once()
         batch = await journal.chunks_after(0, 10_000, 1 << 30)
         merge: Merge[LogLine] = Merge(decode=lines_of)

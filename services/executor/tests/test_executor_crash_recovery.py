@@ -21,7 +21,7 @@ from toban_executor.decide.log_block import STDERR, STDOUT, LogBlock
 from toban_executor.guard import message_spool
 from toban_executor.guard.message_spool import SpooledMessage
 from toban_executor.guard.protocol import encode_block
-from toban_executor.ports import Block, Chunk, Seal, Taken
+from toban_executor.ports import Chunk, Seal, Taken
 from toban_proto.v1 import logs_pb2
 from toban_testing.fake_coordinator import EPOCH
 
@@ -30,7 +30,7 @@ TICKET = b"ticket"
 
 def line(seq: int, stream: int = STDOUT) -> bytes:
     text = b"line %d\n" % seq
-    return encode_block(LogBlock(stream=stream, partial=False, at_ns=1000 + seq, seq_from=seq, count=1, text=text))
+    return encode_block(LogBlock(stream=stream, partial=False, at_ns=1000 + seq, seq_from=seq, lines=1, text=text))
 
 
 def end(run: int, *, last_seq: int, cause: str = "", exit_code: int | None = 0) -> bytes:
@@ -156,7 +156,7 @@ def test_a_file_that_is_no_text_stops_nothing(tmp_path: Path, journal: Journal, 
 async def test_tickets_of_attempts_that_nobody_can_end_any_more_are_forgotten(tmp_path: Path, journal: Journal) -> None:
     """Executor and guard were killed: the chunks were shipped, and no seal comes."""
     journal.start()
-    chunk = Chunk.of(AttemptKey(2, 102), [Block(1, False, 1, 1, 1, b"x\n")], b"data")
+    chunk = Chunk.of(AttemptKey(2, 102), [LogBlock(1, False, 1, 1, 1, b"x\n")], b"data")
     await journal.take(Taken(chunks=[chunk], tickets={AttemptKey(run, 100 + run): b"t" for run in (1, 2, 3)}))
     await journal.take(Taken(seals=[Seal(AttemptKey(3, 103), 5)]))
     journal.close()

@@ -9,7 +9,7 @@ import pytest
 from toban_domain.errors import ErrorCode, TobanError
 from toban_executor.adapters import initial_slots
 from toban_executor.adapters.initial_slots import DEFAULT, start_slots
-from toban_executor.adapters.state_dir import keep_slots, kept_slots
+from toban_executor.adapters.state_dir import save_slots, saved_slots
 from toban_executor.guard.launch import start_guards
 
 
@@ -33,18 +33,18 @@ ERRORS = [OSError(errno.EMFILE, "Too many open files"), RuntimeError("the guard 
 
 @pytest.mark.parametrize("error", ERRORS)
 def test_slots_that_do_not_start_are_forgotten_for_the_default(tmp_path: Path, error: Exception) -> None:
-    keep_slots(tmp_path, 300)
+    save_slots(tmp_path, 300)
     machine = Machine(can=100, error=error)
     assert start_slots(own=None, state_dir=tmp_path, start=machine.start) == (DEFAULT, DEFAULT), "and no more this time"
     assert machine.tried == [300, DEFAULT]
-    assert kept_slots(tmp_path) is None
+    assert saved_slots(tmp_path) is None
 
 
 @pytest.mark.parametrize(("kept", "own"), [(None, None), (4, None), (4, 8)])
 @pytest.mark.parametrize("error", ERRORS)
 def test_no_guards_at_all_are_an_error(tmp_path: Path, kept: int | None, own: int | None, error: Exception) -> None:
     if kept:
-        keep_slots(tmp_path, kept)
+        save_slots(tmp_path, kept)
     machine = Machine(can=0, error=error)
     with pytest.raises(TobanError, match=r"do not start .*open files, processes") as caught:
         start_slots(own=own, state_dir=tmp_path, start=machine.start)
@@ -56,7 +56,7 @@ def test_what_was_kept_and_own_slots_count(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setattr(initial_slots, "most_slots", lambda: 200)
     machine = Machine(can=1000, error=ERRORS[0])
     assert start_slots(own=None, state_dir=tmp_path, start=machine.start) == (DEFAULT, 200)
-    keep_slots(tmp_path, 4096)
+    save_slots(tmp_path, 4096)
     assert start_slots(own=None, state_dir=tmp_path, start=machine.start) == (200, 200)
     assert start_slots(own=3, state_dir=tmp_path, start=machine.start) == (3, 3)
 

@@ -12,10 +12,11 @@ from hypothesis import strategies as st
 
 from toban_domain.errors import ErrorCode, TobanError
 from toban_domain.outcome import AttemptKey
+from toban_executor.decide.log_block import LogBlock
 from toban_executor.decide.models import Report
 from toban_executor.decide.pending_outcomes import PATIENCE_SECONDS
 from toban_executor.loops.log_collector import GATHER_SECONDS, LOOK_SECONDS, MARKS_AGAIN_SECONDS, Collector
-from toban_executor.ports import Block, Taken
+from toban_executor.ports import Taken
 from toban_proto.v1 import common_pb2
 from toban_testing.clock import FakeClock
 from toban_testing.fake_coordinator import EPOCH
@@ -83,7 +84,7 @@ class Bench:
         if key not in self.written:
             self.it.opened(key, b"t")
         self.written[key] = number = self.written.get(key, 0) + 1
-        self.it.add(key, Block(1, False, number, number, 1, b"x\n"))
+        self.it.add(key, LogBlock(1, False, number, number, 1, b"x\n"))
 
     def end(self, key: AttemptKey) -> None:
         self.it.closed(key, self.written.get(key, 0))

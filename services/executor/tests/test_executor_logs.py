@@ -13,9 +13,10 @@ from toban_domain.errors import ErrorCode, TobanError
 from toban_domain.outcome import AttemptKey
 from toban_executor.adapters.journal import Journal
 from toban_executor.adapters.log_client import Packer
+from toban_executor.decide.log_block import LogBlock
 from toban_executor.loops.log_collector import Collector
 from toban_executor.loops.log_shipper import Shipper
-from toban_executor.ports import Block, ChunkBatch, Shipped
+from toban_executor.ports import ChunkBatch, Shipped
 from toban_proto.v1 import logs_pb2
 from toban_testing.clock import FakeClock
 
@@ -29,8 +30,8 @@ class InstantClock(FakeClock):
         """Return at once."""
 
 
-def block(seq: int, text: bytes, *, stream: int = 1, partial: bool = False) -> Block:
-    return Block(stream, partial, 1000 + seq, seq, max(1, text.count(b"\n")), text)
+def block(seq: int, text: bytes, *, stream: int = 1, partial: bool = False) -> LogBlock:
+    return LogBlock(stream, partial, 1000 + seq, seq, max(1, text.count(b"\n")), text)
 
 
 @pytest.fixture

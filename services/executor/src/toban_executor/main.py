@@ -10,7 +10,7 @@ from typing import Any
 
 from toban_domain.errors import TobanError
 from toban_domain.version import VERSION
-from toban_executor.adapters.control_file import announced
+from toban_executor.adapters.control_file import published
 from toban_executor.adapters.coordinator_client import CoordinatorClient, Identity
 from toban_executor.adapters.crash_recovery import recover_messages
 from toban_executor.adapters.guard_client import GuardClient
@@ -18,7 +18,7 @@ from toban_executor.adapters.host_info import fingerprint, vitals
 from toban_executor.adapters.journal import Journal
 from toban_executor.adapters.log_client import ArchiverClient, Packer
 from toban_executor.adapters.program_lookup import ProgramFinder, load_allow_list
-from toban_executor.adapters.state_dir import keep_slots
+from toban_executor.adapters.state_dir import save_slots
 from toban_executor.config import ExecutorConfig
 from toban_executor.decide.heartbeat_timing import heartbeat_seconds
 from toban_executor.decide.instance import Instance, Kept, instance_of
@@ -164,7 +164,7 @@ class Executor:
         if registered is not None:
             tasks += [asyncio.create_task(loop.run(self._halt)) for loop in self._lease_loops(registered)]
         follows = asyncio.create_task(self._settings.run()) if registered is not None else None
-        with announced(self._prepared.state_dir, admin_port=admin_port, on_drain=self._drain.set):
+        with published(self._prepared.state_dir, admin_port=admin_port, on_drain=self._drain.set):
             again = await self._serve(stop)
         if follows is not None:
             follows.cancel()
@@ -268,7 +268,7 @@ class Executor:
 
     def _keep(self, slots: int) -> bool:
         try:
-            keep_slots(self._prepared.state_dir, slots)
+            save_slots(self._prepared.state_dir, slots)
         except OSError as error:
             # The next incarnation would start with as few as this one, and so would all after it.
             _log.error("max_jobs_per_worker cannot be written down: its slots stay as they are", error=str(error))

@@ -9,20 +9,10 @@ from typing import NamedTuple, Protocol, Self
 
 from toban_domain.outcome import AttemptKey, AttemptState
 from toban_domain.progress import Progress
+from toban_executor.decide.log_block import LogBlock
 from toban_executor.decide.models import AttemptEnd, CancelOrder, Report, StartOrder
 from toban_fencing.epoch_gate import Header, Record
 from toban_fencing.executor_lease import Instant
-
-
-class Block(NamedTuple):
-    """Consecutive lines of one stream of an attempt. `text` ends each line with a newline, except one `partial` line alone."""
-
-    stream: int
-    partial: bool
-    at_ns: int
-    seq_from: int
-    lines: int
-    text: bytes
 
 
 class Chunk(NamedTuple):
@@ -40,7 +30,7 @@ class Chunk(NamedTuple):
     data: bytes
 
     @classmethod
-    def of(cls, key: AttemptKey, blocks: Sequence[Block], data: bytes) -> Self:
+    def of(cls, key: AttemptKey, blocks: Sequence[LogBlock], data: bytes) -> Self:
         """These lines of one stream, in order, which are `data`."""
         first, last = blocks[0], blocks[-1]
         return cls(
@@ -206,7 +196,7 @@ class GuardListener(Protocol):
         """The attempt has been running for a moment; shorter ones are told by their end alone."""
         ...
 
-    def output(self, key: AttemptKey, block: Block) -> None:
+    def output(self, key: AttemptKey, block: LogBlock) -> None:
         """Lines of an attempt, in order, always before its end."""
         ...
 

@@ -1,7 +1,7 @@
 """Limits leave nothing out in silence: what goes on and what is counted is always everything."""
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -12,7 +12,7 @@ from toban_executor.decide.log_limits import BURST_SECONDS, TAIL_LINES, Limiter,
 
 def block(seq: int, *lines: bytes, stream: int = 1, partial: bool = False) -> LogBlock:
     text = lines[0] if partial else b"".join(line + b"\n" for line in lines)
-    return LogBlock(stream=stream, partial=partial, at_ns=seq, seq_from=seq, count=len(lines), text=text)
+    return LogBlock(stream=stream, partial=partial, at_ns=seq, seq_from=seq, lines=len(lines), text=text)
 
 
 def numbered(first: int, count: int) -> LogBlock:
@@ -24,7 +24,7 @@ def flat(blocks: list[LogBlock]) -> list[tuple[int, int, bytes]]:
     found = []
     for one in blocks:
         texts = [one.text] if one.partial else one.text[:-1].split(b"\n")
-        assert len(texts) == one.count
+        assert len(texts) == one.lines
         found += [(one.seq_from + place, one.stream, text) for place, text in enumerate(texts)]
     return found
 
@@ -91,9 +91,9 @@ def test_a_few_lines_over_the_rate_at_the_end_are_all_kept() -> None:
 
 def test_split() -> None:
     assert split(numbered(5, 3), 0) == (None, numbered(5, 3))
-    assert split(numbered(5, 3), 2) == (block(5, b"5", b"6"), replace(block(7, b"7"), at_ns=5))
+    assert split(numbered(5, 3), 2) == (block(5, b"5", b"6"), block(7, b"7")._replace(at_ns=5))
     head, rest = split(block(9, b"piece", partial=True), 1)
-    assert (head, rest.count, rest.text) == (block(9, b"piece", partial=True), 0, b"")
+    assert (head, rest.lines, rest.text) == (block(9, b"piece", partial=True), 0, b"")
 
 
 @dataclass
@@ -127,7 +127,7 @@ def test_kept_and_counted_are_everything(given_steps: list[Step], rate: int, bud
         out += one.tick(now)
         text = b"y" * step.size
         made = block(seq, b"z" + text, partial=True) if step.partial else block(seq, *[text] * step.lines)
-        seq += made.count
+        seq += made.lines
         taken.append(made)
         out += one.take(made, now)
     out += one.finish()

@@ -10,15 +10,10 @@ from typing import Any
 import pytest
 
 from toban_executor.decide.guard_types import AttemptStart, HoldOutput, Kill, Reset, SetDeadline, SlotLost
-from toban_executor.decide.log_block import LogBlock
 from toban_executor.decide.models import AttemptEnd, StepOrder
 from toban_executor.guard import guard_state
 from toban_executor.guard.clock import boottime, pause, wall
 from toban_executor.guard.process_tree import children, descendants, start_time
-from toban_executor.guard.protocol import (
-    decode_report,
-    encode_block,
-)
 from toban_executor.guard.reap_previous import end_previous
 from toban_fencing.executor_lease import Instant
 
@@ -100,6 +95,19 @@ class TestEnds:
         end = guard.run("-", steps=steps)
         assert (end.exit_code, end.step, end.last_seq) == (3, 1, 2)
         assert guard.text == b"one\ntwo\n"
+
+    def test_no_step_follows_a_cancel_between_two(self, guard: Any, tmp_path: Path) -> None:
+        """The first step is over, and what it left behind has its grace."""
+        file, mark = tmp_path / "pid", tmp_path / "second"
+        leaves = f"(trap 'echo $$ > {file}' TERM; while :; do sleep 0.02; done) & echo ready; sleep 0.2"
+        argvs = (("sh", "-c", leaves), ("touch", str(mark)))
+        steps = [StepOrder(type="command", argv=argv) for argv in argvs]
+        token = guard.spawn("-", steps=steps, grace_seconds=30.0)
+        read_pid(file)
+        guard.send(Kill(token=token, cause="cancel", reason="asked", grace=0.0))
+        end = guard.receive(AttemptEnd)
+        assert (end.cause, end.exit_code, end.step) == ("cancel", 0, 0)
+        assert not mark.exists()
 
     def test_timeout_of_a_step(self, guard: Any) -> None:
         steps = [StepOrder(type="command", argv=("sleep", "9"), timeout_seconds=0.1)]
@@ -275,7 +283,7 @@ class TestOutput:
         following = 1
         for block in guard.blocks:
             assert block.seq_from == following
-            following += block.count
+            following += block.lines
 
 
 class TestSurroundings:
@@ -341,11 +349,6 @@ def test_three_hundred_spawns_none_lost(tmp_path: Path, guard_slots: int, guard_
         assert len(set(ended)) == len(ended)
     finally:
         harness.close()
-
-
-def test_block_and_message_round_trip() -> None:
-    block = LogBlock(stream=2, partial=True, at_ns=1 << 60, seq_from=1 << 40, count=1, text=b"\x00\xff")
-    assert decode_report(encode_block(block)) == block
 
 
 class TestHold:

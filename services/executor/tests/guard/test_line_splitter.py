@@ -33,11 +33,11 @@ def test_nothing_is_added_lost_or_moved(reads: list[bytes]) -> None:
     following = 1
     for block in blocks:
         assert block.seq_from == following
-        following += block.count
+        following += block.lines
         if block.partial:
-            assert (block.count, b"\n" in block.text) == (1, False)
+            assert (block.lines, b"\n" in block.text) == (1, False)
         else:
-            assert (block.text.count(b"\n"), block.text[-1:]) == (block.count, b"\n")
+            assert (block.text.count(b"\n"), block.text[-1:]) == (block.lines, b"\n")
         assert max(map(len, block.text.split(b"\n"))) <= LINE_LIMIT
     assert numbering.last_seq == following - 1
 

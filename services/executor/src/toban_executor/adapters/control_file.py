@@ -1,4 +1,4 @@
-"""How a process on the same machine finds a serving executor by its state directory, and asks it to drain."""
+"""The file by which a process on the same machine finds a serving executor in its state directory, to ask it to drain."""
 
 import asyncio
 import contextlib
@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from toban_domain.errors import ErrorCode, TobanError
-from toban_executor.adapters.state_dir import LOCK, SERVING
+from toban_executor.adapters.state_dir import CONTROL_FILE, LOCK
 from toban_observability.logs import get_logger
 from toban_runtime.lifecycle import write_ready_file
 
@@ -19,15 +19,15 @@ _log = get_logger(__name__)
 
 
 @contextlib.contextmanager
-def announced(state_dir: Path, *, admin_port: int, on_drain: Callable[[], None]) -> Iterator[None]:
+def published(state_dir: Path, *, admin_port: int, on_drain: Callable[[], None]) -> Iterator[None]:
     """While this lasts, `python -m toban_executor drain` finds this process; `on_drain` is called when it asks."""
     # Kept until the event loop closes: without a handler the signal would end the process.
     asyncio.get_running_loop().add_signal_handler(DRAIN_SIGNAL, on_drain)
-    file = state_dir / SERVING
+    file = state_dir / CONTROL_FILE
     try:
         write_ready_file(file, admin_port=admin_port)
     except OSError as error:
-        _log.warning("this executor cannot be drained ahead of its stop", error=str(error))
+        _log.warning("cannot write the control file; `drain` will not find this executor", error=str(error))
     try:
         yield
     finally:
@@ -35,13 +35,13 @@ def announced(state_dir: Path, *, admin_port: int, on_drain: Callable[[], None])
             file.unlink()
 
 
-def ask_to_drain(state_dir: Path) -> int:
-    """Tell the executor that serves with this state directory to take no new work; its admin port.
+def request_drain(state_dir: Path) -> int:
+    """Ask the executor that serves with this state directory to take no new work; returns its admin port.
 
-    Raises TobanError RESOURCE_INVALID_STATE when there is none, PERMISSION_DENIED when it belongs to somebody else.
+    Raises TobanError RESOURCE_INVALID_STATE when there is none, PERMISSION_DENIED when it belongs to another user.
     """
     try:
-        serving = json.loads((state_dir / SERVING).read_text())
+        serving = json.loads((state_dir / CONTROL_FILE).read_text())
         _signal(serving["pid"], state_dir / LOCK)
     except PermissionError as error:
         raise TobanError(
@@ -56,7 +56,10 @@ def ask_to_drain(state_dir: Path) -> int:
 
 
 def _signal(pid: int, lock: Path) -> None:
-    """A pid from before a crash may be anybody's by now: the executor has the directory's lock open. Raises OSError when this one has not."""
+    """A pid from before a crash may belong to another process by now, but only the executor has the directory's lock open.
+
+    Raises OSError when this process has not.
+    """
     process = os.pidfd_open(pid)
     try:
         if not _has_open(pid, lock.stat()):

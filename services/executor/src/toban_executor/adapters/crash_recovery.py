@@ -5,7 +5,6 @@ import struct
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from toban_executor.adapters.guard_client import block_of
 from toban_executor.adapters.journal import Journal
 from toban_executor.decide.log_block import CHUNK_BYTES, LogBlock
 from toban_executor.decide.models import AttemptEnd, Report
@@ -13,7 +12,7 @@ from toban_executor.decide.outcome import outcome_of
 from toban_executor.guard import message_spool
 from toban_executor.guard.message_spool import SpooledMessage
 from toban_executor.guard.protocol import decode_report
-from toban_executor.ports import Block, Chunk, Seal, Taken
+from toban_executor.ports import Chunk, Seal, Taken
 from toban_observability.logs import get_logger
 
 _log = get_logger(__name__)
@@ -21,7 +20,7 @@ _log = get_logger(__name__)
 # Jobs run as the same user and may have written it; a power failure leaves any content.
 _UNREADABLE = (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError, struct.error)
 
-Pack = Callable[[Sequence[Block]], bytes]
+Pack = Callable[[Sequence[LogBlock]], bytes]
 
 
 def recover_messages(folder: Path, journal: Journal, pack: Pack) -> bool:
@@ -72,22 +71,22 @@ def _taken(guard: str, messages: Sequence[SpooledMessage], pack: Pack) -> Taken:
     return Taken(chunks=chunks, seals=seals, tickets=tickets, reports=reports, heard={guard: messages[-1].number})
 
 
-def _attempts(messages: Sequence[SpooledMessage]) -> Iterator[tuple[AttemptEnd, list[Block], bytes]]:
+def _attempts(messages: Sequence[SpooledMessage]) -> Iterator[tuple[AttemptEnd, list[LogBlock], bytes]]:
     """Each attempt's end with its lines before, and its ticket: a guard has one attempt at a time, and ends it before it goes."""
-    blocks: list[Block] = []
+    blocks: list[LogBlock] = []
     for message in messages:
         report = decode_report(message.data)
         if isinstance(report, LogBlock):
-            blocks.append(block_of(report))
+            blocks.append(report)
         elif isinstance(report, AttemptEnd):
             yield report, blocks, message.ticket
             blocks = []
 
 
-def _chunks(end: AttemptEnd, blocks: Sequence[Block], pack: Pack) -> Iterator[Chunk]:
+def _chunks(end: AttemptEnd, blocks: Sequence[LogBlock], pack: Pack) -> Iterator[Chunk]:
     """The lines of each stream, in order."""
     for stream in sorted({block.stream for block in blocks}):
-        mine: list[Block] = []
+        mine: list[LogBlock] = []
         size = 0
         for block in blocks:
             if block.stream == stream:

@@ -1,7 +1,7 @@
 """``python -m toban_executor drain``: the executor of this state directory takes no new work; back when its jobs have ended.
 
-For whoever stops executors in two steps, such as a preStop hook: the SIGTERM afterwards finds nothing to wait for. Until it
-comes, the executor stays as it is, with what it knows handed in.
+For stopping executors in two steps, such as from a preStop hook: the SIGTERM afterwards has nothing to wait for. Until it
+comes, the executor stays as it is, with its outcomes delivered.
 """
 
 import http.client
@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from toban_domain.errors import TobanError
-from toban_executor.adapters.control_file import ask_to_drain
+from toban_executor.adapters.control_file import request_drain
 from toban_executor.config import ExecutorConfig
 from toban_runtime.config import load
 
@@ -21,31 +21,31 @@ ANSWER_SECONDS = 5.0
 _ANY = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}
 
 
-def main(say: Callable[[str], object] = sys.stderr.write) -> int:
+def main(write: Callable[[str], object] = sys.stderr.write) -> int:
     """Drain and wait; the exit code. How long jobs may go on is the executor's own SCHEDULER_SHUTDOWN_TIMEOUT_SECONDS."""
     config = load(ExecutorConfig)
     assert config.state_dir is not None
     try:
-        port = ask_to_drain(config.state_dir.absolute())
+        port = request_drain(config.state_dir.absolute())
     except TobanError as error:
-        say(f"{error}\n")
+        write(f"{error}\n")
         return error.exit_code
     host = _ANY.get(config.admin_host, config.admin_host)
     before, pause = "", threading.Event()
     while (busy := _busy(host, port)) is not None:
         if busy and busy != before:
-            say(f"draining, {busy} slots busy\n")
+            write(f"draining, {busy} slots busy\n")
         if busy.startswith("0/"):
-            say("drained: nothing runs here any more\n")
+            write("drained: nothing runs here any more\n")
             return 0
         before = busy
         pause.wait(POLL_SECONDS)
-    say("the executor has ended\n")
+    write("the executor has ended\n")
     return 0
 
 
 def _busy(host: str, port: int) -> str | None:
-    """Slots with a job and slots in all, `2/8`; empty while the executor may still take work or does not answer, None when it is gone."""
+    """Slots with a job and slots in all, `2/8`; empty while the executor may still take work or does not answer, None when it has ended."""
     try:
         checks = _health(host, port)["checks"]
     except ConnectionRefusedError:

@@ -26,7 +26,7 @@ from toban_executor.guard.launch import GuardSet
 from toban_executor.guard.message_spool import name_of
 from toban_executor.guard.process_tree import children, descendants
 from toban_executor.guard.protocol import MAX_MESSAGE, Report, decode_report, encode_command
-from toban_executor.ports import Block, GuardListener
+from toban_executor.ports import GuardListener
 from toban_fencing.executor_lease import Instant
 from toban_observability import metrics
 from toban_observability.logs import get_logger
@@ -220,7 +220,7 @@ class GuardClient:
         if order is None:
             return
         if isinstance(report, LogBlock):
-            self._listener.output(order.key, block_of(report))
+            self._listener.output(order.key, report)
         elif report.key.token != order.key.token:
             return
         elif isinstance(report, AttemptStart):
@@ -256,8 +256,3 @@ class GuardClient:
         asyncio.get_running_loop().remove_reader(self._guards.slots[slot].fileno())
         assert self._listener is not None
         self._listener.guards_gone()
-
-
-def block_of(block: LogBlock) -> Block:
-    """Lines as the collector gathers them."""
-    return Block(block.stream, block.partial, block.at_ns, block.seq_from, block.count, block.text)

@@ -1,4 +1,4 @@
-"""The machine: its name (what an executor says about the past of its instance counts only there), its clock, disk and certificate."""
+"""The machine: its fingerprint (an executor may attest the past of its instance only there), its clock, disk and certificate."""
 
 import hashlib
 import os
@@ -36,12 +36,12 @@ def fingerprint(named: str = "", machine_id: Path = MACHINE_ID) -> str:
 
 
 def vitals(*, state_dir: Path, tls: TlsFiles, wall: datetime) -> Vitals | None:
-    """What a heartbeat tells of this machine; None when it cannot be read, since no lease may be lost for that."""
+    """The state of this machine for a heartbeat; None when it cannot be read, since no lease may be lost for that."""
     try:
         disk = os.statvfs(state_dir)
         certificate = tls.current().certificate
     except (OSError, TobanError) as error:
-        _log.debug("the machine cannot be looked at", error=str(error))
+        _log.debug("cannot read the disk or the certificate of this machine", error=str(error))
         return None
     free = disk.f_bavail * disk.f_frsize
     _disk_free.set(free)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from toban_domain.errors import ErrorCode, TobanError
 from toban_domain.settings import SETTINGS
-from toban_executor.adapters.state_dir import forget_slots, kept_slots
+from toban_executor.adapters.state_dir import clear_saved_slots, saved_slots
 from toban_executor.guard.fd_limits import most_slots, open_files
 from toban_executor.guard.launch import GuardSet
 from toban_observability.logs import get_logger
@@ -18,8 +18,8 @@ Start = Callable[[int], GuardSet]
 def start_slots(*, own: int | None, state_dir: Path, start: Start) -> tuple[GuardSet, int]:
     """The guards, and the most slots that the setting may give to this incarnation.
 
-    `own` (SCHEDULER_SLOTS) counts as it is. Else as many as the setting gave last; when these cannot be started they are forgotten, and it is the
-    default number, with which it can register and be told another one. Raises TobanError when there are no guards.
+    `own` (SCHEDULER_SLOTS) counts as it is. Else as many as the setting gave last; when these cannot be started, the saved number is cleared and
+    the default is used, with which it can register and get another number. Raises TobanError when there are no guards.
     """
     most = most_slots()
     if own:
@@ -29,18 +29,18 @@ def start_slots(*, own: int | None, state_dir: Path, start: Start) -> tuple[Guar
                 f"SCHEDULER_SLOTS is {own}; {open_files()} open files allow {most}: lower it, or raise the limit (LimitNOFILE, ulimit -Hn)",
             )
         return _started(own, start), own
-    first = min(kept_slots(state_dir) or DEFAULT, most)
+    first = min(saved_slots(state_dir) or DEFAULT, most)
     try:
         return _started(first, start), most
     except TobanError as error:
-        forget_slots(state_dir)
+        clear_saved_slots(state_dir)
         fewer = min(DEFAULT, most)
         if first <= fewer:
             raise
         _log.error(
             "max_jobs_per_worker is more than this machine can start; lower it, or raise the limits of open files and processes",
             slots=first,
-            goes_on_with=fewer,
+            starts_with=fewer,
             error=error.message,
         )
     return _started(fewer, start), fewer
@@ -52,5 +52,5 @@ def _started(slots: int, start: Start) -> GuardSet:
     except (OSError, RuntimeError) as error:
         raise TobanError(
             ErrorCode.RESOURCE_EXHAUSTED,
-            f"the guards of {slots} slots do not start ({error}); look at the limits of open files, processes and memory",
+            f"the guards of {slots} slots do not start ({error}); check the limits of open files, processes and memory",
         ) from error

@@ -10,10 +10,10 @@ import zstandard
 from toban_domain.errors import ErrorCode, TobanError
 from toban_domain.outcome import AttemptKey
 from toban_executor.adapters.convert import ticket_from_bytes
-from toban_executor.decide.log_block import STDERR, STDOUT, SYSTEM
+from toban_executor.decide.log_block import STDERR, STDOUT, SYSTEM, LogBlock
 from toban_executor.decide.log_levels import levels_of
 from toban_executor.decide.outcome import at
-from toban_executor.ports import Block, Chunk, ChunkBatch, Shipped
+from toban_executor.ports import Chunk, ChunkBatch, Shipped
 from toban_proto.v1 import logs_pb2
 from toban_proto.v1.logs_pb2_grpc import LogIngestStub
 from toban_transport.channel import ChannelPool
@@ -40,7 +40,7 @@ class Packer:
     def __init__(self) -> None:
         self._zstd = zstandard.ZstdCompressor(level=1)
 
-    def __call__(self, blocks: Sequence[Block]) -> bytes:
+    def __call__(self, blocks: Sequence[LogBlock]) -> bytes:
         """The data of one chunk."""
         lines = logs_pb2.LogLines()
         for block in blocks:

@@ -26,7 +26,7 @@ def load_allow_list(path: Path | None) -> AllowList:
 
 
 class ProgramFinder:
-    """Remembers what it found, for a short list of names; files may change, so hits are checked to be there still."""
+    """Caches what it found, for a short list of names; files may change, so a hit is checked to be there still."""
 
     def __init__(self, search_path: str = DEFAULT_PATH) -> None:
         self._path = search_path

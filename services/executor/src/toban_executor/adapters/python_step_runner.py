@@ -8,7 +8,7 @@ Usage: python -I -S python_step_runner.py own|any MODULE:FUNCTION [FOLDER ...]  
 With `own` the callable must not be one of the standard library that the module only shows (`from os import system`).
 
 The keys of the payload are the keyword arguments. Exit code 0 when it returns, 1 when it raises (its traceback, without the frames of this
-file, is on stderr) or cannot be called (one line that says why); sys.exit in the job counts as usual.
+file, is on stderr) or cannot be called (one line with the reason); sys.exit in the job counts as usual.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _MOST_LAYERS = 100
 
 
 class NotCallableError(Exception):
-    """There is nothing to call; the text says what and where."""
+    """There is nothing to call; the message names what and where."""
 
 
 def load(target: str, folders: list[str], *, own: bool) -> Callable[..., object]:
@@ -110,7 +110,7 @@ def main(whose: str, target: str, folders: list[str]) -> int:
 
             asyncio.run(result)
     except NotCallableError as error:
-        return _say(f"callable {target!r}: {error}")
+        return _print_error(f"callable {target!r}: {error}")
     except Exception as error:
         trace = error.__traceback__
         while trace is not None and trace.tb_frame.f_code.co_filename == __file__:
@@ -118,7 +118,7 @@ def main(whose: str, target: str, folders: list[str]) -> int:
         sys.stdout.flush()
         sys.__excepthook__(type(error), error.with_traceback(trace), trace)
         if isinstance(error, ModuleNotFoundError):
-            _say(
+            _print_error(
                 f"module {error.name!r} is not there: packages of the executor are not seen; add its folder to python_path"
             )
         return 1
@@ -157,7 +157,7 @@ def _file(module_name: str) -> str:
     return f"module {module_name} ({getattr(sys.modules[module_name], '__file__', None) or 'built in'})"
 
 
-def _say(line: str) -> int:
+def _print_error(line: str) -> int:
     sys.stdout.flush()
     sys.stderr.write(f"toban: {line}\n")
     return 1

@@ -8,7 +8,7 @@ from pathlib import Path
 from toban_domain.errors import ErrorCode, TobanError
 
 LOCK = "lock"
-SERVING = "serving.json"
+CONTROL_FILE = "serving.json"
 _SLOTS = "max-jobs"
 
 
@@ -29,12 +29,12 @@ class StateDir:
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             # Of a process that was killed; in a container this one often has its pid.
-            (self.path / SERVING).unlink(missing_ok=True)
+            (self.path / CONTROL_FILE).unlink(missing_ok=True)
         except BlockingIOError:
             raise _invalid(f"{self.path} belongs to a running executor; give each its own folder") from None
 
 
-def kept_slots(path: Path) -> int | None:
+def saved_slots(path: Path) -> int | None:
     """How many slots the setting gave this executor last; None when it never did."""
     try:
         text = (path / _SLOTS).read_text(encoding="ascii").strip()
@@ -43,14 +43,14 @@ def kept_slots(path: Path) -> int | None:
     return int(text) if text.isdecimal() and int(text) > 0 else None
 
 
-def keep_slots(path: Path, slots: int) -> None:
-    """Remember them for the next start: slots are made before anybody can be asked. Raises OSError."""
+def save_slots(path: Path, slots: int) -> None:
+    """Save the number for the next start: slots are made before a coordinator can be asked. Raises OSError."""
     new = path / f"{_SLOTS}.new"
     new.write_text(f"{slots}\n", encoding="ascii")
     new.replace(path / _SLOTS)
 
 
-def forget_slots(path: Path) -> None:
+def clear_saved_slots(path: Path) -> None:
     """The next start begins with the default number."""
     with contextlib.suppress(OSError):
         (path / _SLOTS).unlink(missing_ok=True)

@@ -3,8 +3,8 @@
     free --Spawn--> running --main process ended, or a cause--> ending --no process left--> next step, or the end is reported: free
              \\-- refused: slot busy, deadline passed, other incarnation
 
-To end: SIGTERM, after the grace SIGKILL, again every 20 ms until no process is left. The first cause stays; a main process that ended by
-itself keeps its result. Whatever the grace, SIGKILL goes out before the deadline of the lease, on the clock that has run further.
+To end: SIGTERM, after the grace SIGKILL, again every 20 ms until no process is left. The first cause stays; an attempt whose result is known already
+keeps it. Whatever the grace, SIGKILL goes out before the deadline of the lease, on the clock that has run further.
 
 Invariants (tests/decide/test_guard.py): each Spawn has one end or refusal; no attempt passes its deadline without SIGKILL; no signal goes to a
 tree that was found empty; a command for another incarnation has no effect but the refusal of its Spawn.
@@ -62,8 +62,9 @@ KILL_AGAIN = 0.02
 """Seconds between rounds of SIGKILL: a process that was being forked during one round is met by the next."""
 
 WAIT_REPORTED_AFTER = 1.0
-"""Seconds of held output after which the log of the job says that it has waited."""
+"""Seconds of held output after which the log of the job records that it has waited."""
 
+_LEASE_REASON = "the lease was not renewed in time"
 _LEASE_CAUSES = ("lease", "executor_gone")
 
 Step = tuple[SlotState, tuple[Effect, ...]]
@@ -95,11 +96,10 @@ def next_due(state: SlotState, now: Instant) -> float:
     if attempt is None:
         return math.inf
     left = now.seconds_until(attempt.deadline) - KILL_ALLOWANCE
-    due = now.boot + CLOCK_CHECK
-    if attempt.undisturbed:
-        due = min(due, now.boot + left - attempt.spawn.lease_grace, attempt.attempt_timeout_at, attempt.step_timeout_at)
-    else:
-        due = min(due, now.boot + left, attempt.kill_at)
+    if attempt.undecided:
+        timeout_at = min(attempt.attempt_timeout_at, attempt.step_timeout_at)
+        left = min(left - attempt.spawn.lease_grace, timeout_at - now.boot)
+    due = min(now.boot + CLOCK_CHECK, now.boot + left, attempt.kill_at)
     if not attempt.start_reported:
         due = min(due, attempt.started.boot + REPORT_START_AFTER)
     return max(now.boot, due)
@@ -182,7 +182,7 @@ def _on_tick(state: SlotState, attempt: Attempt, now: Instant) -> Step:
     if not attempt.start_reported and now.boot >= attempt.started.boot + REPORT_START_AFTER:
         attempt = attempt._replace(start_reported=True)
         effects = (ReportStart(_start_of(attempt)),)
-    if attempt.undisturbed:
+    if attempt.undecided:
         attempt, more = _check_time(attempt, now)
         effects += more
     elif now.seconds_until(attempt.deadline) <= KILL_ALLOWANCE:
@@ -200,7 +200,7 @@ def _check_time(attempt: Attempt, now: Instant) -> tuple[Attempt, tuple[Effect, 
     left = now.seconds_until(attempt.deadline) - KILL_ALLOWANCE
     lease_grace = attempt.spawn.lease_grace
     if left <= lease_grace:
-        return _end(attempt, "lease", "the lease was not renewed in time", max(0.0, min(lease_grace, left)), now)
+        return _end(attempt, "lease", _LEASE_REASON, max(0.0, min(lease_grace, left)), now)
     if now.boot >= min(attempt.attempt_timeout_at, attempt.step_timeout_at):
         return _end(attempt, "timeout", _timeout_reason(attempt), attempt.spawn.order.grace_seconds, now)
     return attempt, ()
@@ -209,7 +209,7 @@ def _check_time(attempt: Attempt, now: Instant) -> tuple[Attempt, tuple[Effect, 
 def _end(attempt: Attempt, cause: str, reason: str, grace: float, now: Instant) -> tuple[Attempt, tuple[Effect, ...]]:
     """Begin to end the attempt, or hurry an end that has begun."""
     effects: tuple[Effect, ...] = ()
-    if attempt.undisturbed:
+    if attempt.undecided:
         attempt = attempt._replace(cause=cause, reason=reason)
         if cause in _LEASE_CAUSES:
             effects = (CloseLeasePipe(),)
@@ -236,7 +236,7 @@ def _next_step(state: SlotState, attempt: Attempt, now: Instant) -> Step:
 
 def _on_tree(state: SlotState, attempt: Attempt, event: TreeChecked, now: Instant) -> Step:
     if event.main is not None:
-        attempt = attempt._replace(main=event.main, main_ended_wall=now.wall)
+        attempt = attempt._replace(main=event.main, main_ended_wall=now.wall, step_timeout_at=math.inf)
     if event.empty:
         return _on_empty(state, attempt, now)
     effects: tuple[Effect, ...] = ()
@@ -247,9 +247,10 @@ def _on_tree(state: SlotState, attempt: Attempt, event: TreeChecked, now: Instan
 
 
 def _on_empty(state: SlotState, attempt: Attempt, now: Instant) -> Step:
-    succeeded = not attempt.cause and attempt.main is not None and attempt.main.exit_code == 0
-    if succeeded and attempt.step + 1 < len(attempt.spawn.order.steps):
-        return _next_step(state, attempt, now)
+    if attempt.main is not None and attempt.undecided:
+        if now.seconds_until(attempt.deadline) > 0:
+            return _next_step(state, attempt, now)
+        attempt = attempt._replace(cause="lease", reason=_LEASE_REASON)
     state, effects = _finish(state, attempt, now)
     return state, (DrainOutput(), *effects)
 

@@ -1,9 +1,9 @@
 """The decisions about all guards of one incarnation: which slot supervisor is started when, and when nothing is left.
 
-    running --it died--> orphans killed --> executor told (again, until it reads) --> successor started
-    executor closed, every slot supervisor ended --> orphans killed --> "empty" is written down, and the guards end
+    running --it died--> orphans killed --> executor has the loss (sent again until it reads) --> successor started
+    executor closed, every slot supervisor ended --> orphans killed --> emptiness is recorded, and the guards end
 
-Invariants: a successor starts only after the orphans of the dead one were killed and the executor has its loss; emptiness is written down only after
+Invariants: a successor starts only after the orphans of the dead one were killed and the executor has its loss; emptiness is recorded only after
 every slot supervisor has ended.
 """
 
@@ -55,7 +55,7 @@ class KillOrphans:
 
 @dataclass(frozen=True, slots=True)
 class ReportLoss:
-    """Tell the executor that the slot's supervisor died for the `losses`-th time, answered by LossReported."""
+    """Report to the executor that the slot's supervisor died for the `losses`-th time, answered by LossReported."""
 
     slot: int
     losses: int
@@ -68,7 +68,7 @@ class CloseSlots:
 
 @dataclass(frozen=True, slots=True)
 class RecordEmpty:
-    """Write down that no process of this incarnation is left, and end."""
+    """Record that no process of this incarnation is left, and end."""
 
 
 Effect = StartSlot | KillOrphans | ReportLoss | CloseSlots | RecordEmpty

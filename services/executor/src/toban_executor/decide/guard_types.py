@@ -163,7 +163,7 @@ class CheckTree:
 
 @dataclass(frozen=True, slots=True)
 class CloseLeasePipe:
-    """Tell the job by the end of its lease descriptor that the lease is lost."""
+    """Signal the loss of the lease to the job by the end of its lease descriptor."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,7 +178,7 @@ class PauseOutput:
 
 @dataclass(frozen=True, slots=True)
 class ResumeOutput:
-    """Read the job's pipes again. After `waited` seconds a line in the log says that the job had to wait; 0 = no line."""
+    """Read the job's pipes again. `waited` seconds become a line in the log of the job; 0 = no line."""
 
     waited: float = 0.0
 
@@ -192,7 +192,7 @@ class DropAcked:
 
 @dataclass(frozen=True, slots=True)
 class ReportStart:
-    """Tell the executor that the attempt runs."""
+    """Report to the executor that the attempt runs."""
 
     start: AttemptStart
 
@@ -215,7 +215,7 @@ class Refuse:
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """Nothing is left to guard and nobody to report to: spool unacknowledged reports and end."""
+    """Nothing is left to guard and the executor has ended: spool unacknowledged reports and end."""
 
 
 Effect = (
@@ -283,9 +283,11 @@ class Attempt(NamedTuple):
         return self.spawn.order.key.token
 
     @property
-    def undisturbed(self) -> bool:
-        """True while the main process runs and nothing has begun to end it."""
-        return self.main is None and not self.cause
+    def undecided(self) -> bool:
+        """True while nothing has begun to end the attempt, and its main process runs or another step would follow."""
+        if self.cause:
+            return False
+        return self.main is None or (self.main.exit_code == 0 and self.step + 1 < len(self.spawn.order.steps))
 
 
 class SlotState(NamedTuple):

@@ -1,6 +1,6 @@
 """Lines of output as they go from a guard to its executor."""
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 CHUNK_BYTES = 256 * 1024
 """Bytes of text above which no more lines go into the same chunk."""
@@ -9,13 +9,12 @@ STDOUT, STDERR, SYSTEM = 1, 2, 3
 """Streams. The lines of SYSTEM are ours: they say what was left out, and why."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LogBlock:
-    """Consecutive lines of one stream. `text` ends each line with a newline, except one `partial` line alone."""
+class LogBlock(NamedTuple):
+    """Consecutive lines of one stream of an attempt. `text` ends each line with a newline, except one `partial` line alone."""
 
     stream: int
     partial: bool
     at_ns: int
     seq_from: int
-    count: int
+    lines: int
     text: bytes

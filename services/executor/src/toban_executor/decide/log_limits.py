@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from toban_domain.dropped_lines import dropped_lines_text
 from toban_executor.decide.log_block import SYSTEM, LogBlock
@@ -67,7 +67,7 @@ class Limiter:
         out = self.tick(now)
         if self._gap is None:
             keep, budget = self._room(block, now)
-            if keep == block.count:
+            if keep == block.lines:
                 self._spend(keep, len(block.text))
                 return [*out, block]
             head, block = split(block, keep)
@@ -79,7 +79,7 @@ class Limiter:
                 first, rest = split(block, 1)
                 assert first is not None
                 out.append(self._begin(self._gap, first))
-                if rest.count == 0:
+                if rest.lines == 0:
                     return out
                 block = rest
         self._leave_out(self._gap, block)
@@ -93,7 +93,7 @@ class Limiter:
         self._refill(now)
         left = self._limits.max_bytes - self._used if self._limits.max_bytes else TAIL_BYTES
         out = self._close(gap, int(self._tokens), min(TAIL_BYTES, left))
-        self._spend(sum(block.count for block in out if block.stream != SYSTEM), sum(len(block.text) for block in out))
+        self._spend(sum(block.lines for block in out if block.stream != SYSTEM), sum(len(block.text) for block in out))
         return out
 
     def finish(self) -> list[LogBlock]:
@@ -102,7 +102,7 @@ class Limiter:
 
     def _room(self, block: LogBlock, now: float) -> tuple[int, bool]:
         """How many lines of the block are within both limits, and whether the budget is the narrower one."""
-        lines = block.count
+        lines = block.lines
         if self._limits.lines_per_second:
             self._refill(now)
             lines = min(lines, int(self._tokens))
@@ -130,15 +130,15 @@ class Limiter:
         return _own(words, first.seq_from, first.at_ns)
 
     def _leave_out(self, gap: _Gap, block: LogBlock) -> None:
-        gap.lines += block.count
+        gap.lines += block.lines
         gap.size += len(block.text)
-        gap.last_seq, gap.last_ns = block.seq_from + block.count - 1, block.at_ns
+        gap.last_seq, gap.last_ns = block.seq_from + block.lines - 1, block.at_ns
         gap.tail.append(block)
-        gap.tail_lines += block.count
+        gap.tail_lines += block.lines
         gap.tail_size += len(block.text)
-        while gap.tail_lines - gap.tail[0].count >= TAIL_LINES or gap.tail_size - len(gap.tail[0].text) >= TAIL_BYTES:
+        while gap.tail_lines - gap.tail[0].lines >= TAIL_LINES or gap.tail_size - len(gap.tail[0].text) >= TAIL_BYTES:
             oldest = gap.tail.popleft()
-            gap.tail_lines -= oldest.count
+            gap.tail_lines -= oldest.lines
             gap.tail_size -= len(oldest.text)
 
     def _close(self, gap: _Gap, room: int, most_bytes: int) -> list[LogBlock]:
@@ -167,13 +167,13 @@ def split(block: LogBlock, lines: int) -> tuple[LogBlock | None, LogBlock]:
     """The first `lines` of a block (None for no line), and the others (perhaps of no line)."""
     if lines <= 0:
         return None, block
-    if block.partial or lines >= block.count:
-        return block, replace(block, seq_from=block.seq_from + block.count, count=0, text=b"")
+    if block.partial or lines >= block.lines:
+        return block, block._replace(seq_from=block.seq_from + block.lines, lines=0, text=b"")
     rest = block.text.split(b"\n", lines)[-1]
     head = block.text[: len(block.text) - len(rest)]
     return (
-        replace(block, count=lines, text=head),
-        replace(block, seq_from=block.seq_from + lines, count=block.count - lines, text=rest),
+        block._replace(lines=lines, text=head),
+        block._replace(seq_from=block.seq_from + lines, lines=block.lines - lines, text=rest),
     )
 
 
@@ -191,13 +191,13 @@ def _kept_tail(blocks: Iterable[LogBlock], lines: int, most_bytes: int) -> list[
 def _last_lines(block: LogBlock, lines: int) -> list[LogBlock]:
     if block.partial:
         return [block]
-    texts = block.text[:-1].rsplit(b"\n", lines)[-min(lines, block.count) :]
-    first = block.seq_from + block.count - len(texts)
-    return [replace(block, seq_from=seq, count=1, text=text + b"\n") for seq, text in enumerate(texts, start=first)]
+    texts = block.text[:-1].rsplit(b"\n", lines)[-min(lines, block.lines) :]
+    first = block.seq_from + block.lines - len(texts)
+    return [block._replace(seq_from=seq, lines=1, text=text + b"\n") for seq, text in enumerate(texts, start=first)]
 
 
 def _own(words: str, seq: int, at_ns: int) -> LogBlock:
-    return LogBlock(stream=SYSTEM, partial=False, at_ns=at_ns, seq_from=seq, count=1, text=words.encode() + b"\n")
+    return LogBlock(stream=SYSTEM, partial=False, at_ns=at_ns, seq_from=seq, lines=1, text=words.encode() + b"\n")
 
 
 def _size(size: int) -> str:

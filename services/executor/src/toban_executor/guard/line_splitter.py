@@ -96,7 +96,7 @@ class LineSplitter:
             partial=partial,
             at_ns=at_ns,
             seq_from=self._numbering.reserve(count),
-            count=count,
+            lines=count,
             text=text,
         )
 

@@ -60,7 +60,7 @@ class OutputPipeline:
         """A line of Toban's own."""
         text = message.encode() + b"\n"
         seq = self.numbering.reserve(1)
-        line = LogBlock(stream=SYSTEM, partial=False, at_ns=self._now_ns(), seq_from=seq, count=1, text=text)
+        line = LogBlock(stream=SYSTEM, partial=False, at_ns=self._now_ns(), seq_from=seq, lines=1, text=text)
         return self.admit([line])
 
     def tick(self) -> list[LogBlock]:

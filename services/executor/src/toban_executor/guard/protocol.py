@@ -155,17 +155,15 @@ def encode_report(report: AttemptStart | AttemptEnd | SlotLost) -> bytes:
 
 def encode_block(block: LogBlock) -> bytes:
     """One block of output lines."""
-    head = _BLOCK.pack(b"L", block.stream, block.partial, block.at_ns, block.seq_from, block.count)
-    return head + block.text
+    *fields, text = block
+    return _BLOCK.pack(b"L", *fields) + text
 
 
 def decode_report(data: bytes) -> Report:
     """The inverse of encode_report and encode_block. Raises ValueError, LookupError, TypeError or struct.error for anything else."""
     if data[:1] == b"L":
-        _, stream, partial, at_ns, seq_from, count = _BLOCK.unpack_from(data)
-        return LogBlock(
-            stream=stream, partial=partial, at_ns=at_ns, seq_from=seq_from, count=count, text=data[_BLOCK.size :]
-        )
+        _, *fields = _BLOCK.unpack_from(data)
+        return LogBlock._make((*fields, data[_BLOCK.size :]))
     body = json.loads(data[1:])
     match body["t"]:
         case "end":

@@ -44,7 +44,7 @@ from toban_executor.guard.clock import boottime, instant, wall_ns
 from toban_executor.guard.output_pipeline import OutputPipeline, OutputStream
 from toban_executor.guard.process_tree import signal_tree
 from toban_executor.guard.protocol import decode_command, encode_block, encode_report
-from toban_executor.guard.spawn import LEASE_FD, SpawnError, enter, find_program, spawn
+from toban_executor.guard.spawn import LEASE_FD, SpawnError, enter, find_program, start_process
 from toban_executor.guard.work_dir import WorkDir
 
 _READ = 64 * 1024
@@ -100,6 +100,10 @@ class SlotSupervisor:
     # ---- the loop
 
     def _turn(self) -> None:
+        if self._channel.closed and not self._state.executor_closed:
+            # Whichever saw it first: a read, or a write that failed. Before poll, which may wait without limit for a free slot.
+            self._handle(ExecutorClosed())
+            return
         self._update_poll()
         child_exited = False
         timeout = None if self._due == math.inf else max(0.0, self._due - boottime()) * 1000 + 0.5
@@ -112,9 +116,6 @@ class SlotSupervisor:
             else:
                 self._channel.flush()
                 self._receive()
-        if self._channel.closed and not self._state.executor_closed:
-            # Whichever saw it first: a read, or a write that failed.
-            self._handle(ExecutorClosed())
         if self._state.attempt is not None:
             self._send_blocks(self._output.tick())
             if child_exited:
@@ -166,22 +167,22 @@ class SlotSupervisor:
             return StepNotStarted(str(error))
         return StepStarted(self._main_pid)
 
-    def _prepare(self, order: Spawn) -> None:
-        attempt = order.order
-        self._output = _pipeline(attempt.logs, env=order.env, payload_json=attempt.payload_json)
-        self._work_dir.prepare(attempt.payload_json)
+    def _prepare(self, spawn: Spawn) -> None:
+        order = spawn.order
+        self._output = _pipeline(order.logs, env=spawn.env, payload_json=order.payload_json)
+        self._work_dir.prepare(order.payload_json)
         self._send_blocks(self._output.opening())
 
-    def _spawn(self, order: Spawn, number: int) -> int:
-        step = order.order.steps[number]
-        env = dict(order.env)
+    def _spawn(self, spawn: Spawn, number: int) -> int:
+        step = spawn.order.steps[number]
+        env = dict(spawn.env)
         env["TOBAN_PAYLOAD_FILE"] = self._work_dir.payload
         env["TOBAN_LEASE_FD"] = str(LEASE_FD)
-        enter(order.order.working_dir or self._work_dir.directory)
-        program = order.programs[number] or find_program(step.argv[0], env.get("PATH", ""))
+        enter(spawn.order.working_dir or self._work_dir.directory)
+        program = spawn.programs[number] or find_program(step.argv[0], env.get("PATH", ""))
         out, err = open_pipe(), open_pipe()
         try:
-            pid = spawn(
+            pid = start_process(
                 program=program,
                 argv=step.argv,
                 env=env,

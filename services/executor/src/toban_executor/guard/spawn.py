@@ -52,7 +52,7 @@ def enter(directory: str) -> None:
         raise SpawnError(f"working directory '{directory}': {os.strerror(error.errno or 0)}") from None
 
 
-def spawn(
+def start_process(
     *,
     program: str,
     argv: list[str] | tuple[str, ...],

@@ -13,12 +13,13 @@ from toban_domain.errors import ErrorCode, TobanError
 from toban_domain.outcome import AttemptKey, Outcome
 from toban_domain.traceparent import parse
 from toban_executor.decide.environment import job_environment
+from toban_executor.decide.log_block import LogBlock
 from toban_executor.decide.models import AttemptEnd, CancelOrder, Report, StartOrder
 from toban_executor.decide.outcome import outcome_of
 from toban_executor.decide.progress import ProgressBook
 from toban_executor.loops.log_collector import Collector, count_end
 from toban_executor.loops.outcome_reporter import Reporter
-from toban_executor.ports import Block, Guards, Journal
+from toban_executor.ports import Guards, Journal
 from toban_fencing.epoch_gate import Header, Record
 from toban_fencing.executor_lease import HoldSide, Instant
 from toban_fencing.order_book import OrderBook, StartAnswer
@@ -247,7 +248,7 @@ class Attempts:
         """The attempt has been running for a moment."""
         self._reporter.add(Report(key=key, seq=1, started_ns=at_ns, pid=pid))
 
-    def output(self, key: AttemptKey, block: Block) -> None:
+    def output(self, key: AttemptKey, block: LogBlock) -> None:
         """Lines of an attempt."""
         self._collector.add(key, block)
         self.progress.read(key, stream=block.stream, text=block.text, partial=block.partial, at_ns=block.at_ns)

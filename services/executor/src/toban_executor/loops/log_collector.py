@@ -14,10 +14,10 @@ from dataclasses import dataclass, field
 
 from toban_domain.errors import TobanError
 from toban_domain.outcome import AttemptKey
-from toban_executor.decide.log_block import CHUNK_BYTES, STDERR, STDOUT, SYSTEM
+from toban_executor.decide.log_block import CHUNK_BYTES, STDERR, STDOUT, SYSTEM, LogBlock
 from toban_executor.decide.models import AttemptEnd, Report
 from toban_executor.decide.pending_outcomes import PATIENCE_SECONDS, Conclusions
-from toban_executor.ports import Block, Chunk, Journal, Seal, Taken
+from toban_executor.ports import Chunk, Journal, Seal, Taken
 from toban_observability import metrics
 from toban_observability.logs import get_logger
 from toban_runtime.clock import Clock
@@ -63,7 +63,7 @@ _full = metrics.gauge(
     "toban_executor_log_full", "1 while jobs block on writing output because the log budget of the journal is used up."
 )
 
-Pack = Callable[[Sequence[Block]], bytes]
+Pack = Callable[[Sequence[LogBlock]], bytes]
 
 
 def count_end(end: AttemptEnd) -> None:
@@ -78,7 +78,7 @@ def count_end(end: AttemptEnd) -> None:
 class _Gathering:
     """Lines of one attempt and stream that are not in a chunk yet."""
 
-    blocks: list[Block] = field(default_factory=list)
+    blocks: list[LogBlock] = field(default_factory=list)
     size: int = 0
 
 
@@ -132,7 +132,7 @@ class Collector:
         """An attempt begins; its ticket is used when it writes something."""
         self._tickets[key] = ticket
 
-    def add(self, key: AttemptKey, block: Block) -> None:
+    def add(self, key: AttemptKey, block: LogBlock) -> None:
         """Lines of an attempt, in order."""
         gathering = self._gathering.setdefault((key, block.stream), _Gathering())
         gathering.blocks.append(block)

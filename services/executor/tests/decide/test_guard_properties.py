@@ -1,0 +1,219 @@
+"""Properties of the decisions of a guard over any course of events (docs/fencing.md 3.6)."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from toban_domain.outcome import AttemptKey
+from toban_executor.decide.guard import (
+    CLOCK_CHECK,
+    KILL_ALLOWANCE,
+    decide,
+    next_due,
+)
+from toban_executor.decide.guard_types import (
+    CheckTree,
+    Command,
+    Effect,
+    Event,
+    ExecutorClosed,
+    HoldOutput,
+    Kill,
+    ProcessEnd,
+    Received,
+    Refuse,
+    ReportEnd,
+    SetDeadline,
+    SignalTree,
+    SlotState,
+    Spawn,
+    StartStep,
+    StepStarted,
+    Stop,
+    Tick,
+    TreeChecked,
+    TreeSignal,
+)
+from toban_executor.decide.models import StartOrder, StepOrder
+from toban_fencing.executor_lease import Instant
+
+OURS, OTHER = "ours", "other"
+START = Instant(1000.0, 5000.0)
+TERMINATE, KILL = SignalTree(TreeSignal.TERMINATE), SignalTree(TreeSignal.KILL)
+FREE = SlotState(OURS)
+
+
+def spawn(
+    token: int = 1, *, lease: float = 60.0, lease_grace: float = 2.0, at: Instant = START, **fields: Any
+) -> Spawn:
+    """A command of one step, unless `steps` are given."""
+    steps = fields.pop(
+        "steps", (StepOrder(type="command", argv=("x",), timeout_seconds=fields.pop("step_timeout", 0)),)
+    )
+    order = StartOrder(key=AttemptKey(7, token), steps=steps, **{"grace_seconds": 1.0, **fields})
+    return Spawn(order=order, programs=("",) * len(steps), env={}, deadline=at.plus(lease), lease_grace=lease_grace)
+
+
+def received(command: Command, *, incarnation: str = OURS, acked: int = 0) -> Received:
+    return Received(incarnation, acked, command)
+
+
+@dataclass
+class World:
+    """A process tree and two clocks around the decisions. `stubborn` trees end by SIGKILL alone, and by that after `slow` rounds."""
+
+    stubborn: bool
+    slow: int
+    state: SlotState = FREE
+    now: Instant = START
+    # Of the attempt in the slot: whether its main process lives, and others.
+    main: bool = False
+    others: bool = False
+    proved_empty: bool = True
+    rounds: int = 0
+    asked: list[int] = field(default_factory=list)
+    answered: list[int] = field(default_factory=list)
+    stopped: int = 0
+    child_exited: bool = False
+
+    def send(self, event: Event) -> None:
+        """Deliver an event, carry out its effects, and the answers after it."""
+        next_event: Event | None = event
+        while next_event is not None:
+            assert not self.stopped or isinstance(next_event, ExecutorClosed)
+            before = self.state
+            self.state, effects = decide(before, next_event, self.now)
+            self.check(before, next_event, effects)
+            next_event = None
+            for place, effect in enumerate(effects):
+                next_event = self.carry(effect)
+                assert next_event is None or place == len(effects) - 1, "only the last effect has an answer"
+        if self.child_exited:
+            self.child_exited = False
+            if self.state.attempt is not None:
+                self.send(self.checked())
+
+    def check(self, before: SlotState, event: Event, effects: Sequence[Effect]) -> None:
+        if isinstance(event, Received) and event.incarnation != OURS:
+            assert self.state == before
+            assert all(isinstance(effect, Refuse) for effect in effects)
+        if (
+            isinstance(event, Tick)
+            and before.attempt
+            and self.now.seconds_until(before.attempt.deadline) <= KILL_ALLOWANCE
+        ):
+            assert KILL in effects, "at the deadline SIGKILL goes out with every tick"
+
+    def carry(self, effect: Effect) -> Event | None:
+        match effect:
+            case StartStep():
+                assert self.proved_empty, "a step starts in an empty tree"
+                attempt = self.state.attempt
+                assert attempt is not None and not attempt.cause and not self.state.executor_closed
+                assert self.now.seconds_until(attempt.deadline) > 0
+                self.proved_empty, self.main, self.rounds = False, True, 0
+                return StepStarted(len(self.asked))
+            case SignalTree(signal=signal):
+                assert not self.proved_empty, "a signal to a tree that was found empty"
+                if signal is TreeSignal.KILL:
+                    self.rounds += 1
+                if self.rounds >= self.slow if signal is TreeSignal.KILL else not self.stubborn:
+                    self.main = self.others = False
+                    self.child_exited = True
+            case CheckTree():
+                return self.checked()
+            case ReportEnd(end=end) | Refuse(end=end):
+                assert isinstance(effect, Refuse) or self.proved_empty
+                self.answered.append(end.key.token)
+            case Stop():
+                assert self.state.attempt is None and self.proved_empty
+                self.stopped += 1
+        return None
+
+    def checked(self) -> TreeChecked:
+        attempt = self.state.attempt
+        ended = attempt is not None and attempt.main is None and not self.main
+        self.proved_empty = not self.main and not self.others
+        return TreeChecked(main=ProcessEnd(exit_code=0) if ended else None, empty=self.proved_empty)
+
+    def exit(self, *, leaves: bool) -> None:
+        """The main process ends by itself."""
+        if self.state.attempt is not None and self.main:
+            self.main, self.others = False, leaves
+            self.send(self.checked())
+
+    def advance(self, seconds: float) -> None:
+        """Time passes; ticks come no later than they are due."""
+        until = self.now.boot + seconds
+        while (due := next_due(self.state, self.now)) <= until:
+            assert due >= self.now.boot
+            assert due <= self.now.boot + CLOCK_CHECK
+            self.now = self.now.plus(max(due - self.now.boot, 0.0005))
+            self.send(Tick())
+        self.now = self.now.plus(max(0.0, until - self.now.boot))
+
+    def spawn(self, incarnation: str, lease: float, lease_grace: float, timeout: int, steps: int) -> None:
+        token = len(self.asked) + 1
+        self.asked.append(token)
+        order = spawn(
+            token,
+            at=self.now,
+            lease=lease,
+            lease_grace=lease_grace,
+            timeout_seconds=timeout,
+            steps=(StepOrder(type="command", argv=("x",)),) * steps,
+        )
+        self.send(received(order, incarnation=incarnation))
+
+    def token(self) -> int:
+        return self.state.attempt.token if self.state.attempt else 1
+
+
+SECONDS = st.floats(0.0, 4.0)
+INCARNATION = st.sampled_from([OURS, OURS, OURS, OTHER])
+STEP = st.one_of(
+    st.tuples(st.just("spawn"), INCARNATION, st.floats(-1.0, 20.0), SECONDS, st.integers(0, 3), st.integers(1, 3)),
+    st.tuples(st.just("kill"), INCARNATION, st.booleans(), SECONDS),
+    st.tuples(st.just("deadline"), INCARNATION, st.booleans(), st.floats(-1.0, 10.0)),
+    st.tuples(st.just("exit"), st.booleans()),
+    st.tuples(st.just("advance"), st.floats(0.0, 3.0)),
+    st.tuples(st.just("wall"), st.floats(-5.0, 5.0)),
+    st.tuples(st.just("hold"), st.booleans()),
+    st.tuples(st.just("close")),
+)
+
+
+@given(st.lists(STEP, max_size=25), st.booleans(), st.integers(1, 4))
+@settings(max_examples=300, deadline=None)
+def test_any_course_of_events(steps: list[tuple[Any, ...]], stubborn: bool, slow: int) -> None:
+    world = World(stubborn=stubborn, slow=slow)
+    for name, *given_ in steps:
+        if world.stopped:
+            break
+        if name == "spawn":
+            world.spawn(*given_)
+        elif name == "kill":
+            incarnation, ours, grace = given_
+            command = Kill(token=world.token() + (not ours), cause="cancel", reason="", grace=grace)
+            world.send(received(command, incarnation=incarnation))
+        elif name == "deadline":
+            incarnation, ours, seconds = given_
+            command = SetDeadline(token=world.token() + (not ours), deadline=world.now.plus(seconds))
+            world.send(received(command, incarnation=incarnation))
+        elif name == "exit":
+            world.exit(leaves=given_[0])
+        elif name == "advance":
+            world.advance(given_[0])
+        elif name == "wall":
+            world.now = Instant(world.now.boot, world.now.wall + given_[0])
+        elif name == "hold":
+            world.send(received(HoldOutput(given_[0])))
+        else:
+            world.send(ExecutorClosed())
+    world.send(ExecutorClosed())
+    world.advance(1.0)
+    assert world.stopped == 1, "nothing is left within a second of the executor's end"
+    assert sorted(world.answered) == world.asked, "each spawn has one end or refusal"
