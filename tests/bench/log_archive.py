@@ -22,8 +22,8 @@ from log_text import MB, pieces
 from toban_executor.adapters.log_client import Packer
 from toban_executor.decide.log_block import CHUNK_BYTES, LogBlock
 from toban_executor.guard.line_splitter import LineNumbering, LineSplitter
+from toban_log_archiver.decide.stored_chunks import NewChunk
 from toban_log_archiver.store import chunks, log_attempts, partitions
-from toban_log_archiver.store.chunks import NewChunk
 from toban_log_archiver.store.log_attempts import TokenNote
 from toban_proto.v1 import coordinator_pb2, coordinator_pb2_grpc, logs_pb2, logs_pb2_grpc
 from toban_stack.certs import TRUST_DOMAIN

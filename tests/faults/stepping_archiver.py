@@ -11,19 +11,22 @@ from functools import partial
 
 os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
 
-from toban_log_archiver import main as service
-from toban_log_archiver.loops.archive import ArchiverDeps
-from toban_log_archiver.loops.archive_steps import StepDeps
+from toban_log_archiver.app.archive_pass import ArchiveLimits
+from toban_log_archiver.app.archive_steps import StepDeps
+from toban_log_archiver.main import Factories, run
 
 
-def passing(step: str) -> None:
-    """Hears the name of each step right before it is done."""
+def before_step(step: str) -> None:
+    """Gets the name of each step right before it."""
     if step == os.environ.get("KILL_AT"):
         os.kill(os.getpid(), signal.SIGKILL)
 
 
+def limits() -> ArchiveLimits:
+    """As the variables say."""
+    size = os.environ.get("TARGET_BYTES")
+    return ArchiveLimits(target_bytes=int(size)) if size else ArchiveLimits()
+
+
 if __name__ == "__main__":
-    service.StepDeps = partial(StepDeps, passing=passing)  # type: ignore[assignment, misc]
-    if size := os.environ.get("TARGET_BYTES"):
-        service.ArchiverDeps = partial(ArchiverDeps, target_bytes=int(size))  # type: ignore[assignment, misc]
-    sys.exit(service.run())
+    sys.exit(run(Factories(steps=partial(StepDeps, before_step=before_step), limits=limits)))

@@ -9,6 +9,7 @@ from pathlib import Path
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
+from toban_domain.dropped_lines import dropped_lines_text
 from toban_domain.outcome import AttemptKey
 from toban_executor.adapters.journal import Journal
 from toban_executor.adapters.log_client import Packer, chunk_to_pb
@@ -17,9 +18,11 @@ from toban_executor.decide.models import LogRules
 from toban_executor.guard.output_pipeline import OutputPipeline
 from toban_executor.guard.protocol import decode_report, encode_block
 from toban_executor.loops.log_collector import Collector
+from toban_log_archiver.adapters.chunk_codec import LogLinesCodec
+from toban_log_archiver.app.append_session import checked
+from toban_log_archiver.decide.line import Line
 from toban_log_archiver.decide.merge import END, Merge
-from toban_log_archiver.server.chunk_codec import checked, lines_of
-from toban_proto.v1.logs_pb2 import LogLine
+from toban_log_archiver.server.ingest import chunk_from_pb
 from toban_testing.clock import FakeClock
 
 KEY = AttemptKey(1, 101)
@@ -47,7 +50,7 @@ def captured(reads: Reads) -> list[LogBlock]:
     return [block for block in heard if isinstance(block, LogBlock)]
 
 
-async def archived(folder: str, blocks: Sequence[LogBlock]) -> list[LogLine]:
+async def archived(folder: str, blocks: Sequence[LogBlock]) -> list[Line]:
     """What a reader gets of them; every chunk is one that the archiver takes."""
     journal = Journal(Path(folder) / "journal.sqlite3")
     journal.start()
@@ -63,20 +66,21 @@ async def archived(folder: str, blocks: Sequence[LogBlock]) -> list[LogLine]:
         it.closed(KEY, blocks[-1].seq_from + blocks[-1].lines - 1 if blocks else 0)
         await it.run_once()
         batch = await journal.chunks_after(0, 10_000, 1 << 30)
-        merge: Merge[LogLine] = Merge(decode=lines_of)
+        codec = LogLinesCodec()
+        merge: Merge[Line] = Merge(decode=codec.lines)
         for chunk in sorted(batch.chunks, key=lambda one: one.seq_from):
-            merge.add(chunk.stream, checked(chunk_to_pb(chunk), DAY).data)
+            merge.add(chunk.stream, checked(codec, chunk_from_pb(chunk_to_pb(chunk)), DAY).data)
         return list(merge.ready(END))
     finally:
         journal.close()
 
 
-def read_back(reads: Reads) -> list[LogLine]:
+def read_back(reads: Reads) -> list[Line]:
     with tempfile.TemporaryDirectory() as folder:
         return asyncio.run(archived(folder, captured(reads)))
 
 
-def text(lines: Sequence[LogLine], stream: int) -> bytes:
+def text(lines: Sequence[Line], stream: int) -> bytes:
     return b"".join(line.text if line.partial else line.text + b"\n" for line in lines if line.stream == stream)
 
 
@@ -111,4 +115,17 @@ def test_levels_are_told_and_bytes_stay() -> None:
         (b'{"level":"error","x":1}', "error"),
         (b"plain", ""),
         (b"level=warn msg=x\r", "warning"),
+    ]
+
+
+def test_the_number_of_dropped_lines_is_a_field_of_the_line_that_counts_them() -> None:
+    text = dropped_lines_text(5, size="1 KiB", limit="10 lines a second (max_lines_per_second)").encode()
+    own = LogBlock(stream=3, partial=False, at_ns=NANOS, seq_from=6, lines=1, text=text + b"\n")
+    other = LogBlock(stream=3, partial=False, at_ns=NANOS, seq_from=7, lines=2, text=b"stopped\nby force\n")
+    with tempfile.TemporaryDirectory() as folder:
+        lines = asyncio.run(archived(folder, [own, other]))
+    assert [(line.text, line.dropped_lines, line.dropped_chunk) for line in lines] == [
+        (text, 5, False),
+        (b"stopped", 0, False),
+        (b"by force", 0, False),
     ]

@@ -18,7 +18,6 @@ from toban_log_archiver.config import LogArchiverConfig
 from toban_log_archiver.main import serve
 from toban_proto.v1 import logs_pb2, logs_pb2_grpc
 from toban_proto.v1.common_pb2 import LogTicket
-from toban_runtime.clock import SystemClock
 from toban_runtime.lifecycle import Stop
 from toban_transport.channel import ChannelPool
 from toban_transport.client_calls import duplex, stream, unary
@@ -109,7 +108,7 @@ async def running(url: str, tls: Path, folder: Path, **given: Any) -> AsyncItera
     ready.unlink(missing_ok=True)
     config = LogArchiverConfig(database_url=url, tls_dir=tls / "log-archiver", ready_file=ready, **given)
     stop = Stop()
-    task = asyncio.create_task(serve(config, stop, clock=SystemClock()))
+    task = asyncio.create_task(serve(config, stop))
     try:
         async with asyncio.timeout(20):
             while not ready.exists() and not task.done():  # noqa: ASYNC110 - a file, as a launcher sees it

@@ -24,7 +24,8 @@ def dropped_lines_text(lines: int, *, size: str, limit: str) -> str:
 
 
 def dropped_line_count(text: bytes) -> int:
-    """Number of dropped lines that a line of the stream `system` states; 0 when it is no marker."""
+    """Number of dropped lines that a line of the stream `system` states; 0 for any other line. For texts of guards and for lines that earlier
+    releases stored without `dropped_lines`."""
     found = _LEFT_OUT.match(text)
     return int(found[1].replace(b",", b"")) if found else 0
 

@@ -8,8 +8,15 @@ from operator import attrgetter
 
 import zstandard
 
-from toban_log_archiver.store.chunks import ChunkHead, NewChunk, StoredChunk, TimeSpan, TokenPlace, TokenSize
-from toban_log_archiver.store.log_attempts import TokenRow
+from toban_log_archiver.decide.stored_chunks import (
+    ChunkHead,
+    NewChunk,
+    StoredChunk,
+    TimeSpan,
+    TokenPlace,
+    TokenRow,
+    TokenSize,
+)
 from toban_proto.v1.logs_pb2 import LogLine, LogLines
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

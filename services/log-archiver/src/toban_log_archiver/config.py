@@ -8,6 +8,6 @@ from toban_runtime.config import ServiceConfig
 
 
 class LogArchiverConfig(ServiceConfig):
-    """Needs PostgreSQL; S3 is looked at for health only, so it may be left out."""
+    """Needs PostgreSQL; without S3 nothing is archived."""
 
     REQUIRED: ClassVar[tuple[str, ...]] = ("database_url",)

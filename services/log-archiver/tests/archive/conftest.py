@@ -14,19 +14,21 @@ import zstandard
 
 from toban_domain.outcome import AttemptKey
 from toban_domain.settings import Settings
+from toban_log_archiver.adapters.chunk_codec import LogLinesCodec
 from toban_log_archiver.adapters.object_store import S3Bucket
-from toban_log_archiver.loops.archive import Archiver, ArchiverDeps
-from toban_log_archiver.loops.archive_steps import StepDeps
-from toban_log_archiver.loops.pass_report import Did
+from toban_log_archiver.app.archive_pass import ArchiveLimits, Archiver
+from toban_log_archiver.app.archive_source import ArchiveSource
+from toban_log_archiver.app.archive_steps import StepDeps
+from toban_log_archiver.app.combined_source import CombinedSource
+from toban_log_archiver.app.database_source import DatabaseSource
+from toban_log_archiver.app.followers import Followers
+from toban_log_archiver.app.line_reader import ReaderDeps
+from toban_log_archiver.app.log_reading import LogReading
+from toban_log_archiver.app.pass_report import PassEvent
+from toban_log_archiver.decide.stored_chunks import NewChunk
 from toban_log_archiver.ports.archive_gateway import Ended
-from toban_log_archiver.server.archive_source import ArchivedChunks
-from toban_log_archiver.server.chunk_codec import count_marks
-from toban_log_archiver.server.combined_source import JoinedChunks
-from toban_log_archiver.server.database_source import DatabaseChunks
-from toban_log_archiver.server.followers import Followers
 from toban_log_archiver.server.log_reader_service import LogReader
 from toban_log_archiver.store import chunks, log_attempts, partitions
-from toban_log_archiver.store.chunks import NewChunk
 from toban_log_archiver.store.log_attempts import TokenNote
 from toban_proto.v1 import logs_pb2
 from toban_runtime.clock import SystemClock
@@ -46,18 +48,18 @@ def text(run_id: int, token: int, seq: int) -> bytes:
 
 
 @dataclass
-class Heard:
-    """Settings as a coordinator would have sent them."""
+class KnownSettings:
+    """Settings as a coordinator has sent them."""
 
     known: Settings = field(default_factory=lambda: Settings({"log_retention_days_db": 7}))
-    heard: bool = True
+    received: bool = True
 
 
 @dataclass
 class Gateway:
     """What coordinators know of attempts that have ended, and of the settings."""
 
-    settings: Heard
+    settings: KnownSettings
     ended_attempts: dict[AttemptKey, int | None] = field(default_factory=dict)
     error: Exception | None = None
 
@@ -85,7 +87,7 @@ class World:
     bucket: S3Bucket
     bucket_name: str
     remove: Callable[[str], None]
-    settings: Heard = field(default_factory=Heard)
+    settings: KnownSettings = field(default_factory=KnownSettings)
     gateway: Gateway = field(init=False)
 
     def __post_init__(self) -> None:
@@ -94,31 +96,26 @@ class World:
     def archiver(
         self,
         *,
-        passing: Callable[[str], None] = lambda _: None,
+        before_step: Callable[[str], None] = lambda _: None,
         store: Any = None,
         target_bytes: int = 4096,
         holder: str = "test",
         lease_seconds: float = 30.0,
         grace_seconds: float = 0.0,
     ) -> Archiver:
-        steps = StepDeps(pool=self.pool, store=store or self.bucket, clock=SystemClock(), passing=passing)
         return Archiver(
-            deps=ArchiverDeps(
-                steps=steps,
-                gateway=self.gateway,
-                settings=self.settings,  # type: ignore[arg-type]
-                holder=holder,
-                count_marks=count_marks,
-                lease_seconds=lease_seconds,
-                target_bytes=target_bytes,
-                grace_seconds=grace_seconds,
-            )
+            steps=StepDeps(pool=self.pool, store=store or self.bucket, clock=SystemClock(), before_step=before_step),
+            codec=LogLinesCodec(),
+            gateway=self.gateway,
+            settings=self.settings,  # type: ignore[arg-type]
+            holder=holder,
+            limits=ArchiveLimits(lease_seconds=lease_seconds, target_bytes=target_bytes, grace_seconds=grace_seconds),
         )
 
-    async def work(self, **given: Any) -> list[Did]:
+    async def work(self, **given: Any) -> list[PassEvent]:
         """One pass; what it did."""
-        did: list[Did] = []
-        await self.archiver(**given).work(did.append)
+        did: list[PassEvent] = []
+        await self.archiver(**given).run_pass(did.append)
         return did
 
     async def store(
@@ -153,11 +150,15 @@ class World:
             for line in answer.lines
         ]
 
-    def reader(self, *, store: Any = None) -> LogReader:
+    def source(self, *, store: Any = None) -> CombinedSource:
+        """The database and the archive, as readers see them."""
+        archived = ArchiveSource(pool=self.pool, store=store or self.bucket)
+        return CombinedSource(DatabaseSource(pool=self.pool), archived)
+
+    def reader(self, *, store: Any = None, source: Any = None) -> LogReader:
         """A log-archiver as its readers see it."""
-        archived = ArchivedChunks(pool=self.pool, store=store or self.bucket)
-        source = JoinedChunks(DatabaseChunks(pool=self.pool), archived)
-        return LogReader(source=source, followers=Followers(), clock=SystemClock())
+        deps = ReaderDeps(source=source or self.source(store=store), codec=LogLinesCodec(), clock=SystemClock())
+        return LogReader(reading=LogReading(deps=deps, followers=Followers()))
 
     @staticmethod
     def wanted(run_id: int, token: int, seqs: Sequence[int]) -> list[tuple[int, int, bytes]]:

@@ -1,4 +1,4 @@
-"""The lease of the archive is free again as soon as nobody works, whatever ended the pass."""
+"""The lease of the archive is free again as soon as no pass runs, whatever ended it."""
 
 import asyncio
 from typing import Any
@@ -18,12 +18,12 @@ async def test_a_lease_that_an_outage_kept_is_given_back_before_the_next_pass(wo
             if step == "put" and not archiver.problem:
                 other.execute("BEGIN; LOCK TABLE logs.archive_lease")
 
-        archiver = world.archiver(passing=lock_out)
+        archiver = world.archiver(before_step=lock_out)
         with pytest.raises(StoreError):
-            await archiver.work(lambda _: None)
+            await archiver.run_pass()
         other.execute("ROLLBACK")
         assert (await world.sql("SELECT held FROM logs.archive_lease"))[0]["held"], "it could not be given back"
-        await archiver.work(lambda _: None)
+        await archiver.run_pass()
     assert not await world.has_day()
     assert await world.read(1) == world.wanted(1, 10, [1, 2, 3])
 
@@ -53,6 +53,6 @@ async def test_a_pass_whose_caller_leaves_gives_the_lease_back(world: Any) -> No
 
 async def test_what_a_patient_read_gave_may_take_its_time(world: Any) -> None:
     """20,000 rows of a manifest take longer to take in than an idle transaction may last elsewhere."""
-    async with archive_reads.patient(world.pool) as t:
+    async with archive_reads.long_query_tx(world.pool) as t:
         await asyncio.sleep(0.7)
         assert await t.fetch_all("SELECT 1 AS one") == [{"one": 1}]

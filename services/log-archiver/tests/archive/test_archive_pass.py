@@ -11,8 +11,8 @@ import pytest
 from toban_domain.errors import ErrorCode, FencedOut, TobanError
 from toban_domain.outcome import AttemptKey
 from toban_domain.settings import Settings
+from toban_log_archiver.app.archive_pass import Busy
 from toban_log_archiver.decide import tlog
-from toban_log_archiver.loops.archive import Busy
 
 RUNS = {run_id: list(range(1, 20 + run_id)) for run_id in range(1, 13)}
 # Every step of a pass, in order: a crash right before any of them.
@@ -34,13 +34,13 @@ class Killed(BaseException):
 def kill_at(step: str, *, number: int = 1) -> Callable[[str], None]:
     seen = 0
 
-    def passing(name: str) -> None:
+    def before_step(name: str) -> None:
         nonlocal seen
         seen += name == step
         if name == step and seen == number:
             raise Killed(step)
 
-    return passing
+    return before_step
 
 
 async def fill(world: Any) -> None:
@@ -87,9 +87,9 @@ async def test_what_is_younger_or_not_sealed_stays(world: Any) -> None:
 async def test_a_kill_before_any_step_loses_and_doubles_nothing(world: Any, step: str) -> None:
     await fill(world)
     with pytest.raises(Killed):
-        await world.work(passing=kill_at(step))
+        await world.work(before_step=kill_at(step))
     await all_there(world)
-    # Nobody gave the lease back: the next archiver waits until it has been silent for long enough.
+    # The lease was not released: the next archiver waits until it has been silent for long enough.
     with pytest.raises(Busy):
         await world.work()
     await world.work(lease_seconds=0.0)
@@ -102,22 +102,22 @@ async def test_a_kill_before_any_step_loses_and_doubles_nothing(world: Any, step
 
 
 @pytest.mark.parametrize("step", ["look", "stored", "manifest", "commit"])
-async def test_a_kill_while_an_earlier_kill_is_mended(world: Any, step: str) -> None:
+async def test_a_kill_while_an_earlier_kill_is_repaired(world: Any, step: str) -> None:
     await fill(world)
     with pytest.raises(Killed):
-        await world.work(passing=kill_at("read_back", number=2))
+        await world.work(before_step=kill_at("read_back", number=2))
     with pytest.raises(Killed):
-        await world.work(passing=kill_at(step), lease_seconds=0.0)
+        await world.work(before_step=kill_at(step), lease_seconds=0.0)
     await all_there(world)
     await world.work(lease_seconds=0.0)
     await all_there(world)
     assert not await world.has_day()
 
 
-async def test_what_was_put_is_taken_up_and_not_packed_again(world: Any) -> None:
+async def test_what_was_put_is_completed_and_not_packed_again(world: Any) -> None:
     await fill(world)
     with pytest.raises(Killed):
-        await world.work(passing=kill_at("read_back"), target_bytes=1 << 20)
+        await world.work(before_step=kill_at("read_back"), target_bytes=1 << 20)
     (begun,) = await world.sql("SELECT key, state FROM logs.objects")
     assert begun["state"] == "stored"
     did = await world.work(lease_seconds=0.0, target_bytes=1 << 20)
@@ -127,7 +127,7 @@ async def test_what_was_put_is_taken_up_and_not_packed_again(world: Any) -> None
 async def test_an_object_that_others_came_before_is_forgotten(world: Any) -> None:
     await world.store(1, 10, [1, 2, 3], seal=3)
     with pytest.raises(Killed):
-        await world.work(passing=kill_at("read_back"))
+        await world.work(before_step=kill_at("read_back"))
     # As after a restore: the row of another pass, for a part of the same chunks.
     await world.execute("UPDATE logs.objects SET state = 'planned', stored_at = NULL")
     await world.store(1, 10, [4], seal=None)
@@ -150,7 +150,7 @@ async def test_a_stale_archiver_writes_nothing(world: Any, step: str) -> None:
                 before.append(connection.execute(WRITTEN).fetchone())
 
     with pytest.raises(FencedOut):
-        await world.work(passing=take_over, target_bytes=1 << 20)
+        await world.work(before_step=take_over, target_bytes=1 << 20)
     assert list((await world.sql(WRITTEN))[0].values()) == list(before[0])
     assert await world.has_day()
     with pytest.raises(Busy, match="newer"):
@@ -161,7 +161,7 @@ async def test_a_stale_archiver_writes_nothing(world: Any, step: str) -> None:
     assert not await world.has_day()
 
 
-async def test_nobody_else_works_meanwhile(world: Any) -> None:
+async def test_no_other_archiver_works_meanwhile(world: Any) -> None:
     await fill(world)
     others: list[BaseException] = []
 

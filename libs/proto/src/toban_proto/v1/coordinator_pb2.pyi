@@ -653,7 +653,7 @@ class SealedAttempt(_message.Message):
     COMPLETE_FIELD_NUMBER: _builtins.int
     last_seq: _builtins.int
     complete: _builtins.bool
-    """last_seq as reported by the executor; not set when the executor was lost and the number is unknown."""
+    """True: last_seq is as reported by the executor. False: the executor was lost and the number is unknown."""
     @_builtins.property
     def key(self) -> _common_pb2.AttemptKey: ...
     def __init__(

@@ -134,6 +134,7 @@ class LineBlock(_message.Message):
     LINE_COUNT_FIELD_NUMBER: _builtins.int
     PARTIAL_FIELD_NUMBER: _builtins.int
     LEVELS_FIELD_NUMBER: _builtins.int
+    DROPPED_LINES_FIELD_NUMBER: _builtins.int
     seq: _builtins.int
     """Sequence number of the first line; the others follow without a gap."""
     at_unix_nanos: _builtins.int
@@ -144,6 +145,8 @@ class LineBlock(_message.Message):
     partial: _builtins.bool
     levels: _builtins.bytes
     """One byte per line: 0 = no level, then 1 trace to 6 fatal. Empty = no line has a level."""
+    dropped_lines: _builtins.int
+    """Of a block of one line on stream system: as in LogLine."""
     def __init__(
         self,
         *,
@@ -154,10 +157,11 @@ class LineBlock(_message.Message):
         line_count: _builtins.int = ...,
         partial: _builtins.bool = ...,
         levels: _builtins.bytes = ...,
+        dropped_lines: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["at_unix_nanos", b"at_unix_nanos", "levels", b"levels", "line_count", b"line_count", "partial", b"partial", "seq", b"seq", "stream", b"stream", "text", b"text"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["at_unix_nanos", b"at_unix_nanos", "dropped_lines", b"dropped_lines", "levels", b"levels", "line_count", b"line_count", "partial", b"partial", "seq", b"seq", "stream", b"stream", "text", b"text"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -173,6 +177,8 @@ class LogLine(_message.Message):
     TEXT_FIELD_NUMBER: _builtins.int
     PARTIAL_FIELD_NUMBER: _builtins.int
     LEVEL_FIELD_NUMBER: _builtins.int
+    DROPPED_LINES_FIELD_NUMBER: _builtins.int
+    DROPPED_CHUNK_FIELD_NUMBER: _builtins.int
     seq: _builtins.int
     at_unix_nanos: _builtins.int
     stream: Global___LogStream.ValueType
@@ -182,6 +188,12 @@ class LogLine(_message.Message):
     """The line continues in the next one (longer than the line limit), or ended without a newline."""
     level: _builtins.str
     """Level of a structured line (a JSON object, or logfmt): trace | debug | info | warning | error | fatal; empty for other lines."""
+    dropped_lines: _builtins.int
+    """On stream system: so many lines that a limit dropped are counted by this line, which has the number of the last of them; 0 = none. Lines
+    stored by earlier releases have the number in their text alone.
+    """
+    dropped_chunk: _builtins.bool
+    """These lines were a chunk of one stream: lines of another stream may have numbers between theirs."""
     def __init__(
         self,
         *,
@@ -191,10 +203,12 @@ class LogLine(_message.Message):
         text: _builtins.bytes = ...,
         partial: _builtins.bool = ...,
         level: _builtins.str = ...,
+        dropped_lines: _builtins.int = ...,
+        dropped_chunk: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["at_unix_nanos", b"at_unix_nanos", "level", b"level", "partial", b"partial", "seq", b"seq", "stream", b"stream", "text", b"text"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["at_unix_nanos", b"at_unix_nanos", "dropped_chunk", b"dropped_chunk", "dropped_lines", b"dropped_lines", "level", b"level", "partial", b"partial", "seq", b"seq", "stream", b"stream", "text", b"text"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import zstandard
 
+from toban_domain.dropped_lines import dropped_line_count
 from toban_domain.errors import ErrorCode, TobanError
 from toban_domain.outcome import AttemptKey
 from toban_executor.adapters.convert import ticket_from_bytes
@@ -52,6 +53,8 @@ class Packer:
                 line_count=block.lines,
                 partial=block.partial,
                 levels=b"" if block.partial else levels_of(block.text),
+                # Guards send the line that counts dropped lines as text; its one reader is this process.
+                dropped_lines=dropped_line_count(block.text) if block.stream == SYSTEM and block.lines == 1 else 0,
             )
         return self._zstd.compress(lines.SerializeToString())
 

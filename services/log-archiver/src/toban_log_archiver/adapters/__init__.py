@@ -1,1 +1,1 @@
-"""Talks to others: the object store."""
+"""Talks to others: the object store, coordinators, the encoding of chunks."""

@@ -35,7 +35,7 @@ T = TypeVar("T")
 class S3Bucket:
     """One bucket. On a local stack (endpoint on loopback) a missing bucket is made; anywhere else that is the operator's.
 
-    Without an endpoint it is AWS's own; without keys boto3's usual sources of credentials are asked.
+    Without an endpoint it is AWS's own; without keys boto3's usual sources of credentials are used.
     """
 
     def __init__(
@@ -84,21 +84,21 @@ class S3Bucket:
 
     async def put_new(self, key: str, body: bytes) -> bool:
         """Writes an object once."""
-        return await self._asked("put", key, lambda: self._put_new(key, body))
+        return await self._call("put", key, lambda: self._put_new(key, body))
 
     async def digest(self, key: str) -> Digest | None:
         """Length and checksum of what is really there."""
-        return await self._asked("read", key, lambda: self._digest(key))
+        return await self._call("read", key, lambda: self._digest(key))
 
     async def read(self, key: str, offset: int, length: int) -> bytes:
         """A piece of an object."""
-        return await self._asked("read", key, lambda: self._read(key, offset, length))
+        return await self._call("read", key, lambda: self._read(key, offset, length))
 
     async def delete(self, key: str) -> None:
         """Removes an object, or finds it removed."""
-        await self._asked("delete", key, lambda: self._data.delete_object(Bucket=self._bucket, Key=key))
+        await self._call("delete", key, lambda: self._data.delete_object(Bucket=self._bucket, Key=key))
 
-    async def _asked(self, what: str, key: str, call: Callable[[], T]) -> T:
+    async def _call(self, what: str, key: str, call: Callable[[], T]) -> T:
         try:
             return await asyncio.to_thread(call)
         except ClientError as error:
@@ -171,7 +171,7 @@ def _status(error: ClientError) -> int:
 
 
 def _is_final(error: ClientError) -> bool:
-    """The store has understood and says no; not that it is busy, or broken."""
+    """The store has understood and refused; it is not busy or broken."""
     return 400 <= _status(error) < 500 and _status(error) not in _BUSY
 
 

@@ -7,13 +7,14 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from operator import lt
 
+from toban_log_archiver.decide.line import STREAMS
+
 MAX_DATA_BYTES = 1024 * 1024
 """Compressed size of a chunk."""
 MAX_RAW_BYTES = 8 * 1024 * 1024
 """Size of a chunk's lines when decompressed: what a reader holds of one stream."""
 MAX_LINE_BYTES = 1024 * 1024
 """A line must fit into one answer to a reader."""
-STREAMS = frozenset({1, 2, 3})
 _MAX_SEQ = (1 << 62) - 1
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 # The year 2200: far beyond a wrong clock, far below what PostgreSQL and datetime hold.
@@ -21,12 +22,12 @@ _MAX_NANOS = 7_258_118_400 * 1_000_000_000
 
 
 class ChunkInvalid(ValueError):
-    """A chunk is refused for good: the message says what is wrong with it."""
+    """A chunk is refused for good; the message is the reason."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claim:
-    """What a chunk says about itself."""
+    """What a chunk claims about itself."""
 
     stream: int
     seq_from: int

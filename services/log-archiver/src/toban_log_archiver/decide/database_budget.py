@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import date
 
 GB = 1000**3
-ALARM = 0.8
+WARN = 0.8
 """From this part of the budget on there is a warning, and the oldest days are archived before their time."""
 FULL = 1.0
 AGAIN = 0.95
@@ -24,8 +24,8 @@ def due_days(days: Sequence[tuple[date, bool]]) -> list[date]:
 
 
 def early_days(days: Sequence[tuple[date, bool]], *, used: float, today: date) -> list[date]:
-    """From ALARM on: the days that may go before their time, the oldest first. Those are out whose chunks may still come in numbers.
+    """From WARN on: the days that may go before their time, the oldest first. Those are out whose chunks may still come in numbers.
 
     One that leaves the database is enough: the next pass sees what it was worth. One that cannot leave must not keep the others there.
     """
-    return [day for day, is_due in days if not is_due and (today - day).days > 1] if used >= ALARM else []
+    return [day for day, is_due in days if not is_due and (today - day).days > 1] if used >= WARN else []

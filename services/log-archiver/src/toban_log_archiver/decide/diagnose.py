@@ -1,4 +1,4 @@
-"""What `toban doctor` concludes from what a log-archiver knows: small functions from facts to findings, each check by its name."""
+"""Findings of `toban doctor` about logs: small functions from facts to findings, one for each check."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import date
 
 from toban_domain.finding import Finding
-from toban_log_archiver.decide.database_budget import ALARM, FULL
+from toban_log_archiver.decide.database_budget import FULL, WARN
 
 BACKLOG_WARNING, BACKLOG_ERROR = 1, 3
 """Days beyond their retention that still have chunks in no verified object. A pass a minute leaves none but of jobs that still run."""
@@ -14,7 +14,7 @@ _DATABASE = "schema logs"
 
 
 def unreachable(why: str) -> Finding:
-    """PostgreSQL does not answer, so the rest cannot be known."""
+    """PostgreSQL does not answer, so nothing else is known."""
     return Finding(
         name="log-database",
         subject=_DATABASE,
@@ -26,13 +26,13 @@ def unreachable(why: str) -> Finding:
 
 
 def too_slow(why: str) -> Finding:
-    """PostgreSQL answers, and not in time, so the rest cannot be known."""
+    """PostgreSQL does not answer in time, so nothing else is known."""
     return Finding(
         name="log-database",
         subject=_DATABASE,
         value="slow",
         status="warning",
-        message=f"what the log-archiver asked its database took too long: {why}",
+        message=f"a query of the log-archiver took too long: {why}",
         remedy="see what keeps PostgreSQL busy or locks schema logs (pg_stat_activity, pg_locks), and ask again",
     )
 
@@ -76,16 +76,16 @@ def partitions(missing: Sequence[date]) -> Finding:
     )
 
 
-def settings(*, heard: bool) -> Finding:
-    """Whether a coordinator has told the settings."""
-    if heard:
+def settings(*, received: bool) -> Finding:
+    """Whether the settings of a coordinator were received."""
+    if received:
         return Finding(name="log-settings", subject="log-archiver", value="known")
     return Finding(
         name="log-settings",
         subject="log-archiver",
         value="defaults",
         status="warning",
-        message="no coordinator has told it the settings, so it archives nothing",
+        message="it has received no settings from a coordinator, so it archives nothing",
         remedy="see that SCHEDULER_COORDINATORS of the log-archiver is right, and that a coordinator runs",
     )
 
@@ -123,14 +123,14 @@ def backlog(late: Sequence[date], *, configured: bool) -> Finding:
         value=f"{len(late)} days, from {late[0]} on",
         status="error" if len(late) >= BACKLOG_ERROR else "warning",
         message="days older than log_retention_days_db are not in the archive",
-        remedy="`toban archive run` says what holds them back: the object store, or attempts that have not ended",
+        remedy="`toban archive run` shows what holds them back: the object store, or attempts that have not ended",
     )
 
 
-def budget(*, used: float, words: str) -> Finding:
+def budget(*, used: float, budget_text: str) -> Finding:
     """How much of log_budget_db_gb is used."""
-    value = f"{used:.0%} of {words}"
-    if used < ALARM:
+    value = f"{used:.0%} of {budget_text}"
+    if used < WARN:
         return Finding(name="log-budget", subject=_DATABASE, value=value)
     full = used >= FULL
     return Finding(

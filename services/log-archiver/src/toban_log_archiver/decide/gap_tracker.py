@@ -1,58 +1,58 @@
-"""Follows one attempt in order while its chunks arrive in any order: what comes after a hole is held back for a while."""
+"""Follows one attempt in order while its chunks arrive in any order: what comes after a gap is held back for a while."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from typing import Protocol
 
-from toban_log_archiver.decide.dropped_lines import Mark
+from toban_log_archiver.decide.dropped_lines import DropRecord
 
-HOLE_SECONDS = 10.0
-"""How long a follower waits for the lines of a hole before it passes over it."""
+GAP_SECONDS = 10.0
+"""How long a follower waits for the lines of a gap before it skips them."""
 
 
-class Holes:
-    """The sequence number that comes next. Numbers count from 1 over all streams of an attempt; a gap that stays is counted by a line."""
+class GapTracker:
+    """The sequence number that comes next. Numbers count from 1 over all streams of an attempt; a line of SYSTEM counts a gap that stays."""
 
     def __init__(self, *, next_seq: int) -> None:
         self.next_seq = next_seq
-        self.passed_over = 0
-        """Holes that nobody filled."""
+        self.skipped = 0
+        """Gaps whose lines did not come in time."""
         self._seen_at: float | None = None
         self._seen_seq = 0
         self._ahead: dict[int, int] = {}
 
-    def expect(self, marks: Iterable[Mark]) -> bool:
-        """Marks from `next_seq` on, in order: numbers before the scattered ones are nowhere, so many. True when one is new."""
+    def expect(self, records: Iterable[DropRecord]) -> bool:
+        """Records in order: each scattered one from `next_seq` on explains so many missing numbers before it. True when one is new."""
         known = len(self._ahead)
-        for mark in marks:
-            if mark.scattered and mark.seq >= self.next_seq:
-                self._ahead.setdefault(mark.seq, mark.lines - 1)
+        for record in records:
+            if record.scattered and record.seq >= self.next_seq:
+                self._ahead.setdefault(record.seq, record.lines - 1)
         return len(self._ahead) > known
 
-    def passes(self, mark: Mark, *, patient: bool, now: float) -> bool:
-        """True when the line, which may stand for others, may be given out; it is taken as given then.
+    def admits(self, record: DropRecord, *, wait: bool, now: float) -> bool:
+        """True when the line of this record may be given out; it counts as given then.
 
-        Without patience nothing is waited for. `now` are monotonic seconds; a hole's time runs from its first sight.
+        Without `wait` every gap is skipped at once. `now` are monotonic seconds; a gap's time runs from its first sight.
         """
-        self.expect([mark])
-        missing = self._missing(mark)
-        hole = missing > 0 and missing > sum(self._ahead.values())
-        if hole and patient and not self._expired(now):
+        self.expect([record])
+        missing = self._missing(record)
+        is_gap = missing > 0 and missing > sum(self._ahead.values())
+        if is_gap and wait and not self._expired(now):
             return False
-        self.passed_over += hole
-        if self._ahead and (missing or mark.scattered):
-            self._use_up(missing, mark.seq)
-        self.next_seq = max(self.next_seq, mark.seq + 1)
+        self.skipped += is_gap
+        if self._ahead and (missing or record.scattered):
+            self._use_up(missing, record.seq)
+        self.next_seq = max(self.next_seq, record.seq + 1)
         self._seen_at = None
         return True
 
-    def _missing(self, mark: Mark) -> int:
-        lines = 1 if mark.scattered else max(1, mark.lines)
-        return max(0, mark.seq - lines + 1 - self.next_seq)
+    def _missing(self, record: DropRecord) -> int:
+        lines = 1 if record.scattered else max(1, record.lines)
+        return max(0, record.seq - lines + 1 - self.next_seq)
 
     def _use_up(self, missing: int, given: int) -> None:
-        """So many numbers before the line `given` are those of the first marks to come: later ones may have others."""
+        """So many numbers before the line `given` are those of the first records to come: later ones may have others."""
         for seq in sorted(self._ahead):
             used = min(missing, self._ahead[seq])
             self._ahead[seq] -= used
@@ -65,7 +65,7 @@ class Holes:
     def _expired(self, now: float) -> bool:
         if self._seen_at is None or self._seen_seq != self.next_seq:
             self._seen_at, self._seen_seq = now, self.next_seq
-        return now - self._seen_at >= HOLE_SECONDS
+        return now - self._seen_at >= GAP_SECONDS
 
 
 class HasRange(Protocol):
@@ -85,7 +85,7 @@ class HasRange(Protocol):
 
 
 class Prefix:
-    """Finds how far an attempt is stored without a hole, from the heads of its chunks alone; as far as chunks do not interleave.
+    """Finds how far an attempt is stored without a gap, from the heads of its chunks alone; as far as chunks do not interleave.
 
     Heads come in order of (seq_from, stream), of all streams.
     """

@@ -50,6 +50,10 @@ class HasLines(Protocol):
     def levels(self) -> bytes:
         """A place in LEVEL_NAMES a line, or nothing."""
 
+    @property
+    def dropped_lines(self) -> int:
+        """What a block of one line counts."""
+
 
 def check_blocks(claim: Claim, blocks: Sequence[HasLines]) -> Measured:
     """What the lines of a chunk measure. Raises ChunkInvalid unless they are exactly those of the claim. Costs nothing a line."""
@@ -75,6 +79,8 @@ def _check(block: HasLines, *, stream: int) -> None:
         raise ChunkInvalid(f"a block of {block.line_count} lines holds {found}, or does not end with one")
     if block.levels and (len(block.levels) != found or max(block.levels) >= len(LEVEL_NAMES)):
         raise ChunkInvalid("the levels of a block are not those of its lines")
+    if block.dropped_lines and (found != 1 or block.dropped_lines < 0):
+        raise ChunkInvalid(f"a block of {found} lines counts {block.dropped_lines} dropped lines")
     if len(block.text) > MAX_LINE_BYTES:
         check_size(max(map(len, texts(block))))
 

@@ -4,33 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Set
 from dataclasses import dataclass, replace
-from typing import Protocol
 
-from toban_log_archiver.decide.chunk_validation import STREAMS
+from toban_log_archiver.decide.line import STREAMS, Line
 from toban_log_archiver.decide.line_pattern import Pattern
 
 LEVELS: Mapping[str, int] = {"trace": 1, "debug": 2, "info": 3, "warning": 4, "error": 5, "fatal": 6, "critical": 6}
 """How grave the levels of structured lines are."""
-
-
-class HasFacts(Protocol):
-    """A line as far as it is looked at."""
-
-    @property
-    def stream(self) -> int:
-        """1 stdout, 2 stderr, 3 the executor's own."""
-
-    @property
-    def at_unix_nanos(self) -> int:
-        """When the executor read it."""
-
-    @property
-    def level(self) -> str:
-        """A word of LEVELS, empty when not known."""
-
-    @property
-    def text(self) -> bytes:
-        """Without the newline."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,13 +30,13 @@ class Selection:
 
     @property
     def parts(self) -> tuple[Selection, Pattern | None]:
-        """What is cheap to ask of a whole chunk, and the expression that is looked for line by line, if there is one."""
+        """What is cheap to check for a whole chunk, and the expression that is matched line by line, if there is one."""
         if self.pattern is None or not self.pattern.is_costly:
             return self, None
         return replace(self, pattern=None), self.pattern
 
-    def keeps(self, line: HasFacts) -> bool:
-        """Whether this line is wanted. The dearest question comes last."""
+    def keeps(self, line: Line) -> bool:
+        """Whether this line is wanted. The most expensive test comes last."""
         return (
             line.stream in self.streams
             and (self.since_nanos is None or line.at_unix_nanos >= self.since_nanos)

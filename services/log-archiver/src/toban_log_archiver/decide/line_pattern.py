@@ -1,4 +1,4 @@
-"""The text that a reader searches for: literal, or an expression whose cost is linear in what is searched (RE2)."""
+"""The pattern that a reader searches for: literal text, or an expression whose cost is linear in what is searched (RE2)."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ MAX_PATTERN_CHARS = 1000
 MAX_PROGRAM = 500
 """Steps of a compiled expression; the worst a line costs is its length times this. Counted repetitions make them many."""
 MAX_MATCH_BYTES = 64 * 1024
-"""An expression sees so much of a line. Executors cut lines at 16 KiB, so this is for other senders only."""
+"""An expression is matched against so much of a line. Executors cut lines at 16 KiB, so this is for other senders only."""
 _MEMORY_BYTES = 1024 * 1024
 
 
 class PatternInvalid(ValueError):
-    """A pattern cannot be searched for: the message says why."""
+    """A pattern cannot be searched for: the message has the reason."""
 
 
 class Pattern:
@@ -38,7 +38,7 @@ class Pattern:
 
     @property
     def is_costly(self) -> bool:
-        """True for an expression: look at lines one by one, and at the time between them."""
+        """True for an expression: match lines one by one, and check the time between them."""
         return self._expression is not None
 
     def may_match(self, packed: bytes) -> bool:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Protocol
 
+from toban_log_archiver.decide.line import Line
+
 
 class HasRange(Protocol):
     """A chunk without its lines."""
@@ -24,18 +26,6 @@ class HasRange(Protocol):
     @property
     def raw_bytes(self) -> int:
         """Text and newlines of its lines."""
-
-
-class HasEnd(Protocol):
-    """A line."""
-
-    @property
-    def text(self) -> bytes:
-        """Without the newline."""
-
-    @property
-    def partial(self) -> bool:
-        """It has no newline."""
 
 
 class Skip:
@@ -82,7 +72,7 @@ class Clip:
         """True when nothing more can come."""
         return self._last is not None and self._at >= self._last
 
-    def take(self, lines: Iterable[HasEnd]) -> tuple[int, bytes]:
+    def take(self, lines: Iterable[Line]) -> tuple[int, bytes]:
         """The wanted bytes of the next lines, and where in the text they begin."""
         text = b"".join(line.text if line.partial else line.text + b"\n" for line in lines)
         begin = self._at

@@ -24,7 +24,7 @@ VERSION = 1
 
 
 class TlogInvalid(ValueError):
-    """An object has no index, or one that is damaged: the message says what is wrong."""
+    """An object has no index, or one that is damaged: the message is the reason."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

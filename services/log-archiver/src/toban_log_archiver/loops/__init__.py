@@ -1,1 +1,1 @@
-"""Work that comes back by the clock: partitions ahead, health, the archive."""
+"""Work that repeats by the clock: partitions ahead, health, the archive."""

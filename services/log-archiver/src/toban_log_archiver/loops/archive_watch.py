@@ -1,9 +1,9 @@
-"""Loop `archive_watch`: how much is in the database, how much should be in the archive, and what health says of both."""
+"""Loop `archive_watch`: how much is in the database, how much should be in the archive, and what health reports of both."""
 
 from __future__ import annotations
 
-from toban_log_archiver.decide.database_budget import ALARM, GB, is_full
-from toban_log_archiver.loops.archive import Archiver
+from toban_log_archiver.app.archive_pass import Archiver
+from toban_log_archiver.decide.database_budget import GB, WARN, is_full
 from toban_log_archiver.store import archive_reads
 from toban_observability import metrics
 from toban_observability.health import Check
@@ -42,9 +42,9 @@ class ArchiveWatch:
         """The budget is used up: new output is left out."""
 
     async def run_once(self) -> None:
-        """Looks once."""
+        """Reads sizes and due days once."""
         settings = self._settings.known
-        async with archive_reads.patient(self._pool) as t:
+        async with archive_reads.long_query_tx(self._pool) as t:
             found = await archive_reads.days(t, retention_days=settings.whole("log_retention_days_db"))
             size = await archive_reads.volume(t)
         self._days = sum(due for _, due in found)
@@ -62,12 +62,12 @@ class ArchiveWatch:
         _share.set(self._used)
 
     @property
-    def budget_words(self) -> str:
+    def budget_text(self) -> str:
         """What the budget is, for people."""
         return f"{self._settings.known.whole('log_budget_db_gb'):,} GB (log_budget_db_gb)"
 
     def check(self) -> Check:
-        """A failed pass, a budget that is nearly used up, and lines that go nowhere are warnings."""
+        """A failed pass, a budget that is nearly used up, and dropped lines are warnings."""
         value = {"backlog_days": self._days, "budget_used": round(self._used, 4)}
         problem = self._problem()
         return Check("warning", {**value, "problem": problem}) if problem else Check("ok", value)
@@ -80,7 +80,7 @@ class ArchiveWatch:
                 f"output in the database has {self._used:.0%} of log_budget_db_gb: new output is left out, and counted; "
                 "see that the archive works, or raise the budget"
             )
-        if self._used >= ALARM:
+        if self._used >= WARN:
             return (
                 f"output in the database has {self._used:.0%} of log_budget_db_gb: "
                 "see that the archive works, or raise the budget"

@@ -1,4 +1,4 @@
-"""Looks at PostgreSQL each second and at the object store each half minute, for /readyz and /healthz."""
+"""Loop `probe`: checks PostgreSQL each second and the object store each half minute, for /readyz and /healthz."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ BUCKET_SECONDS = 30.0
 _log = get_logger(__name__)
 
 
-class Probe:
+class HealthProbe:
     """`run_once` for a Loop; `document` is the last result. Without PostgreSQL the service is not ready; without S3 it has a warning."""
 
     def __init__(
@@ -42,17 +42,17 @@ class Probe:
         self._errors = ErrorRate()
         self._sampled_at: float | None = None
         self._checks = {
-            "postgresql": Check("error", "not looked at yet"),
-            "object_store": Check("ok", "not looked at yet"),
+            "postgresql": Check("error", "not checked yet"),
+            "object_store": Check("ok", "not checked yet"),
         }
 
     def document(self) -> dict[str, Any]:
         """What /healthz shows."""
-        beside = {"archive": self._archive(), "certificate": self._certificate()}
-        return report({**self._checks, **beside, "errors_5_minutes": self._errors.check()})
+        others = {"archive": self._archive(), "certificate": self._certificate()}
+        return report({**self._checks, **others, "errors_5_minutes": self._errors.check()})
 
     async def run_once(self) -> None:
-        """Looks once; an outage is a result, not an error."""
+        """Checks once; an outage is a result, not an error."""
         self._note("postgresql", await self._postgresql())
         now = self._clock.monotonic()
         if self._sampled_at is None or now - self._sampled_at >= SAMPLE_SECONDS:

@@ -1,4 +1,4 @@
-"""Makes the partitions of the coming days."""
+"""Loop `partitions`: makes the partitions of the coming days."""
 
 from __future__ import annotations
 

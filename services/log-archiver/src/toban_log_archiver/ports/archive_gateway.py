@@ -1,4 +1,4 @@
-"""What the archiver asks coordinators."""
+"""What the archiver reads from coordinators."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from toban_domain.settings import Settings
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """An attempt that writes no line any more; `last_seq` is None when its executor is gone and never told."""
+    """An attempt that writes no line any more; `last_seq` is None when its executor is off and never reported it."""
 
     key: AttemptKey
     last_seq: int | None
@@ -23,7 +23,7 @@ class ArchiveGateway(Protocol):
     """Any coordinator answers. Every method raises TobanError UNAVAILABLE when none does."""
 
     async def ended(self, log_day: date, keys: Sequence[AttemptKey], *, off_seconds: float) -> Sequence[Ended]:
-        """Those of `keys` that have ended; an executor counts as gone when it has been off for `off_seconds`."""
+        """Those of `keys` that have ended; an executor counts as lost when it has been off for `off_seconds`."""
         ...
 
     async def settings_now(self) -> Settings:

@@ -5,15 +5,21 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Protocol
 
-from toban_log_archiver.store.chunks import ChunkHead, StoredChunk, TimeSpan, TokenPlace, TokenSize
-from toban_log_archiver.store.log_attempts import TokenRow
+from toban_log_archiver.decide.stored_chunks import (
+    ChunkHead,
+    StoredChunk,
+    TimeSpan,
+    TokenPlace,
+    TokenRow,
+    TokenSize,
+)
 
 
 class ChunkSource(Protocol):
     """The stored chunks of an attempt (one token), each named by (stream, seq_from).
 
-    A chunk that is moved between two calls may be given by both sides, and by neither of them never: ask the database first, then the
-    archive. Readers drop what comes twice. Every method raises TobanError when its side cannot be asked.
+    A chunk that is moved between two calls may be given by both sides, and at least by one: ask the database first, then the
+    archive. Readers drop what comes twice. Every method raises TobanError when its side does not answer.
     """
 
     async def attempts(self, run_id: int) -> Sequence[TokenRow]:
@@ -32,7 +38,7 @@ class ChunkSource(Protocol):
         """At most `size` chunks with `seq_from > after[stream]`, in order of (seq_from, stream); fewer than `size` only at the end.
 
         A stream that `after` lacks is left out, and so is a chunk that has no line within `span` (by its first_at and last_at). Those of
-        the page that stand in `known`, as (stream, seq_from), may be left out too: the caller has them.
+        the page that are in `known`, as (stream, seq_from), may be left out too: the caller has them.
         """
         ...
 

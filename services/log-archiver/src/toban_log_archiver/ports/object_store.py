@@ -15,7 +15,7 @@ class Digest:
 
 
 class ObjectStore(Protocol):
-    """Every method but `problem` raises TobanError UNAVAILABLE while the store cannot be asked, or gives broken answers."""
+    """Every method but `problem` raises TobanError UNAVAILABLE while the store does not answer, or gives broken answers."""
 
     async def problem(self) -> str:
         """Why the bucket cannot be used, as one line for people; empty when it can. Never raises for an outage."""

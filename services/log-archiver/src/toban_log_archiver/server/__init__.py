@@ -1,1 +1,1 @@
-"""Answers: LogIngest for executors, LogReader for people, and the one writer behind all streams."""
+"""Translates protobuf: LogIngest for executors, LogReader and LogArchive for people. What they do is in app."""

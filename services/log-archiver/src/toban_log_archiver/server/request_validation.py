@@ -1,17 +1,18 @@
-"""What a Read or a Search call asks for, checked."""
+"""Read and Search requests, checked and translated."""
 
 from __future__ import annotations
 
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from toban_domain.errors import ErrorCode, TobanError
-from toban_log_archiver.decide.chunk_validation import STREAMS
+from toban_log_archiver.app.requests import ReadRequest, SearchPosition, SearchRequest
+from toban_log_archiver.decide.line import STREAMS, SYSTEM
 from toban_log_archiver.decide.line_filter import LEVELS, Selection
 from toban_log_archiver.decide.line_pattern import Pattern, PatternInvalid
 from toban_log_archiver.decide.tail import MAX_TAIL_LINES
-from toban_proto.v1.logs_pb2 import LOG_STREAM_SYSTEM, ReadLogRequest, SearchLogRequest
+from toban_proto.v1.logs_pb2 import ReadLogRequest, SearchLogRequest
 
-Question = ReadLogRequest | SearchLogRequest
+Filters = ReadLogRequest | SearchLogRequest
 # Runs of one search, and lines that it gives at most.
 MAX_RUNS = 1000
 MAX_HITS = 10_000
@@ -21,8 +22,8 @@ _RAW_FIELDS = frozenset({"run_id", "token", "follow", "streams", "raw", "byte_fr
 _ALONE = (("tail", "head"), ("tail", "after"), ("from_seq", "after"), ("token", "tokens"))
 
 
-def checked(request: ReadLogRequest) -> ReadLogRequest:
-    """The request. Raises INVALID_ARGUMENT."""
+def read_request(request: ReadLogRequest) -> ReadRequest:
+    """The request of a Read call. Raises TobanError INVALID_ARGUMENT."""
     given = {field.name for field, _ in request.ListFields()}
     if request.run_id <= 0:
         raise _wrong(f"run_id {request.run_id} is not a run: name a positive one")
@@ -36,13 +37,25 @@ def checked(request: ReadLogRequest) -> ReadLogRequest:
             raise _wrong(f"{one} and {other} exclude each other: give one of them")
     _check_filters(request)
     _check_raw(request, given)
-    return request
+    return ReadRequest(
+        run_id=request.run_id,
+        selection=_selection(request),
+        tokens=frozenset(request.tokens) or frozenset({request.token} - {0}),
+        after=(request.after.token, request.after.seq),
+        from_seq=request.from_seq,
+        head=request.head,
+        tail=request.tail,
+        follow=request.follow,
+        raw=request.raw,
+        byte_from=request.byte_from,
+        byte_to=request.byte_to,
+    )
 
 
 def _check_raw(request: ReadLogRequest, given: set[str]) -> None:
     if request.raw and given - _RAW_FIELDS:
         raise _wrong(f"raw text cannot be filtered: leave {', '.join(sorted(given - _RAW_FIELDS))} out")
-    if request.raw and LOG_STREAM_SYSTEM in request.streams:
+    if request.raw and SYSTEM in request.streams:
         raise _wrong("raw text is what the job wrote: streams 1 and 2, not 3")
     if not request.raw and (request.byte_from or request.byte_to):
         raise _wrong("bytes are counted in the raw text: ask for raw too")
@@ -52,8 +65,8 @@ def _check_raw(request: ReadLogRequest, given: set[str]) -> None:
         raise _wrong(f"the bytes {request.byte_from}-{request.byte_to} end before they begin")
 
 
-def checked_search(request: SearchLogRequest) -> SearchLogRequest:
-    """The request. Raises INVALID_ARGUMENT."""
+def search_request(request: SearchLogRequest) -> SearchRequest:
+    """The request of a Search call. Raises TobanError INVALID_ARGUMENT."""
     if not 0 < len(request.run_ids) <= MAX_RUNS:
         raise _wrong(f"{len(request.run_ids)} run_ids: name 1 to {MAX_RUNS}")
     if min(request.run_ids) <= 0:
@@ -65,18 +78,23 @@ def checked_search(request: SearchLogRequest) -> SearchLogRequest:
     if request.HasField("after") and request.after.run_id not in request.run_ids:
         raise _wrong(f"after names run {request.after.run_id}, which is none of run_ids")
     _check_filters(request)
-    return request
+    after = request.after
+    return SearchRequest(
+        run_ids=list(request.run_ids),
+        selection=_selection(request),
+        limit=request.limit or DEFAULT_HITS,
+        after=SearchPosition(after.run_id, after.token, after.seq) if request.HasField("after") else None,
+    )
 
 
-def _check_filters(request: Question) -> None:
+def _check_filters(request: Filters) -> None:
     if unknown := set(request.streams) - STREAMS:
         raise _wrong(f"unknown streams {sorted(unknown)}: 1 stdout, 2 stderr, 3 system")
     if request.level and request.level not in LEVELS:
         raise _wrong(f"unknown level {request.level[:100]!r}: one of {', '.join(LEVELS)}")
 
 
-def selection_of(request: Question) -> Selection:
-    """The filters of a request. Raises INVALID_ARGUMENT for times and expressions that cannot be."""
+def _selection(request: Filters) -> Selection:
     since, until = _nanos(request, "since"), _nanos(request, "until")
     if since is not None and until is not None and until <= since:
         raise _wrong("until is not after since: no line is between them")
@@ -89,13 +107,13 @@ def selection_of(request: Question) -> Selection:
     )
 
 
-def _streams(request: Question) -> frozenset[int]:
+def _streams(request: Filters) -> frozenset[int]:
     wanted: frozenset[int] = frozenset(request.streams) or STREAMS
     raw = isinstance(request, ReadLogRequest) and request.raw
-    return wanted - {LOG_STREAM_SYSTEM} if raw else wanted
+    return wanted - {SYSTEM} if raw else wanted
 
 
-def _pattern(request: Question) -> Pattern | None:
+def _pattern(request: Filters) -> Pattern | None:
     if not request.grep:
         if request.regex:
             raise _wrong("regex says how to read grep, which is not given")
@@ -106,7 +124,7 @@ def _pattern(request: Question) -> Pattern | None:
         raise _wrong(f"grep {request.grep[:100]!r} cannot be searched for: {error}") from None
 
 
-def _nanos(request: Question, name: str) -> int | None:
+def _nanos(request: Filters, name: str) -> int | None:
     if not request.HasField(name):  # type: ignore[arg-type]
         return None
     stamp: Timestamp = getattr(request, name)

@@ -1,4 +1,4 @@
-"""What the archiver writes down: objects, manifest rows, seals, dropped days. Every function takes the fenced ArchiveTx."""
+"""What the archiver records: objects, manifest rows, seals, dropped days. Every function takes the fenced ArchiveTx."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Planned:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EndedToken:
-    """A token that will not seal itself; `last_seq` is None when nobody knows where it ended."""
+    """A token that will not seal itself; `last_seq` is None when its end is unknown."""
 
     run_id: int
     token: int
@@ -61,7 +61,7 @@ class EndedToken:
 
 
 async def plan(a: ArchiveTx, new: NewObject) -> Planned | None:
-    """Writes down that `new` will be put; None when the same content is verified already."""
+    """Records that `new` will be put; None when the same content is verified already."""
     params = {name: getattr(new, name) for name in NewObject.__dataclass_fields__}
     row = await a.t.fetch_one(_Q.plan, {**params, "epoch": a.epoch})
     return Planned(id=row["id"], stored=row["state"] != "planned") if row else None
@@ -73,7 +73,7 @@ async def stored(a: ArchiveTx, object_id: int) -> None:
 
 
 async def cover(a: ArchiveTx, object_id: int, log_day: date, frames: Sequence[FrameRow]) -> int:
-    """Manifest rows for `frames`; how many stand in logs.chunks exactly so and were not covered before."""
+    """Manifest rows for `frames`; how many are in logs.chunks with exactly these values and were not covered before."""
     covered = 0
     for batch in _batches(frames):
         columns = {name: [getattr(frame, name) for frame in batch] for name in FrameRow.__dataclass_fields__}
@@ -99,7 +99,7 @@ async def seal(a: ArchiveTx, log_day: date, ended: Sequence[EndedToken]) -> int:
 
 async def drop_day(a: ArchiveTx, log_day: date) -> bool:
     """Drops the chunks of a day; False when some are not covered, or there are none. Raises TooLong while the table is in use."""
-    # Every chunk of the day is looked at.
+    # The statement reads every chunk of the day.
     await a.t.execute("SET LOCAL statement_timeout = '30s'")
     row = await a.t.fetch_one(_Q.drop_day, {"log_day": log_day, "epoch": a.epoch})
     result = row["result"] if row else "fenced"

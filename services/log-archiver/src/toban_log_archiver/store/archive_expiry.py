@@ -30,7 +30,7 @@ class ExpiringDay:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExpiredObject:
-    """An object whose lines nobody reads any more, and which may still be in the bucket."""
+    """An object whose lines are not read any more, and which may still be in the bucket."""
 
     id: int
     key: str
@@ -53,12 +53,12 @@ async def mark(a: ArchiveTx, log_day: date) -> int:
 
 
 async def unmark(a: ArchiveTx, *, before: date | None) -> int:
-    """Takes the marks back of what has not expired and is not of a day before `before` (None: of any day); how many."""
+    """Removes the marks of what has not expired and is not of a day before `before` (None: of any day); how many."""
     return await a.t.execute(_Q.unmark, {"before": before, "epoch": a.epoch})
 
 
 async def expire(a: ArchiveTx, log_day: date, *, grace_seconds: float) -> int:
-    """Readers pass over the objects of the day that were marked `grace_seconds` ago; how many. Nothing takes that back."""
+    """Readers skip the objects of the day that were marked `grace_seconds` ago, for good; how many."""
     return await a.t.execute(_Q.expire, {"log_day": log_day, "grace_seconds": grace_seconds, "epoch": a.epoch})
 
 

@@ -17,7 +17,7 @@ _Q = load(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaseRow:
-    """Who works, and how the last pass ended. Texts are empty when there is nothing to say."""
+    """The holder, and how the last pass ended. Texts are empty when there was no pass, or no error."""
 
     epoch: int
     holder: str
@@ -51,21 +51,21 @@ async def archive_tx(pool: Pool, epoch: int) -> AsyncIterator[ArchiveTx]:
 
 
 async def take(pool: Pool, *, holder: str, lease_seconds: float) -> int | None:
-    """The epoch of this archiver, or None while another one works. A holder that was silent for `lease_seconds` is taken over."""
+    """The epoch of this archiver, or None while another one works. A holder that has not renewed for `lease_seconds` is replaced."""
     async with autocommit(pool) as t:
         row = await t.fetch_one(_Q.take, {"holder": holder, "lease_seconds": lease_seconds})
     return int(row["epoch"]) if row else None
 
 
 async def renew(pool: Pool, epoch: int) -> None:
-    """Says that the holder lives. Raises FencedOut when it is not the holder any more."""
+    """Records that the holder is alive. Raises FencedOut when another archiver has the lease."""
     async with autocommit(pool) as t:
         if await t.execute(_Q.renew, {"epoch": epoch}) != 1:
             raise fenced(epoch)
 
 
 async def release(pool: Pool, epoch: int, *, summary: str, error: str) -> None:
-    """Gives the lease back at the end of a pass. Raises FencedOut when it is not the holder any more."""
+    """Frees the lease at the end of a pass. Raises FencedOut when another archiver has it."""
     async with autocommit(pool) as t:
         if await t.execute(_Q.release, {"epoch": epoch, "summary": summary, "error": error}) != 1:
             raise fenced(epoch)
@@ -92,9 +92,9 @@ class LeaseTable:
         await release(self.pool, epoch, summary=summary, error=error)
 
 
-async def look(t: Tx) -> LeaseRow:
-    """The lease as it stands."""
-    row = await t.fetch_one(_Q.look)
+async def read(t: Tx) -> LeaseRow:
+    """The lease as it is now."""
+    row = await t.fetch_one(_Q.read)
     if row is None:
         raise AssertionError("migration logs/0002 makes the only row, and nothing deletes it")
     return LeaseRow(**row)

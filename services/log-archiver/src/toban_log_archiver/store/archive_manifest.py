@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
-from toban_log_archiver.store.chunks import ChunkHead, TimeSpan, TokenPlace, TokenSize
+from toban_log_archiver.decide.stored_chunks import ChunkHead, TimeSpan, TokenPlace, TokenSize
 from toban_store.queries import load
 from toban_store.tx import Tx
 
@@ -30,24 +30,24 @@ async def page(t: Tx, place: TokenPlace, *, after: Mapping[int, int], size: int,
     """At most `size` chunks that begin after `after[stream]`, in order; of two that begin at one line, the longer one."""
     positions = {"streams": list(after), "after": list(after.values())}
     bounds = {"since": span.since, "until": span.until, "size": size}
-    return [FramePlace(**row) for row in await t.fetch_all(_Q.page, {**place.params(), **positions, **bounds})]
+    return [FramePlace(**row) for row in await t.fetch_all(_Q.page, {**asdict(place), **positions, **bounds})]
 
 
 async def starts(t: Tx, place: TokenPlace, *, seq: int) -> dict[int, int]:
     """For each stream that has one: the first line of the chunk that holds `seq` or is the last before it."""
-    rows = await t.fetch_all(_Q.starts, {**place.params(), "seq": seq})
+    rows = await t.fetch_all(_Q.starts, {**asdict(place), "seq": seq})
     return {row["stream"]: row["seq_from"] for row in rows if row["seq_from"] is not None}
 
 
 async def heads(t: Tx, place: TokenPlace, *, streams: Sequence[int], before: int, size: int) -> list[ChunkHead]:
     """At most `size` chunks of these streams that begin before `before`, the last one first."""
-    params = {**place.params(), "streams": list(streams), "before": before, "size": size}
+    params = {**asdict(place), "streams": list(streams), "before": before, "size": size}
     return [ChunkHead(**row) for row in await t.fetch_all(_Q.heads, params)]
 
 
 async def heads_after(t: Tx, place: TokenPlace, *, after: Mapping[int, int], size: int) -> list[ChunkHead]:
     """As `page` for any time, without the places of the frames."""
-    params = {**place.params(), "streams": list(after), "after": list(after.values()), "size": size}
+    params = {**asdict(place), "streams": list(after), "after": list(after.values()), "size": size}
     return [ChunkHead(**row) for row in await t.fetch_all(_Q.heads_after, params)]
 
 
@@ -61,13 +61,13 @@ async def sizes(t: Tx, run_id: int) -> dict[int, TokenSize]:
 
 
 async def expired(t: Tx, run_ids: Sequence[int]) -> dict[tuple[int, int], int]:
-    """For each (run, token) of these runs that has some: how many lines are gone by now."""
+    """For each (run, token) of these runs that has some: how many lines have left the archive."""
     rows = await t.fetch_all(_Q.expired, {"run_ids": list(run_ids)})
     return {(row["run_id"], row["token"]): row["lines"] for row in rows}
 
 
 async def has_expired(t: Tx, key: str) -> bool:
-    """Whether nobody reads the object `key` any more."""
+    """Whether the object `key` has expired, so that readers skip it."""
     row = await t.fetch_one(_Q.has_expired, {"key": key})
     return bool(row and row["expired"])
 

@@ -1,4 +1,4 @@
-"""What the archiver looks at. Reads of whole days may take longer than other statements: `patient` gives them time."""
+"""Reads of the archiver. Those of whole days may take longer than other statements: `long_query_tx` gives them time."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _Q = load(__name__)
 class TokenFacts:
     """A token, and how many of its chunks (with so many bytes) are in no verified object. `ready`: it may be archived now.
 
-    `lines` are those in the database, `mark_chunks` its chunks there that hold lines of the executor.
+    `lines` are those in the database, `system_chunks` its chunks there that hold lines of the executor.
     """
 
     run_id: int
@@ -31,7 +31,7 @@ class TokenFacts:
     chunks: int
     bytes: int
     lines: int
-    mark_chunks: int
+    system_chunks: int
     ready: bool
 
 
@@ -94,10 +94,10 @@ class Volume:
 
 
 @asynccontextmanager
-async def patient(pool: Pool) -> AsyncIterator[Tx]:
-    """A transaction for reads that look at a whole day: a statement may take 30 seconds, and so may it to take in what it gave."""
+async def long_query_tx(pool: Pool) -> AsyncIterator[Tx]:
+    """A transaction for reads of a whole day: a statement may take 30 seconds, and so may the processing of its rows."""
     async with tx(pool) as t:
-        await t.execute(_Q.patient)
+        await t.execute(_Q.long_query_tx)
         yield t
 
 
@@ -125,10 +125,12 @@ async def data(t: Tx, log_day: date, wanted: Sequence[ChunkFacts]) -> list[bytes
     return [row["data"] for row in await t.fetch_all(_Q.data, {**columns, "log_day": log_day})]
 
 
-async def marks(t: Tx, log_day: date, *, run_id: int, token: int, after: int, size: int) -> list[tuple[int, bytes]]:
+async def system_frames(
+    t: Tx, log_day: date, *, run_id: int, token: int, after: int, size: int
+) -> list[tuple[int, bytes]]:
     """(first line, frame) of at most `size` chunks with lines of the executor itself that begin after the line `after`, in order."""
     params = {"log_day": log_day, "run_id": run_id, "token": token, "after": after, "size": size}
-    return [(row["seq_from"], row["data"]) for row in await t.fetch_all(_Q.marks, params)]
+    return [(row["seq_from"], row["data"]) for row in await t.fetch_all(_Q.system_frames, params)]
 
 
 async def open_tokens(t: Tx, log_day: date, *, after: tuple[int, int], size: int) -> list[tuple[int, int]]:

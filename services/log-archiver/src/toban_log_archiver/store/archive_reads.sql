@@ -1,6 +1,6 @@
 -- What the archiver looks at: days, tokens and chunks that are not archived, and what is.
 
--- name: patient
+-- name: long_query_tx
 -- Time for a statement, and for the caller to take in what it gave.
 SELECT set_config('statement_timeout', '30s', true), set_config('idle_in_transaction_session_timeout', '30s', true);
 
@@ -14,8 +14,8 @@ SELECT d.day, d.day < (now() AT TIME ZONE 'UTC')::date - %(retention_days)s::int
 
 -- name: tokens
 -- The next tokens of a day, with what of them is not covered; `ready`: sealed, and its lines are here or were waited for. `lines` and
--- `mark_chunks` are for those that are not: what a limit left out is counted by lines of stream 3.
-SELECT k.run_id, k.token, k.incarnation::text AS incarnation, k.last_seq, k.incomplete, u.chunks, u.bytes, u.lines, u.mark_chunks,
+-- `system_chunks` are for those that are not: what a limit left out is counted by lines of stream 3.
+SELECT k.run_id, k.token, k.incarnation::text AS incarnation, k.last_seq, k.incomplete, u.chunks, u.bytes, u.lines, u.system_chunks,
        k.sealed_at IS NOT NULL AND (k.incomplete OR u.lines >= k.last_seq
                                     OR k.sealed_at < now() - make_interval(secs => %(wait_seconds)s::double precision)) AS ready
   FROM (SELECT * FROM logs.tokens
@@ -23,7 +23,7 @@ SELECT k.run_id, k.token, k.incarnation::text AS incarnation, k.last_seq, k.inco
          ORDER BY run_id, token LIMIT %(size)s::integer) k
  CROSS JOIN LATERAL (
        SELECT count(*) FILTER (WHERE m.run_id IS NULL) AS chunks, COALESCE(sum(c.line_count), 0)::bigint AS lines,
-              count(*) FILTER (WHERE c.stream = 3) AS mark_chunks,
+              count(*) FILTER (WHERE c.stream = 3) AS system_chunks,
               COALESCE(sum(octet_length(c.data)) FILTER (WHERE m.run_id IS NULL), 0)::bigint AS bytes
          FROM logs.chunks c
          LEFT JOIN logs.manifests m ON m.run_id = c.run_id AND m.token = c.token AND m.stream = c.stream AND m.seq_from = c.seq_from
@@ -53,7 +53,7 @@ SELECT c.data
                       OFFSET 0) c
  ORDER BY g.position;
 
--- name: marks
+-- name: system_frames
 -- The next chunks of the executor's own lines of one token after a position, in order.
 SELECT c.seq_from, c.data FROM logs.chunks c
  WHERE c.log_day = %(log_day)s::date AND c.run_id = %(run_id)s::bigint AND c.token = %(token)s::bigint AND c.stream = 3

@@ -3,11 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from datetime import date, datetime
+from dataclasses import asdict, dataclass
+from datetime import date
 from operator import attrgetter
 from typing import Any
 
+from toban_log_archiver.decide.line import STREAMS
+from toban_log_archiver.decide.stored_chunks import (
+    ALWAYS,
+    ChunkHead,
+    NewChunk,
+    StoredChunk,
+    TimeSpan,
+    TokenPlace,
+    TokenSize,
+)
 from toban_store.array_literals import numbers, times, words
 from toban_store.errors import Refused
 from toban_store.queries import load
@@ -16,108 +26,14 @@ from toban_store.tx import Tx
 _Q = load(__name__)
 # PostgreSQL's code for a row without a partition too, and then it names no constraint.
 _CHECK_VIOLATION = "23514"
-STREAMS = (1, 2, 3)
-"""stdout, stderr, and the executor's own markers."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NewChunk:
-    """A checked chunk: `data` is a zstd frame, times are the earliest and latest of its lines.
-
-    `raw_bytes` is what the job wrote: the text with a newline for each line that is not partial.
-    """
-
-    log_day: date
-    run_id: int
-    token: int
-    stream: int
-    seq_from: int
-    seq_to: int
-    line_count: int
-    raw_bytes: int
-    first_at: datetime
-    last_at: datetime
-    data: bytes
-
-    @property
-    def place(self) -> tuple[int, int, int, int]:
-        """What names it: run, token, stream, first sequence number."""
-        return self.run_id, self.token, self.stream, self.seq_from
-
-    @property
-    def range(self) -> tuple[int, int]:
-        """What two chunks at one place must have in common: last sequence number and number of lines."""
-        return self.seq_to, self.line_count
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Appended:
-    """`new` chunks were stored; `different` are places where a chunk with another range stands (its seq_to): those lines are not stored."""
+    """`new` chunks were stored; `different` are places that hold a chunk with another range (its seq_to): those lines are not stored."""
 
     new: int
     different: Mapping[tuple[int, int, int, int], int]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StoredChunk:
-    """One chunk as it is read."""
-
-    stream: int
-    seq_from: int
-    seq_to: int
-    data: bytes
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ChunkHead:
-    """A chunk without its lines; `raw_bytes` as in NewChunk."""
-
-    stream: int
-    seq_from: int
-    seq_to: int
-    line_count: int
-    raw_bytes: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TimeSpan:
-    """A time from `since` on and before `until`; None is no bound."""
-
-    since: datetime | None = None
-    until: datetime | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TokenPlace:
-    """Where the chunks of one token are."""
-
-    log_day: date
-    run_id: int
-    token: int
-
-    def params(self) -> dict[str, Any]:
-        """As query parameters."""
-        return {"log_day": self.log_day, "run_id": self.run_id, "token": self.token}
-
-
-ALWAYS = TimeSpan()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TokenSize:
-    """What is stored of one token."""
-
-    lines: int
-    raw_bytes: int
-    last_seq: int
-
-    def __add__(self, other: TokenSize) -> TokenSize:
-        """Of two parts of one token."""
-        return TokenSize(
-            lines=self.lines + other.lines,
-            raw_bytes=self.raw_bytes + other.raw_bytes,
-            last_seq=max(self.last_seq, other.last_seq),
-        )
 
 
 async def append(t: Tx, chunks: Sequence[NewChunk]) -> Appended:
@@ -137,10 +53,10 @@ async def append(t: Tx, chunks: Sequence[NewChunk]) -> Appended:
     return Appended(new=new, different=different)
 
 
-async def held(t: Tx, asked: Sequence[NewChunk]) -> set[tuple[int, int, int, int]]:
-    """Those places of `asked` where a chunk is stored, in the database or the archive."""
+async def held(t: Tx, wanted: Sequence[NewChunk]) -> set[tuple[int, int, int, int]]:
+    """Those places of `wanted` where a chunk is stored, in the database or the archive."""
     names = ("log_day", "run_id", "token", "stream", "seq_from")
-    rows = await t.fetch_all(_Q.held, {name: _LITERALS[name]([getattr(one, name) for one in asked]) for name in names})
+    rows = await t.fetch_all(_Q.held, {name: _LITERALS[name]([getattr(one, name) for one in wanted]) for name in names})
     return {(row["run_id"], row["token"], row["stream"], row["seq_from"]) for row in rows}
 
 
@@ -152,26 +68,26 @@ async def page(
     Chunks that have no line within `span` are left out too; their data is not read.
     """
     bounds = {"since": span.since, "until": span.until}
-    rows = await t.fetch_all(_Q.page, {**place.params(), **_positions(after), **bounds, "size": size})
+    rows = await t.fetch_all(_Q.page, {**asdict(place), **_positions(after), **bounds, "size": size})
     return [StoredChunk(**row) for row in rows]
 
 
 async def starts(t: Tx, place: TokenPlace, *, seq: int) -> dict[int, int]:
     """For each stream the largest seq_from that is not above `seq`; nothing for a stream that has none."""
-    rows = await t.fetch_all(_Q.starts, {**place.params(), "seq": seq})
+    rows = await t.fetch_all(_Q.starts, {**asdict(place), "seq": seq})
     return {row["stream"]: row["seq_from"] for row in rows if row["seq_from"] is not None}
 
 
 async def heads(t: Tx, place: TokenPlace, *, streams: Sequence[int], before: int, size: int) -> list[ChunkHead]:
     """At most `size` chunks that begin before `before`, the last one first."""
     befores = {f"before_{stream}": before if stream in streams else 0 for stream in STREAMS}
-    rows = await t.fetch_all(_Q.heads, {**place.params(), **befores, "size": size})
+    rows = await t.fetch_all(_Q.heads, {**asdict(place), **befores, "size": size})
     return [ChunkHead(**row) for row in rows]
 
 
 async def heads_after(t: Tx, place: TokenPlace, *, after: Mapping[int, int], size: int) -> list[ChunkHead]:
     """As `page` without a span, and without the lines."""
-    rows = await t.fetch_all(_Q.heads_after, {**place.params(), **_positions(after), "size": size})
+    rows = await t.fetch_all(_Q.heads_after, {**asdict(place), **_positions(after), "size": size})
     return [ChunkHead(**row) for row in rows]
 
 
@@ -196,8 +112,8 @@ _LITERALS: Mapping[str, Callable[[Any], Any]] = {
 }
 
 
-def day_is_gone(error: Refused) -> bool:
-    """True when a chunk was refused since its day has no partition (any more)."""
+def lacks_partition(error: Refused) -> bool:
+    """True when a chunk was refused since its day has no partition."""
     return error.sqlstate == _CHECK_VIOLATION and not error.constraint
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import date
 from operator import attrgetter
 
-from toban_log_archiver.store.chunks import TimeSpan, TokenPlace
+from toban_log_archiver.decide.stored_chunks import TimeSpan, TokenPlace, TokenRow
 from toban_store.queries import load
 from toban_store.tx import Tx
 
@@ -23,15 +23,6 @@ class TokenNote:
     token: int
     incarnation: str
     last_seq: int | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TokenRow:
-    """A token as it stands. `sealed_seconds` is None while it is open, else the time since the seal."""
-
-    place: TokenPlace
-    last_seq: int | None
-    sealed_seconds: float | None
 
 
 async def note(t: Tx, notes: Iterable[TokenNote]) -> None:

@@ -1,10 +1,11 @@
-"""Day partitions of schema `logs`: which are there, and making them."""
+"""Schema `logs` itself: its day partitions, which are made here, and its migrations."""
 
 from __future__ import annotations
 
 from collections.abc import Collection
 from datetime import date
 
+from toban_store.migrate import MigrationState, compare
 from toban_store.queries import load
 from toban_store.tx import Tx
 
@@ -29,3 +30,9 @@ async def migrated(t: Tx) -> bool:
     """Whether the schema is there at all."""
     row = await t.fetch_one(_Q.migrated)
     return bool(row and row["migrated"])
+
+
+async def migrations(t: Tx) -> list[MigrationState]:
+    """Every migration of this code and of the database. Raises StoreError."""
+    rows = await t.fetch_all(_Q.applied)
+    return compare({(row["schema"], row["version"]): row["checksum"] for row in rows})

@@ -14,3 +14,7 @@ SELECT logs.ensure_partitions(%(first)s::date, %(last)s::date) AS made;
 -- name: migrated
 -- Whether schema logs is there.
 SELECT to_regclass('logs.chunks') IS NOT NULL AS migrated;
+
+-- name: applied
+-- Every migration that was applied, of both schemas.
+SELECT schema, version, checksum FROM public.toban_migrations;
