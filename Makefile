@@ -6,7 +6,7 @@ PYTEST_ARGS ?=
 TEST_PROCESSES ?= 3
 
 .PHONY: help bootstrap up down status certs test chart-test alerts-test operations-test fault-test compose-test lint format types contracts deps
-.PHONY: proto proto-check size docs docs-check sbom image-sizes bench lock check all
+.PHONY: proto proto-check size docs docs-check sbom image-sizes bench bench-compare lock check all
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -82,6 +82,9 @@ image-sizes: ## how large each image is, and how much of it is not the base
 
 bench: bootstrap ## measure, a line of JSON a figure
 	@scripts/bench
+
+bench-compare: bootstrap ## throughput, latency and CPU of HEAD against BASE=<commit>; fails when HEAD is slower (PAIRS=7)
+	@scripts/bench-compare '$(BASE)'
 
 lock: bootstrap ## compile requirements/*.txt from *.in
 	@scripts/lock

@@ -18,7 +18,7 @@ from toban_testing.stack_fixtures import sql
 SCHEDULES = int(sys.argv[1]) if len(sys.argv) > 1 else 10_000
 POLL = 0.02
 # Rows are looked for at most this long after the slot, seconds.
-PATIENCE = 120.0
+WAIT_SECONDS = 120.0
 
 
 def main() -> None:
@@ -50,10 +50,10 @@ def set_ahead(stack: Stack, seconds: int) -> None:
 
 
 def watch(stack: Stack, slot: datetime) -> dict[str, list[tuple[float, int]]]:
-    """(seconds since the slot, how many) of rows that are visible, and of runs that have started, until all have or PATIENCE ends."""
+    """(seconds since the slot, how many) of rows that are visible, and of runs that have started, until all have or WAIT_SECONDS have passed."""
     seen: dict[str, list[tuple[float, int]]] = {"rows": [], "started": []}
     since = 0.0
-    while since < PATIENCE:
+    while since < WAIT_SECONDS:
         counts = look(stack, slot)
         since = time.time() - slot.timestamp()
         for kind, count in counts.items():

@@ -10,21 +10,17 @@ import sys
 import time
 from collections.abc import Sequence
 
-from bench_stack import bench_stack, job
-
-from toban_testing.admin_client import AdminClient
+from bench_stack import bench_stack
+from workloads import delays, prepare, timed_start
 
 RUNS = int(sys.argv[1]) if len(sys.argv) > 1 else 200
 PAUSE = 0.1
-JOB = "bench-true"
 
 
 def main() -> None:
     """Start RUNS runs of each kind one by one and print the percentiles of enqueue → exit in milliseconds."""
     with bench_stack() as admin:
-        admin.apply(job(JOB, ["/bin/true"]))
-        for run_id in admin.start(JOB, count=50):
-            admin.until_ended(run_id)
+        prepare(admin)
         cluster = admin.cluster()
         standby = next(one.address for one in cluster.coordinators if one.address != cluster.leader_address)
         asked = {"leader": cluster.leader_address, "standby": standby}
@@ -32,17 +28,11 @@ def main() -> None:
         for _ in range(RUNS):
             for kind, address in asked.items():
                 admin.prefer(address)
-                moment = time.time()
-                began[kind][admin.start(JOB)[0]] = moment
+                run_id, moment = timed_start(admin)
+                began[kind][run_id] = moment
                 time.sleep(PAUSE)
         for kind, moments in began.items():
             print(json.dumps(figure(kind, delays(admin, moments))))
-
-
-def delays(admin: AdminClient, moments: dict[int, float]) -> list[float]:
-    """Milliseconds from each call to the end of its process."""
-    ends = [admin.until_ended(run_id).finished_at.ToMicroseconds() / 1e6 for run_id in moments]
-    return [(end - moment) * 1000 for end, moment in zip(ends, moments.values(), strict=True)]
 
 
 def figure(kind: str, measured: Sequence[float]) -> dict[str, object]:

@@ -181,7 +181,7 @@ async def first_lines(stack: Stack, lines: int, size: int) -> dict[str, dict[str
     }
 
 
-def say(bench: str, size: int, **figure: Any) -> None:
+def print_figure(bench: str, size: int, **figure: Any) -> None:
     """One figure."""
     print(json.dumps({"bench": bench, "mb": round(size / MB), "load": os.getloadavg()[0], **figure}), flush=True)
 
@@ -201,12 +201,12 @@ def main() -> None:
         retain(admin, 30)
         lines, size = asyncio.run(filled(stack))
         [row] = sql(stack, "SELECT pg_total_relation_size(%(name)s::regclass) AS bytes", name=table(DAY))
-        say("log_stored", size, database_bytes_a_mb=round(row["bytes"] / size * MB))
-        say("log_first_line_database", size, **asyncio.run(first_lines(stack, lines, size)))
-        say("log_archive", size, **archive(stack, admin, size))
-        say("log_first_line_archive", size, **asyncio.run(first_lines(stack, lines, size)))
+        print_figure("log_stored", size, database_bytes_a_mb=round(row["bytes"] / size * MB))
+        print_figure("log_first_line_database", size, **asyncio.run(first_lines(stack, lines, size)))
+        print_figure("log_archive", size, **archive(stack, admin, size))
+        print_figure("log_first_line_archive", size, **asyncio.run(first_lines(stack, lines, size)))
         pid = stack.processes()["log-archiver-1"].pid
-        say("log_archiver_memory", size, rss_peak_mb=memory_mb(pid, "VmHWM"))
+        print_figure("log_archiver_memory", size, rss_peak_mb=memory_mb(pid, "VmHWM"))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""How long a line takes from the job that prints it to whoever follows the run: the line holds its time.
+"""How long a line takes from the job that prints it to a client that follows the run: the line holds its time.
 
 Usage: log_follow.py [LINES] [MILLISECONDS BETWEEN LINES...]; prints a JSON line for each pause. On the way are guard, executor with its
 journal (fsync), log-archiver, PostgreSQL with fsync, NOTIFY, and the reader's stream.

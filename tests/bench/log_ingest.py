@@ -135,7 +135,7 @@ def check(stack: Stack, run_id: int, size: int) -> float:
     return float(row["data"] / row["raw"])
 
 
-def say(bench: str, name: str, found: dict[str, Any], **more: Any) -> None:
+def print_figure(bench: str, name: str, found: dict[str, Any], **more: Any) -> None:
     """One figure; `cpu_s_a_gb` is what the way of the lines takes, without coordinators and servers beside it."""
     rate = found["bytes"] / MB / found["seconds"]
     cpu = sum(found["cpu_s"].get(role, 0.0) for role in ("bench", "executor", "log-archiver", "postgres"))
@@ -153,8 +153,8 @@ def main() -> None:
     ):
         found = asyncio.run(Sender(stack, Path(home)).run())
         stored = check(stack, MEASURED.run_id, int(found["bytes"]))
-        say("log_ingest", "ingest_mb_per_s", found, data_bytes_a_text_byte=round(stored, 3))
-        say("log_end_to_end", "log_end_to_end_mb_per_s", whole(stack, admin, Path(home)))
+        print_figure("log_ingest", "ingest_mb_per_s", found, data_bytes_a_text_byte=round(stored, 3))
+        print_figure("log_end_to_end", "log_end_to_end_mb_per_s", whole(stack, admin, Path(home)))
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Enqueue → assign → report → history over real PostgreSQL with executors that answer at once: what store and decisions alone can do.
 
-Usage: python tests/bench/store_hot_path.py [runs] [slots of each of the two executors]; prints one JSON line.
+Usage: scripts/bench store_hot_path, or python tests/bench/store_hot_path.py [runs] [slots of each of the two executors]; prints one JSON line.
 """
 
 import asyncio
@@ -32,6 +32,7 @@ from toban_testing.servers import SessionServers
 EXECUTORS = 2
 # Many slots show what the database can do; 16 what one batch costs in turn.
 SLOTS = int(sys.argv[2]) if len(sys.argv) > 2 else 128
+ROUND_SECONDS = 120.0
 
 
 class Now:
@@ -40,8 +41,10 @@ class Now:
 
 
 class Defaults:
+    known = Settings()
+
     async def get(self):
-        return Settings()
+        return self.known
 
 
 class InstantExecutors:
@@ -106,21 +109,34 @@ class Bench:
             fast_path=CurrentFastPath(),
         )
         self.assign = next(loop for loop in leader_loops(deps) if loop.name == "assign")
+        # A fast path of its own, which no leader serves: these runs are created and assigned in two steps.
         self.starter = StartRuns(
             pool=pool, definitions=DefinitionCache(), payloads=PayloadValidator(), fast_path=CurrentFastPath()
         )
+        self.stop = asyncio.Event()
+        self.assigning = asyncio.create_task(self.assign.run(self.stop))
+        # Ends a wait for runs: without the loop none of them would end.
+        self.assigning.add_done_callback(lambda _: self.orders.more.set())
 
     async def round_of(self, count):
-        """Seconds to enqueue so many runs, and until all have ended."""
+        """Seconds to enqueue so many runs, and until all have ended. Raises TimeoutError, and what ended the loop."""
         self.orders.done = 0
         began = time.perf_counter()
         await self.starter.start([RunRequest(job="true") for _ in range(count)], "bench")
         enqueued = time.perf_counter()
         self.assign.wake()
-        while self.orders.done < count:
-            self.orders.more.clear()
-            await self.orders.more.wait()
+        async with asyncio.timeout(ROUND_SECONDS):
+            while self.orders.done < count:
+                if self.assigning.done():
+                    self.assigning.result()
+                self.orders.more.clear()
+                await self.orders.more.wait()
         return enqueued - began, time.perf_counter() - began
+
+    async def close(self):
+        self.stop.set()
+        self.assign.wake()
+        await self.assigning
 
 
 async def measure(url, runs):
@@ -133,8 +149,6 @@ async def measure(url, runs):
         "spec": {"steps": [{"id": "run", "type": "command", "argv": ["/bin/true"]}]},
     }
     await Apply(pool=pool).apply([ManifestText(json=json.dumps(manifest))], actor="bench")
-    stop = asyncio.Event()
-    task = asyncio.create_task(bench.assign.run(stop))
     await bench.round_of(200)
     latencies = []
     for _ in range(100):
@@ -155,9 +169,7 @@ async def measure(url, runs):
         "idle_ms_p99": round(latencies[98], 2),
     }
     print(json.dumps(figures))
-    stop.set()
-    bench.assign.wake()
-    await task
+    await bench.close()
     await pool.close()
 
 

@@ -1,0 +1,49 @@
+"""What the benches share measures what it claims, and the bench that drives the coordinator's parts directly still fits them."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "bench"))
+
+from bench_cpu import CLASSES, StackCpu, ms_per_run
+
+BENCH = Path(__file__).resolve().parents[1] / "bench"
+
+
+def test_cpu_is_counted_for_the_process_its_guard_and_the_guards_jobs() -> None:
+    """An executor that burns nothing, with a guard that burns and whose job, ended, has burnt twice as much."""
+    burn = "import time\nwhile time.process_time() < {}: pass\n"
+    guard = f"import subprocess, sys, time\nsubprocess.run([sys.executable, '-c', {burn.format(0.6)!r}])\n"
+    guard += burn.format(0.3) + "print('ready', flush=True)\nsys.stdin.read()\n"
+    executor = f"import subprocess, sys\nsubprocess.run([sys.executable, '-c', {guard!r}])\n"
+    with subprocess.Popen([sys.executable, "-c", executor], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None and process.stdin is not None
+        try:
+            assert process.stdout.readline() == b"ready\n"
+            used = StackCpu({"executor-1": process.pid, "redis": os.getpid()}, leader="coordinator-1").seconds()
+        finally:
+            process.stdin.close()
+    assert 0.5 < used["jobs"] < 0.9 and 0.25 < used["guards"] < 0.5 and used["executor"] < 0.25
+    assert used["others"] > 0 and used["leader"] == used["postgres"] == 0
+    spent = ms_per_run(dict.fromkeys(CLASSES, 0.0), used, 100)
+    assert spent["total"] == pytest.approx(sum(used.values()) * 10)
+    with pytest.raises(ProcessLookupError, match="executor-1"):
+        StackCpu({"executor-1": process.pid}, leader="").seconds()
+
+
+def test_the_bench_of_the_stores_path_runs() -> None:
+    done = subprocess.run(
+        [sys.executable, BENCH / "store_hot_path.py", "200"],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=100,
+    )
+    assert done.returncode == 0, done.stderr
+    figures = json.loads(done.stdout)
+    assert figures["runs"] == 200 and figures["runs_per_s"] > 0 and figures["assign_turns"] > 0
