@@ -1,7 +1,7 @@
 """The command knows the variables of every service: a name that none of them reads is a typing error."""
 
 from toban_admin_web.config import AdminWebConfig
-from toban_cli.env_vars import KNOWN
+from toban_cli.cluster_config import KNOWN_VARIABLES
 from toban_coordinator.config import CoordinatorConfig
 from toban_executor.config import ExecutorConfig
 from toban_log_archiver.config import LogArchiverConfig
@@ -13,4 +13,4 @@ def test_the_command_knows_the_variables_of_every_service() -> None:
     for config in (AdminWebConfig, CoordinatorConfig, ExecutorConfig, LogArchiverConfig):
         for name, info in config.model_fields.items():
             names |= {variable(name)} | ({variable(name) + FILE_SUFFIX} if is_secret(info) else set())
-    assert names == KNOWN
+    assert names == KNOWN_VARIABLES

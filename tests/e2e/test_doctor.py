@@ -233,7 +233,7 @@ def test_processes_that_are_gone_are_found(stack: Stack) -> None:
         def gone() -> bool:
             found = diagnose(stack)
             return {"server", "coordinator"} <= set(named(found)) and any(
-                item.name == "server" and "not reached" in item.message for item in found
+                item.name == "server" and "cannot connect" in item.message for item in found
             )
 
         admin.until(gone, seconds=30, of="a dead coordinator is found")

@@ -133,7 +133,7 @@ def test_a_drain_outlives_a_restart_and_its_runs_finish(
     assert {one.state for one in ended} == {"SUCCEEDED"}
     assert drained not in {one.worker_id for one in ended}, "new work goes elsewhere"
     code, error = toban("executor", "drain", name, "--wait", "--timeout", "1", ok=False)
-    assert (code, "still runs" in error["message"]) == (75, True)
+    assert (code, "still has" in error["message"]) == (75, True)
     gate.touch()
     idle = toban("executor", "drain", name, "--wait", "--timeout", "30")
     assert int(idle["running"]) == 0

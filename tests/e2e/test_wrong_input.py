@@ -95,7 +95,7 @@ def refused(stack: Stack, code: int, *argv: str, **environment: str) -> str:
         (
             FINE + "  retry: {attempts: [\n",
             65,
-            r"FILE:\d+:1: expected the node content, but found '<stream end>'; look at indentation, colons and quotes there",
+            r"FILE:\d+:1: expected the node content, but found '<stream end>'; check indentation, colons and quotes there",
         ),
         (
             FINE + SCHEDULE.replace("RULE", 'cron: "0 0 30 2 *"'),

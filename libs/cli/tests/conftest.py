@@ -292,7 +292,7 @@ class FakeCluster:
             self._servers.append(server)
 
     def go_away(self) -> None:
-        """Nobody listens any more."""
+        """No process listens at the addresses any more."""
         self.do(self._stop())
 
     def come_back(self) -> None:

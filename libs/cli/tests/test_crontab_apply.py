@@ -80,7 +80,7 @@ def test_the_same_crontab_may_be_changed_and_imported_again(stored: Stored, toba
 
 
 @pytest.mark.parametrize(
-    ("labels", "told"),
+    ("labels", "outcome"),
     [
         ({}, "job hello (not from a crontab)"),
         ({"origin": "hand"}, "job hello (not from a crontab)"),
@@ -89,12 +89,12 @@ def test_the_same_crontab_may_be_changed_and_imported_again(stored: Stored, toba
     ],
 )
 def test_what_is_not_from_this_crontab_is_left_alone(
-    stored: Stored, toban: Toban, crontab: Path, labels: dict[str, str], told: str
+    stored: Stored, toban: Toban, crontab: Path, labels: dict[str, str], outcome: str
 ) -> None:
     stored.put("Job", "hello", labels)
     code, out, err = toban("import", "crontab", str(crontab), "--apply")
     assert (code, out) == (73, "")
-    assert told in err.splitlines()[-1]
+    assert outcome in err.splitlines()[-1]
     assert "schedule hello" not in err.splitlines()[-1]
     assert stored.wrote == []
     assert toban("import", "crontab", str(crontab), "--apply", "--replace")[0] == 0
@@ -200,7 +200,7 @@ def test_a_large_import_to_stdout_is_refused_whole(
     )
     (tmp_path / "jobs-2.yaml").write_text("mine")
     code, _, err = toban("import", "crontab", str(crontab), "--out", str(tmp_path / "jobs.yaml"))
-    assert code == 73 and "jobs-2.yaml is there already" in err
+    assert code == 73 and "jobs-2.yaml exists already" in err
     assert not (tmp_path / "jobs.yaml").exists()
 
 

@@ -111,7 +111,7 @@ def test_both_ways_print_what_the_shell_prints(line: str) -> None:
 )
 def test_names_are_what_a_person_would_say(command: str, name: str) -> None:
     if name.startswith("x-lock"):
-        # The lock is an argument of the wrapper that cannot be told from a program.
+        # The lock is an argument of the wrapper that cannot be outcome from a program.
         assert slug(title(command))
     else:
         assert slug(title(command)) == name

@@ -50,7 +50,7 @@ def summary(done: Imported) -> str:
         elif entry.documents:
             words.append("no schedule")
         if entry.fate is Fate.LOST:
-            words.append(entry.told[:60])
+            words.append(entry.outcome[:60])
         rows.append(" | ".join(words))
     return "\n".join(rows) + "\n"
 
@@ -71,20 +71,20 @@ def test_each_crontab_becomes_what_is_expected(path: Path) -> None:
 @pytest.mark.parametrize("path", CRONTABS, ids=by_name)
 def test_no_line_is_lost_without_a_word(path: Path) -> None:
     done = imported(path)
-    told = report_lines(done, source=path.name, zone="UTC")
+    outcome = report_lines(done, source=path.name, zone="UTC")
     for number, raw in enumerate(path.read_bytes().removeprefix(b"\xef\xbb\xbf").split(b"\n"), start=1):
         if not raw.strip() or raw.lstrip().startswith(b"#"):
             continue
-        [place] = [index for index, line in enumerate(told) if line.startswith(f"line {number}: ")]
+        [place] = [index for index, line in enumerate(outcome) if line.startswith(f"line {number}: ")]
         assert re.match(
             r"  (converted|converted without its time|carried over|kept as a label only|NOT carried over because): \S",
-            told[place + 1],
+            outcome[place + 1],
         )
         [entry] = [entry for entry in done.entries if entry.line.number == number]
         assert bool(entry.documents) == (entry.fate in (Fate.CONVERTED, Fate.UNTIMED))
         if entry.fate is Fate.CONVERTED:
             assert_command_is_kept(entry, raw.decode())
-    assert told[-1].startswith(f"{sum(entry.line.kind is Kind.JOB for entry in done.entries)} line")
+    assert outcome[-1].startswith(f"{sum(entry.line.kind is Kind.JOB for entry in done.entries)} line")
 
 
 def assert_command_is_kept(entry: Entry, raw: str) -> None:

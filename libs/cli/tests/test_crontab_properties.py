@@ -78,14 +78,14 @@ crontabs = st.lists(lines, max_size=12).flatmap(
 def test_any_file(content: bytes, system: bool | None, zone: str) -> None:
     options = Options(source="x", system=system, timezone=zone, accounts=("root",))
     done = convert(content, options)
-    told = report_lines(done, source="x", zone="zone")
+    outcome = report_lines(done, source="x", zone="zone")
     body = content.removeprefix(b"\xef\xbb\xbf")
     for number, raw in enumerate(body.split(b"\n"), start=1):
         bare = raw.strip(b" \t\r\f\v")
         if bare and not bare.startswith(b"#"):
-            assert sum(line.startswith(f"line {number}: ") for line in told) == 1
+            assert sum(line.startswith(f"line {number}: ") for line in outcome) == 1
     assert all(bool(entry.documents) == (entry.fate in (Fate.CONVERTED, Fate.UNTIMED)) for entry in done.entries)
-    assert all(entry.told for entry in done.entries)
+    assert all(entry.outcome for entry in done.entries)
     manifests, found = find_problems([Document("x", document) for document in done.documents], check_rule=problems)
     assert not found
     assert len(manifests) == len(done.documents)

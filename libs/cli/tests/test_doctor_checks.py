@@ -126,7 +126,7 @@ def test_the_clock_is_only_blamed_for_what_is_sure(offset: float, doubt: float) 
         assert ("behind" in finding.message) == (offset > 0)
 
 
-def test_nobody_tells_the_time() -> None:
+def test_no_server_has_a_clock() -> None:
     assert checks.clock([replace(VISIT, clock=None)]) == []
 
 

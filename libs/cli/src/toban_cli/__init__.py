@@ -1,1 +1,1 @@
-"""The `toban` command. Modules import gRPC and Rich only when a command needs them, so that help answers at once."""
+"""The `toban` command. Modules import gRPC only when a command needs it, so that help prints at once."""

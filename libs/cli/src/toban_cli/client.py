@@ -1,12 +1,13 @@
-"""Calls to the cluster over mTLS as admin-cli: each address in turn until one answers."""
+"""Calls to the cluster over mTLS as admin-cli: each address in turn until one responds."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from toban_cli import report
 from toban_cli.cluster_config import Settings, read_settings
 
 if TYPE_CHECKING:
@@ -18,11 +19,13 @@ STREAM_SECONDS = 3600.0
 ARCHIVE_SECONDS = 60.0
 # Log-archivers cut a search long before.
 SEARCH_SECONDS = 60.0
-HINT = "`toban doctor` says why; `make up` starts what runs from a clone"
+# The largest page of the servers.
+PAGE = 500
+HINT = "`toban doctor` shows the cause; `make up` starts the local stack of a clone"
 
 
 class Client:
-    """The stubs that the commands use. Methods carry the names of proto/toban_proto/v1."""
+    """The calls of the commands. Method names are those of proto/toban_proto/v1."""
 
     def __init__(self, settings: Settings) -> None:
         from toban_transport.tls import TlsFiles
@@ -105,7 +108,7 @@ class Client:
 
 @contextmanager
 def connect() -> Iterator[Client]:
-    """A client from the environment; connects when first asked."""
+    """A client from the environment; connects at the first call."""
     # Read when gRPC is imported: without it a fork of this process would log warnings.
     os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
@@ -114,6 +117,26 @@ def connect() -> Iterator[Client]:
         yield client
     finally:
         client.close()
+
+
+def collect(fetch: Callable[[Any], Any], field: str, limit: int) -> tuple[list[Any], bool]:
+    """The first `limit` items of a list, and whether there are more; `fetch` returns the response to a Page, with items in its `field`."""
+    from toban_proto.v1.common_pb2 import Page
+
+    found: list[Any] = []
+    cursor = ""
+    while len(found) < limit:
+        answer = fetch(Page(limit=min(limit - len(found), PAGE), cursor=cursor))
+        found += getattr(answer, field)
+        cursor = answer.next_cursor
+        if not cursor:
+            return found, False
+    return found, True
+
+
+def note_more(noun: str, limit: int) -> None:
+    """A note that a list is incomplete."""
+    report.note(f"there are more than {limit} {noun}; --limit shows more of them")
 
 
 def _stubs() -> Any:

@@ -3,17 +3,30 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from toban_cli.env_vars import unknown_variables
 from toban_domain.errors import ErrorCode, TobanError
 
 IDENTITY = "admin-cli"
 DEFAULT_TLS_DIR = "/etc/scheduler/tls"
 DEFAULT_TRUST_DOMAIN = "toban.internal"
+_PREFIX = "SCHEDULER_"
+# A test holds these against the configurations of the services, which are not loaded for a command.
+_WORDS = """
+ADMIN_HOST ADMIN_PORT ADVERTISE_HOST ALLOW_LIST COORDINATORS DATABASE_URL DATABASE_URL_FILE GRPC_HOST GRPC_PORT
+HTTP_ALLOW_REMOTE HTTP_HOST HTTP_NAMES HTTP_PORT HTTP_THREADS LABELS LOG_ARCHIVERS LOG_BUDGET_MB LOG_FORMAT LOG_LEVEL
+MACHINE NODE_ID READY_FILE REDIS_URL REDIS_URL_FILE REQUEST_SECONDS S3_ACCESS_KEY S3_ACCESS_KEY_FILE
+S3_ADDRESSING_STYLE S3_BUCKET S3_ENDPOINT_URL S3_REGION S3_SECRET_KEY S3_SECRET_KEY_FILE SHUTDOWN_GRACE_SECONDS
+SHUTDOWN_TIMEOUT_SECONDS SKIP_LATE_RUNS_AFTER_SECONDS SLOTS STATE_DIR TLS_DIR TLS_SHARED_IDENTITY TRUST_DOMAIN WEB_DIR
+"""
+KNOWN_VARIABLES = frozenset(_PREFIX + word for word in _WORDS.split())
+# Kubernetes sets these in every pod beside a Service called `scheduler` or `scheduler-…`, the first one always.
+_LINK_HOST = "_SERVICE_HOST"
+_LINK = re.compile(r"_(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT|PORT_\d+_(TCP|UDP|SCTP)(_\w+)?)")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,10 +40,10 @@ class Settings:
 
 
 def read_settings(environ: Mapping[str, str], wrong: list[TobanError] | None = None) -> Settings:
-    """Raises CONFIG_INVALID when no coordinator is named, an address is not host:port or a variable has an unknown name; with `wrong` such
-    addresses and variables are left out and told there instead.
+    """Raises CONFIG_INVALID when no coordinator is configured, an address is not host:port or a variable has an unknown name; with `wrong` such
+    addresses and variables are left out and added to it instead.
     """
-    for problem in unknown_variables(environ):
+    for problem in _unknown_variables(environ):
         if wrong is None:
             raise problem
         wrong.append(problem)
@@ -39,7 +52,7 @@ def read_settings(environ: Mapping[str, str], wrong: list[TobanError] | None = N
     if not coordinators and not wrong:
         raise TobanError(
             ErrorCode.CONFIG_INVALID,
-            "no coordinator is named; set SCHEDULER_COORDINATORS=host:port,host:port, or run `make up` and use scripts/toban",
+            "no coordinator address is configured; set SCHEDULER_COORDINATORS=host:port,host:port, or run `make up` and use scripts/toban",
         )
     return Settings(
         coordinators=coordinators,
@@ -47,6 +60,25 @@ def read_settings(environ: Mapping[str, str], wrong: list[TobanError] | None = N
         tls_dir=_tls_dir(Path(environ.get("SCHEDULER_TLS_DIR") or stack.get("tls_dir") or DEFAULT_TLS_DIR)),
         trust_domain=environ.get("SCHEDULER_TRUST_DOMAIN") or stack.get("trust_domain") or DEFAULT_TRUST_DOMAIN,
     )
+
+
+def _unknown_variables(environ: Mapping[str, str]) -> list[TobanError]:
+    """CONFIG_INVALID for each variable that nothing of Toban reads, with the nearest that something does: it is probably a typing error."""
+    ours = sorted(name for name in environ if name.startswith(_PREFIX) and name not in KNOWN_VARIABLES)
+    services = [name.removesuffix(_LINK_HOST) for name in ours if name.endswith(_LINK_HOST)]
+    return [_unknown_variable(name) for name in ours if not any(_is_link(name, service) for service in services)]
+
+
+def _is_link(name: str, service: str) -> bool:
+    return name.startswith(service) and _LINK.fullmatch(name, len(service)) is not None
+
+
+def _unknown_variable(name: str) -> TobanError:
+    import difflib
+
+    near = difflib.get_close_matches(name, sorted(KNOWN_VARIABLES), n=1)
+    hint = f"did you mean {near[0]}?" if near else "unset it"
+    return TobanError(ErrorCode.CONFIG_INVALID, f"{name}: unknown variable in the environment; {hint}")
 
 
 def _stack(environ: Mapping[str, str]) -> dict[str, Any]:

@@ -1,6 +1,6 @@
-"""Names and numbers from the cluster for the shell's completion: quickly, and silently when nobody answers.
+"""Names and numbers from the cluster for shell completion: quickly, and silently when no coordinator responds.
 
-Names alone, without a word about them: what people wrote into descriptions has no place where a shell may evaluate it.
+Names only, without descriptions: a shell might evaluate what people wrote there.
 """
 
 from __future__ import annotations
@@ -10,64 +10,64 @@ from collections.abc import Callable
 from typing import Any
 
 # How long a key press may wait for the cluster, seconds.
-PATIENCE_SECONDS = 1.0
+LOOKUP_TIMEOUT_SECONDS = 1.0
 MOST = 200
 
-# What no shell takes for more than a word.
+# Characters without a meaning to any shell.
 _PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 
 def job_names(incomplete: str) -> list[str]:
     """Jobs."""
 
-    def ask(pb: Any, page: Any, read: Callable[[str, Any], Any]) -> list[str]:
+    def fetch(pb: Any, page: Any, read: Callable[[str, Any], Any]) -> list[str]:
         return [job.name for job in read("ListJobs", pb.ListJobsRequest(page=page)).jobs]
 
-    return _matching(ask, incomplete)
+    return _matching(fetch, incomplete)
 
 
 def schedule_names(incomplete: str) -> list[str]:
     """Schedules."""
 
-    def ask(pb: Any, page: Any, read: Callable[[str, Any], Any]) -> list[str]:
+    def fetch(pb: Any, page: Any, read: Callable[[str, Any], Any]) -> list[str]:
         found = read("ListSchedules", pb.ListSchedulesRequest(page=page)).schedules
         return [item.name for item in found]
 
-    return _matching(ask, incomplete)
+    return _matching(fetch, incomplete)
 
 
 def trigger_names(incomplete: str) -> list[str]:
     """Triggers."""
 
-    def ask(pb: Any, page: Any, read: Callable[[str, Any], Any]) -> list[str]:
+    def fetch(pb: Any, page: Any, read: Callable[[str, Any], Any]) -> list[str]:
         found = read("ListTriggers", pb.ListTriggersRequest(page=page)).triggers
         return [item.name for item in found]
 
-    return _matching(ask, incomplete)
+    return _matching(fetch, incomplete)
 
 
 def run_numbers(incomplete: str) -> list[str]:
     """The latest runs."""
 
-    def ask(pb: Any, page: Any, read: Callable[[str, Any], Any]) -> list[str]:
+    def fetch(pb: Any, page: Any, read: Callable[[str, Any], Any]) -> list[str]:
         return [str(run.id) for run in read("ListRuns", pb.ListRunsRequest(page=page)).runs]
 
-    return _matching(ask, incomplete)
+    return _matching(fetch, incomplete)
 
 
 def executor_numbers(incomplete: str) -> list[str]:
-    """Executors that are there."""
+    """Executors that have not left."""
 
-    def ask(pb: Any, page: Any, read: Callable[[str, Any], Any]) -> list[str]:
+    def fetch(pb: Any, page: Any, read: Callable[[str, Any], Any]) -> list[str]:
         del page
         found = read("ListExecutors", pb.ListExecutorsRequest()).executors
         return [str(item.worker_id) for item in found]
 
-    return _matching(ask, incomplete)
+    return _matching(fetch, incomplete)
 
 
-def _matching(ask: Callable[[Any, Any, Callable[[str, Any], Any]], list[str]], incomplete: str) -> list[str]:
-    """What begins with the word so far; nothing at all when anything is wrong, since a prompt is no place for errors."""
+def _matching(fetch: Callable[[Any, Any, Callable[[str, Any], Any]], list[str]], incomplete: str) -> list[str]:
+    """Values that begin with `incomplete`; none after any error, since a prompt is no place for errors."""
     try:
         from toban_cli.client import connect
         from toban_proto.v1 import coordinator_pb2
@@ -76,9 +76,9 @@ def _matching(ask: Callable[[Any, Any, Callable[[str, Any], Any]], list[str]], i
         with connect() as client:
 
             def read(method: str, request: Any) -> Any:
-                return client.read(method, request, timeout=PATIENCE_SECONDS)
+                return client.read(method, request, timeout=LOOKUP_TIMEOUT_SECONDS)
 
-            found = ask(coordinator_pb2, Page(limit=MOST), read)
+            found = fetch(coordinator_pb2, Page(limit=MOST), read)
     except Exception:
         return []
     return [name for name in found if name.startswith(incomplete) and _PLAIN.fullmatch(name)]

@@ -1,4 +1,4 @@
-"""How the end of a run is told: in words, and as an exit code."""
+"""The end of a run as text and as an exit code."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ RESULT_CODES: Mapping[str, int] = {
     "EXPIRED": 5,
     "TIMED_OUT": 124,
 }
-# The program could not be started: as a shell says it.
+# The program could not be started: the code that shells use.
 NOT_STARTED = 127
 
 
 def result_code(run: Any) -> int:
-    """The exit code that tells how a run ended."""
+    """The exit code of a run that has ended."""
     if run.state == "FAILED" and run.reason == Reason.SPAWN_FAILED:
         return NOT_STARTED
     return RESULT_CODES.get(run.state, 1)
 
 
-def exit_words(run: Any) -> str:
+def format_exit(run: Any) -> str:
     """The exit code of the command, or the signal that ended it, "-" when there is neither."""
     if run.HasField("signal"):
         return signal_name(run.signal)

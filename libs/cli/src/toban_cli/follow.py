@@ -1,6 +1,6 @@
 """Waits for the end of a run while showing its output.
 
-Two sources end at different moments: the coordinator says that the run is over, the log-archiver that its output is complete. One thread
+Two sources end at different moments: the coordinator reports the end of the run, the log-archiver the end of its output. One thread
 follows the log; the caller's thread watches the run, then waits a moment for the log to be sealed, and reads what is still missing.
 """
 
@@ -16,13 +16,13 @@ from toban_cli.log_printer import LinePrinter
 from toban_domain.errors import ErrorCode, TobanError
 from toban_domain.run import TERMINAL
 
-# Between two looks or attempts, seconds.
+# Between two polls or attempts, seconds.
 PAUSE_SECONDS = 0.1
 # How long the last lines of a run that is over may take to arrive, seconds.
 SEAL_SECONDS = 5.0
 # The same when no line is known of: a run that wrote nothing leaves nothing that could be sealed.
 QUIET_SECONDS = 0.3
-# How long nobody may answer while we wait for a run, seconds: a fail-over is much shorter.
+# How long no coordinator may respond while we wait for a run, seconds: a fail-over is much shorter.
 OUTAGE_SECONDS = 60.0
 
 _TERMINAL = frozenset(str(state) for state in TERMINAL)
@@ -31,9 +31,9 @@ _TERMINAL = frozenset(str(state) for state in TERMINAL)
 def attend(
     client: Client, run_id: int, *, show_log: bool, query: Any = None, printer: LinePrinter | None = None
 ) -> Any:
-    """The run in its terminal state; `query` is a ReadLogRequest that says which lines are shown, None = all.
+    """The run in its terminal state; `query` is a ReadLogRequest that selects the lines to show, None = all.
 
-    Raises TobanError when no coordinator answers for OUTAGE_SECONDS, INVALID_ARGUMENT for a query that no log-archiver takes.
+    Raises TobanError when no coordinator responds for OUTAGE_SECONDS, INVALID_ARGUMENT for a query that log-archivers refuse.
     """
     follower = _Follower(client, run_id, query, printer or LinePrinter()) if show_log else None
     if follower is not None:
@@ -95,15 +95,15 @@ class _Follower:
         """After the end of the run: waits for the output to be complete, then prints what the follower has not."""
         waited = 0.0
         try:
-            while run.token and waited < self._patience(run):
+            while run.token and waited < self._seal_timeout(run):
                 self._stopped.wait(PAUSE_SECONDS)
                 waited += PAUSE_SECONDS
             self.stop()
-            self._rest()
+            self._print_missing()
         except TobanError as error:
             self._complain(error)
         except BrokenPipeError:
-            # The reader of our output left, and the run is over: nothing is to be said.
+            # The reader of our output left, and the run is over: there is nothing to report.
             report.drop_output()
         except OSError as error:
             self._complain(report.unwritten(error))
@@ -162,14 +162,14 @@ class _Follower:
 
         return self._client.describe_log(DescribeLogRequest(run_id=self._run_id)).attempts
 
-    def _patience(self, run: Any) -> float:
+    def _seal_timeout(self, run: Any) -> float:
         """How long the rest of the output may take to arrive, seconds: no time when it is complete."""
         stored = [item for item in self._attempts() if item.token == run.token]
         if any(item.sealed for item in stored):
             return 0.0
         return SEAL_SECONDS if stored or run.last_line else QUIET_SECONDS
 
-    def _rest(self) -> None:
+    def _print_missing(self) -> None:
         """Reads what is stored beyond the lines that were printed."""
         printed = self._printer.printed
         requests = [self._request()]
@@ -196,7 +196,7 @@ class _Follower:
         return request
 
     def _complain(self, error: TobanError) -> None:
-        """Says once that the output cannot be shown; the run does not depend on it."""
+        """Warns once that the output cannot be shown; the run does not depend on it."""
         if error.message != self._complaint:
             self._complaint = error.message
             report.note(f"warning: the output cannot be shown: {error.message}")

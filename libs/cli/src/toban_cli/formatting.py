@@ -1,10 +1,14 @@
-"""Times, durations and states for people."""
+"""Times, durations, sizes, counts and states as text. Loads nothing else, so that every command may import it."""
 
 from __future__ import annotations
 
-from datetime import datetime
+import re
+from typing import TYPE_CHECKING
 
-from google.protobuf.timestamp_pb2 import Timestamp
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from google.protobuf.timestamp_pb2 import Timestamp
 
 NOTHING = "-"
 STATE_STYLES = {
@@ -32,6 +36,15 @@ STATE_STYLES = {
     "warning": "yellow",
     "stopped": "yellow",
 }
+# Keys that this command generated because the caller gave none.
+_OWN_KEY = re.compile(r"cli-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+
+
+def wall_now() -> datetime:
+    """This machine's time (UTC)."""
+    from toban_runtime.clock import SystemClock
+
+    return SystemClock().wall()
 
 
 def to_time(stamp: Timestamp) -> datetime | None:
@@ -108,6 +121,21 @@ def took(start: Timestamp, end: Timestamp, now: datetime) -> str:
     """From start to end, or until now when it has not ended."""
     begun, ended = to_time(start), to_time(end)
     return NOTHING if begun is None else duration(((ended or now) - begun).total_seconds())
+
+
+def count(number: int, what: str) -> str:
+    """1 run, 2 runs."""
+    return f"{number} {what}{'' if number == 1 else 's'}"
+
+
+def plain_number(number: float) -> str:
+    """Whole numbers with all their digits, others as they are written."""
+    return str(int(number)) if abs(number) < 1e18 and number == int(number) else f"{number:g}"
+
+
+def given_key(key: str) -> str:
+    """The key of a run or an event, "" when it is one that this command made up."""
+    return "" if _OWN_KEY.fullmatch(key) else key
 
 
 def _rough(seconds: float) -> str:

@@ -11,9 +11,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from toban_cli import report
-from toban_cli.harmless import harmless
-from toban_cli.sanitize import escaped
-from toban_cli.words import count
+from toban_cli.formatting import count
+from toban_cli.sanitize import clean_bytes, escaped
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 STREAM_NAMES = {1: "stdout", 2: "stderr", 3: "system"}
@@ -37,13 +36,13 @@ class LinePrinter:
     def __init__(self, style: Style | None = None) -> None:
         self._style = style or Style()
         self._printed: dict[int, int] = {}
-        # Streams whose last piece had no newline: the next piece goes on in its line.
+        # Streams whose last piece had no newline: the next piece continues its line.
         self._open: set[int] = set()
         self._expired: dict[int, int] = {}
 
     @property
     def has_expired(self) -> bool:
-        """Whether some of the lines are gone by now."""
+        """Whether some of the lines were deleted after their retention."""
         return bool(self._expired)
 
     @property
@@ -55,7 +54,7 @@ class LinePrinter:
         """Prints the new lines of one ReadLogResponse."""
         if answer.expired_lines > self._expired.get(answer.token, 0):
             self._expired[answer.token] = answer.expired_lines
-            report.note(expired_words(answer.expired_lines, self._style.attempts.get(answer.token)))
+            report.note(format_expired_lines(answer.expired_lines, self._style.attempts.get(answer.token)))
         known = self._printed.get(answer.token, 0)
         for line in answer.lines:
             if line.seq <= known:
@@ -70,7 +69,7 @@ class LinePrinter:
             self._printed[answer.token] = known
 
     def _text(self, line: Any, *, terminal: bool) -> bytes:
-        text = harmless(line.text) if terminal and not self._style.raw else line.text
+        text = clean_bytes(line.text) if terminal and not self._style.raw else line.text
         if line.stream not in self._open:
             prefix = b"[toban] " if line.stream == _SYSTEM else b""
             if self._style.timestamps:
@@ -86,15 +85,15 @@ class LinePrinter:
         return json_line(line_facts(token, self._style.attempts.get(token), line))
 
 
-def expired_words(lines: int, attempt: int | None) -> str:
-    """That lines are gone by now."""
+def format_expired_lines(lines: int, attempt: int | None) -> str:
+    """A note that lines were deleted after their retention."""
     of = f" of attempt {attempt}" if attempt else ""
     return f"{count(lines, 'line')}{of} expired: older than log_retention_days_archive"
 
 
 def line_facts(token: int, attempt: int | None, line: Any) -> dict[str, Any]:
     """A LogLine for programs."""
-    told: dict[str, Any] = {
+    facts: dict[str, Any] = {
         "token": str(token),
         "attempt": attempt,
         "seq": line.seq,
@@ -105,13 +104,13 @@ def line_facts(token: int, attempt: int | None, line: Any) -> dict[str, Any]:
         "partial": line.partial,
     }
     if not _is_utf8(line.text):
-        told["base64"] = base64.b64encode(line.text).decode()
-    return told
+        facts["base64"] = base64.b64encode(line.text).decode()
+    return facts
 
 
-def json_line(told: Mapping[str, Any]) -> bytes:
+def json_line(facts: Mapping[str, Any]) -> bytes:
     """One object on one line."""
-    return escaped(json.dumps(told, ensure_ascii=False)).encode() + b"\n"
+    return escaped(json.dumps(facts, ensure_ascii=False)).encode() + b"\n"
 
 
 def line_time(line: Any) -> datetime:

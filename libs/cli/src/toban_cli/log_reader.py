@@ -1,10 +1,11 @@
-"""Reads the output of a run to its end, over replicas that come and go, and says where it is."""
+"""Reads the output of a run to its end, over replicas that come and go, and describes where it is stored."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from toban_cli.formatting import count, size
 from toban_domain.errors import ErrorCode, TobanError
 
 if TYPE_CHECKING:
@@ -12,14 +13,14 @@ if TYPE_CHECKING:
     from toban_cli.log_printer import LinePrinter
 
 DATABASE = "db"
-# What is said beside a run may take this long, seconds.
+# Timeout of what is shown beside a run, seconds.
 PLACE_SECONDS = 2.0
 # No attempt has it.
 _NO_TOKEN = (1 << 63) - 1
 
 
 def read_all(client: Client, request: Any, printer: LinePrinter) -> int:
-    """Prints what the request wants; how many lines. A stream that breaks is gone on with after its last line, as long as lines come.
+    """Prints the requested lines; returns their number. A stream that breaks is continued after its last line, while lines arrive.
 
     Raises TobanError.
     """
@@ -31,7 +32,7 @@ def read_all(client: Client, request: Any, printer: LinePrinter) -> int:
                 printer.show(answer)
                 count += len(answer.lines)
                 if answer.lines:
-                    _go_on_after(request, answer)
+                    _continue_after(request, answer)
             return count
         except TobanError as error:
             # A stream ends at its deadline, and with its server.
@@ -41,16 +42,16 @@ def read_all(client: Client, request: Any, printer: LinePrinter) -> int:
 
 
 def check(client: Client, request: Any) -> None:
-    """Raises INVALID_ARGUMENT for a request that no log-archiver would take; nothing is read."""
-    question = type(request)()
-    question.CopyFrom(request)
-    question.follow = False
-    question.token = 0
-    question.tokens[:] = [_NO_TOKEN]
-    list(client.log(question))
+    """Raises INVALID_ARGUMENT for a request that log-archivers refuse; reads nothing."""
+    probe = type(request)()
+    probe.CopyFrom(request)
+    probe.follow = False
+    probe.token = 0
+    probe.tokens[:] = [_NO_TOKEN]
+    list(client.log(probe))
 
 
-def _go_on_after(request: Any, answer: Any) -> None:
+def _continue_after(request: Any, answer: Any) -> None:
     request.tail = 0
     if request.head:
         # At its end the stream ends too; 0 would mean all.
@@ -59,7 +60,7 @@ def _go_on_after(request: Any, answer: Any) -> None:
 
 
 def stored_log(client: Client, run: Any) -> dict[str, Any] | None:
-    """Where the output of a run is and how much; None when no log-archiver says so quickly, as for a run that never started."""
+    """Where the output of a run is and how much; None when no log-archiver responds quickly, and for a run that never started."""
     from toban_proto.v1.logs_pb2 import DescribeLogRequest
 
     if not run.token:
@@ -77,11 +78,8 @@ def stored_log(client: Client, run: Any) -> dict[str, Any] | None:
     }
 
 
-def stored_words(log_ref: str, stored: Mapping[str, Any] | None) -> str:
-    """The same for people, behind the reference of the run's row."""
-    from toban_cli.formatting import size
-    from toban_cli.words import count
-
+def format_stored_log(log_ref: str, stored: Mapping[str, Any] | None) -> str:
+    """The same as text, after the log reference of the run."""
     if stored is None:
         return log_ref
     archived = [place for place in stored["places"] if place != DATABASE]
@@ -93,7 +91,7 @@ def stored_words(log_ref: str, stored: Mapping[str, Any] | None) -> str:
     return f"{log_ref}: {', '.join(parts)}"
 
 
-def place_words(attempts: Sequence[Any]) -> str:
+def format_log_places(attempts: Sequence[Any]) -> str:
     """Where the lines of these AttemptLogs are, for people; empty when there is none."""
     places = {place for item in attempts if item.lines for place in item.place.split(", ") if place}
     archived = sorted(places - {DATABASE})

@@ -29,13 +29,14 @@ class Place:
 
 
 def read_place(text: str) -> Place | None:
-    """What `str` of a Place gave; None for an empty text. Raises INVALID_ARGUMENT."""
+    """The reverse of `str(place)`; None for an empty text. Raises INVALID_ARGUMENT."""
     if not text:
         return None
     parts = text.split(".")
     if len(parts) not in (1, 3) or not all(map(_is_number, parts)):
         raise TobanError(
-            ErrorCode.INVALID_ARGUMENT, f"--after: {text!r} is no place; give what an earlier search ended with"
+            ErrorCode.INVALID_ARGUMENT,
+            f"--after: {text!r} is not a position; give the one that an earlier search printed",
         )
     return Place(*map(int, parts))
 
@@ -45,14 +46,14 @@ def _is_number(text: str) -> bool:
 
 
 class Search:
-    """`runs` gives pages of runs, in the order in which they are searched. The counts grow while hits are given out."""
+    """`runs` gives pages of runs, in the order in which they are searched. The counts grow while hits are yielded."""
 
-    def __init__(self, client: Client, *, question: Any, limit: int, after: Place | None) -> None:
+    def __init__(self, client: Client, *, query: Any, limit: int, after: Place | None) -> None:
         self._client = client
-        self._question = question
+        self._query = query
         self._left = limit
         self.place = after
-        """Where to go on; None: at the beginning."""
+        """Where to continue; None: at the beginning."""
         self.cut = False
         """There may be more than `limit`."""
         self.lines = 0
@@ -61,7 +62,7 @@ class Search:
         self.expired = 0
 
     def hits(self, pages: Iterator[Sequence[Any]]) -> Iterator[tuple[Any, Any]]:
-        """(run, hit) of every line. Raises TobanError when nobody answers."""
+        """(run, hit) of every line. Raises TobanError when no log-archiver responds."""
         for page in pages:
             wanted = [run for run in page if self.place is None or run.id <= self.place.run]
             if not wanted:
@@ -83,9 +84,9 @@ class Search:
                 return
 
     def _call(self, run_ids: Sequence[int]) -> Generator[Any, None, bool]:
-        """One call; True when it came to the end of these runs. A stream that breaks after some answers is gone on with."""
-        request = type(self._question)()
-        request.CopyFrom(self._question)
+        """One call; True when it came to the end of these runs. A stream that breaks after some responses is continued."""
+        request = type(self._query)()
+        request.CopyFrom(self._query)
         request.run_ids.extend(run_ids)
         request.limit = self._left
         if self.place is not None and self.place.run in run_ids:
@@ -113,11 +114,11 @@ class Search:
         return answer is not None and not answer.cut
 
 
-def run_pages(ask: Callable[[str], Any]) -> Iterator[Sequence[Any]]:
-    """Runs page by page; `ask` gets a cursor and gives a ListRunsResponse."""
+def run_pages(fetch: Callable[[str], Any]) -> Iterator[Sequence[Any]]:
+    """Runs page by page; `fetch` gets a cursor and returns a ListRunsResponse."""
     cursor = ""
     while True:
-        page = ask(cursor)
+        page = fetch(cursor)
         yield page.runs
         cursor = page.next_cursor
         if not cursor:

@@ -16,19 +16,21 @@ from toban_cli import report, suggestions
 from toban_cli.commands import (
     apply,
     archive,
+    audit,
     cluster,
     completion,
     doctor,
     events,
+    executors,
     explain,
     import_crontab,
     job_logs,
     jobs,
     logs,
-    operations,
     runs,
     schedule_write,
     schedules,
+    settings,
 )
 from toban_cli.tree import App, Errors
 from toban_domain.errors import ErrorCode, TobanError
@@ -78,7 +80,7 @@ _NOUNS: Mapping[str, tuple[str, Verbs]] = {
         },
     ),
     "run": (
-        "Runs: start, look at, follow, cancel.",
+        "Runs: start, list, follow, cancel.",
         {
             "start": runs.start,
             "list": runs.list_runs,
@@ -87,45 +89,48 @@ _NOUNS: Mapping[str, tuple[str, Verbs]] = {
             "cancel": runs.cancel,
         },
     ),
-    "event": ("Events: emit, and what became of them.", {"emit": events.emit, "list": events.list_events}),
+    "event": ("Events: emit them, list their outcomes.", {"emit": events.emit, "list": events.list_events}),
     "trigger": (
         "Triggers: which events start which jobs.",
         {"list": events.list_triggers, "get": events.get_trigger, "remove": events.remove_trigger},
     ),
     "executor": (
-        "Executors: what they run, and whether they get more.",
+        "Executors: list, drain, detach.",
         {
-            "list": cluster.list_executors,
-            "drain": operations.drain,
-            "undrain": operations.undrain,
-            "detach": operations.detach,
+            "list": executors.list_executors,
+            "drain": executors.drain,
+            "undrain": executors.undrain,
+            "detach": executors.detach,
         },
     ),
-    "cluster": ("The cluster.", {"status": cluster.status, "demote": operations.demote}),
+    "cluster": ("The cluster: its status and its leader.", {"status": cluster.status, "demote": cluster.demote}),
     "settings": (
-        "What can be changed while everything runs.",
-        {"list": operations.list_settings, "get": operations.get_setting, "set": operations.set_setting},
+        "Settings that can be changed without a restart.",
+        {"list": settings.list_settings, "get": settings.get_setting, "set": settings.set_setting},
     ),
     "archive": (
         "The archive of logs in the object store.",
         {"status": archive.status, "run": archive.run, "verify": archive.verify},
     ),
-    "audit": ("What operators did.", {"list": operations.list_audit}),
-    "import": ("Make jobs and schedules from what other schedulers keep.", {"crontab": import_crontab.crontab}),
+    "audit": ("What operators changed.", {"list": audit.list_audit}),
+    "import": ("Import jobs and schedules of other schedulers.", {"crontab": import_crontab.crontab}),
 }
 
 
-def build() -> typer.Typer:
-    """The whole tree of commands."""
+def build(first: str = "") -> typer.Typer:
+    """The tree of commands. Typer needs 30 ms for the whole: with a command or noun as `first` only that part is built, for --help no verbs."""
+    whole = first not in _ALONE and first not in _NOUNS
     app = App(_HELP, invoke_without_command=True)
     app.callback()(_root)
     for name, function in _ALONE.items():
-        app.command(name)(function)
+        if whole or name == first:
+            app.command(name)(function)
     for noun, (text, verbs) in _NOUNS.items():
-        group = App(text)
-        for name, function in verbs.items():
-            group.command(name)(function)
-        app.add_typer(group, name=noun)
+        if whole or noun == first:
+            group = App(text)
+            for name, function in () if first == "--help" else verbs.items():
+                group.command(name)(function)
+            app.add_typer(group, name=noun)
     return app
 
 
@@ -133,9 +138,9 @@ def run(argv: Sequence[str]) -> int:
     """Runs one command; the exit code. Never raises for a mistake of the caller or of the cluster."""
     as_json = report.wants_json(argv, os.environ)
     if os.environ.get(completion.VARIABLE):
-        completion.answer()
+        completion.register_shells()
     try:
-        code = build()(args=list(argv), prog_name="toban", standalone_mode=False)
+        code = build(argv[0] if argv else "")(args=list(argv), prog_name="toban", standalone_mode=False)
     except TobanError as error:
         report.error(error, as_json=as_json)
         return error.exit_code
@@ -145,7 +150,7 @@ def run(argv: Sequence[str]) -> int:
     except (typer.Abort, KeyboardInterrupt):
         return EXIT_INTERRUPTED
     except SystemExit as end:
-        # So Typer ends when the reader of our output left (`| head`): nothing to say, and nothing more to flush.
+        # Typer exits like this when the reader of our output left (`| head`): there is nothing to report or to flush.
         if not isinstance(end.__context__, BrokenPipeError):
             raise
         report.drop_output()
@@ -182,14 +187,14 @@ def _traced(argv: Sequence[str]) -> int:
     tracing.adopt(os.environ.get("TRACEPARENT", ""))
     tracing.setup("cli", VERSION)
     try:
-        with tracing.span(" ".join(["toban", *_words(argv)])):
+        with tracing.span(" ".join(["toban", *_command_words(argv)])):
             return run(argv)
     finally:
         tracing.shutdown()
 
 
-def _words(argv: Sequence[str]) -> list[str]:
-    """The noun and the verb: what else was typed may be secret."""
+def _command_words(argv: Sequence[str]) -> list[str]:
+    """The noun and the verb alone: other arguments may be secret."""
     noun = next((word for word in argv if not word.startswith("-")), "")
     verbs = _NOUNS[noun][1] if noun in _NOUNS else {}
     return [word for word in argv if (word == noun and (noun in _NOUNS or noun in _ALONE)) or word in verbs][:2]
@@ -201,7 +206,7 @@ def _root(
 ) -> None:
     del errors
     if version:
-        report.say(f"toban {VERSION}")
+        report.echo(f"toban {VERSION}")
         raise typer.Exit
 
 
@@ -213,12 +218,12 @@ def _usage(error: typer.TyperException, argv: Sequence[str], *, as_json: bool) -
     if not message.endswith("?") and (meant := suggestions.hint(message, argv, verbs)):
         message = f"{message.rstrip('.')}. Did you mean `{meant}`?"
     if _NEGATIVE.search(message):
-        message += ". A value that begins with - stands behind `--`, such as `-- -5`"
+        message += ". Put a value that begins with - after `--`, such as `-- -5`"
     report.usage(message, as_json=as_json, command=context.command_path if context else "toban")
 
 
 def _unexpected(error: Exception, *, as_json: bool) -> int:
-    """A mistake of ours: one line too; TOBAN_TRACEBACK=1 shows where."""
+    """A bug of this command: one line, too; TOBAN_TRACEBACK=1 prints the traceback."""
     if os.environ.get("TOBAN_TRACEBACK"):
         import traceback
 

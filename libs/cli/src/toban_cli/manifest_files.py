@@ -97,7 +97,7 @@ def _refused(source: str, error: yaml.MarkedYAMLError) -> TobanError:
     what = error.problem or error.context or "is not YAML"
     return TobanError(
         ErrorCode.MANIFEST_INVALID,
-        f"{where}: {what}; look at indentation, colons and quotes there",
+        f"{where}: {what}; check indentation, colons and quotes there",
         detail={"source": source},
     )
 

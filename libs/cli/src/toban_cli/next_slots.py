@@ -1,4 +1,4 @@
-"""The slots to come that `schedule next` shows: of the cluster's schedules, or of those in files."""
+"""The next slots that `schedule next` shows: of the cluster's schedules, or of those in files."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from typing import Any
 
 from toban_domain.errors import ErrorCode, TobanError
 
-Coming = list[tuple[str, Any]]
+NamedSlots = list[tuple[str, Any]]
 
 
 def read_after(text: str, now: datetime) -> datetime | None:
     """The time of --after in UTC; None (= now) when it is not given. Raises INVALID_ARGUMENT."""
-    from toban_cli.since import FORMS_AHEAD, read_since
+    from toban_cli.times import FORMS_AHEAD, read_time_bound
     from toban_schedule.annotated_slots import YEARS
 
     if not text:
         return None
-    after = read_since("--after", text, now, ahead=True)
+    after = read_time_bound("--after", text, now, ahead=True)
     if after.year not in YEARS:
         years = f"{YEARS.start} to {YEARS.stop - 1}"
         raise TobanError(
@@ -27,7 +27,7 @@ def read_after(text: str, now: datetime) -> datetime | None:
     return after
 
 
-def of_cluster(name: str, count: int, after: datetime | None) -> Coming:
+def of_cluster(name: str, count: int, after: datetime | None) -> NamedSlots:
     """The slots after `after` (None = now) of the schedule of this name, else of all schedules of the job of this name.
 
     Raises SCHEDULE_NOT_FOUND.
@@ -39,11 +39,11 @@ def of_cluster(name: str, count: int, after: datetime | None) -> Coming:
 
     with connect() as client:
 
-        def ask(schedule: str) -> Any:
+        def slots_of(schedule: str) -> Any:
             return client.read("NextSlots", NextSlotsRequest(name=schedule, count=count, after=timestamp_to_pb(after)))
 
         try:
-            return [(name, ask(name))]
+            return [(name, slots_of(name))]
         except TobanError as error:
             if error.code is not ErrorCode.SCHEDULE_NOT_FOUND:
                 raise
@@ -51,10 +51,10 @@ def of_cluster(name: str, count: int, after: datetime | None) -> Coming:
         found = client.read("ListSchedules", ListSchedulesRequest(page=Page(limit=500), job=name)).schedules
         if not found:
             raise _unknown(client, name, unknown)
-        return [(schedule.name, ask(schedule.name)) for schedule in found]
+        return [(schedule.name, slots_of(schedule.name)) for schedule in found]
 
 
-def of_files(files: Sequence[str], name: str, count: int, after: datetime | None, now: datetime) -> Coming:
+def of_files(files: Sequence[str], name: str, count: int, after: datetime | None, now: datetime) -> NamedSlots:
     """The same of the schedules in these files (only of this schedule or job when `name` is given), without a cluster."""
     from toban_cli.manifest_files import read_documents
     from toban_domain.schedule import ScheduleSpec
@@ -82,7 +82,7 @@ def _answer(spec: Any, count: int, after: datetime | None, now: datetime) -> Any
     from toban_transport.convert import timestamp_to_pb
 
     slots = noted_slots(Rule.of(spec.rule), after or now, count)
-    none = f"no slot comes after {after:%Y-%m-%dT%H:%M:%SZ}" if after else "ended: no slot comes any more"
+    none = f"it has no slot after {after:%Y-%m-%dT%H:%M:%SZ}" if after else "ended: it has no further slots"
     note = "" if slots else none
     return NextSlotsResponse(
         slots=[

@@ -13,7 +13,7 @@ from toban_cli.param_types import LARGEST
 
 
 class Format(StrEnum):
-    """How a command answers."""
+    """Format of the output of a command."""
 
     TABLE = "table"
     WIDE = "wide"
@@ -31,18 +31,21 @@ class Format(StrEnum):
 MAX_REASON = 1000
 
 
-def told_reason(reason: str) -> str:
-    """The reason, with a word on stderr when it will not be kept whole."""
+def check_reason(reason: str) -> str:
+    """The reason; a warning on stderr when servers will cut it."""
     if len(reason.strip()) > MAX_REASON:
         report.note(f"warning: --reason has {len(reason.strip())} characters, the first {MAX_REASON} are kept")
     return reason
 
 
+AuditReason = Annotated[
+    str, typer.Option("--reason", metavar="TEXT", callback=check_reason, help="Why; stored in the audit log.")
+]
 Output = Annotated[
     Format,
     typer.Option("--output", "-o", help="table or wide for people, json or yaml for programs, name for xargs."),
 ]
-Limit = Annotated[int, typer.Option("--limit", "-n", min=1, max=10_000, help="At most this many.")]
+Limit = Annotated[int, typer.Option("--limit", "-n", min=1, max=10_000, help="Show at most this many.")]
 Files = Annotated[
     list[str], typer.Option("--file", "-f", metavar="FILE", help="A YAML file, a folder of them, or - for stdin.")
 ]

@@ -1,4 +1,4 @@
-"""How every command answers: `-o table|wide|json|yaml|name`, from messages and columns.
+"""How every command prints its result: `-o table|wide|json|yaml|name`, from messages and columns.
 
 A listing calls `show`, a command that gets one thing `show_one`, one that changes something `show_done`. Nothing else in the commands
 looks at the format.
@@ -45,7 +45,7 @@ def show(
     empty: str = "",
     name: Callable[[Any], str] | None = None,
 ) -> None:
-    """A list of messages; `wide` columns follow those of `table` with -o wide. `empty` is said in a table without rows."""
+    """A list of messages; `wide` columns follow those of `table` with -o wide. `empty` is printed in place of a table without rows."""
     listed = list(messages)
     if output.is_data:
         from toban_cli.proto_json import plain_list
@@ -70,7 +70,7 @@ def show_one(
     page: Callable[[bool], None],
     name: Callable[[Any], str] | None = None,
 ) -> None:
-    """One message; `page` prints it for people and is told whether -o wide asks for more."""
+    """One message; `page` prints it for people; its argument is True with -o wide."""
     if output.is_data:
         from toban_cli.proto_json import plain
 
@@ -84,22 +84,22 @@ def show_one(
 def show_done(
     output: Format, message: Message, line: str | Sequence[str], *, name: Callable[[Any], str] | None = None
 ) -> None:
-    """What a command did: the line (or lines) for people, the answer of the server for programs."""
+    """What a command did: the line (or lines) for people, the response of the server for programs."""
     lines = [line] if isinstance(line, str) else list(line)
 
     def page(_: bool) -> None:
         for text in lines:
-            report.say(clean(text))
+            report.echo(clean(text))
 
     show_one(output, message, page=page, name=name)
 
 
 def show_data(output: Format, value: Any) -> None:
-    """Plain data, for answers that are not one message: as YAML with -o yaml, else as JSON."""
+    """Plain data, for results that are not one message: as YAML with -o yaml, else as JSON."""
     if output is Format.YAML:
         from toban_cli.yaml_dump import to_yaml
 
-        report.say(to_yaml(value).rstrip("\n"))
+        report.echo(to_yaml(value).rstrip("\n"))
     else:
         report.data(value)
 
@@ -112,4 +112,4 @@ def name_of(message: Message) -> str:
 
 def _names(messages: Iterable[Message], name: Callable[[Any], str] | None) -> None:
     for message in messages:
-        report.say(clean((name or name_of)(message)))
+        report.echo(clean((name or name_of)(message)))

@@ -1,4 +1,4 @@
-"""Turns words of the command line into text, numbers and choices without the validation library that Typer would load (150 ms a command).
+"""Converts arguments into text, numbers and choices without the validation library that Typer would load (150 ms a command).
 
 Parameters of any other type keep what Typer gives them.
 """
@@ -18,7 +18,7 @@ _NUMBERS: dict[type, str] = {int: "a whole number", float: "a number"}
 
 
 def convert_plainly(params: list[Any]) -> list[Any]:
-    """The same parameters: those of a simple type with a converter of ours, and a word for their value in the help."""
+    """The same parameters: those of a simple type with a converter of ours, and a metavar for the help."""
     for param in params:
         converter = _Converter.of(param)
         if converter is None:
@@ -71,14 +71,14 @@ def _number(word: Any, kind: Any, low: float | None, high: float | None) -> Any:
         raise ValueError(f"{word!r} is not {_NUMBERS[kind]}") from None
     if number != number or (low is not None and number < low) or (high is not None and number > high):
         if high == LARGEST:
-            # Of two bounds only the one that counts: nobody is to read 19 digits because of a zero.
+            # Only the bound that was exceeded: 19 digits do not help a user who typed 0.
             low, high = (None, high) if number > high else (low, None)
         raise ValueError(f"{word!r} is out of range, {allowed(low, high)}")
     return number
 
 
 def allowed(low: float | None, high: float | None) -> str:
-    """A range in words."""
+    """A range as text."""
     if low is not None and high is not None:
         return f"use {_digits(low)} … {_digits(high)}"
     if low is not None:

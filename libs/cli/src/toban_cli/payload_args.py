@@ -12,7 +12,7 @@ from toban_domain.payload import merge_payload, parse_payload
 
 
 def build_payload(payload: str, params: Sequence[str]) -> dict[str, Any]:
-    """`--payload` (JSON, or @file) with each `--param` laid over it: `k=v` is text, `k:=v` is JSON. Raises PAYLOAD_*."""
+    """`--payload` (JSON, or @file) overridden by each `--param`: `k=v` is text, `k:=v` is JSON. Raises PAYLOAD_*."""
     base = parse_payload(_content(payload))
     return merge_payload(base, dict(_param(text) for text in params))
 

@@ -1,6 +1,6 @@
-"""What the command says: results on stdout, everything else on stderr.
+"""What the command prints: results on stdout, everything else on stderr.
 
-Whatever is said passes through `printable` here: servers, jobs and file names may hold anything.
+All output passes through `sanitize` here: servers, jobs and file names may hold anything.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _LONGEST_ARGUMENT = 100
 
 
 def wants_json(argv: Sequence[str], environ: Mapping[str, str] | None = None) -> bool:
-    """True when errors are to be JSON: --errors says so, else TOBAN_ERRORS, else data was asked for with -o json or yaml."""
+    """True when errors are to be JSON: --errors says so, else TOBAN_ERRORS, else -o json or yaml asks for data."""
     asked = _option(argv, "--errors") or (environ or {}).get("TOBAN_ERRORS", "")
     return asked == "json" if asked else _option(argv, "--output", "-o") in ("json", "yaml")
 
@@ -27,13 +27,13 @@ def wants_json(argv: Sequence[str], environ: Mapping[str, str] | None = None) ->
 def error(problem: TobanError, *, as_json: bool) -> None:
     """One line `error: what. the remedy` (one each, when a document has several), or one JSON object."""
     if as_json:
-        told = {
+        body = {
             "code": str(problem.code),
             "message": problem.message,
             "exit_code": problem.exit_code,
             "detail": problem.detail,
         }
-        note(escaped(json.dumps({"error": told}, ensure_ascii=False, default=str)))
+        note(escaped(json.dumps({"error": body}, ensure_ascii=False, default=str)))
         return
     listed = problem.detail.get("errors")
     lines = [line for item in listed if (line := _listed(item))] if isinstance(listed, list) else []
@@ -45,8 +45,8 @@ def usage(message: str, *, as_json: bool, command: str = "toban") -> None:
     """A mistake in the arguments of `command`."""
     text = cut_words(" ".join(message.split()).rstrip("."), _LONGEST_ARGUMENT)
     if as_json:
-        told = {"code": "USAGE", "message": text, "exit_code": 64, "detail": {"command": command}}
-        note(escaped(json.dumps({"error": told}, ensure_ascii=False)))
+        body = {"code": "USAGE", "message": text, "exit_code": 64, "detail": {"command": command}}
+        note(escaped(json.dumps({"error": body}, ensure_ascii=False)))
     else:
         note(f"error: {text}{'' if text.endswith(('?', '!')) else '.'} See `{command} --help`")
 
@@ -58,21 +58,21 @@ def note(text: str) -> None:
         sys.stderr.write(clean_lines(text) + "\n")
         sys.stderr.flush()
     except BrokenPipeError:
-        # Nobody reads notes any more (`2>&1 | head`): what is done, and the exit code, do not hang on them.
-        _to_nowhere(2)
+        # The reader of stderr has left (`2>&1 | head`): the work and the exit code do not depend on notes.
+        _discard(2)
 
 
 def drop_output() -> None:
-    """From now on results go nowhere: who read them has left, or the disk that they were written to is full."""
-    _to_nowhere(1)
+    """Discards results from now on: their reader has left, or the disk that they were written to is full."""
+    _discard(1)
 
 
-def _to_nowhere(descriptor: int) -> None:
+def _discard(descriptor: int) -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), descriptor)
 
 
 def unwritten(problem: OSError) -> TobanError:
-    """What to say when results cannot be written; they go nowhere from now on."""
+    """The error for results that cannot be written; they are discarded from now on."""
     drop_output()
     return TobanError(
         ErrorCode.RESOURCE_EXHAUSTED,
@@ -80,7 +80,7 @@ def unwritten(problem: OSError) -> TobanError:
     )
 
 
-def say(text: str, *, drawn: bool = False) -> None:
+def echo(text: str, *, drawn: bool = False) -> None:
     """A line on stdout (or several). `drawn` text has colours of our own, and is clean but for these."""
     sys.stdout.write((text if drawn else clean_lines(text)) + "\n")
     sys.stdout.flush()
@@ -88,7 +88,7 @@ def say(text: str, *, drawn: bool = False) -> None:
 
 def data(value: Any) -> None:
     """A result as JSON on stdout."""
-    say(json_text(value))
+    echo(json_text(value))
 
 
 def json_text(value: Any) -> str:

@@ -6,17 +6,16 @@ import json
 from datetime import datetime
 from typing import Any
 
-from toban_cli.exit_status import exit_words
-from toban_cli.formatting import NOTHING, local, moment, to_time, took
-from toban_cli.report import say
+from toban_cli.exit_status import format_exit
+from toban_cli.formatting import NOTHING, given_key, local, moment, to_time, took
+from toban_cli.report import echo
 from toban_cli.tables import facts, table
-from toban_cli.words import given_key
 
 _BAR = 20
 
 
 def show_run(run: Any, now: datetime, *, wide: bool = False, log: str = "") -> None:
-    """Prints a run with its attempts and events; `wide` with more of each, `log` says where its output is."""
+    """Prints a run with its attempts and events; `wide` with more of each, `log` is where its output is stored."""
     tries = f"{run.attempt} of {run.max_attempts}" + (f", executor lost {run.lost_count}×" if run.lost_count else "")
     cancel = local(run.cancel_requested_at, now) if to_time(run.cancel_requested_at) else ""
     facts(
@@ -26,18 +25,18 @@ def show_run(run: Any, now: datetime, *, wide: bool = False, log: str = "") -> N
             ("State", run.state),
             ("Why", run.error_summary or run.reason),
             ("Waits", run.waiting),
-            ("Progress", progress_words(run, bar=True)),
+            ("Progress", format_progress(run, bar=True)),
             ("Origin", origin(run)),
             ("Due", local(run.scheduled_for, now)),
             ("Started", local(run.started_at, now) if to_time(run.started_at) else ""),
             ("Finished", local(run.finished_at, now) if to_time(run.finished_at) else ""),
             ("Took", took(run.started_at, run.finished_at, now) if to_time(run.started_at) else ""),
-            ("Exit", exit_words(run) if run.HasField("exit_code") or run.HasField("signal") else ""),
+            ("Exit", format_exit(run) if run.HasField("exit_code") or run.HasField("signal") else ""),
             ("Attempt", tries),
             ("Executor", run.executor),
             ("Fence", str(run.token) if run.token else ""),
             ("Payload", run.payload_json if run.payload_json != "{}" else ""),
-            ("Cancel asked", f"{cancel} {run.cancel_reason}".strip()),
+            ("Cancel requested", f"{cancel} {run.cancel_reason}".strip()),
             ("Key", given_key(run.idempotency_key)),
             ("By", run.created_by),
             ("Last line", run.last_line),
@@ -50,7 +49,7 @@ def show_run(run: Any, now: datetime, *, wide: bool = False, log: str = "") -> N
 
 
 def origin(run: Any) -> str:
-    """What made the run: its schedule, its trigger and event, the run that it repeats, or somebody."""
+    """What made the run: its schedule, its trigger and event, the run that it repeats, or a person."""
     parts = [run.origin, run.schedule or run.trigger]
     if run.event_id:
         parts.append(f"(event {run.event_id})")
@@ -59,13 +58,15 @@ def origin(run: Any) -> str:
     return " ".join(part for part in parts if part)
 
 
-def progress_words(run: Any, *, bar: bool = False) -> str:
-    """What the job last said of itself: "40 % loading"; with a bar for a page of its own."""
+def format_progress(run: Any, *, bar: bool = False) -> str:
+    """The progress that the job last reported: "40 % loading"; `bar` draws it for a page of one run."""
     try:
-        said = json.loads(run.progress_json or "{}")
+        progress = json.loads(run.progress_json or "{}")
     except ValueError:
         return str(run.progress_json)
-    share, summary = (said.get("percentage"), str(said.get("summary") or "")) if isinstance(said, dict) else (None, "")
+    share, summary = (
+        (progress.get("percentage"), str(progress.get("summary") or "")) if isinstance(progress, dict) else (None, "")
+    )
     if not isinstance(share, int | float):
         return summary
     done = round(_BAR * min(max(share, 0), 100) / 100)
@@ -88,14 +89,14 @@ def _more_facts(run: Any, now: datetime) -> list[tuple[str, str]]:
 def _attempts(run: Any, now: datetime, *, wide: bool) -> None:
     if not run.attempts:
         return
-    say("\nAttempts")
+    echo("\nAttempts")
     rows = [
         [
             str(item.attempt),
             item.state,
             item.executor or NOTHING,
             took(item.started_at, item.finished_at, now),
-            exit_words(item),
+            format_exit(item),
             item.error_summary or item.reason,
             *([str(item.token), local(item.started_at, now), local(item.finished_at, now)] if wide else []),
         ]
@@ -108,12 +109,12 @@ def _attempts(run: Any, now: datetime, *, wide: bool) -> None:
 def _events(run: Any, now: datetime) -> None:
     if not run.events:
         return
-    say("\nEvents")
-    rows = [[moment(event.at, now), event.type, _move(event), event.actor, event.message] for event in run.events]
+    echo("\nEvents")
+    rows = [[moment(event.at, now), event.type, _transition(event), event.actor, event.message] for event in run.events]
     table(["AT", "EVENT", "STATE", "BY", "MESSAGE"], rows, loose=["MESSAGE", "BY"])
 
 
-def _move(event: Any) -> str:
+def _transition(event: Any) -> str:
     if event.from_state and event.to_state and event.from_state != event.to_state:
         return f"{event.from_state} → {event.to_state}"
     return event.to_state or event.from_state or "-"

@@ -7,6 +7,16 @@ import re
 _STRANGE = {"\n": " ", "\r": " ", "\t": " ", "\xa0": " "}
 _LONG_WORD = 300
 _SHOWN_WORD = 60
+# Control sequences as a whole (ECMA-48): CSI; OSC, DCS, SOS, PM and APC up to their end; other escapes.
+# The escape of an unfinished one is a strange character.
+_SEQUENCES = re.compile(
+    r"\x1b\[[0-?]*[ -/]*[@-~]"
+    r"|\x1b[\]PX^_][^\x07\x1b]*(?:\x07|\x1b\\)"
+    r"|\x1b[ -/]+[0-~]"
+    r"|\x1b[0-OQ-WYZ\\`-~]"
+)
+_REPLACED = "\ufffd"
+_KEPT = frozenset("\t\xa0")
 
 
 def clean(text: str) -> str:
@@ -24,7 +34,7 @@ def clean_lines(text: str) -> str:
 
 
 def escaped(text: str) -> str:
-    r"""JSON, or YAML whose texts with such characters are quoted: characters that cannot be printed as \uXXXX. It says the same."""
+    r"""JSON, or YAML whose texts with such characters are quoted: characters that cannot be printed as \uXXXX. Readers get the same data."""
     if text.replace("\n", "").isprintable():
         return text
     return "".join(char if char.isprintable() or char == "\n" else _escape(char) for char in text)
@@ -33,6 +43,14 @@ def escaped(text: str) -> str:
 def cut_words(text: str, longest: int = _LONG_WORD) -> str:
     """The text with the middle of endless words (numbers of 600 digits) left out."""
     return re.sub(rf"\S{{{longest + 1},}}", lambda word: f"{word[0][:_SHOWN_WORD]}…{word[0][-1]}", text)
+
+
+def clean_bytes(line: bytes) -> bytes:
+    """One line as printable UTF-8: control sequences are left out, a carriage return at the end too, any other strange character becomes \ufffd."""
+    if line.isascii() and line.decode().isprintable():
+        return line
+    text = _SEQUENCES.sub("", line.decode("utf-8", "replace").removesuffix("\r"))
+    return "".join(char if char.isprintable() or char in _KEPT else _REPLACED for char in text).encode()
 
 
 def _escape(char: str) -> str:

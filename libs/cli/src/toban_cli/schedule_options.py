@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from toban_cli.spans import UNITS, span_seconds
+from toban_cli.times import UNITS, span_seconds
 from toban_domain.errors import ErrorCode, TobanError
 from toban_domain.schedule import RULE_KEYS
 
@@ -18,7 +18,7 @@ _ABOUT = ("name", "description", "labels")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """What was given; None was not. Texts that are empty take a setting away."""
+    """What was given; None was not. An empty text removes a setting."""
 
     job: str | None = None
     every: str | None = None
@@ -63,7 +63,7 @@ def new(name: str, options: Options) -> dict[str, Any]:
 
 
 def changed(stored: Mapping[str, Any], options: Options) -> dict[str, Any]:
-    """The document of a stored definition with what was given laid over it; all else, the zone too, stays as it is."""
+    """The document of a stored definition changed by the given options; all else, the zone too, stays as it is."""
     return _document(stored, options)
 
 
@@ -87,7 +87,7 @@ def _document(stored: Mapping[str, Any], options: Options) -> dict[str, Any]:
         body = {key: value for key, value in body.items() if key not in RULE_KEYS} | rule
     if options.timezone and any(key in body for key in _COUNTED):
         raise _wrong(
-            "--timezone means nothing here: spans (--every) are counted from the Unix epoch; leave it out, or use --daily-at or --cron"
+            "--timezone has no effect here: spans (--every) are counted from the Unix epoch; leave it out, or use --daily-at or --cron"
         )
     for key in ("job", "timezone", "start", "end", "catch_up", "description"):
         _put(body, key, getattr(options, key))
@@ -111,7 +111,7 @@ def _put(body: dict[str, Any], key: str, value: Any) -> None:
 
 
 def stored_spec(schedule: Any) -> dict[str, Any]:
-    """The definition of a schedule that the cluster answered."""
+    """The definition of a schedule of the cluster."""
     spec = json.loads(schedule.spec_json)
     if not isinstance(spec, dict):
         raise TobanError(ErrorCode.INTERNAL, f"the definition of schedule {schedule.name!r} cannot be read")

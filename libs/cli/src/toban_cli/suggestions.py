@@ -1,11 +1,11 @@
-"""What somebody probably meant by arguments that no command takes."""
+"""The command that was probably meant by arguments that no command accepts."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
 
-# Words of other tools for our verbs.
+# Names that other tools have for our verbs.
 _SAME = {
     "add": ("apply",),
     "create": ("apply", "add"),

@@ -1,6 +1,6 @@
 """Tables that never wrap: on a terminal the widest loose column gives way, elsewhere lines are as long as they must be.
 
-Off a terminal, too, a cell that others stand behind is cut when it is very long: one such cell would pad every row. Its whole text is in -o json.
+A very long cell before the last is also cut when stdout is not a terminal: one such cell would pad every row. Its whole text is in -o json.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from unicodedata import category, east_asian_width
 
 from toban_cli.formatting import STATE_STYLES
-from toban_cli.report import say
+from toban_cli.report import echo
 from toban_cli.sanitize import clean
 
 # Wide enough for any row that is not shown on a terminal.
@@ -33,12 +33,12 @@ def table(
 ) -> None:
     """Prints rows under headers; columns named in `loose` may be cut with … to fit a terminal, those in `names` only when that is not enough.
 
-    `empty` is said when there is no row.
+    `empty` is printed when there is no row.
     """
     if not rows:
-        say(empty)
+        echo(empty)
         return
-    say(render(headers, rows, loose=loose, names=names, width=terminal_width(), colour=_has_colours()), drawn=True)
+    echo(render(headers, rows, loose=loose, names=names, width=terminal_width(), colour=_has_colours()), drawn=True)
 
 
 def render(
@@ -92,7 +92,7 @@ def _widths(
     width: int | None,
 ) -> list[int]:
     """As wide as the widest cell. While that is too much the widest loose column gives way, down to its header, and then the names, where
-    that helps: what is typed into the next command has to be read whole.
+    that helps: they are typed into the next command.
     """
     widths = [max(len(header), *(shown_width(row[index]) for row in rows)) for index, header in enumerate(headers)]
     if width is None:
@@ -127,7 +127,7 @@ def facts(pairs: Sequence[tuple[str, str]]) -> None:
     shown = [(name, clean(value)) for name, value in pairs if value]
     widest = max((len(name) for name, _ in shown), default=0)
     for name, value in shown:
-        say(f"{name + ':':<{widest + 2}}{value}")
+        echo(f"{name + ':':<{widest + 2}}{value}")
 
 
 def _has_colours() -> bool:
@@ -136,7 +136,7 @@ def _has_colours() -> bool:
 
 
 def terminal_width() -> int | None:
-    """Columns of the terminal; None where nobody looks."""
+    """Columns of the terminal; None when stdout is not a terminal."""
     import shutil
 
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else None

@@ -1,16 +1,32 @@
-"""The time of `run start --at`."""
+"""Times and spans of time on the command line: 1h30m, +10m, "2026-12-01 09:00"."""
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime, timedelta, tzinfo
 
-from toban_cli.spans import span_seconds
 from toban_domain.errors import ErrorCode, TobanError
 
-FORMS = 'write "2026-12-01 09:00", 2026-12-01T09:00:00+01:00, or +10m'
+UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
+START_FORMS = 'write "2026-12-01 09:00", 2026-12-01T09:00:00+01:00, or +10m'
+FORMS = 'write 10m (ago), 1h30m, 2026-12-01, "2026-12-01 09:00" or 2026-12-01T09:00:00+01:00'
+FORMS_AHEAD = FORMS.replace("write ", "write +10m (from now), ")
+_PART = re.compile(r"(\d+)([smhdw])")
+_SPAN = re.compile(r"(?:\d+[smhdw])+")
+# Characters. A longer span is out of every range, or written to be a burden.
+_LONGEST = 100
 
 
-def read_at(text: str, now: datetime, zone: str = "") -> datetime:
+def span_seconds(text: str) -> float | None:
+    """Whole seconds of a span; None when the text is none, infinite when it has too many digits to be meant."""
+    if not _SPAN.fullmatch(text):
+        return None
+    if len(text) > _LONGEST:
+        return float("inf")
+    return sum(int(count) * UNITS[unit] for count, unit in _PART.findall(text))
+
+
+def read_start_time(text: str, now: datetime, zone: str = "") -> datetime:
     """The moment that `text` names, in UTC.
 
     A date and time, with an offset or as the clocks show it in `zone` (this machine's when empty), or `+1h30m` from now (units s m h d w).
@@ -23,13 +39,13 @@ def read_at(text: str, now: datetime, zone: str = "") -> datetime:
         try:
             return now + timedelta(seconds=ahead)
         except OverflowError:
-            raise _wrong(f"{text!r} is too far ahead; {FORMS}") from None
+            raise _wrong(f"{text!r} is too far ahead; {START_FORMS}") from None
     try:
         given = datetime.fromisoformat(text.strip())
     except ValueError:
-        raise _wrong(f"{text!r} is not a time; {FORMS}") from None
+        raise _wrong(f"{text!r} is not a time; {START_FORMS}") from None
     if ":" not in text:
-        raise _wrong(f"{text!r} has no time of day; {FORMS}")
+        raise _wrong(f"{text!r} has no time of day; {START_FORMS}")
     if given.tzinfo is not None and zone:
         raise _wrong(f"{text!r} names its offset, and --timezone names {zone}; give one of them")
     moment = given.astimezone(UTC) if given.tzinfo is not None else _from_clocks(given, zone)
@@ -37,6 +53,28 @@ def read_at(text: str, now: datetime, zone: str = "") -> datetime:
         late = timedelta(seconds=int((now - moment).total_seconds()))
         raise _wrong(f"{text!r} is in the past (by {late}); leave --at out to start now")
     return moment
+
+
+def read_time_bound(option: str, text: str, now: datetime, *, ahead: bool = False) -> datetime:
+    """The moment that `text` names, in UTC: so long ago (units s m h d w), or a date or time, of this machine's clocks without an offset.
+
+    With `ahead` also a span from now on, such as +10m. Raises INVALID_ARGUMENT for anything else and for what is not within the
+    years 1 to 9999. `option` is named in messages.
+    """
+    given = text.strip()
+    forms = FORMS_AHEAD if ahead else FORMS
+    try:
+        if ahead and given.startswith("+") and (seconds := span_seconds(given[1:])) is not None:
+            return now + timedelta(seconds=seconds)
+        ago = span_seconds(given)
+        if ago is not None:
+            return now - timedelta(seconds=ago)
+        return datetime.fromisoformat(given).astimezone(UTC)
+    except OverflowError:
+        where = "far ahead" if given.startswith("+") else "long ago"
+        raise TobanError(ErrorCode.INVALID_ARGUMENT, f"{option}: {text!r} is too {where}; {forms}") from None
+    except ValueError:
+        raise TobanError(ErrorCode.INVALID_ARGUMENT, f"{option}: {text!r} is not a time; {forms}") from None
 
 
 def _from_clocks(given: datetime, zone: str) -> datetime:

@@ -19,7 +19,7 @@ BARE_WATCH = "2"
 
 
 class ErrorFormat(StrEnum):
-    """How errors are written."""
+    """Format of errors."""
 
     TEXT = "text"
     JSON = "json"
@@ -30,7 +30,7 @@ Errors = Annotated[
     typer.Option(
         "--errors",
         show_default=False,
-        help="How errors are written; else TOBAN_ERRORS, else json with -o json or yaml.",
+        help="Format of errors (default: TOBAN_ERRORS, else json with -o json or yaml).",
     ),
 ]
 

@@ -1,4 +1,4 @@
-"""`--watch`: shows an answer again and again, in place on a terminal, below the last one on a pipe, until Ctrl-C."""
+"""`--watch`: refreshes an output, in place on a terminal, below the last one on a pipe, until Ctrl-C."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from toban_cli.options import Format
 from toban_cli.sanitize import clean
 from toban_domain.errors import ErrorCode, TobanError
 
-# What a bare --watch means, seconds between two looks.
+# What a bare --watch means, seconds between two refreshes.
 WATCH_SECONDS = 2.0
-# How long the cluster may stay away before we give up, seconds.
+# How long the cluster may be unreachable before the watch ends, seconds.
 OUTAGE_SECONDS = 300.0
 
 Watch = Annotated[
@@ -32,11 +32,11 @@ Watch = Annotated[
         min=0.1,
         max=86_400,
         metavar="[SECONDS]",
-        help=f"Look again every so many seconds ({WATCH_SECONDS:g}).",
+        help=f"Refresh at this interval in seconds (default: {WATCH_SECONDS:g}).",
     ),
 ]
 
-_AWAY = frozenset({ErrorCode.UNAVAILABLE, ErrorCode.DEADLINE_EXCEEDED, ErrorCode.RESOURCE_EXHAUSTED})
+_UNREACHABLE = frozenset({ErrorCode.UNAVAILABLE, ErrorCode.DEADLINE_EXCEEDED, ErrorCode.RESOURCE_EXHAUSTED})
 # Ages and durations: a table in which only they moved on has not changed.
 _AGES = re.compile(r"\b(?:in )?\d+(?:\.\d+)?[smhd](?: \d+[smh])?(?: ago)?\b|\bnow\b")
 _ENTER, _LEAVE = "\x1b[?1049h\x1b[?25l", "\x1b[?25h\x1b[?1049l"
@@ -62,8 +62,8 @@ class View(Protocol):
         """Shows a frame."""
         ...
 
-    def trouble(self, error: TobanError, at: datetime) -> None:
-        """Says that there is no new frame."""
+    def show_error(self, error: TobanError, at: datetime) -> None:
+        """Shows why there is no new frame."""
         ...
 
     def close(self, text: str) -> None:
@@ -72,57 +72,57 @@ class View(Protocol):
 
 
 def watch(
-    look: Callable[[], bool | None],
+    refresh: Callable[[], bool | None],
     seconds: float | None,
     output: Format = Format.TABLE,
     *,
     view: View | None = None,
     time: Time | None = None,
 ) -> None:
-    """Calls `look`, which prints; with `seconds` again and again, until it answers True or the caller presses Ctrl-C.
+    """Calls `refresh`, which prints; with `seconds` again and again, until it returns True or the caller presses Ctrl-C.
 
-    Without `seconds` once. While nobody answers the last frame stays and the error is shown; raises it after OUTAGE_SECONDS, and
-    at once when the first look fails.
+    Without `seconds` once. While no coordinator responds, the last frame stays and the error is shown; raises it after OUTAGE_SECONDS, and
+    at once when the first call fails.
     """
     if seconds is None:
-        look()
+        refresh()
         return
     ticks = time or _SystemTime()
-    shown, over = _frame(look)
+    shown, over = _frame(refresh)
     draws = sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
-    place = view or (TerminalView(seconds) if draws else PipeView(output))
+    target = view or (TerminalView(seconds) if draws else PipeView(output))
     try:
-        place.show(shown, ticks.now())
-        _go_on(look, seconds, place, ticks, over)
+        target.show(shown, ticks.now())
+        _repeat(refresh, seconds, target, ticks, over)
     except KeyboardInterrupt:
-        place.close("")
+        target.close("")
     except BaseException:
-        place.close("")
+        target.close("")
         raise
 
 
-def _go_on(look: Callable[[], bool | None], seconds: float, view: View, time: Time, over: bool) -> None:
-    shown, away = "", 0.0
+def _repeat(refresh: Callable[[], bool | None], seconds: float, view: View, time: Time, over: bool) -> None:
+    shown, outage = "", 0.0
     while not over:
         time.wait(seconds)
         try:
-            shown, over = _frame(look)
+            shown, over = _frame(refresh)
         except TobanError as error:
-            away += seconds
-            if error.code not in _AWAY or away > OUTAGE_SECONDS:
+            outage += seconds
+            if error.code not in _UNREACHABLE or outage > OUTAGE_SECONDS:
                 raise
-            view.trouble(error, time.now())
+            view.show_error(error, time.now())
             continue
-        away = 0.0
+        outage = 0.0
         view.show(shown, time.now())
     view.close(shown)
 
 
-def _frame(look: Callable[[], bool | None]) -> tuple[str, bool]:
-    """What a look prints, and whether it was the last that is worth it."""
+def _frame(refresh: Callable[[], bool | None]) -> tuple[str, bool]:
+    """What a refresh prints, and whether it was the last one."""
     page = _Page(terminal=sys.stdout.isatty())
     with redirect_stdout(page):
-        over = look()
+        over = refresh()
     return page.getvalue(), bool(over)
 
 
@@ -152,10 +152,10 @@ class TerminalView:
         self._text, self._since = text, None
         self._draw(at, "")
 
-    def trouble(self, error: TobanError, at: datetime) -> None:
+    def show_error(self, error: TobanError, at: datetime) -> None:
         """Keeps the last frame below the error and its age."""
         self._since = self._since or at
-        self._draw(at, f"error: {clean(error.message)} (since {self._since:%H:%M:%S}; trying again)")
+        self._draw(at, f"error: {clean(error.message)} (since {self._since:%H:%M:%S}; retrying)")
 
     def close(self, text: str) -> None:
         """Gives the terminal back, and leaves the last frame there."""
@@ -187,17 +187,17 @@ class PipeView:
         if essence == self._last:
             return
         if self._output is Format.YAML:
-            report.say("---")
+            report.echo("---")
         elif self._output in (Format.TABLE, Format.WIDE):
-            report.say(f"--- {at:%Y-%m-%d %H:%M:%S}")
+            report.echo(f"--- {at:%Y-%m-%d %H:%M:%S}")
         self._last = essence
-        report.say(text.rstrip("\n"))
+        report.echo(text.rstrip("\n"))
 
-    def trouble(self, error: TobanError, at: datetime) -> None:
-        """Says it once on stderr."""
+    def show_error(self, error: TobanError, at: datetime) -> None:
+        """Prints it once on stderr."""
         if error.message != self._complaint:
             self._complaint = error.message
-            report.note(f"error: {error.message} (at {at:%H:%M:%S}; trying again)")
+            report.note(f"error: {error.message} (at {at:%H:%M:%S}; retrying)")
 
     def close(self, text: str) -> None:
         """Nothing is open."""
@@ -211,7 +211,7 @@ class _SystemTime:
         return SystemClock().wall().astimezone()
 
     def wait(self, seconds: float) -> None:
-        """Waits on an event that nobody sets: Ctrl-C gets through."""
+        """Waits on an event that is never set: Ctrl-C gets through."""
         import threading
 
         threading.Event().wait(seconds)

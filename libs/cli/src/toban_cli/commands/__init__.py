@@ -1,1 +1,1 @@
-"""The commands: each reads arguments, makes calls, shows the answer."""
+"""The commands: each reads arguments, makes calls, prints the result."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from toban_cli import report
+from toban_cli.formatting import to_time
 from toban_cli.options import Files, Format, Output
 from toban_cli.output import Column, show, show_data
 from toban_cli.sanitize import clean
@@ -15,14 +16,14 @@ from toban_cli.sanitize import clean
 if TYPE_CHECKING:
     from toban_manifests.read import Document
 
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Say what would change, change nothing.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Print what would change; change nothing.")]
 APPLY_SECONDS = 30.0
 # Of a schedule that was created or changed.
 SLOTS_SHOWN = 3
 
 
 def apply(file: Files, dry_run: DryRun = False, output: Output = Format.TABLE) -> None:
-    """Make jobs, schedules and triggers as the files say: all of them, or none.
+    """Create or change jobs, schedules and triggers as defined in files: all of them, or none.
 
     Examples:
     toban apply -f job.yaml
@@ -38,7 +39,7 @@ def apply(file: Files, dry_run: DryRun = False, output: Output = Format.TABLE) -
         answer = client.control("Apply", ApplyRequest(manifests=manifests, dry_run=dry_run), timeout=APPLY_SECONDS)
     if output is Format.TABLE:
         for item in answer.applied:
-            _say(item, dry_run=dry_run)
+            _print_applied(item, dry_run=dry_run)
     else:
         show(output, answer.applied, table=_COLUMNS, name=lambda item: f"{item.kind.lower()}/{item.name}")
 
@@ -54,9 +55,9 @@ def validate(file: Files, output: Output = Format.TABLE) -> None:
         show_data(output, {"valid": True, "documents": len(documents)})
     elif output is Format.NAME:
         for document in documents:
-            report.say(_name(document))
+            report.echo(_name(document))
     else:
-        report.say(f"{len(documents)} document{'s are' if len(documents) != 1 else ' is'} valid")
+        report.echo(f"{len(documents)} document{'s are' if len(documents) != 1 else ' is'} valid")
 
 
 _COLUMNS = [
@@ -68,21 +69,19 @@ _COLUMNS = [
 ]
 
 
-def _say(item: Any, *, dry_run: bool) -> None:
-    """What became of a document; of a changed schedule also when it fires next."""
-    report.say(f"{item.kind.lower()} {item.name} {item.action}{' (dry run)' if dry_run else ''}")
+def _print_applied(item: Any, *, dry_run: bool) -> None:
+    """The action on a document; of a changed schedule also when it fires next."""
+    report.echo(f"{item.kind.lower()} {item.name} {item.action}{' (dry run)' if dry_run else ''}")
     if item.note:
-        report.say(clean(f"  {item.note}"))
+        report.echo(clean(f"  {item.note}"))
     for slot in item.next_slots[:SLOTS_SHOWN]:
-        report.say(f"  {slot_words(slot)}")
+        report.echo(f"  {format_slot(slot)}")
     if item.clock_change:
-        report.say(clean(f"  clocks change: {item.clock_change}"))
+        report.echo(clean(f"  clocks change: {item.clock_change}"))
 
 
-def slot_words(slot: Any) -> str:
+def format_slot(slot: Any) -> str:
     """A slot as the clocks of its zone show it, in UTC, and which rule acted: "2026-11-22T03:00:00+01:00 = 02:00:00Z, gap shift"."""
-    from toban_cli.formatting import to_time
-
     at = to_time(slot.at)
     utc = f"{at:%Y-%m-%dT%H:%M:%SZ}" if at is not None else ""
     # What the clocks show is UTC itself where they are not ahead or behind.
@@ -96,7 +95,7 @@ def _name(document: Document) -> str:
 
 
 def _checked(names: list[str]) -> list[Document]:
-    """The documents; raises with every mistake in them, so that a cluster is not asked about what is wrong anyway."""
+    """The documents; raises with every mistake in them before any call to a cluster."""
     from toban_cli.manifest_files import read_documents
     from toban_manifests.problems import raise_for
     from toban_manifests.read import find_problems

@@ -1,4 +1,4 @@
-"""`toban archive`: what of the logs is in the database, what in the object store, and a pass or a check now."""
+"""`toban archive`: logs in the database and in the object store; an archive pass or a check on demand."""
 
 from __future__ import annotations
 
@@ -7,19 +7,20 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from toban_cli import report
+from toban_cli.formatting import NOTHING, age, count, size, to_time
 from toban_cli.options import Format, Output
 from toban_cli.output import Column, show, show_one
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Only say what would be archived and deleted.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Print what would be archived and deleted; change nothing.")]
 Day = Annotated[str, typer.Option("--day", metavar="YYYY-MM-DD", help="Only this day of dispatch.")]
 EXIT_BROKEN = 1
 
 
 def status(output: Output = Format.TABLE) -> None:
-    """What of the logs is where, day by day, and how the last pass went.
+    """Where the logs of each day are stored, and the result of the last archive pass.
 
     Examples:
     toban archive status
@@ -34,9 +35,9 @@ def status(output: Output = Format.TABLE) -> None:
 
 
 def run(dry_run: DryRun = False, output: Output = Format.TABLE) -> int:
-    """Archive now what is older than log_retention_days_db, and delete what is older than log_retention_days_archive.
+    """Archive logs older than log_retention_days_db now, and delete those older than log_retention_days_archive.
 
-    Exit code 1 when something could not be done.
+    Exit code 1 when a step failed.
 
     Examples:
     toban archive run --dry-run
@@ -47,14 +48,14 @@ def run(dry_run: DryRun = False, output: Output = Format.TABLE) -> int:
 
     with connect() as client:
         did = client.archive_stream("RunArchive", RunArchiveRequest(dry_run=dry_run))
-        heard = _show_stream(output, did, _said, name=lambda one: one.key or one.log_day)
-    if not heard and not output.is_data:
-        report.say("Nothing is due.")
-    return EXIT_BROKEN if any(one.action == "failed" for one in heard) else 0
+        shown = _show_stream(output, did, _format_step, name=lambda one: one.key or one.log_day)
+    if not shown and not output.is_data:
+        report.echo("Nothing to archive or delete.")
+    return EXIT_BROKEN if any(one.action == "failed" for one in shown) else 0
 
 
 def verify(day: Day = "", output: Output = Format.TABLE) -> int:
-    """Read archived objects again and compare them with what was written down. Exit code 1 on a mismatch.
+    """Read archived objects and compare them with their records in the database. Exit code 1 on a mismatch.
 
     Examples:
     toban archive verify
@@ -65,56 +66,50 @@ def verify(day: Day = "", output: Output = Format.TABLE) -> int:
 
     with connect() as client:
         found = client.archive_stream("Verify", VerifyArchiveRequest(log_day=day))
-        heard = _show_stream(output, found, _checked, name=lambda one: one.key)
-    wrong = [one for one in heard if not one.ok]
+        shown = _show_stream(output, found, _format_object, name=lambda one: one.key)
+    wrong = [one for one in shown if not one.ok]
     if not output.is_data:
-        chunks = sum(one.chunks for one in heard)
-        said = f"{len(wrong)} of {len(heard)} objects are broken" if wrong else f"{len(heard)} objects are good"
-        report.note(f"{said} ({chunks} chunks)")
+        chunks = sum(one.chunks for one in shown)
+        summary = f"{len(wrong)} of {len(shown)} objects are broken" if wrong else f"{len(shown)} objects are good"
+        report.note(f"{summary} ({chunks} chunks)")
     return EXIT_BROKEN if wrong else 0
 
 
 def _show_stream(output: Format, messages: Iterator[Any], line: Any, *, name: Any) -> list[Any]:
-    """For people each as it comes; for programs all of them at the end."""
+    """Prints each message as it arrives; as data, all of them at the end."""
     if output.is_data or output is Format.NAME:
-        heard = list(messages)
-        show(output, heard, table=(), name=name)
-        return heard
-    heard = []
+        shown = list(messages)
+        show(output, shown, table=(), name=name)
+        return shown
+    shown = []
     for one in messages:
-        report.say(line(one))
-        heard.append(one)
-    return heard
+        report.echo(line(one))
+        shown.append(one)
+    return shown
 
 
-def _said(did: Any) -> str:
-    from toban_cli.formatting import size
-
+def _format_step(did: Any) -> str:
     amount = f"{did.tokens} attempts, {did.chunks} chunks, {size(did.bytes)}"
     what = {
-        "sealed": f"{did.log_day}  sealed {did.tokens} attempts that will not end their logs themselves",
+        "sealed": f"{did.log_day}  sealed {did.tokens} attempts whose logs were left open",
         "would_archive": f"{did.log_day}  would archive {amount}",
         "archived": f"{did.log_day}  archived {amount}, {did.lines} lines as {did.key}",
-        "dropped": f"{did.log_day}  left the database: {amount}",
+        "dropped": f"{did.log_day}  deleted from the database: {amount}",
         "failed": f"{did.log_day or '-'}  failed",
         "would_expire": f"{did.log_day}  would expire: {amount}",
         "expired": f"{did.log_day}  expired, deleted {did.key} ({size(did.bytes)})",
-        "forgotten": f"{did.log_day}  is forgotten: nothing of it is left",
+        "forgotten": f"{did.log_day}  removed from the records: no object of it is left",
     }.get(did.action, f"{did.log_day}  {did.action}")
     return f"{what}: {did.message}" if did.message else what
 
 
-def _checked(one: Any) -> str:
-    from toban_cli.formatting import size
-
+def _format_object(one: Any) -> str:
     result = "ok" if one.ok else f"BROKEN: {one.problem}"
     return f"{one.key}  {one.chunks} chunks, {size(one.bytes)}  {result}"
 
 
 def _page(found: Any, *, wide: bool) -> None:
-    from toban_cli.formatting import NOTHING, age, size, to_time
     from toban_cli.tables import facts
-    from toban_cli.words import count
     from toban_runtime.clock import SystemClock
 
     now = SystemClock().wall()
@@ -126,22 +121,20 @@ def _page(found: Any, *, wide: bool) -> None:
             ("Kept in the database", count(found.retention_days, "day")),
             ("Kept in the archive", _kept(found)),
             ("Database", f"{size(found.database_bytes)}, {used:.0%} of {found.budget_bytes / 1e9:g} GB"),
-            ("Bookkeeping", f"{size(found.bookkeeping_bytes)}, not part of the budget"),
+            ("Bookkeeping", f"{size(found.bookkeeping_bytes)}, not counted in the budget"),
             ("Oldest not archived", found.oldest_not_archived or NOTHING),
-            ("Works now", found.holder or NOTHING),
+            ("Running on", found.holder or NOTHING),
             ("Last pass", f"{last}: {found.last_pass}" if found.last_pass else last),
             ("Last error", found.last_error or NOTHING),
         ]
     )
-    report.say("")
+    report.echo("")
     show(
         Format.WIDE if wide else Format.TABLE, found.days, table=_columns(), wide=_wide(), empty="No output is stored."
     )
 
 
 def _kept(found: Any) -> str:
-    from toban_cli.words import count
-
     days = found.archive_retention_days
     # What the database keeps, the archive keeps.
     kept = count(max(days, found.retention_days), "day") if days else "for ever, as far as the bucket keeps it"
@@ -150,8 +143,6 @@ def _kept(found: Any) -> str:
 
 
 def _columns() -> list[Column]:
-    from toban_cli.formatting import size
-
     return [
         Column("DAY", lambda day: day.log_day),
         Column("DUE", lambda day: "yes" if day.due else "no"),
@@ -164,8 +155,6 @@ def _columns() -> list[Column]:
 
 
 def _wide() -> list[Column]:
-    from toban_cli.formatting import size
-
     return [
         Column("ARCHIVED ATTEMPTS", lambda day: str(day.archived_tokens)),
         Column("ARCHIVED BYTES", lambda day: size(day.archived_bytes)),

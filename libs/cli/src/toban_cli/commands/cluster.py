@@ -1,47 +1,38 @@
-"""`toban executor` and `toban cluster`."""
+"""`toban cluster`."""
 
 from __future__ import annotations
 
 import json
+import sys
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from toban_cli import report
-from toban_cli.options import Format, Output
-from toban_cli.output import Column, show, show_one
+from toban_cli.commands.executors import clock_skew, executor_columns
+from toban_cli.formatting import NOTHING, age, day, to_time, wall_now
+from toban_cli.options import AuditReason, Format, Output
+from toban_cli.output import Column, show, show_done, show_one
+from toban_cli.param_types import LARGEST
 from toban_cli.watch import Watch, watch
+from toban_domain.errors import ErrorCode, TobanError
 
 if TYPE_CHECKING:
     from datetime import datetime
 
-
-def list_executors(
-    every: Annotated[bool, typer.Option("--all", help="Also those that are gone.")] = False,
-    output: Output = Format.TABLE,
-    watch_seconds: Watch = None,
-) -> None:
-    """The executors.
-
-    Examples:
-    toban executor list
-    toban executor list --all -o wide
-    """
-    from toban_cli.client import connect
-    from toban_proto.v1.coordinator_pb2 import ListExecutorsRequest
-
-    with connect() as client:
-
-        def look() -> None:
-            found = client.read("ListExecutors", ListExecutorsRequest(include_off=every)).executors
-            table, wide = executor_columns(_now())
-            show(output, found, table=table, wide=wide, empty="No executors.")
-
-        watch(look, watch_seconds, output)
+Epoch = Annotated[
+    int | None,
+    typer.Option(
+        "--epoch", min=1, max=LARGEST, metavar="N", help="Only if this epoch still leads (default: the current one)."
+    ),
+]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
+# The server waits for the next term for 10 s.
+DEMOTE_SECONDS = 15.0
 
 
 def status(output: Output = Format.TABLE, watch_seconds: Watch = None) -> None:
-    """Who leads, who is there, how much waits.
+    """Show the leader, the coordinators, the executors, and how many runs wait.
 
     Examples:
     toban cluster status
@@ -52,54 +43,52 @@ def status(output: Output = Format.TABLE, watch_seconds: Watch = None) -> None:
 
     with connect() as client:
 
-        def look() -> None:
+        def refresh() -> None:
             cluster = client.read("GetCluster", GetClusterRequest())
             show_one(
                 output, cluster, page=lambda wide: _page(cluster, wide=wide), name=lambda found: found.leader_address
             )
 
-        watch(look, watch_seconds, output)
+        watch(refresh, watch_seconds, output)
 
 
-def executor_columns(now: datetime) -> tuple[list[Column], list[Column]]:
-    """The columns of a table of executors, and those that -o wide adds."""
-    from toban_cli.formatting import NOTHING, age, day, size
+def demote(epoch: Epoch = None, reason: AuditReason = "", yes: Yes = False, output: Output = Format.TABLE) -> None:
+    """Make the leader step down, so that another coordinator leads. Runs are not affected.
 
-    table = [
-        Column("ID", lambda item: str(item.worker_id)),
-        Column("NODE", lambda item: item.node_id, name=True),
-        Column("ADDRESS", lambda item: item.address, loose=True),
-        Column("STATE", _executor_state),
-        Column("RUNNING", lambda item: f"{item.running}/{item.slots}"),
-        Column("SEEN", lambda item: age(item.last_heartbeat_at, now)),
-        Column(
-            "LABELS", lambda item: ",".join(f"{k}={v}" for k, v in sorted(item.labels.items())) or NOTHING, loose=True
-        ),
-    ]
-    wide = [
-        Column("VERSION", lambda item: item.version or NOTHING),
-        Column("REGISTERED", lambda item: age(item.registered_at, now)),
-        Column("LEASE", lambda item: f"{item.lease_ms / 1000:g}s" if item.lease_ms else NOTHING),
-        Column("CLOCK", _skew),
-        Column("DISK FREE", lambda item: size(item.disk_free_bytes) if item.disk_free_bytes else NOTHING),
-        Column("CERTIFICATE ENDS", lambda item: day(item.certificate_not_after, now)),
-        Column("WHY", lambda item: item.off_reason or item.drain_reason or NOTHING, loose=True),
-    ]
-    return table, wide
+    A single coordinator leads again after two seconds.
 
+    Examples:
+    toban cluster demote --reason "patching host-a" --yes
+    """
+    from toban_cli.client import connect
+    from toban_fencing.operator import SeenLeader
+    from toban_proto.v1.coordinator_pb2 import DemoteLeaderRequest, GetClusterRequest
+    from toban_runtime.clock import SystemClock
 
-def _executor_state(executor: Any) -> str:
-    return f"{executor.state}, drained" if executor.drained else str(executor.state)
+    clock = SystemClock()
+    with connect() as client:
+        cluster = client.read("GetCluster", GetClusterRequest())
+        before = SeenLeader(epoch=cluster.epoch, worker_id=cluster.leader_worker_id, address=cluster.leader_address)
+        if not yes:
+            _confirm(f"{before} leads. Demote it?")
+        begun = clock.monotonic()
+        request = DemoteLeaderRequest(epoch=epoch or before.epoch, reason=reason)
+        answer = client.operate("DemoteLeader", request, timeout=DEMOTE_SECONDS)
+        seconds = clock.monotonic() - begun
+    after = SeenLeader(epoch=answer.new_epoch, worker_id=answer.leader_worker_id, address=answer.leader_address)
+    lines = [f"before: {before}", f"now:    {after}", f"took:   {seconds:.2f}s"]
+    show_done(output, answer, lines, name=lambda done: str(done.new_epoch))
 
 
-def _skew(process: Any) -> str:
-    """How far a clock is off, seconds."""
-    return f"{process.clock_skew_seconds:+.3f}s" if process.HasField("clock_skew_seconds") else "-"
+def _confirm(question: str) -> None:
+    if not sys.stdin.isatty():
+        raise TobanError(
+            ErrorCode.INVALID_ARGUMENT, "the demotion needs a confirmation, but stdin is not a terminal; add --yes"
+        )
+    typer.confirm(question, abort=True, err=True)
 
 
 def _member_columns(now: datetime) -> tuple[list[Column], list[Column]]:
-    from toban_cli.formatting import NOTHING, age, day
-
     table = [
         Column("ID", lambda item: str(item.worker_id)),
         Column("NODE", lambda item: item.node_id, name=True),
@@ -110,14 +99,13 @@ def _member_columns(now: datetime) -> tuple[list[Column], list[Column]]:
     ]
     wide = [
         Column("VERSION", lambda item: item.version or NOTHING),
-        Column("CLOCK", _skew),
+        Column("CLOCK", clock_skew),
         Column("CERTIFICATE ENDS", lambda item: day(item.certificate_not_after, now)),
     ]
     return table, wide
 
 
 def _page(cluster: Any, *, wide: bool) -> None:
-    from toban_cli.formatting import age
     from toban_cli.tables import facts
     from toban_fencing.operator import SeenLeader
 
@@ -134,29 +122,21 @@ def _page(cluster: Any, *, wide: bool) -> None:
             ("Runs", f"{cluster.running} running, {cluster.pending} waiting"),
         ]
     )
-    report.say("\nCoordinators")
+    report.echo("\nCoordinators")
     table, more = _member_columns(now)
     show(output, cluster.coordinators, table=table, wide=more, empty="none")
-    report.say("\nExecutors")
+    report.echo("\nExecutors")
     table, more = executor_columns(now)
     show(output, cluster.executors, table=table, wide=more, empty="No executors.")
 
 
 def _server_now(cluster: Any) -> datetime:
     """The server's clock, so that ages are right when this machine's is not."""
-    from toban_cli.formatting import to_time
-
-    return to_time(cluster.server_time) or _now()
-
-
-def _now() -> datetime:
-    from toban_runtime.clock import SystemClock
-
-    return SystemClock().wall()
+    return to_time(cluster.server_time) or wall_now()
 
 
 def _health(text: str) -> str:
-    """The overall word, and the checks that are not well."""
+    """The overall status, and the checks that are not ok."""
     from toban_domain.finding import format_check_value
 
     try:

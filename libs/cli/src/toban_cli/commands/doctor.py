@@ -7,18 +7,18 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from toban_cli import report
+from toban_cli.formatting import count
 from toban_cli.options import Format, Output
 from toban_cli.sanitize import clean
-from toban_cli.words import count
 
 if TYPE_CHECKING:
     from toban_domain.finding import Finding
 
 
 def doctor(output: Output = Format.TABLE) -> int:
-    """Look for what is wrong: configuration, certificates, servers, clocks, versions, database, executors.
+    """Check configuration, certificates, servers, clocks, versions, database and executors, and print remedies.
 
-    Exit code 0: all is well; 1: there is an error; 2: there are warnings only.
+    Exit code 0: everything is ok; 1: there is an error; 2: there are warnings only.
 
     Examples:
     toban doctor
@@ -46,23 +46,23 @@ def _show(found: list[Finding], output: Format) -> None:
 
         show_data(output, {"status": worst(found), "checks": [asdict(item) for item in found]})
         return
-    unwell = [item for item in found if not item.ok]
+    problems = [item for item in found if not item.ok]
     if output is Format.NAME:
-        for name in dict.fromkeys(item.name for item in unwell):
-            report.say(name)
+        for name in dict.fromkeys(item.name for item in problems):
+            report.echo(name)
         return
     if output is Format.WIDE:
         from toban_cli.tables import table
 
         rows = [[item.status, item.name, item.subject, item.value] for item in found]
         table(["STATUS", "CHECK", "SUBJECT", "VALUE"], rows, loose=["SUBJECT", "VALUE"])
-        report.say("")
-    for item in unwell:
+        report.echo("")
+    for item in problems:
         # Servers, certificates and the environment are quoted here: each line stays one.
-        report.say(clean(f"{item.status}: {item.name}: {item.subject} ({item.value})"))
-        report.say(clean(f"  {item.message}"))
-        report.say(clean(f"  to remedy it: {item.remedy}"))
-    report.say(_summary(found))
+        report.echo(clean(f"{item.status}: {item.name}: {item.subject} ({item.value})"))
+        report.echo(clean(f"  {item.message}"))
+        report.echo(clean(f"  remedy: {item.remedy}"))
+    report.echo(_summary(found))
 
 
 def _summary(found: list[Finding]) -> str:

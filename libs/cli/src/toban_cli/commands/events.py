@@ -9,6 +9,7 @@ import typer
 
 from toban_cli import report
 from toban_cli.completion_values import trigger_names
+from toban_cli.formatting import NOTHING, age, given_key, local, wall_now
 from toban_cli.options import Format, Limit, Output
 from toban_cli.output import Column, show, show_done, show_one
 from toban_cli.watch import Watch, watch
@@ -22,13 +23,16 @@ Params = Annotated[
     typer.Option("--param", "-p", metavar="K=V", help="A key of the payload: k=v is text, k:=v is JSON."),
 ]
 Payload = Annotated[
-    str, typer.Option("--payload", metavar="JSON|@FILE", help="The whole payload; --param is laid over it.")
+    str, typer.Option("--payload", metavar="JSON|@FILE", help="The whole payload; --param overrides its keys.")
 ]
 DedupeKey = Annotated[
-    str, typer.Option("--dedupe-key", metavar="KEY", help="Of events of one type with one key only the first counts.")
+    str,
+    typer.Option(
+        "--dedupe-key", metavar="KEY", help="Of the events of one type with this key, only the first starts runs."
+    ),
 ]
-OfType = Annotated[str, typer.Option("--type", metavar="TYPE", help="Only those of this type of event.")]
-Unprocessed = Annotated[bool, typer.Option("--unprocessed", help="Only those that still wait.")]
+OfType = Annotated[str, typer.Option("--type", metavar="TYPE", help="Only this type of event.")]
+Unprocessed = Annotated[bool, typer.Option("--unprocessed", help="Only events that are not processed yet.")]
 TriggerName = Annotated[
     str,
     typer.Argument(metavar="TRIGGER", help="Name of the trigger.", show_default=False, autocompletion=trigger_names),
@@ -42,7 +46,7 @@ def emit(
     dedupe_key: DedupeKey = "",
     output: Output = Format.TABLE,
 ) -> None:
-    """Emit an event: the triggers that wait for it start their jobs.
+    """Emit an event: the triggers that match it start their jobs.
 
     Examples:
     toban event emit order.paid -p id:=7 --dedupe-key order-7
@@ -74,62 +78,60 @@ def list_events(
     output: Output = Format.TABLE,
     watch_seconds: Watch = None,
 ) -> None:
-    """Events and what became of them, the newest first.
+    """List the events and their outcomes, newest first.
 
     Examples:
     toban event list --type order.paid
     toban event list --unprocessed --watch
     """
-    from toban_cli.client import connect
-    from toban_cli.paging import collect
+    from toban_cli.client import collect, connect
     from toban_proto.v1.coordinator_pb2 import ListEventsRequest
 
     empty = "No such events." if of_type or unprocessed else "No events. Emit one with `toban event emit TYPE`."
     with connect() as client:
 
-        def ask(page: Any) -> Any:
+        def fetch(page: Any) -> Any:
             request = ListEventsRequest(page=page, event_type=of_type, unprocessed=unprocessed)
             return client.read("ListEvents", request)
 
-        def look() -> None:
-            found, _ = collect(ask, "events", limit)
-            table, wide = _event_columns(_now())
+        def refresh() -> None:
+            found, _ = collect(fetch, "events", limit)
+            table, wide = _event_columns(wall_now())
             show(output, found, table=table, wide=wide, empty=empty)
 
-        watch(look, watch_seconds, output)
+        watch(refresh, watch_seconds, output)
 
 
 def list_triggers(
     of_type: OfType = "", limit: Limit = 100, output: Output = Format.TABLE, watch_seconds: Watch = None
 ) -> None:
-    """The triggers: which events start which jobs.
+    """List the triggers: which events start which jobs.
 
     Examples:
     toban trigger list
     toban trigger list --type order.paid -o wide
     """
-    from toban_cli.client import connect
-    from toban_cli.paging import collect, tell_more
+    from toban_cli.client import collect, connect, note_more
     from toban_proto.v1.coordinator_pb2 import ListTriggersRequest
 
     empty = "No such triggers." if of_type else "No triggers. Make some with `toban apply -f FILE`."
     with connect() as client:
 
-        def ask(page: Any) -> Any:
+        def fetch(page: Any) -> Any:
             return client.read("ListTriggers", ListTriggersRequest(page=page, event_type=of_type))
 
-        def look() -> None:
-            found, more = collect(ask, "triggers", limit)
-            table, wide = _trigger_columns(_now())
+        def refresh() -> None:
+            found, more = collect(fetch, "triggers", limit)
+            table, wide = _trigger_columns(wall_now())
             show(output, found, table=table, wide=wide, empty=empty)
             if more and watch_seconds is None:
-                tell_more("triggers", limit)
+                note_more("triggers", limit)
 
-        watch(look, watch_seconds, output)
+        watch(refresh, watch_seconds, output)
 
 
 def get_trigger(name: TriggerName, output: Output = Format.TABLE) -> None:
-    """One trigger.
+    """Show one trigger.
 
     Examples:
     toban trigger get invoice-when-paid
@@ -139,11 +141,11 @@ def get_trigger(name: TriggerName, output: Output = Format.TABLE) -> None:
 
     with connect() as client:
         [trigger] = client.read("ListTriggers", ListTriggersRequest(name=name)).triggers
-    show_one(output, trigger, page=lambda _: _trigger_page(trigger, _now()))
+    show_one(output, trigger, page=lambda _: _trigger_page(trigger, wall_now()))
 
 
 def remove_trigger(name: TriggerName, output: Output = Format.TABLE) -> None:
-    """Take a trigger away; runs that it has started go on.
+    """Remove a trigger. Runs that it has started continue.
 
     Examples:
     toban trigger remove invoice-when-paid
@@ -157,9 +159,6 @@ def remove_trigger(name: TriggerName, output: Output = Format.TABLE) -> None:
 
 
 def _event_columns(now: datetime) -> tuple[list[Column], list[Column]]:
-    from toban_cli.formatting import NOTHING, age
-    from toban_cli.words import given_key
-
     table = [
         Column("EVENT", lambda event: str(event.id)),
         Column("TYPE", lambda event: event.event_type, loose=True),
@@ -178,8 +177,6 @@ def _event_columns(now: datetime) -> tuple[list[Column], list[Column]]:
 
 
 def _trigger_columns(now: datetime) -> tuple[list[Column], list[Column]]:
-    from toban_cli.formatting import NOTHING, age
-
     table = [
         Column("NAME", lambda trigger: trigger.name, name=True),
         Column("EVENT TYPE", lambda trigger: trigger.event_type, loose=True),
@@ -196,7 +193,6 @@ def _trigger_columns(now: datetime) -> tuple[list[Column], list[Column]]:
 
 
 def _trigger_page(trigger: Any, now: datetime) -> None:
-    from toban_cli.formatting import local
     from toban_cli.tables import facts
 
     facts(
@@ -211,15 +207,9 @@ def _trigger_page(trigger: Any, now: datetime) -> None:
             ("Last error", trigger.last_error),
         ]
     )
-    report.say("Definition:\n" + report.json_text(_spec(trigger)))
+    report.echo("Definition:\n" + report.json_text(_spec(trigger)))
 
 
 def _spec(trigger: Any) -> dict[str, Any]:
     spec = json.loads(trigger.spec_json or "{}")
     return spec if isinstance(spec, dict) else {}
-
-
-def _now() -> datetime:
-    from toban_runtime.clock import SystemClock
-
-    return SystemClock().wall()

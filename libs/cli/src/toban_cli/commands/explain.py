@@ -39,10 +39,10 @@ def explain(what: What = "", schema: Schema = False) -> None:
             )
         from toban_manifests.reference import SCHEMA
 
-        report.say(SCHEMA.read_text(encoding="utf-8").rstrip())
+        report.echo(SCHEMA.read_text(encoding="utf-8").rstrip())
         return
     from toban_cli.explain import WIDEST
     from toban_cli.explain import explain as explained
     from toban_cli.tables import terminal_width
 
-    report.say(explained(what, min(WIDEST, terminal_width() or WIDEST)))
+    report.echo(explained(what, min(WIDEST, terminal_width() or WIDEST)))

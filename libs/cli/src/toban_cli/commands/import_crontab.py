@@ -29,12 +29,12 @@ EXIT_INCOMPLETE = 65
 CrontabFile = Annotated[str, typer.Argument(metavar="FILE", help="A crontab, or - for stdin.", show_default=False)]
 System = Annotated[
     bool | None,
-    typer.Option("--system/--user", help="Whether there is a column for the account (found out when not given)."),
+    typer.Option("--system/--user", help="Whether lines have a column for the account (default: detected)."),
 ]
 Zone = Annotated[str, typer.Option("--timezone", help="Zone of the times without CRON_TZ (default: this machine's).")]
-Prefix = Annotated[str, typer.Option("--name-prefix", help="Put before each name, such as web1-.")]
+Prefix = Annotated[str, typer.Option("--name-prefix", help="Prefix of each name, such as web1-.")]
 Out = Annotated[str, typer.Option("--out", help="Write the YAML to this new file instead of stdout.")]
-Force = Annotated[bool, typer.Option("--force", help="With --out: write over a file that is there.")]
+Force = Annotated[bool, typer.Option("--force", help="With --out: overwrite an existing file.")]
 Apply = Annotated[bool, typer.Option("--apply", help="Apply the jobs and schedules at once instead of printing them.")]
 Replace = Annotated[
     bool, typer.Option("--replace", help="With --apply: also change jobs and schedules that are not from this crontab.")
@@ -51,10 +51,10 @@ def crontab(
     apply: Apply = False,
     replace: Replace = False,
 ) -> int:
-    """Turn a crontab into YAML on stdout, and say on stderr what became of each line.
+    """Convert a crontab into YAML on stdout; report the result of each line on stderr.
 
-    Exit code 65: a line with a command could not be carried over, or not its time (@reboot); the others were. With --apply nothing is
-    changed that is not from this crontab: exit code 73 names what would be.
+    Exit code 65: a command, or its time (@reboot), could not be carried over; all other lines were. With --apply, jobs and schedules
+    that are not from this crontab are never changed: exit code 73 names those in the way.
 
     Examples:
     toban import crontab /etc/crontab --out jobs.yaml
@@ -110,7 +110,7 @@ def _content(name: str) -> bytes:
 
 
 def _check_text(content: bytes, source: str) -> None:
-    """Refuses what is no text at all; of a text, lines with bytes that cannot be read are told one by one."""
+    """Refuses what is no text at all; in a text, unreadable lines are reported one by one."""
     odd = len(content) - len(content.translate(None, _CONTROLS))
     if odd > max(_ODD_ALLOWED, len(content) * _ODD_SHARE):
         raise TobanError(ErrorCode.INVALID_ARGUMENT, f"{source} is not text in UTF-8; give a crontab, or use {_PIPED}")
@@ -158,7 +158,7 @@ def _accounts() -> frozenset[str]:
 
 
 def _origin(name: str) -> str:
-    """What tells this crontab from others: the machine and the path, or the account for what comes through a pipe."""
+    """What distinguishes this crontab from others: the machine and the path, or the account for what comes through a pipe."""
     import getpass
     import socket
 
@@ -176,7 +176,7 @@ def _put_out(texts: list[str], out: str, *, force: bool) -> None:
         if len(texts) > 1:
             raise _too_large(len(texts))
         if texts:
-            report.say(texts[0].rstrip("\n"))
+            report.echo(texts[0].rstrip("\n"))
         return
     first = Path(out)
     paths = [first.with_stem(f"{first.stem}-{number}") if number > 1 else first for number in range(1, len(texts) + 1)]
@@ -210,7 +210,7 @@ def _check_free(path: Path, *, force: bool) -> None:
 
 def _taken(path: Path) -> TobanError:
     return TobanError(
-        ErrorCode.ALREADY_EXISTS, f"--out {path} is there already; name another file, or write over it with --force"
+        ErrorCode.ALREADY_EXISTS, f"--out {path} exists already; name another file, or overwrite it with --force"
     )
 
 

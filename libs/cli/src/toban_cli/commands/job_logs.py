@@ -11,6 +11,7 @@ import typer
 from toban_cli import report
 from toban_cli.commands.logs import AtLeast, Grep, LogFormat, Regex, Stderr, Stdout, Until
 from toban_cli.commands.logs import Output as LogOutput
+from toban_cli.formatting import count, size
 from toban_cli.options import JobName
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ Since = Annotated[
 ]
 Limit = Annotated[int, typer.Option("--limit", "-n", min=1, max=10_000, metavar="N", help="At most N lines.")]
 After = Annotated[
-    str, typer.Option("--after", metavar="PLACE", help="Go on where an earlier search with the same options ended.")
+    str, typer.Option("--after", metavar="PLACE", help="Continue where an earlier search with the same options ended.")
 ]
 
 
@@ -51,44 +52,44 @@ def job_logs(
     from toban_cli.log_search import Search, read_place, run_pages
     from toban_proto.v1.coordinator_pb2 import GetJobRequest
 
-    question = _question(grep, regex=regex, since=since, until=until, stdout=stdout, stderr=stderr, level=level)
+    query = _search_request(grep, regex=regex, since=since, until=until, stdout=stdout, stderr=stderr, level=level)
     with connect() as client:
-        search = Search(client, question=question, limit=limit, after=read_place(after))
+        search = Search(client, query=query, limit=limit, after=read_place(after))
         printer = _Printer(client, as_json=output is LogFormat.JSON)
         try:
-            for run, hit in search.hits(run_pages(lambda cursor: _runs(client, job, question, cursor))):
+            for run, hit in search.hits(run_pages(lambda cursor: _runs(client, job, query, cursor))):
                 printer.show(run, hit)
         except KeyboardInterrupt:
-            report.note(f"\nnot searched to the end; go on with --after {search.place}" if search.place else "")
+            report.note(f"\nthe search is incomplete; continue with --after {search.place}" if search.place else "")
             raise
         if not search.runs and not search.lines:
-            # Says so when there is no such job.
+            # Raises JOB_NOT_FOUND when there is no such job.
             client.read("GetJob", GetJobRequest(name=job))
-    _tell(search, job)
+    _report_search(search, job)
     return 0
 
 
-def _question(grep: str, *, regex: bool, since: str, until: str, stdout: bool, stderr: bool, level: Any) -> Any:
+def _search_request(grep: str, *, regex: bool, since: str, until: str, stdout: bool, stderr: bool, level: Any) -> Any:
     from toban_cli.commands.logs import chosen_streams, set_times
     from toban_proto.v1.logs_pb2 import SearchLogRequest
 
     if regex and not grep:
         raise typer.BadParameter("is for --grep, which is not given", param_hint="--regex")
-    question = SearchLogRequest(grep=grep, regex=regex, level=level or "")
-    question.streams.extend(chosen_streams(stdout=stdout, stderr=stderr, raw=False))
-    set_times(question, since, until)
-    return question
+    query = SearchLogRequest(grep=grep, regex=regex, level=level or "")
+    query.streams.extend(chosen_streams(stdout=stdout, stderr=stderr, raw=False))
+    set_times(query, since, until)
+    return query
 
 
-def _runs(client: Client, job: str, question: Any, cursor: str) -> Any:
+def _runs(client: Client, job: str, query: Any, cursor: str) -> Any:
     from toban_cli.log_search import RUNS_PAGE
     from toban_proto.v1.common_pb2 import Page
     from toban_proto.v1.coordinator_pb2 import ListRunsRequest
 
     request = ListRunsRequest(page=Page(limit=RUNS_PAGE, cursor=cursor), job=job)
     for name, bound, doubt in (("active_from", "since", -CLOCK_SECONDS), ("active_until", "until", CLOCK_SECONDS)):
-        if question.HasField(bound):
-            moment = getattr(question, bound).ToDatetime() + timedelta(seconds=doubt)
+        if query.HasField(bound):
+            moment = getattr(query, bound).ToDatetime() + timedelta(seconds=doubt)
             getattr(request, name).FromDatetime(moment)
     return client.read("ListRuns", request)
 
@@ -102,8 +103,8 @@ class _Printer:
         self._attempts: dict[int, dict[int, int]] = {}
 
     def show(self, run: Any, hit: Any) -> None:
-        from toban_cli.harmless import harmless
         from toban_cli.log_printer import STREAM_NAMES, json_line, line_facts, line_time, write
+        from toban_cli.sanitize import clean_bytes
 
         if self._as_json:
             facts = line_facts(hit.token, self._attempt(run, hit.token), hit.line)
@@ -111,11 +112,11 @@ class _Printer:
             return
         at = line_time(hit.line).astimezone().isoformat(timespec="milliseconds")
         stream = STREAM_NAMES.get(hit.line.stream, "system")
-        text = harmless(hit.line.text) if sys.stdout.isatty() else hit.line.text
+        text = clean_bytes(hit.line.text) if sys.stdout.isatty() else hit.line.text
         write(sys.stdout, f"{hit.run_id} {at} {stream} ".encode() + text + b"\n")
 
     def _attempt(self, run: Any, token: int) -> int | None:
-        """Runs of a list name their last attempt only: the others are asked for once a run."""
+        """Runs of a list have their last attempt only: the others are fetched once a run."""
         from toban_domain.errors import TobanError
         from toban_proto.v1.coordinator_pb2 import GetRunRequest
 
@@ -130,15 +131,12 @@ class _Printer:
         return self._attempts[run.id].get(token)
 
 
-def _tell(search: Any, job: str) -> None:
-    """On stderr: what was not shown, and, on a terminal or when nothing was found, what was looked at."""
-    from toban_cli.formatting import size
-    from toban_cli.words import count
-
+def _report_search(search: Any, job: str) -> None:
+    """On stderr: what was not shown, and, on a terminal or when nothing was found, what was searched."""
     if search.expired:
         report.note(f"the output of {count(search.expired, 'attempt')} expired: older than log_retention_days_archive")
     if search.cut:
-        report.note(f"stopped after {count(search.lines, 'line')}; go on with --after {search.place}")
+        report.note(f"stopped after {count(search.lines, 'line')}; continue with --after {search.place}")
     elif not search.lines or sys.stderr.isatty():
         found = count(search.lines, "line") if search.lines else "nothing found"
         report.note(f"{found} in {count(search.runs, 'run')} of {job} ({size(search.bytes)} searched)")

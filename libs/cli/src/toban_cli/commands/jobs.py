@@ -6,6 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from toban_cli import report
+from toban_cli.formatting import NOTHING, age, local, wall_now
 from toban_cli.options import Format, JobName, Limit, Output
 from toban_cli.output import Column, show, show_one
 from toban_cli.watch import Watch, watch
@@ -15,30 +16,29 @@ if TYPE_CHECKING:
 
 
 def list_jobs(limit: Limit = 100, output: Output = Format.TABLE, watch_seconds: Watch = None) -> None:
-    """The job definitions.
+    """List the job definitions.
 
     Examples:
     toban job list
     toban job list -o name | xargs -n 1 toban job get
     """
-    from toban_cli.client import connect
-    from toban_cli.paging import collect, tell_more
+    from toban_cli.client import collect, connect, note_more
     from toban_proto.v1.coordinator_pb2 import ListJobsRequest
 
     with connect() as client:
 
-        def look() -> None:
+        def refresh() -> None:
             jobs, more = collect(lambda page: client.read("ListJobs", ListJobsRequest(page=page)), "jobs", limit)
-            table, wide = _job_columns(_now())
+            table, wide = _job_columns(wall_now())
             show(output, jobs, table=table, wide=wide, empty="No jobs. Make some with `toban apply -f FILE`.")
             if more and watch_seconds is None:
-                tell_more("jobs", limit)
+                note_more("jobs", limit)
 
-        watch(look, watch_seconds, output)
+        watch(refresh, watch_seconds, output)
 
 
 def get_job(name: JobName, output: Output = Format.TABLE) -> None:
-    """One job definition.
+    """Show one job definition.
 
     Examples:
     toban job get hello
@@ -49,12 +49,10 @@ def get_job(name: JobName, output: Output = Format.TABLE) -> None:
 
     with connect() as client:
         job = client.read("GetJob", GetJobRequest(name=name))
-    show_one(output, job, page=lambda wide: _job_page(job, _now(), wide=wide))
+    show_one(output, job, page=lambda wide: _job_page(job, wall_now(), wide=wide))
 
 
 def _job_columns(now: datetime) -> tuple[list[Column], list[Column]]:
-    from toban_cli.formatting import NOTHING, age
-
     table = [
         Column("NAME", lambda job: job.name, name=True),
         Column("VERSION", lambda job: str(job.version)),
@@ -74,7 +72,6 @@ def _job_columns(now: datetime) -> tuple[list[Column], list[Column]]:
 
 
 def _job_page(job: Any, now: datetime, *, wide: bool) -> None:
-    from toban_cli.formatting import age, local
     from toban_cli.tables import facts
 
     run = job.last_run
@@ -90,7 +87,7 @@ def _job_page(job: Any, now: datetime, *, wide: bool) -> None:
             ("Last run's number", str(run.id) if wide and job.HasField("last_run") else ""),
         ]
     )
-    report.say("Definition:\n" + report.json_text(_spec(job)))
+    report.echo("Definition:\n" + report.json_text(_spec(job)))
 
 
 def _spec(job: Any) -> dict[str, Any]:
@@ -104,9 +101,3 @@ def _seconds(limit: int) -> str:
 
 def _labels(labels: dict[str, str]) -> str:
     return ",".join(f"{key}={value}" for key, value in sorted(labels.items())) or "-"
-
-
-def _now() -> datetime:
-    from toban_runtime.clock import SystemClock
-
-    return SystemClock().wall()

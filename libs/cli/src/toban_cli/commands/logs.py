@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from toban_cli import report
+from toban_cli.formatting import local, to_time
 from toban_cli.options import RunId
 from toban_cli.sanitize import clean
 
@@ -24,7 +25,7 @@ class LogFormat(StrEnum):
 
 
 class Level(StrEnum):
-    """Levels of structured lines, the least grave first."""
+    """Levels of structured lines, the least severe first."""
 
     TRACE = "trace"
     DEBUG = "debug"
@@ -35,7 +36,7 @@ class Level(StrEnum):
     CRITICAL = "critical"
 
 
-Follow = Annotated[bool, typer.Option("--follow", "-f", help="Go on until the run ends.")]
+Follow = Annotated[bool, typer.Option("--follow", "-f", help="Continue until the run ends.")]
 Attempt = Annotated[int, typer.Option("--attempt", min=0, metavar="N", help="Only this attempt; 0 = all.")]
 Tail = Annotated[int, typer.Option("--tail", min=0, max=10_000, metavar="N", help="Only the last N lines; 0 = all.")]
 Head = Annotated[int, typer.Option("--head", min=0, metavar="N", help="Only the first N lines; 0 = all.")]
@@ -47,10 +48,12 @@ Stdout = Annotated[bool, typer.Option("--stdout", help="Only what went to stdout
 Stderr = Annotated[bool, typer.Option("--stderr", help="Only what went to stderr.")]
 Grep = Annotated[str, typer.Option("--grep", metavar="TEXT", help="Only lines that contain this text.")]
 Regex = Annotated[bool, typer.Option("--regex", help="--grep is an RE2 expression; (?i) before it ignores case.")]
-AtLeast = Annotated[Level | None, typer.Option("--level", help="Only structured lines of this level or a graver one.")]
+AtLeast = Annotated[Level | None, typer.Option("--level", help="Only structured lines of at least this level.")]
 Raw = Annotated[bool, typer.Option("--raw", help="The bytes as the job wrote them, also on a terminal; no markers.")]
-Timestamps = Annotated[bool, typer.Option("--timestamps", help="Each line after the time at which it was read.")]
-Verbose = Annotated[bool, typer.Option("--verbose", help="Say on stderr from where is read, also into a pipe.")]
+Timestamps = Annotated[bool, typer.Option("--timestamps", help="Print the time at which each line was read before it.")]
+Verbose = Annotated[
+    bool, typer.Option("--verbose", help="Print on stderr where the lines come from, also when stderr is no terminal.")
+]
 Output = Annotated[LogFormat, typer.Option("--output", "-o", help="text, or json with one object a line.")]
 
 
@@ -99,21 +102,21 @@ def logs(
             as_json=output is LogFormat.JSON,
             attempts={item.token: item.attempt for item in found.attempts},
         )
-        _show(client, request, LinePrinter(style), run=found, follow=follow, told=verbose or sys.stderr.isatty())
+        _show(client, request, LinePrinter(style), run=found, follow=follow, show_place=verbose or sys.stderr.isatty())
     return 0
 
 
-def _show(client: Client, request: Any, printer: Any, *, run: Any, follow: bool, told: bool) -> None:
-    from toban_cli.log_reader import check, place_words, read_all
+def _show(client: Client, request: Any, printer: Any, *, run: Any, follow: bool, show_place: bool) -> None:
+    from toban_cli.log_reader import check, format_log_places, read_all
     from toban_proto.v1.logs_pb2 import DescribeLogRequest
 
     # A follower would only warn, and try again.
     if follow and request.regex:
         check(client, request)
-    if told:
+    if show_place:
         stored = client.describe_log(DescribeLogRequest(run_id=request.run_id)).attempts
         wanted = [item for item in stored if not request.tokens or item.token in request.tokens]
-        if place := place_words(wanted):
+        if place := format_log_places(wanted):
             report.note(f"run {request.run_id}, {place}")
     if follow and not request.tokens:
         from toban_cli.commands.runs import attend_run
@@ -123,12 +126,11 @@ def _show(client: Client, request: Any, printer: Any, *, run: Any, follow: bool,
     request.follow = follow
     narrowed = any((request.grep, request.level, request.streams, request.HasField("since"), request.HasField("until")))
     if not read_all(client, request, printer) and not printer.has_expired:
-        report.note(_nothing(run, narrowed=narrowed))
+        report.note(_no_lines_reason(run, narrowed=narrowed))
 
 
-def _nothing(run: Any, *, narrowed: bool) -> str:
+def _no_lines_reason(run: Any, *, narrowed: bool) -> str:
     """Why there is no line."""
-    from toban_cli.formatting import local, to_time
     from toban_domain.run import TERMINAL
     from toban_runtime.clock import SystemClock
 
@@ -148,7 +150,7 @@ def _check_together(*, follow: bool, tail: int, head: int, grep: str, regex: boo
     if head and tail:
         raise typer.BadParameter("and --tail exclude each other", param_hint="--head")
     if head and follow:
-        raise typer.BadParameter("ends, and --follow goes on: give one of them", param_hint="--head")
+        raise typer.BadParameter("ends after N lines and --follow continues: give one of them", param_hint="--head")
     if regex and not grep:
         raise typer.BadParameter("is for --grep, which is not given", param_hint="--regex")
 
@@ -161,15 +163,15 @@ def _request(run: int, *, tail: int, head: int, grep: str, regex: bool, level: L
 
 def set_times(request: Any, since: str, until: str) -> None:
     """The bounds of a ReadLogRequest or SearchLogRequest. Raises INVALID_ARGUMENT."""
-    from toban_cli.since import read_since
+    from toban_cli.times import read_time_bound
     from toban_domain.errors import ErrorCode, TobanError
     from toban_runtime.clock import SystemClock
 
     now = SystemClock().wall()
     if since:
-        request.since.FromDatetime(read_since("--since", since, now))
+        request.since.FromDatetime(read_time_bound("--since", since, now))
     if until:
-        request.until.FromDatetime(read_since("--until", until, now))
+        request.until.FromDatetime(read_time_bound("--until", until, now))
     if since and until and request.until.ToNanoseconds() <= request.since.ToNanoseconds():
         raise TobanError(
             ErrorCode.INVALID_ARGUMENT, f"--until {until!r} is not after --since {since!r}: no line is between them"

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from toban_cli import report
-from toban_cli.options import Format, JobName, Limit, OfJob, Output, RunId, told_reason
+from toban_cli.formatting import NOTHING, age, brief, local, took, wall_now
+from toban_cli.options import Format, JobName, Limit, OfJob, Output, RunId, check_reason
 from toban_cli.output import Column, show, show_data, show_done, show_one
 from toban_cli.watch import Watch, watch
 
@@ -18,35 +19,37 @@ Params = Annotated[
     list[str] | None, typer.Option("--param", "-p", metavar="K=V", help="A parameter: k=v is text, k:=v is JSON.")
 ]
 Payload = Annotated[
-    str, typer.Option("--payload", metavar="JSON|@FILE", help="The whole payload; --param is laid over it.")
+    str, typer.Option("--payload", metavar="JSON|@FILE", help="The whole payload; --param overrides its keys.")
 ]
 At = Annotated[
     str | None,
     typer.Option("--at", metavar="TIME", help='When: "2026-12-01 09:00", 2026-12-01T09:00:00+01:00, or +10m.'),
 ]
 Zone = Annotated[
-    str, typer.Option("--timezone", metavar="ZONE", help="Zone of --at when it names none; else this machine's.")
+    str, typer.Option("--timezone", metavar="ZONE", help="Zone of --at when it names none (default: this machine's).")
 ]
 Key = Annotated[
-    str, typer.Option("--idempotency-key", metavar="KEY", help="Starting twice with one key starts one run.")
+    str, typer.Option("--idempotency-key", metavar="KEY", help="Runs with the same key are started only once.")
 ]
-Wait = Annotated[bool, typer.Option("--wait", "-w", help="Wait for the end and exit with the result.")]
-Follow = Annotated[bool, typer.Option("--follow", "-f", help="Show the output as it comes, then as --wait.")]
+Wait = Annotated[bool, typer.Option("--wait", "-w", help="Wait for the end of the run; the exit code is its result.")]
+Follow = Annotated[
+    bool, typer.Option("--follow", "-f", help="Print the output as it arrives, then exit as with --wait.")
+]
 States = Annotated[
     list[str] | None,
     typer.Option(
         "--state",
         metavar="STATE",
-        help="Only those in this state; may be given several times.",
+        help="Only runs in this state; can be repeated.",
         autocompletion=lambda incomplete: _state_names(incomplete),
     ),
 ]
-Ahead = Annotated[bool, typer.Option("--ahead", "-a", help="Also runs that are made already and not yet due.")]
+Ahead = Annotated[bool, typer.Option("--ahead", "-a", help="Include runs that exist already but are not yet due.")]
 Reason = Annotated[
     str,
-    typer.Option("--reason", metavar="TEXT", callback=told_reason, help="Why; kept with the run."),
+    typer.Option("--reason", metavar="TEXT", callback=check_reason, help="Why; stored with the run."),
 ]
-Kill = Annotated[bool, typer.Option("--kill", help="End the processes at once instead of asking them.")]
+Kill = Annotated[bool, typer.Option("--kill", help="Kill the processes at once instead of asking them to stop.")]
 
 
 def start(
@@ -70,14 +73,14 @@ def start(
     from toban_cli.client import connect
     from toban_proto.v1.coordinator_pb2 import StartRunsRequest
 
-    request, words = _wanted(job, param or [], payload, at, timezone, idempotency_key)
+    request, result = _start_request(job, param or [], payload, at, timezone, idempotency_key)
     with connect() as client:
         started = client.control("StartRuns", StartRunsRequest(runs=[request])).runs[0]
-        said = words if started.created else "exists already for this key"
+        result = result if started.created else "exists already for this key"
         if not (wait or follow):
-            show_done(output, started, f"run {started.run_id} {said}")
+            show_done(output, started, f"run {started.run_id} {result}")
             return 0
-        report.note(f"run {started.run_id} of {job} {said}")
+        report.note(f"run {started.run_id} of {job} {result}")
         return _attend(client, started.run_id, follow=follow, output=output)
 
 
@@ -89,44 +92,43 @@ def list_runs(
     output: Output = Format.TABLE,
     watch_seconds: Watch = None,
 ) -> None:
-    """Runs that were due, the newest first.
+    """List the runs that were due, newest first.
 
     Examples:
     toban run list --job hello --state FAILED
     toban run list --watch 5
     toban run list --state RUNNING -o name | xargs -n 1 toban run cancel
     """
-    from toban_cli.client import connect
-    from toban_cli.paging import collect
+    from toban_cli.client import collect, connect
     from toban_proto.v1.coordinator_pb2 import GetJobRequest, ListRunsRequest
 
     states = _states(state or [])
     empty = "No such runs." if states else "No runs. Start one with `toban run start JOB`."
     with connect() as client:
 
-        def ask(page: Any) -> Any:
+        def fetch(page: Any) -> Any:
             return client.read("ListRuns", ListRunsRequest(page=page, job=job, states=states, include_ahead=ahead))
 
-        def look() -> None:
-            found, _ = collect(ask, "runs", limit)
+        def refresh() -> None:
+            found, _ = collect(fetch, "runs", limit)
             if job and not found:
-                # There may be no such job at all: that is said with the nearest name.
+                # Raises JOB_NOT_FOUND with the nearest name when there is no such job.
                 client.read("GetJob", GetJobRequest(name=job))
-            table, wide = _columns(_now())
+            table, wide = _columns(wall_now())
             show(output, found, table=table, wide=wide, empty=empty)
 
-        watch(look, watch_seconds, output)
+        watch(refresh, watch_seconds, output)
 
 
 def get_run(run: RunId, output: Output = Format.TABLE, watch_seconds: Watch = None) -> None:
-    """One run with its attempts and events; --watch ends with the run.
+    """Show one run with its attempts and events. --watch ends with the run.
 
     Examples:
     toban run get 12
     toban run get 12 --watch
     """
     from toban_cli.client import connect
-    from toban_cli.log_reader import stored_log, stored_words
+    from toban_cli.log_reader import format_stored_log, stored_log
     from toban_cli.proto_json import plain
     from toban_cli.run_details import show_run
     from toban_domain.run import TERMINAL
@@ -134,7 +136,7 @@ def get_run(run: RunId, output: Output = Format.TABLE, watch_seconds: Watch = No
 
     with connect() as client:
 
-        def look() -> bool:
+        def refresh() -> bool:
             found = client.read("GetRun", GetRunRequest(id=run))
             if output is Format.NAME:
                 show_one(output, found, page=lambda _: None)
@@ -143,11 +145,11 @@ def get_run(run: RunId, output: Output = Format.TABLE, watch_seconds: Watch = No
             if output.is_data:
                 show_data(output, {**plain(found), "log": stored})
             else:
-                log = stored_words(found.log_ref, stored)
-                show_run(found, _now(), wide=output is Format.WIDE, log=log)
+                log = format_stored_log(found.log_ref, stored)
+                show_run(found, wall_now(), wide=output is Format.WIDE, log=log)
             return found.state in TERMINAL
 
-        watch(look, watch_seconds, output)
+        watch(refresh, watch_seconds, output)
 
 
 def cancel(run: RunId, reason: Reason = "", kill: Kill = False, output: Output = Format.TABLE) -> None:
@@ -164,8 +166,10 @@ def cancel(run: RunId, reason: Reason = "", kill: Kill = False, output: Output =
     show_done(output, answer, f"run {run} {answer.state}")
 
 
-def _wanted(job: str, params: list[str], payload: str, at: str | None, timezone: str, key: str) -> tuple[Any, str]:
-    """The request, and what is said when it was made."""
+def _start_request(
+    job: str, params: list[str], payload: str, at: str | None, timezone: str, key: str
+) -> tuple[Any, str]:
+    """The request, and the result to print when the run was created."""
     from toban_cli.payload_args import build_payload
     from toban_domain.payload import canonical_json
     from toban_proto.v1.coordinator_pb2 import StartRunRequest
@@ -181,18 +185,16 @@ def _wanted(job: str, params: list[str], payload: str, at: str | None, timezone:
         raise typer.BadParameter("is for --at, which is not given", param_hint="--timezone")
     if at is None:
         return request, "started"
-    from toban_cli.formatting import local
-    from toban_cli.times import read_at
+    from toban_cli.times import read_start_time
 
-    now = _now()
-    request.scheduled_for.FromDatetime(read_at(at, now, timezone))
+    now = wall_now()
+    request.scheduled_for.FromDatetime(read_start_time(at, now, timezone))
     return request, f"starts at {local(request.scheduled_for, now)}"
 
 
 def _columns(now: datetime) -> tuple[list[Column], list[Column]]:
-    from toban_cli.exit_status import exit_words
-    from toban_cli.formatting import NOTHING, age, brief, took
-    from toban_cli.run_details import origin, progress_words
+    from toban_cli.exit_status import format_exit
+    from toban_cli.run_details import format_progress, origin
 
     table = [
         Column("RUN", lambda run: str(run.id)),
@@ -200,13 +202,13 @@ def _columns(now: datetime) -> tuple[list[Column], list[Column]]:
         Column("STATE", lambda run: run.state),
         Column("DUE", lambda run: age(run.scheduled_for, now)),
         Column("TOOK", lambda run: took(run.started_at, run.finished_at, now)),
-        Column("EXIT", exit_words),
+        Column("EXIT", format_exit),
         Column("TRY", lambda run: str(run.attempt)),
         Column("EXECUTOR", lambda run: run.executor or NOTHING, loose=True),
         Column("LAST LINE", lambda run: run.last_line or run.error_summary or run.reason, loose=True),
     ]
     wide = [
-        Column("PROGRESS", lambda run: progress_words(run) or NOTHING, loose=True),
+        Column("PROGRESS", lambda run: format_progress(run) or NOTHING, loose=True),
         Column("ORIGIN", origin, loose=True),
         Column("DUE AT", lambda run: brief(run.scheduled_for, now)),
         Column("STARTED", lambda run: brief(run.started_at, now)),
@@ -219,7 +221,7 @@ def _columns(now: datetime) -> tuple[list[Column], list[Column]]:
 
 
 def _attend(client: Any, run_id: int, *, follow: bool, output: Format) -> int:
-    """Waits for the end of a run; the exit code that says its result."""
+    """Waits for the end of a run; the exit code of its result."""
     from toban_cli.exit_status import result_code
 
     run = attend_run(client, run_id, show_log=follow, output=output)
@@ -235,7 +237,7 @@ def attend_run(
     printer: Any = None,
     output: Format = Format.TABLE,
 ) -> Any:
-    """Waits for the end of a run while showing its output, says how it ended, and gives the run."""
+    """Waits for the end of a run while showing its output, prints its result, and returns the run."""
     from toban_cli.exit_status import final_line
     from toban_cli.follow import attend
 
@@ -243,7 +245,7 @@ def attend_run(
         run = attend(client, run_id, show_log=show_log, query=query, printer=printer)
     except KeyboardInterrupt:
         report.note(
-            f"\nrun {run_id} goes on. See it with `toban run get {run_id}`, stop it with `toban run cancel {run_id}`"
+            f"\nrun {run_id} continues. Show it with `toban run get {run_id}`, stop it with `toban run cancel {run_id}`"
         )
         raise
     show_one(output, run, page=lambda _: None)
@@ -268,9 +270,3 @@ def _state_names(incomplete: str) -> list[str]:
     from toban_domain.run import RunState
 
     return [state for state in RunState if state.startswith(incomplete.upper())]
-
-
-def _now() -> datetime:
-    from toban_runtime.clock import SystemClock
-
-    return SystemClock().wall()

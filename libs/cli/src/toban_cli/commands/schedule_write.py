@@ -42,14 +42,15 @@ Params = Annotated[
     typer.Option("--param", "-p", metavar="K=V", help="A key of the payload: k=v is text, k:=v is JSON."),
 ]
 Payload = Annotated[
-    str | None, typer.Option("--payload", metavar="JSON|@FILE", help="The whole payload; --param is laid over it.")
+    str | None, typer.Option("--payload", metavar="JSON|@FILE", help="The whole payload; --param overrides its keys.")
 ]
 Start = Annotated[str | None, typer.Option("--start", metavar="TIME", help="No slot before this ISO time with offset.")]
 End = Annotated[
     str | None, typer.Option("--end", metavar="TIME", help="No slot at or after this ISO time with offset.")
 ]
 CatchUp = Annotated[
-    str | None, typer.Option("--catch-up", metavar="POLICY", help="Slots missed while nobody led: all, one or skip.")
+    str | None,
+    typer.Option("--catch-up", metavar="POLICY", help="Slots missed while no coordinator led: all, one or skip."),
 ]
 Gap = Annotated[
     str | None,
@@ -59,12 +60,12 @@ Fold = Annotated[
     str | None,
     typer.Option("--fold", metavar="POLICY", help="A local time that comes twice: first, second or both."),
 ]
-Description = Annotated[str | None, typer.Option("--description", metavar="TEXT", help="For people.")]
-Disabled = Annotated[bool, typer.Option("--disabled", help="Made, but without slots until it is enabled.")]
+Description = Annotated[str | None, typer.Option("--description", metavar="TEXT", help="Description of the schedule.")]
+Disabled = Annotated[bool, typer.Option("--disabled", help="Create it disabled: it has no slots until it is enabled.")]
 Enabled = Annotated[bool | None, typer.Option("--enabled/--disabled", help="Whether it has slots.", show_default=False)]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Say what would change, change nothing.")]
-# None of this name yet.
-NOTHING_THERE = 0
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Print what would change; change nothing.")]
+# The schedule must not exist yet.
+NO_VERSION = 0
 
 
 def add(
@@ -88,7 +89,7 @@ def add(
     dry_run: DryRun = False,
     output: Output = Format.TABLE,
 ) -> None:
-    """Make a schedule. It has exactly one rule, and says when it fires next.
+    """Create a schedule with exactly one rule, and print when it fires next.
 
     Examples:
     toban schedule add nightly --job report --daily-at 03:00 --timezone Europe/Berlin
@@ -115,7 +116,7 @@ def add(
         description=description,
         enabled=False if disabled else None,
     )
-    manifest = _manifest(name, new(name, options), NOTHING_THERE)
+    manifest = _manifest(name, new(name, options), NO_VERSION)
     with connect() as client:
         _apply(client, manifest, dry_run=dry_run, output=output)
 
@@ -141,9 +142,9 @@ def update(
     dry_run: DryRun = False,
     output: Output = Format.TABLE,
 ) -> None:
-    """Change a schedule: only what is given, all else stays. An empty text takes a setting away (--end "").
+    """Change a schedule: only what the options name changes. An empty value removes a setting (--end "").
 
-    Slots that are due are settled by the old rule first; runs of later slots that were not sent are taken back.
+    Due slots are settled by the old rule first. Runs of later slots that were not dispatched are withdrawn.
 
     Examples:
     toban schedule update nightly --daily-at 04:00
@@ -187,12 +188,13 @@ def _check_any(options: Options, payload: str | None, param: list[str] | None) -
 
     if options == type(options)() and payload is None and not param:
         raise TobanError(
-            ErrorCode.INVALID_ARGUMENT, "nothing is to be changed; give what is, such as --daily-at 04:00 or --timezone"
+            ErrorCode.INVALID_ARGUMENT,
+            "nothing to change; give at least one option, such as --daily-at 04:00 or --timezone",
         )
 
 
 def _payload(stored: Mapping[str, Any], payload: str | None, param: list[str] | None) -> dict[str, Any] | None:
-    """The payload as it will be: --payload in place of the stored one, each --param laid over it; None when neither is given."""
+    """The payload as it will be: --payload in place of the stored one, overridden by each --param; None when neither is given."""
     from toban_cli.payload_args import build_payload
     from toban_domain.payload import canonical_json
 
@@ -223,10 +225,10 @@ def _apply(client: Any, manifest: Any, *, dry_run: bool, output: Format) -> None
 
 
 def _lines(applied: Any, *, dry_run: bool) -> list[str]:
-    from toban_cli.commands.apply import slot_words
+    from toban_cli.commands.apply import format_slot
 
     lines = [f"schedule {applied.name} {applied.action}{' (dry run)' if dry_run else ''}"]
     if applied.note:
         lines.append(f"  {applied.note}")
-    lines += [f"  {slot_words(slot)}" for slot in applied.next_slots]
+    lines += [f"  {format_slot(slot)}" for slot in applied.next_slots]
     return lines + ([f"  clocks change: {applied.clock_change}"] if applied.clock_change else [])

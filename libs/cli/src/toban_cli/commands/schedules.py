@@ -9,7 +9,8 @@ import typer
 
 from toban_cli import report
 from toban_cli.completion_values import schedule_names
-from toban_cli.options import Format, Limit, OfJob, Output, ScheduleName, told_reason
+from toban_cli.formatting import NOTHING, age, brief, count, local, to_time, wall_now
+from toban_cli.options import Format, Limit, OfJob, Output, ScheduleName, check_reason
 from toban_cli.output import Column, show, show_data, show_done, show_one
 from toban_cli.sanitize import clean
 from toban_cli.watch import Watch, watch
@@ -22,7 +23,7 @@ NEXT_SHOWN = 3
 DEFAULT_COUNT = 5
 Reason = Annotated[
     str,
-    typer.Option("--reason", metavar="TEXT", callback=told_reason, help="Why, for everybody who looks at it later."),
+    typer.Option("--reason", metavar="TEXT", callback=check_reason, help="Why; shown with the schedule."),
 ]
 Which = Annotated[
     str,
@@ -33,7 +34,7 @@ Which = Annotated[
         autocompletion=schedule_names,
     ),
 ]
-Count = Annotated[int, typer.Option("--count", "-n", min=1, max=1000, help="How many slots of each.")]
+Count = Annotated[int, typer.Option("--count", "-n", min=1, max=1000, help="Number of slots of each schedule.")]
 After = Annotated[
     str,
     typer.Option(
@@ -44,44 +45,43 @@ After = Annotated[
 ]
 SomeFiles = Annotated[
     list[str] | None,
-    typer.Option("--file", "-f", metavar="FILE", help="Of the schedules in a YAML file or folder, without a cluster."),
+    typer.Option("--file", "-f", metavar="FILE", help="Use the schedules of a YAML file or folder; needs no cluster."),
 ]
 
 
 def list_schedules(
     job: OfJob = "", limit: Limit = 100, output: Output = Format.TABLE, watch_seconds: Watch = None
 ) -> None:
-    """The schedules, with their next slot.
+    """List the schedules with their next slots.
 
     Examples:
     toban schedule list --job hello
     toban schedule list --watch
     """
-    from toban_cli.client import connect
-    from toban_cli.paging import collect, tell_more
+    from toban_cli.client import collect, connect, note_more
     from toban_proto.v1.coordinator_pb2 import GetJobRequest, ListSchedulesRequest
 
     with connect() as client:
 
-        def ask(page: Any) -> Any:
+        def fetch(page: Any) -> Any:
             return client.read("ListSchedules", ListSchedulesRequest(page=page, job=job))
 
-        def look() -> None:
-            found, more = collect(ask, "schedules", limit)
+        def refresh() -> None:
+            found, more = collect(fetch, "schedules", limit)
             if job and not found:
-                # There may be no such job at all: that is said with the nearest name.
+                # Raises JOB_NOT_FOUND with the nearest name when there is no such job.
                 client.read("GetJob", GetJobRequest(name=job))
-            table, wide = _columns(_now())
+            table, wide = _columns(wall_now())
             empty = "No schedules. Make one with `toban schedule add`, or some with `toban apply -f FILE`."
             show(output, found, table=table, wide=wide, empty=empty)
             if more and watch_seconds is None:
-                tell_more("schedules", limit)
+                note_more("schedules", limit)
 
-        watch(look, watch_seconds, output)
+        watch(refresh, watch_seconds, output)
 
 
 def get_schedule(name: ScheduleName, output: Output = Format.TABLE) -> None:
-    """One schedule: what it does, its next slots, and what became of the last ones.
+    """Show one schedule: its definition, its next slots, and the outcomes of its last slots.
 
     Examples:
     toban schedule get nightly
@@ -100,7 +100,7 @@ def get_schedule(name: ScheduleName, output: Output = Format.TABLE) -> None:
         found = {**plain(schedule), "note": coming.note, "next_slots": plain_list(coming.slots)}
         show_data(output, {**found, "fires": plain_list(fires)})
         return
-    show_one(output, schedule, page=lambda _: _page(schedule, coming, fires, _now()))
+    show_one(output, schedule, page=lambda _: _page(schedule, coming, fires, wall_now()))
 
 
 def next_slots(
@@ -110,7 +110,7 @@ def next_slots(
     file: SomeFiles = None,
     output: Output = Format.TABLE,
 ) -> None:
-    """When schedules fire next: local time, UTC, and which rule acted on a change of the clocks.
+    """Show when schedules fire next: local time, UTC, and the DST rule that applied.
 
     Examples:
     toban schedule next nightly
@@ -123,9 +123,9 @@ def next_slots(
 
     if not which and not file:
         raise TobanError(
-            ErrorCode.INVALID_ARGUMENT, "whose slots? name a schedule or a job, or give a file with --file"
+            ErrorCode.INVALID_ARGUMENT, "no schedule is named; name a schedule or a job, or give a file with --file"
         )
-    now = _now()
+    now = wall_now()
     begin = read_after(after, now)
     found = of_files(file, which, count, begin, now) if file else of_cluster(which, count, begin)
     if output.is_data:
@@ -134,14 +134,14 @@ def next_slots(
         show_data(output, [{"schedule": name, **plain(answer)} for name, answer in found])
     elif output is Format.NAME:
         for name, _ in found:
-            report.say(name)
+            report.echo(name)
     else:
         for number, (name, answer) in enumerate(found):
-            _coming_page(name, answer, first=number == 0)
+            _print_slots_of(name, answer, first=number == 0)
 
 
 def pause(name: ScheduleName, reason: Reason = "", output: Output = Format.TABLE) -> None:
-    """No runs from now on: slots pass, and are told as paused. Runs that were sent go on.
+    """Pause a schedule: its slots get no runs and are recorded as paused. Dispatched runs continue.
 
     Examples:
     toban schedule pause nightly --reason "the database is moved"
@@ -151,27 +151,30 @@ def pause(name: ScheduleName, reason: Reason = "", output: Output = Format.TABLE
 
     with connect() as client:
         schedule = client.control("PauseSchedule", PauseScheduleRequest(name=name, reason=reason))
-    show_done(output, schedule, f"schedule {name} paused; go on with `toban schedule resume {name}`")
+    show_done(output, schedule, f"schedule {name} paused; resume it with `toban schedule resume {name}`")
 
 
 def resume(name: ScheduleName, output: Output = Format.TABLE) -> None:
-    """Runs again, from the next slot on, after a pause or a failure. Slots that have passed get no runs.
+    """Resume a schedule after a pause or a failure, from its next slot on. Past slots get no runs.
 
     Examples:
     toban schedule resume nightly
     """
     from toban_cli.client import connect
-    from toban_cli.formatting import local
     from toban_proto.v1.coordinator_pb2 import ResumeScheduleRequest
 
     with connect() as client:
         schedule = client.control("ResumeSchedule", ResumeScheduleRequest(name=name))
-    after = f"next at {local(schedule.next_run_at, _now())}" if schedule.HasField("next_run_at") else "nothing comes"
+    after = (
+        f"next at {local(schedule.next_run_at, wall_now())}"
+        if schedule.HasField("next_run_at")
+        else "it has no further slots"
+    )
     show_done(output, schedule, f"schedule {name} is active again, {after}")
 
 
 def remove(name: ScheduleName, reason: Reason = "", output: Output = Format.TABLE) -> None:
-    """Take a schedule away. Runs of slots that have come go on; what became of its slots stays to be read.
+    """Remove a schedule. Runs of due slots continue; the records of its slots are kept.
 
     Examples:
     toban schedule remove nightly --reason "replaced by hourly"
@@ -182,13 +185,11 @@ def remove(name: ScheduleName, reason: Reason = "", output: Output = Format.TABL
     with connect() as client:
         answer = client.control("DeleteSchedule", DeleteScheduleRequest(name=name, reason=reason))
     taken = answer.withdrawn_runs
-    back = f"; {taken} run{'s' if taken != 1 else ''} of slots to come {'were' if taken != 1 else 'was'} taken back"
+    back = f"; {count(taken, 'run')} of future slots withdrawn"
     show_done(output, answer, f"schedule {name} removed{back if taken else ''}", name=lambda _: name)
 
 
 def _columns(now: datetime) -> tuple[list[Column], list[Column]]:
-    from toban_cli.formatting import NOTHING, age, brief
-
     table = [
         Column("NAME", lambda item: item.name, name=True),
         Column("JOB", lambda item: item.job, loose=True),
@@ -213,7 +214,6 @@ def _status(schedule: Any) -> str:
 
 
 def _page(schedule: Any, coming: Any, fires: Any, now: datetime) -> None:
-    from toban_cli.formatting import local
     from toban_cli.schedule_options import stored_spec
     from toban_cli.tables import facts
 
@@ -241,8 +241,8 @@ def _page(schedule: Any, coming: Any, fires: Any, now: datetime) -> None:
             ("Version", f"{schedule.version}, {local(schedule.updated_at, now)} by {schedule.updated_by or 'unknown'}"),
         ]
     )
-    _coming_table(coming.slots, "Next slots")
-    _fires_table(fires)
+    _print_slots(coming.slots, "Next slots")
+    _print_fires(fires)
 
 
 def _catch_up(spec: dict[str, Any]) -> str:
@@ -251,31 +251,29 @@ def _catch_up(spec: dict[str, Any]) -> str:
     return f"{policy}, at most {given.get('max', 100)}" if policy == "all" else str(policy)
 
 
-def _coming_page(name: str, answer: Any, *, first: bool) -> None:
+def _print_slots_of(name: str, answer: Any, *, first: bool) -> None:
     note = f" · {answer.note}" if answer.note else ""
-    report.say(f"{'' if first else chr(10)}{clean(f'{name}: {answer.rule}{note}')}")
-    _coming_table(answer.slots, "")
+    report.echo(f"{'' if first else chr(10)}{clean(f'{name}: {answer.rule}{note}')}")
+    _print_slots(answer.slots, "")
 
 
-def _coming_table(slots: Any, title: str) -> None:
-    from toban_cli.formatting import NOTHING, to_time
+def _print_slots(slots: Any, title: str) -> None:
     from toban_cli.tables import table
 
     if not slots:
         return
     if title:
-        report.say(f"\n{title}")
+        report.echo(f"\n{title}")
     rows = [[slot.local, f"{to_time(slot.at):%Y-%m-%dT%H:%M:%SZ}", slot.rule_note or NOTHING] for slot in slots]
     table(["LOCAL", "UTC", "RULE OF DST"], rows, loose=["RULE OF DST"])
 
 
-def _fires_table(fires: Any) -> None:
-    from toban_cli.formatting import NOTHING, to_time
+def _print_fires(fires: Any) -> None:
     from toban_cli.tables import table
 
     if not fires:
         return
-    report.say("\nLast slots")
+    report.echo("\nLast slots")
     rows = [
         [
             f"{to_time(fire.first_slot):%Y-%m-%dT%H:%M:%SZ}",
@@ -287,9 +285,3 @@ def _fires_table(fires: Any) -> None:
         for fire in fires
     ]
     table(["SLOT", "SLOTS", "OUTCOME", "RUN", "MESSAGE"], rows, loose=["MESSAGE"])
-
-
-def _now() -> datetime:
-    from toban_runtime.clock import SystemClock
-
-    return SystemClock().wall()

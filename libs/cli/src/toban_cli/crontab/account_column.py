@@ -20,10 +20,10 @@ _HEADER = re.compile(
 _SYSTEM_PATHS = re.compile(r"(?:^|/)etc/crontab$|(?:^|/)cron\.d/[^/]+$")
 # Accounts that crontabs of other machines name and this one may not have.
 USUAL_ACCOUNTS = frozenset(
-    """root nobody daemon www-data www apache nginx postgres pgsql mysql mail mailman news uucp list backup munin nagios icinga zabbix
+    """root daemon www-data www apache nginx postgres pgsql mysql mail mailman news uucp list backup munin nagios icinga zabbix
     smmsp operator _ntp _www asterisk git gitlab redis jenkins deploy ubuntu debian admin tomcat ftp proxy squid clamav amavis
     logcheck debian-spamd postfix dovecot vmail man games irc gnats sys bin ntp sshd messagebus systemd-timesync oracle splunk""".split()  # noqa: SIM905
-)
+) | {"nobody"}
 
 
 @dataclass(frozen=True, slots=True)

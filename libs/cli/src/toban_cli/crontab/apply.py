@@ -1,4 +1,4 @@
-"""Applies what was imported, over nothing that is not from this crontab."""
+"""Applies an import; changes nothing that is not from this crontab."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ def apply_imported(client: Client, done: Imported, *, source: str, replace: bool
     """All documents in calls of bounded size; each job goes with its schedule. Applying again changes nothing.
 
     Asks first what each document would do. Raises ALREADY_EXISTS, before anything is written, naming each job and schedule that would be
-    changed although another hand or another crontab made it; with `replace` these are changed. What changes between the question and the
-    writing is refused by the server (ALREADY_EXISTS or CONFLICT). An error of a later call says how much is applied already.
+    changed although it is not from this crontab; with `replace` these are changed. What changes between the question and the
+    writing is refused by the server (ALREADY_EXISTS or CONFLICT). The error of a later call has the number of applied documents.
     """
     batches = _batches(done, source)
     answers = [_apply(client, batch, dry_run=True) for batch in batches]
@@ -46,7 +46,7 @@ def apply_imported(client: Client, done: Imported, *, source: str, replace: bool
             raise _in_part(error, written, sum(map(len, batches))) from None
         written += len(batch)
         for item in answer.applied:
-            report.say(f"{item.kind.lower()} {item.name} {item.action}")
+            report.echo(f"{item.kind.lower()} {item.name} {item.action}")
 
 
 def _batches(done: Imported, source: str) -> list[list[Any]]:

@@ -42,7 +42,7 @@ class Command:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Invocation:
-    """What a step says. `how` tells which way was taken."""
+    """The command of a step. `how` is the way that was taken."""
 
     argv: tuple[str, ...]
     how: str

@@ -15,10 +15,9 @@ from toban_cli.crontab.command import Command, CommandError, invocation, read_co
 from toban_cli.crontab.description import description
 from toban_cli.crontab.environment import Surroundings, assign
 from toban_cli.crontab.job_names import Names, slug, title
-from toban_cli.crontab.line_parser import BLANKS, Kind, Line, read_lines
+from toban_cli.crontab.line_parser import BLANKS, Kind, Line, read_lines, template_reason
 from toban_cli.crontab.manifest import Planned, documents
 from toban_cli.crontab.schedule_rule import Timing, TimingError, read_timing, split_timing
-from toban_cli.crontab.templates import template_reason
 from toban_manifests.read import Document, find_problems
 from toban_schedule import problems
 
@@ -28,7 +27,7 @@ _NO_CONTINUATION = "the line before ends with a backslash, but a crontab has no 
 
 
 class Fate(StrEnum):
-    """What became of a line."""
+    """The result of a line."""
 
     CONVERTED = "converted"
     UNTIMED = "converted without its time"
@@ -54,11 +53,11 @@ class Options:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """One line of the report. `documents` are what was made of it; `told` is the fate in words."""
+    """One line of the report. `documents` are what was made of it; `outcome` is the fate as text."""
 
     line: Line
     fate: Fate
-    told: str
+    outcome: str
     notes: tuple[str, ...] = ()
     documents: tuple[dict[str, Any], ...] = ()
 
@@ -84,7 +83,7 @@ class Imported:
 
 
 def convert(content: bytes, options: Options) -> Imported:
-    """Never raises for anything that a file may hold: what cannot be carried over is an entry that says so."""
+    """Never raises for the content of a file: a line that cannot be carried over is an entry with the reason."""
     lines, notes = read_lines(content)
     layout = _layout(lines, options)
     reader = _Reader(options, layout.system)
@@ -123,17 +122,17 @@ class _Reader:
         if line.kind is Kind.BLANK:
             return None
         if problem := line.problem or template_reason(line):
-            return Entry(line=line, fate=Fate.LOST, told=problem)
+            return Entry(line=line, fate=Fate.LOST, outcome=problem)
         if line.kind is Kind.ASSIGNMENT:
             done = assign(self._around, line.text, line.number)
             self._around = done.after
             fate = Fate.LOST if done.lost else Fate.LABEL if done.label_only else Fate.KEPT
-            return Entry(line=line, fate=fate, told=done.told)
+            return Entry(line=line, fate=fate, outcome=done.outcome)
         try:
             return self._job(line, description(comments))
         except (TimingError, CommandError) as error:
-            told = f"{error}; {_NO_CONTINUATION}" if self._continues else str(error)
-            return Entry(line=line, fate=Fate.LOST, told=told)
+            outcome = f"{error}; {_NO_CONTINUATION}" if self._continues else str(error)
+            return Entry(line=line, fate=Fate.LOST, outcome=outcome)
         finally:
             self._continues = line.text.endswith("\\")
 
@@ -153,10 +152,10 @@ class _Reader:
         plan = self._plan(command, timing, account, described)
         made = documents(plan)
         if wrong := _wrong(made):
-            return Entry(line=line, fate=Fate.LOST, told=wrong)
+            return Entry(line=line, fate=Fate.LOST, outcome=wrong)
         notes += [*timing.notes, *_remarks(command, plan)]
         fate = Fate.UNTIMED if timing.time_lost else Fate.CONVERTED
-        return Entry(line=line, fate=fate, told=_told(plan, timing), notes=tuple(notes), documents=tuple(made))
+        return Entry(line=line, fate=fate, outcome=_outcome(plan, timing), notes=tuple(notes), documents=tuple(made))
 
     def _plan(self, command: Command, timing: Timing, account: str, described: str) -> Planned:
         around = self._around
@@ -236,7 +235,7 @@ def _remarks(command: Command, plan: Planned) -> list[str]:
     return remarks
 
 
-def _told(plan: Planned, timing: Timing) -> str:
+def _outcome(plan: Planned, timing: Timing) -> str:
     if not plan.rule:
         return f"job {plan.name} WITHOUT a schedule: {timing.why_none}; start it with `toban run start {plan.name}`{timing.remedy}"
     [(key, value)] = plan.rule.items()

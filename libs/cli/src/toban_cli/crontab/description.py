@@ -50,7 +50,7 @@ _RULER_BEHIND = re.compile(r"(?:[ \t]+[-=#*~_+]{2,}|[-=#*~_]{3,})$")
 
 
 def description(comments: Sequence[str]) -> str:
-    """What the comments say of the job below them; "" when there is nothing.
+    """The description of the job below the comments; "" when there is nothing.
 
     A heading of columns, an old job or an old assignment among them ends what stands above: that belongs to it.
     """

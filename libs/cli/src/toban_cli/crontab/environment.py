@@ -15,7 +15,7 @@ _MAX_VALUE = 4096
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
 _LINE = re.compile(r"""(?:"(?P<double>[^"]*)"|'(?P<single>[^']*)'|(?P<bare>[^\s=]+))[ \t]*=(?P<value>.*)""", re.DOTALL)
 _MAIL = ("MAILTO", "MAILFROM", "CONTENT_TYPE", "CONTENT_TRANSFER_ENCODING", "CRON_MAIL_SUCCESS", "CRON_MAIL_FORMAT")
-# Words of other programs that read crontabs; each with what it asks for.
+# Variables of other programs that read crontabs, each with its effect.
 _LATER = {
     "RANDOM_DELAY": "a random delay of up to so many minutes",
     "DELAY": "a delay after the boot",
@@ -40,13 +40,13 @@ class Surroundings:
 
 @dataclass(frozen=True, slots=True)
 class Assigned:
-    """What became of an assignment: the surroundings after it, how it was carried over, or why not (`lost`).
+    """The result of an assignment: the surroundings after it, how it was carried over, or why not (`lost`).
 
-    `label_only`: what it asks for is not there, the jobs keep it as a label.
+    `label_only`: its effect is not available, the jobs keep it as a label.
     """
 
     after: Surroundings
-    told: str
+    outcome: str
     lost: bool = False
     label_only: bool = False
 
@@ -87,8 +87,10 @@ def _zone(before: Surroundings, value: str, number: int) -> Assigned:
     try:
         load_zone(name)
     except ScheduleError as error:
-        told = f"there is no zone {name!r} ({error.hint}): the jobs below it are not carried over; write an IANA name"
-        return Assigned(replace(before, bad_zone=number), told, lost=True)
+        outcome = (
+            f"there is no zone {name!r} ({error.hint}): the jobs below it are not carried over; write an IANA name"
+        )
+        return Assigned(replace(before, bad_zone=number), outcome, lost=True)
     return Assigned(replace(before, timezone=name, bad_zone=0), f"timezone: {name} of the schedules below")
 
 

@@ -12,12 +12,12 @@ _WRAPPERS = frozenset(
     node java""".split()  # noqa: SIM905 (a list of words)
 )
 _SUFFIX = re.compile(r"\.(?:sh|py|pl|rb|php|js|bash|ksh|jar|bin|cgi)$")
-# Parts of a line that only look, wait, or go somewhere.
+# Parts of a line that only test, wait, or change the folder.
 _PREPARES = re.compile(
     r"[\s({]*(?:then\s+)?(?:if\s+)?(?:/usr/bin/|/bin/)?"
     r"(?:cd|test|\[|\[\[|sleep|command|\.|source|export|umask|true|fi|done|set|perl\s+-e\s+'sleep)(?:\s|$)"
 )
-# Names of programs that say nothing without their folder.
+# Names of programs that are unclear without their folder.
 _GENERIC = frozenset(("cron", "main", "index", "run", "start", "job", "script", "task", "update"))
 _MAX_SLUG = 48
 _MAX_WORDS = 3

@@ -1,4 +1,4 @@
-"""The lines of a crontab, numbered, with what cannot be read told of each."""
+"""The lines of a crontab, numbered, each with the problem that makes it unreadable."""
 
 from __future__ import annotations
 
@@ -12,6 +12,20 @@ BLANKS = " \t\r\f\v"
 # `<%= x %> * * * *` is a line of a template.
 _ASSIGNMENT = re.compile(r"""(?!<%|\{\{|\{%)(?:"[^"]*"|'[^']*'|[^\s=*@'"]+)[ \t]*=""")
 
+# Marks that mean a template wherever they stand. Of Jinja only names, with filters, and not what Go's templates have too:
+# `docker ps --format '{{.Names}}'` is a command. A backslash before % makes it the command's own.
+_TEMPLATE_ANYWHERE = re.compile(
+    r"\{\{-?[ \t]*(?!(?:end|else)\b)[A-Za-z_]\w*(?:\.\w+|\[[^\]]{0,80}\])*[ \t]*(?:\|[^}]{0,200})?-?\}\}"
+    r"|\{%[-+]?[ \t]+\w.{0,200}?%\}|<%[=# \t-].{0,200}?%>|(?<!\\)%\(\w+\)[sdri]|@@\w+@@|@[A-Z][A-Z0-9_]+@"
+)
+# Marks that mean one where a time should be.
+_TEMPLATE_IN_TIME = re.compile(
+    r"\{\{.*?(?:\}\}|$)|\{[%#].*?(?:[%#]\}|$)|<%.*?(?:%>|$)|\[%.*?(?:%\]|$)|\$\{?\w+\}?|__\w{1,60}__|<[A-Za-z]\w*>|%\w+%"
+)
+# The words that hold the time: five fields, or one @word.
+_TIME_FIELDS = re.compile(r"@[^ \t]*|(?:[^ \t]+[ \t]*){1,5}")
+_SHOWN_MARK = 40
+
 
 class Kind(Enum):
     """What a line is."""
@@ -24,7 +38,7 @@ class Kind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One line without its end. `problem` says why it cannot be read at all ("" = it can)."""
+    """One line without its end. `problem` is why it cannot be read at all ("" = it can)."""
 
     number: int
     text: str
@@ -33,7 +47,7 @@ class Line:
 
 
 def read_lines(content: bytes) -> tuple[list[Line], list[str]]:
-    """The lines, and what is to be said of the file as a whole."""
+    """The lines, and notes about the file as a whole."""
     notes = []
     if content.startswith(_BOM):
         content = content[len(_BOM) :]
@@ -48,6 +62,19 @@ def read_lines(content: bytes) -> tuple[list[Line], list[str]]:
     if any(piece.endswith(b"\r") for piece in pieces):
         notes.append("lines end as on Windows (CR LF): the CR, which cron takes for part of the command, is left out")
     return [_line(number, piece.removesuffix(b"\r")) for number, piece in enumerate(pieces, start=1)], notes
+
+
+def template_reason(line: Line) -> str:
+    """Why a line of a template cannot be carried over, and what to do; "" when it is none."""
+    text = line.text.strip(BLANKS)
+    mark = _template_mark(text, has_time=line.kind is Kind.JOB)
+    if not mark:
+        return ""
+    shown = mark if len(mark) <= _SHOWN_MARK else f"{mark[: _SHOWN_MARK - 1]}…"
+    return (
+        f"it is a line of a template: {shown!r} is a placeholder or directive; fill in the template first and import the"
+        " result, such as the output of `crontab -l` on a machine that has it"
+    )
 
 
 def _line(number: int, raw: bytes) -> Line:
@@ -69,3 +96,11 @@ def _kind(text: str) -> Kind:
     if bare.startswith("#"):
         return Kind.COMMENT
     return Kind.ASSIGNMENT if _ASSIGNMENT.match(bare) else Kind.JOB
+
+
+def _template_mark(text: str, *, has_time: bool) -> str:
+    if found := _TEMPLATE_ANYWHERE.search(text):
+        return found[0]
+    fields = _TIME_FIELDS.match(text) if has_time else None
+    found = _TEMPLATE_IN_TIME.search(text) if fields else None
+    return found[0] if found and fields and found.start() < fields.end() else ""

@@ -16,7 +16,7 @@ SOURCE_LABEL = "crontab"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Planned:
-    """What a line says, ready to be written. `rule` {} = no schedule; `origin` names the crontab; `alone` = no second run beside the first."""
+    """The content of a line, ready to be written. `rule` {} = no schedule; `origin` names the crontab; `alone` = no second run beside the first."""
 
     name: str
     invocation: Invocation

@@ -7,12 +7,12 @@ from typing import Any
 from toban_cli.crontab.convert import Entry, Fate, Imported
 from toban_cli.crontab.line_parser import Kind
 from toban_cli.crontab.parts import parts
+from toban_cli.formatting import count
 from toban_cli.sanitize import clean
-from toban_cli.words import count
 
 _SHOWN = 100
 _BETWEEN = "---\n"
-# What holds for every job that comes from a crontab; docs/crontab.md says more.
+# What holds for every job that comes from a crontab; docs/crontab.md has more.
 _ALWAYS = (
     "cron starts a run beside one that still goes on; carried over as concurrency.policy: allow (forbid keeps them apart)",
     "cron forgets times at which it did not run; carried over as catch_up: skip (one runs the latest of them)",
@@ -22,7 +22,7 @@ _HOME = "cron begins in the account's home; here a job begins in a folder of the
 
 
 def report_lines(done: Imported, *, source: str, zone: str) -> list[str]:
-    """The report, printable whatever the crontab holds: what the file is, what became of each line, what holds for all."""
+    """The report, printable whatever the crontab holds: the kind of the file, the result of each line, notes on all jobs."""
     kind = "a system crontab (with a column for the account)" if done.layout.system else "a user's crontab"
     out = [f"{source}: {kind}: {done.layout.reason}", *(f"{source}: {note}" for note in done.notes)]
     for entry in done.entries:
@@ -33,7 +33,7 @@ def report_lines(done: Imported, *, source: str, zone: str) -> list[str]:
             "for all jobs:",
             *(f"  - {text}" for text in (*_ALWAYS, zone, *((_HOME,) if _without_home(jobs) else ()))),
         ]
-    # Every line of this is one line: words of the crontab stand in reasons and notes too.
+    # Every line of this is one line: text of the crontab is in reasons and notes, too.
     return [clean(line) for line in (*out, _summary(done))]
 
 
@@ -67,7 +67,7 @@ def shown(text: str) -> str:
 def _entry(entry: Entry) -> list[str]:
     head = f"line {entry.line.number}: {shown(entry.line.text)}"
     verb = f"{entry.fate}{' because' if entry.fate is Fate.LOST else ''}"
-    return [head, f"  {verb}: {entry.told}", *(f"  - {note}" for note in entry.notes)]
+    return [head, f"  {verb}: {entry.outcome}", *(f"  - {note}" for note in entry.notes)]
 
 
 def _without_home(jobs: list[Entry]) -> bool:

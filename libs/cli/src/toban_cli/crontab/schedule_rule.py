@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from toban_cli.crontab.time_fields import FieldError, Pick, write_fields
-from toban_cli.spans import UNITS
+from toban_cli.times import UNITS
 
 _MACROS = {
     "hourly": "@hourly",
@@ -37,7 +37,7 @@ class TimingError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """The rule of the schedule (empty: the line has none, `why_none` says why and `remedy` what else to do) and its notes.
+    """The rule of the schedule (empty: the line has none, `why_none` is the reason and `remedy` the alternative) and its notes.
 
     `alone`: cron itself never starts a second run beside the first. `time_lost`: the line has a time that no rule has.
     """

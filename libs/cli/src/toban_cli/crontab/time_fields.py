@@ -39,7 +39,7 @@ class FieldError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """A field as Toban's cron takes it, and what is to be said of it."""
+    """A field as Toban's cron takes it, and notes about it."""
 
     text: str
     notes: tuple[str, ...] = ()

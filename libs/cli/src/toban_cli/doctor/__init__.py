@@ -1,4 +1,4 @@
-"""`toban doctor`: looks at the configuration and the certificates here, at every server by its address, and asks the coordinators.
+"""`toban doctor`: checks the configuration and the certificates here, every server by its address, and the servers' own diagnosis.
 
-`look` reaches out, `checks` judges what it found (pure), `finding` is what both give.
+`probe` collects, `checks` judges (pure), `merge` combines the findings of several servers.
 """

@@ -1,4 +1,4 @@
-"""Judges what `look` found: files, servers, clocks, versions, health. Pure."""
+"""Judges what `probe` found: files, servers, clocks, versions, health. Pure."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ _OTHERS_WRITE_OR_READ = 0o027
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Visit:
-    """What was found at one address. Each step is only tried after the one before; `failed` says at which and why."""
+    """What was found at one address. Each step is tried after the one before; `step` is the one that failed, `failed` why."""
 
     service: str
     address: str
     step: str = ""
     failed: str = ""
-    # It is reached, and no more was tried since there are no certificates here.
-    unasked: bool = False
+    # It accepts connections; nothing more was tried without certificates here.
+    unchecked: bool = False
     identity: Identity | None = None
     version: str = ""
     health: Mapping[str, Any] | None = None
@@ -36,12 +36,12 @@ class Visit:
 
     @property
     def subject(self) -> str:
-        """How it is called."""
+        """Service and address, as findings name it."""
         return f"{self.service} {self.address}"
 
 
 def files(facts: FileFacts, *, service: str, trust_domain: str, now: datetime) -> list[Finding]:
-    """Our own certificate: there, whole, ours, still valid, its key kept to ourselves."""
+    """Our own certificate: complete, ours, still valid, and its key private."""
     found = [
         _bad("tls-files", str(facts.directory / name), "unusable", f"{name} {why}", _REISSUE)
         for name, why in facts.problems
@@ -59,16 +59,16 @@ def files(facts: FileFacts, *, service: str, trust_domain: str, now: datetime) -
 
 
 def no_files(directory: Path) -> Finding:
-    """The folder of our certificates is missing: told once, instead of for each file and each server."""
-    message = "there is no such folder, so no server can be asked"
+    """The folder of our certificates is missing: one finding instead of for each file and each server."""
+    message = "the folder does not exist, so no server can be checked"
     return _bad("tls-files", str(directory), "missing", message, _REISSUE)
 
 
 def unusable(error: TobanError) -> Finding:
     """A mistake in the environment."""
-    told, _, remedy = error.message.partition("; ")
+    problem, _, remedy = error.message.partition("; ")
     return _bad(
-        "configuration", "environment", "unusable", told, remedy or "set SCHEDULER_COORDINATORS, SCHEDULER_TLS_DIR"
+        "configuration", "environment", "unusable", problem, remedy or "set SCHEDULER_COORDINATORS, SCHEDULER_TLS_DIR"
     )
 
 
@@ -103,24 +103,24 @@ def server(visit: Visit, *, trust_domain: str, now: datetime) -> list[Finding]:
             _bad("server", visit.subject, visit.step, f"{message.format(visit.service)}: {visit.failed}", remedy)
         )
     else:
-        value = "is reached; not asked, for want of our own certificate" if visit.unasked else "answers"
+        value = "is reachable; not checked further without our own certificate" if visit.unchecked else "answers"
         found.append(Finding(name="server", subject=visit.subject, value=value))
     return found + _health(visit)
 
 
 def versions(visit: Visit, ours: str) -> list[Finding]:
-    """The release of a server against that of this command; nothing where it did not say."""
+    """The release of a server against that of this command; nothing when it is unknown."""
     if not visit.version:
         return []
     if visit.version == ours:
         return [Finding(name="version", subject=visit.subject, value=visit.version)]
     message = f"it runs {visit.version}, this command is {ours}"
-    remedy = "use the command of the same release; neighbouring releases work together, but not for long"
+    remedy = "use the command of the same release; adjacent releases work together during an upgrade only"
     return [_bad("version", visit.subject, visit.version, message, remedy, status="warning")]
 
 
 def clock(visits: list[Visit]) -> list[Finding]:
-    """This machine's clock, by the coordinator that answered fastest."""
+    """This machine's clock, by the coordinator that responded fastest."""
     known = [visit.clock for visit in visits if visit.clock is not None]
     if not known:
         return []
@@ -130,7 +130,7 @@ def clock(visits: list[Visit]) -> list[Finding]:
     if certain <= CLOCK_WARNING:
         return [Finding(name="clock", subject="this machine", value=value)]
     message = f"it is {abs(offset):.1f} s {'behind' if offset > 0 else 'ahead of'} PostgreSQL's clock"
-    remedy = "let NTP (chrony, systemd-timesyncd) set it; certificates and times shown depend on it"
+    remedy = "synchronise it by NTP (chrony, systemd-timesyncd); certificates and times shown depend on it"
     return [
         _bad("clock", "this machine", value, message, remedy, status="error" if certain > CLOCK_ERROR else "warning")
     ]
@@ -142,28 +142,28 @@ def no_address(service: str, variable: str) -> Finding:
         "configuration",
         variable,
         "empty",
-        f"no {service} is named, so none can be asked",
+        f"no address of a {service} is configured, so none can be checked",
         f"set {variable}=host:port,host:port",
         status="warning",
     )
 
 
-_REISSUE = "issue it anew for this service into the folder that SCHEDULER_TLS_DIR names (`make certs` renews those of the local stack)"
+_REISSUE = "issue a new one for this service into the folder of SCHEDULER_TLS_DIR (`make certs` renews those of the local stack)"
 # Step → (what it means, the remedy).
 _FAILURES = {
-    "resolve": ("the name of the {} is not known", "correct the address, or the name service of this machine"),
+    "resolve": ("the host name of the {} cannot be resolved", "correct the address, or the DNS of this machine"),
     "connect": (
-        "the {} is not reached",
-        "see whether it runs (`make status`), then at firewalls between here and there",
+        "cannot connect to the {}",
+        "check that it runs (`make status`), then the firewalls in between",
     ),
-    "tls": ("there is no TLS handshake with the {}", "see whether this is the gRPC port, not the one for /healthz"),
+    "tls": ("the TLS handshake with the {} failed", "check that this is its gRPC port, not the admin port of /healthz"),
     "call": (
-        "the {} is there and does not answer calls",
-        "its log and /healthz say why; a certificate that it refuses stands there too",
+        "the {} is reachable, but a call failed",
+        "see its log and /healthz for the reason, such as a refused certificate",
     ),
     "own certificate": (
-        "the {} was not asked",
-        "remedy our own certificate files first (see tls-files, key-mode and certificate)",
+        "the {} was not called",
+        "correct our own certificate files first (see tls-files, key-mode and certificate)",
     ),
 }
 
@@ -174,7 +174,7 @@ def _own(facts: FileFacts, certificate: Identity, *, service: str, trust_domain:
     wanted = f"spiffe://{trust_domain}/{service}"
     if certificate.uris != (wanted,):
         shown = ", ".join(certificate.uris) or "no name"
-        message = f"it names {shown}; servers let {wanted} do what this command does"
+        message = f"it names {shown}; servers accept this command only as {wanted}"
         found.append(_bad("identity", subject, shown, message, _REISSUE))
     else:
         found.append(Finding(name="identity", subject=subject, value=wanted))
@@ -193,7 +193,11 @@ def _key_mode(facts: FileFacts) -> list[Finding]:
     message = "others on this machine can read or change the private key"
     return [
         _bad(
-            "key-mode", subject, value, message, f"chmod 600 {subject}, and issue it anew if somebody may have read it"
+            "key-mode",
+            subject,
+            value,
+            message,
+            f"chmod 600 {subject}, and issue a new one if another account may have read it",
         )
     ]
 
@@ -208,31 +212,31 @@ def _shown(visit: Visit, identity: Identity, *, trust_domain: str, now: datetime
     if wanted not in identity.dns:
         shown = ", ".join(identity.dns) or "no name"
         message = f"its certificate is that of {shown}, not of {wanted}"
-        remedy = f"look whether the address is that of a {visit.service}, and at SCHEDULER_TRUST_DOMAIN on both sides"
+        remedy = f"check that the address is that of a {visit.service}, and SCHEDULER_TRUST_DOMAIN on both sides"
         found.append(_bad("identity", visit.subject, shown, message, remedy))
     return found
 
 
 def _health(visit: Visit) -> list[Finding]:
-    """What /healthz of the server calls unwell."""
+    """The checks of the server's /healthz that are not ok."""
     checks = (visit.health or {}).get("checks")
     if not isinstance(checks, Mapping):
         return []
-    unwell = {
+    problems = {
         name: check for name, check in checks.items() if isinstance(check, Mapping) and check.get("status") != "ok"
     }
-    if not unwell:
+    if not problems:
         return [Finding(name="health", subject=visit.subject, value=f"{len(checks)} checks are ok")]
     return [
         _bad(
             "health",
             visit.subject,
             f"{name}: {format_check_value(check.get('value'))}",
-            f"its /healthz says that {name} is not well",
-            "docs/operations.md says what each means; its log says more",
+            f"its /healthz reports that {name} is not ok",
+            "see docs/operations.md for the check, and the log of the server",
             status="error" if check.get("status") == "error" else "warning",
         )
-        for name, check in unwell.items()
+        for name, check in problems.items()
     ]
 
 

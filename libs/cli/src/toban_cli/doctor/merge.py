@@ -16,18 +16,18 @@ def worst(findings: Iterable[Finding]) -> str:
     return max((finding.status for finding in findings), key=ORDER.index, default="ok")
 
 
-def merged(answers: Sequence[tuple[str, Sequence[Finding]]]) -> list[Finding]:
-    """What several servers of one kind say of the installation: all of the first, of the others what they alone find wrong.
+def merged(reports: Sequence[tuple[str, Sequence[Finding]]]) -> list[Finding]:
+    """Findings of several servers about the installation: all of the first, and what only the others find wrong.
 
-    `answers` are (server, findings).
+    `reports` are (server, findings).
     """
-    if not answers:
+    if not reports:
         return []
-    found = list(answers[0][1])
-    for server, findings in answers[1:]:
+    found = list(reports[0][1])
+    for server, findings in reports[1:]:
         known = {(item.name, item.subject, item.status) for item in found}
         found += [
-            replace(item, subject=f"{item.subject}, as {server} sees it")
+            replace(item, subject=f"{item.subject}, seen from {server}")
             for item in findings
             if not item.ok and (item.name, item.subject, item.status) not in known
         ]

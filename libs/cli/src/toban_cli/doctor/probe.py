@@ -1,4 +1,4 @@
-"""Reaches out: reads the configuration and the files here, visits every address, asks every coordinator."""
+"""Collects what `checks` judges: configuration and files here, every address, the diagnosis of every server."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from toban_cli.cluster_config import IDENTITY, Settings, read_settings
 from toban_cli.doctor import checks
 from toban_cli.doctor.checks import Visit
 from toban_cli.doctor.merge import merged
-from toban_cli.words import count
+from toban_cli.formatting import count
 from toban_domain.errors import ErrorCode, TobanError
 from toban_domain.finding import Finding
 from toban_domain.version import VERSION
@@ -28,13 +28,13 @@ from toban_transport.tls import TlsFiles
 STEP_SECONDS = 3.0
 DIAGNOSE_SECONDS = 10.0
 _AT_ONCE = 16
-# What a server says that was reached and knows us.
+# Codes of a server that accepts our certificate.
 _ANSWERS = frozenset({ErrorCode.NOT_FOUND, ErrorCode.RUN_NOT_FOUND, ErrorCode.UNIMPLEMENTED})
 
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """A visit, and what the server said of the whole installation (None when it was not asked)."""
+    """A visit, and the server's diagnosis of the installation (None when it was not called)."""
 
     visit: Visit
     diagnosis: list[Finding] | None = None
@@ -63,8 +63,8 @@ def examine(environ: Mapping[str, str], clock: Clock) -> list[Finding]:
         found += checks.versions(item.visit, VERSION)
     found += checks.clock([item.visit for item in visits])
     for service in ("coordinator", "log-archiver"):
-        told = [item for item in visits if item.visit.service == service and item.diagnosis is not None]
-        found += merged([(f"{service} {item.visit.address}", item.diagnosis or []) for item in told])
+        reporting = [item for item in visits if item.visit.service == service and item.diagnosis is not None]
+        found += merged([(f"{service} {item.visit.address}", item.diagnosis or []) for item in reporting])
     return found
 
 
@@ -86,7 +86,7 @@ def _own_files(settings: Settings) -> tuple[TlsFiles | None, str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Visitor:
-    """Goes to one address after the other. `refused` says why our own files cannot be used (`tls` is None then)."""
+    """Goes to one address after the other. `refused` is why our own files cannot be used (`tls` is None then)."""
 
     settings: Settings
     tls: TlsFiles | None
@@ -107,7 +107,7 @@ class _Visitor:
             return _Found(replace(visit, step="connect", failed=error.strerror or str(error)))
         settings = self.settings
         if not settings.tls_dir.is_dir():
-            return _Found(replace(visit, unasked=True))
+            return _Found(replace(visit, unchecked=True))
         try:
             identity = served(
                 address,
@@ -157,11 +157,11 @@ class _Visitor:
             cluster = unary_sync(rpc.JobReaderStub(channel).GetCluster, pb.GetClusterRequest(), timeout=STEP_SECONDS)
             took = self.clock.monotonic() - sent
             theirs = timestamp_from_pb(cluster.server_time)
-            # The answer is from somewhere within the call.
+            # The server read its clock at some point within the call.
             offset = None if theirs is None else ((theirs - wall).total_seconds() - took / 2, took / 2)
             health = _health(cluster.health_json)
         except TobanError as error:
-            # Without its database a coordinator cannot say who leads, but still what it misses.
+            # Without its database a coordinator does not know the leader, but still reports what is missing.
             visit = replace(visit, step="call", failed=f"{error.code}: {error.message}")
         try:
             diagnosis = unary_sync(rpc.OperationsStub(channel).Diagnose, pb.DiagnoseRequest(), timeout=DIAGNOSE_SECONDS)
@@ -174,7 +174,7 @@ class _Visitor:
 
 
 def _describe(channel: Any) -> None:
-    """Any answer will do: it shows that the log-archiver knows us and reaches its database."""
+    """Any response will do: it shows that the log-archiver accepts us and reaches its database."""
     from toban_proto.v1 import logs_pb2, logs_pb2_grpc
 
     try:

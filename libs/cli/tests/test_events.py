@@ -150,7 +150,7 @@ def test_an_event_that_is_nested_deeply_breaks_no_list(cluster: Any, toban: Toba
         assert json.loads(out)[0]["payload"] == (json.loads(deep) if levels < 200 else deep)
 
 
-def test_a_key_that_nobody_gave_is_not_shown(cluster: Any, toban: Toban) -> None:
+def test_a_generated_key_is_not_shown(cluster: Any, toban: Toban) -> None:
     made = "cli-0b9a4f6e-5a62-4c7c-9d3c-2f1e8a7b6c5d"
     events = [pb.Event(id=1, event_type="a", dedupe_key=made), pb.Event(id=2, event_type="a", dedupe_key="mine")]
     cluster.reader.answers["ListEvents"] = pb.ListEventsResponse(events=events)

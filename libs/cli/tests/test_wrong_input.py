@@ -98,7 +98,7 @@ def test_good_files(toban: Toban, tmp_path: Path) -> None:
         (("run", "start", "x", "--payload", "{"), 72, "the payload is not JSON"),
         (("run", "start", "x", "--payload", "@/nowhere.json"), 72, "cannot be read"),
         (("run", "start", "x", "-p", "blob=" + "x" * 40_000), 71, "the limit is 32768"),
-        (("job", "list"), 78, "no coordinator is named"),
+        (("job", "list"), 78, "no coordinator address is configured"),
     ],
 )
 def test_wrong_arguments(
@@ -119,14 +119,14 @@ def test_usage_errors_are_json_when_asked(toban: Toban) -> None:
     assert json.loads(err)["error"]["code"] == "USAGE"
 
 
-def test_nobody_answers(toban: Toban, tls: Path, monkeypatch: pytest.MonkeyPatch, free_port: int) -> None:
+def test_no_coordinator_answers(toban: Toban, tls: Path, monkeypatch: pytest.MonkeyPatch, free_port: int) -> None:
     monkeypatch.setenv("SCHEDULER_COORDINATORS", f"127.0.0.1:{free_port},127.0.0.1:1")
     monkeypatch.setenv("SCHEDULER_TLS_DIR", str(tls))
     code, out, err = toban("job", "list")
     assert (code, out) == (69, "")
     assert (
-        err
-        == f"error: no coordinator answers: 127.0.0.1:{free_port}, 127.0.0.1:1. `toban doctor` says why; `make up` starts what runs from a clone\n"
+        err == f"error: no coordinator answers: 127.0.0.1:{free_port}, 127.0.0.1:1. "
+        "`toban doctor` shows the cause; `make up` starts the local stack of a clone\n"
     )
 
 

@@ -22,7 +22,7 @@ AWAY = TobanError(ErrorCode.UNAVAILABLE, "no coordinator answers")
 
 
 class Ticks:
-    """A clock that moves when somebody waits; Ctrl-C comes after `rounds` waits."""
+    """A clock that moves when the watch waits; Ctrl-C comes after `rounds` waits."""
 
     def __init__(self, rounds: int) -> None:
         self.at = datetime(2026, 11, 21, 12, tzinfo=UTC)
@@ -40,14 +40,14 @@ class Ticks:
 
 
 def looks(*answers: str | TobanError) -> Callable[[], bool | None]:
-    """A look that prints these texts or raises these errors, the last one for ever."""
+    """A refresh that prints these texts or raises these errors, the last one for ever."""
     left = list(answers)
 
     def look() -> bool | None:
         answer = left.pop(0) if len(left) > 1 else left[0]
         if isinstance(answer, TobanError):
             raise answer
-        report.say(answer)
+        report.echo(answer)
         return None
 
     return look
@@ -77,7 +77,7 @@ def test_an_outage_is_lived_through(capsys: pytest.CaptureFixture[str]) -> None:
     watch(looks("one", AWAY, AWAY, "two"), 2.0, time=Ticks(4))
     out, err = capsys.readouterr()
     assert out.splitlines()[1::2] == ["one", "two"]
-    assert err == "error: no coordinator answers (at 12:00:02; trying again)\n"
+    assert err == "error: no coordinator answers (at 12:00:02; retrying)\n"
 
 
 def test_a_long_outage_ends_it(capsys: pytest.CaptureFixture[str]) -> None:
@@ -89,7 +89,7 @@ def test_a_long_outage_ends_it(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.mark.parametrize("answers", [(AWAY,), ("one", TobanError(ErrorCode.PERMISSION_DENIED, "no"))])
-def test_what_will_not_mend_itself_ends_it_at_once(answers: Any) -> None:
+def test_an_error_that_does_not_pass_ends_it_at_once(answers: Any) -> None:
     ticks = Ticks(10)
     with pytest.raises(TobanError):
         watch(looks(*answers), 1.0, time=ticks)
@@ -138,7 +138,7 @@ def test_what_is_over_stays_on_the_terminal(terminal: list[str]) -> None:
 
     def look() -> bool:
         over = next(ends)
-        report.say("over" if over else "not yet")
+        report.echo("over" if over else "not yet")
         return over
 
     ticks = Ticks(10)
@@ -151,7 +151,7 @@ def test_what_is_over_already_is_shown_once(capsys: pytest.CaptureFixture[str]) 
     ticks = Ticks(10)
 
     def look() -> bool:
-        report.say("done")
+        report.echo("done")
         return True
 
     watch(look, 1.0, view=PipeView(Format.NAME), time=ticks)
@@ -199,7 +199,7 @@ def test_a_run_is_watched_until_it_ends(cluster: Any, toban: Toban, monkeypatch:
 
 
 def test_a_cluster_that_goes_and_comes_back(cluster: Any, toban: Toban, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The state changes while nobody answers: the watch goes on by itself, and shows it."""
+    """The state changes while no coordinator responds: the watch continues by itself, and shows it."""
 
     class Steps(Ticks):
         def wait(self, seconds: float) -> None:

@@ -122,7 +122,7 @@ def test_add_makes_the_definition(cluster: Any, toban: Toban, options: list[str]
         (["--job", "a", "--every", "5"], 65, "write 30s, 5m, 1h30m or 2d"),
         (["--job", "a", "--every", "0s"], 65, "--every '0s' is out of range; use 1s … 366d"),
         (["--job", "a", "--every", "9" * 5000 + "d"], 65, "is out of range; use 1s … 366d"),
-        (["--job", "a", "--every", "5m", "--timezone", "Asia/Tokyo"], 65, "--timezone means nothing here"),
+        (["--job", "a", "--every", "5m", "--timezone", "Asia/Tokyo"], 65, "--timezone has no effect here"),
         (["--job", "a", "--cron", "0 0 30 2 *"], 67, "spec.cron: '0 0 30 2 *' never fires"),
         (["--job", "a", "--cron", "61 * * * *"], 67, "'61' is not a minute"),
         (["--job", "a", "--cron", "0 3 * * *", "--timezone", "Berlin"], 67, "did you mean Europe/Berlin?"),
@@ -178,7 +178,7 @@ def test_update_changes_only_what_is_given(
 
 def test_update_tells_what_is_in_its_way(cluster: Any, toban: Toban) -> None:
     code, _, err = toban("schedule", "update", "nightly")
-    assert code == 65 and "nothing is to be changed" in err
+    assert code == 65 and "nothing to change" in err
     code, _, err = toban("schedule", "update", "nightly", "--every", "5m", "--cron", "0 3 * * *")
     assert code == 65 and "--every and --cron are 2 rules" in err
     assert cluster.control.requests == cluster.reader.requests == []
@@ -202,17 +202,17 @@ def test_dry_run_is_handed_on(cluster: Any, toban: Toban) -> None:
 def test_pause_resume_remove(cluster: Any, toban: Toban) -> None:
     cluster.control.answers["PauseSchedule"] = schedule(status="paused")
     code, out, _ = toban("schedule", "pause", "nightly", "--reason", "a move")
-    assert (code, out) == (0, "schedule nightly paused; go on with `toban schedule resume nightly`\n")
+    assert (code, out) == (0, "schedule nightly paused; resume it with `toban schedule resume nightly`\n")
     assert cluster.control.requests[-1] == pb.PauseScheduleRequest(name="nightly", reason="a move")
     cluster.control.answers["ResumeSchedule"] = schedule(next_run_at=at("2096-11-22T02:00:00"))
     code, out, _ = toban("schedule", "resume", "nightly")
     assert code == 0 and out.startswith("schedule nightly is active again, next at 2096-11-22 02:00:00 (in ")
     cluster.control.answers["ResumeSchedule"] = schedule()
-    assert toban("schedule", "resume", "nightly")[1] == "schedule nightly is active again, nothing comes\n"
+    assert toban("schedule", "resume", "nightly")[1] == "schedule nightly is active again, it has no further slots\n"
     for taken, words in (
         (0, ""),
-        (1, "; 1 run of slots to come was taken back"),
-        (3, "; 3 runs of slots to come were taken back"),
+        (1, "; 1 run of future slots withdrawn"),
+        (3, "; 3 runs of future slots withdrawn"),
     ):
         cluster.control.answers["DeleteSchedule"] = pb.DeleteScheduleResponse(withdrawn_runs=taken)
         assert toban("schedule", "remove", "nightly")[1] == f"schedule nightly removed{words}\n"
@@ -247,7 +247,7 @@ def test_get_tells_everything(cluster: Any, toban: Toban) -> None:
     )
     cluster.reader.answers["ListFires"] = pb.ListFiresResponse(fires=[fire])
     code, out, _ = toban("schedule", "get", "nightly")
-    told = [" ".join(line.split()) for line in out.splitlines()]
+    printed = [" ".join(line.split()) for line in out.splitlines()]
     for line in (
         "Name: nightly",
         "Job: report",
@@ -259,7 +259,7 @@ def test_get_tells_everything(cluster: Any, toban: Toban) -> None:
         "2026-10-25T02:30:00+02:00 2026-10-25T00:30:00Z fold: first of two 02:30",
         "2026-11-21T02:00:00Z 1 fired 12 -",
     ):
-        assert line in told
+        assert line in printed
     assert code == 0
     found = json.loads(toban("schedule", "get", "nightly", "-o", "json")[1])
     assert (found["status"], found["spec"]["daily_at"], found["fires"][0]["run_id"]) == ("paused", "03:00", 12)

@@ -1,4 +1,4 @@
-"""How mistakes are told: one line or one JSON object, with the exit code that docs/errors.md gives."""
+"""How mistakes are printed: one line or one JSON object, with the exit code that docs/errors.md gives."""
 
 from __future__ import annotations
 
@@ -12,10 +12,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+import typer
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from toban_cli.main import EXIT_INTERRUPTED, EXIT_USAGE
+from toban_cli.docs_generator import commands
+from toban_cli.main import _ALONE, _NOUNS, EXIT_INTERRUPTED, EXIT_USAGE, build
 from toban_cli.report import wants_json
 from toban_domain.errors import ErrorCode, TobanError
 from toban_domain.version import VERSION
@@ -37,8 +39,8 @@ def test_every_code_has_its_documented_exit_code(cluster: Any, toban: Toban, cod
     cluster.control.answers["CancelRun"] = TobanError(code, "what, where, and the remedy")
     found, out, err = toban("run", "cancel", "1", "--errors", "json")
     assert (found, out) == (int(row[1]), "")
-    told = json.loads(err)["error"]
-    assert (told["code"], told["exit_code"]) == (code, found)
+    printed = json.loads(err)["error"]
+    assert (printed["code"], printed["exit_code"]) == (code, found)
 
 
 def test_every_documented_code_is_there() -> None:
@@ -97,7 +99,7 @@ def test_mistakes_in_the_arguments_are_json_too(
         (("run", "get", "9" * 20), "is out of range, use 9223372036854775807 or less."),
         (("run", "list", "-n", "9" * 600), "999…' is out of range, use 1 … 10000."),
         (("run", "list", "--state", ""), "'' is not a state, use one of PENDING"),
-        (("settings", "set", "x", "-5"), "No such option: -5. A value that begins with - stands behind `--`"),
+        (("settings", "set", "x", "-5"), "No such option: -5. Put a value that begins with - after `--`"),
         (("run", "list", "-w", "0.01"), "is out of range, use 0.1 … 86400."),
         (("run", "list", "-w", "nan"), "'nan' is out of range"),
         (("run", "start"), "Missing argument 'JOB'."),
@@ -114,6 +116,7 @@ def test_wrong_usage_says_what_was_meant(toban: Toban, argv: tuple[str, ...], wo
     assert len(err.splitlines()) == 1
 
 
+@settings(deadline=None)
 @given(st.lists(st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=12), max_size=6))
 def test_no_words_end_in_a_traceback(words: list[str]) -> None:
     from toban_cli.main import run
@@ -169,3 +172,24 @@ def test_a_terminal_without_unicode_gets_question_marks(tmp_path: Path) -> None:
     assert done.returncode == 65
     assert b"Traceback" not in done.stderr
     assert b"'?' is not a name" in done.stderr
+
+
+@pytest.mark.parametrize("first", [*_ALONE, *_NOUNS])
+def test_the_part_of_a_command_is_that_of_the_whole_tree(first: str) -> None:
+    part, whole = (dict(commands(typer.main.get_command(build(name)), "toban")) for name in (first, ""))
+    of_it = [path for path in whole if path.split()[1:2] in ([], [first])]
+    assert list(part) == of_it
+    assert [command_facts(part[path]) for path in of_it[1:]] == [command_facts(whole[path]) for path in of_it[1:]]
+
+
+def test_the_help_of_the_whole_needs_no_verbs(capsys: pytest.CaptureFixture[str]) -> None:
+    texts = []
+    for first in ("--help", ""):
+        build(first)(args=["--help"], prog_name="toban", standalone_mode=False)
+        texts.append(capsys.readouterr().out)
+    assert texts[0] == texts[1] and all(f"  {noun} " in texts[0] for noun in _NOUNS)
+
+
+def command_facts(command: Any) -> Any:
+    """What a caller sees of a command."""
+    return command.help, command.examples, [(param.name, param.opts) for param in command.params]

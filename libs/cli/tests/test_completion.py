@@ -1,4 +1,4 @@
-"""Shells complete commands, options, and names from the cluster; where nobody answers they complete nothing and say nothing."""
+"""Shells complete commands, options, and names from the cluster; where no coordinator responds they complete nothing and print nothing."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def test_bash_completes_names_from_the_cluster(
     assert bash(*words) == found
 
 
-def test_bash_completes_nothing_when_nobody_answers(
+def test_bash_completes_nothing_without_a_response(
     bash: Callable[..., list[str]], tls: Path, monkeypatch: pytest.MonkeyPatch, free_port: int
 ) -> None:
     monkeypatch.setenv("SCHEDULER_COORDINATORS", f"127.0.0.1:{free_port}")
@@ -136,7 +136,7 @@ HOSTILE = (
 def test_zsh_is_answered_nothing_that_it_could_evaluate(text: str) -> None:
     from typer._click.shell_completion import CompletionItem
 
-    from toban_cli.shells import Zsh
+    from toban_cli.commands.completion import Zsh
 
     made = Zsh.format_completion(Any, CompletionItem("word", help=text))  # type: ignore[arg-type]
     assert re.fullmatch(r'"word":"[A-Za-z0-9 .,/+=_-]+"|"word"', made)
@@ -163,10 +163,9 @@ def test_what_is_used_of_typers_private_modules_is_there() -> None:
     from typer._completion_classes import ZshComplete
     from typer._completion_shared import get_completion_script
 
-    from toban_cli.commands.completion import VARIABLE, answer
-    from toban_cli.shells import Zsh
+    from toban_cli.commands.completion import VARIABLE, Zsh, register_shells
 
-    answer()
+    register_shells()
     assert get_completion_class("zsh") is Zsh
     assert all(get_completion_class(shell) is not None for shell in ("bash", "fish"))
     assert issubclass(ZshComplete, ShellComplete)
@@ -183,7 +182,7 @@ def test_a_silent_cluster_is_not_waited_for(cluster: Any, monkeypatch: pytest.Mo
 
     monkeypatch.setattr("toban_cli.client.Client.read", read)
     assert completion_values.job_names("") == []
-    assert asked == [completion_values.PATIENCE_SECONDS]
+    assert asked == [completion_values.LOOKUP_TIMEOUT_SECONDS]
 
 
 @pytest.mark.parametrize(

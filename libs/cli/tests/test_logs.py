@@ -1,4 +1,4 @@
-"""`toban run logs`: what is asked for, how lines look, what is said beside them."""
+"""`toban run logs`: what is requested, how lines look, what is printed on stderr."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toban_cli.harmless import harmless
 from toban_cli.log_printer import LinePrinter, Style
-from toban_cli.since import read_since
+from toban_cli.sanitize import clean_bytes
+from toban_cli.times import read_time_bound
 from toban_domain.errors import ErrorCode, TobanError
 from toban_proto.v1 import coordinator_pb2 as pb
 from toban_proto.v1 import logs_pb2
@@ -174,7 +174,7 @@ def test_a_bad_expression_is_an_error_also_when_following(cluster: Any, toban: A
         (["--since", "1m", "--until", "2m"], 65, "no line is between them"),
         (["--attempt", "9"], 66, "run 12 has no attempt 9; it has 1, 2"),
         (["--head", "1", "--tail", "1"], 64, "--tail exclude each other"),
-        (["--head", "1", "-f"], 64, "--follow goes on"),
+        (["--head", "1", "-f"], 64, "--follow continues"),
         (["--regex"], 64, "is for --grep"),
         (["--raw", "--timestamps"], 64, "leave --timestamps"),
         (["--level", "loud"], 64, "'loud' is not known, use trace, debug"),
@@ -225,17 +225,17 @@ def test_a_terminal_is_protected_unless_raw(monkeypatch: pytest.MonkeyPatch, raw
     ).map(b"".join)
 )
 def test_nothing_that_a_job_writes_moves_a_terminal(text: bytes) -> None:
-    shown = harmless(text).decode()
+    shown = clean_bytes(text).decode()
     assert all(char.isprintable() or char in "\t\xa0" for char in shown)
 
 
 @pytest.mark.parametrize("text", ["plain", "grün — 好", "a\tb", "50 % ✓"])
 def test_text_stays_as_it_is(text: str) -> None:
-    assert harmless(text.encode()).decode() == text
+    assert clean_bytes(text.encode()).decode() == text
 
 
 def test_times_of_since() -> None:
-    assert read_since("--since", "1h30m", NOON) == NOON - timedelta(minutes=90)
-    assert read_since("--since", " 2031-03-01T00:00:00+01:00 ", NOON) == datetime(2031, 2, 28, 23, tzinfo=UTC)
-    assert read_since("--since", "2031-03-01 09:00", NOON) == datetime(2031, 3, 1, 9).astimezone(UTC)
-    assert read_since("--since", "2031-03-01", NOON) == datetime(2031, 3, 1).astimezone(UTC)
+    assert read_time_bound("--since", "1h30m", NOON) == NOON - timedelta(minutes=90)
+    assert read_time_bound("--since", " 2031-03-01T00:00:00+01:00 ", NOON) == datetime(2031, 2, 28, 23, tzinfo=UTC)
+    assert read_time_bound("--since", "2031-03-01 09:00", NOON) == datetime(2031, 3, 1, 9).astimezone(UTC)
+    assert read_time_bound("--since", "2031-03-01", NOON) == datetime(2031, 3, 1).astimezone(UTC)

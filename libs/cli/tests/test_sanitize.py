@@ -1,4 +1,4 @@
-"""Texts from outside cannot draw on a terminal, in no way that they are said; JSON and YAML say them all the same."""
+"""Texts from outside cannot draw on a terminal, whichever way they are printed; JSON and YAML keep them whole."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 from toban_cli import report
 from toban_cli.sanitize import clean, clean_lines, cut_words, escaped
 from toban_cli.tables import render
-from toban_cli.words import count, given_key, plain_number
 from toban_cli.yaml_dump import to_yaml
 from toban_domain.errors import ErrorCode, TobanError
 from toban_proto.v1 import coordinator_pb2 as pb
@@ -103,16 +102,3 @@ def test_a_very_long_cell_does_not_pad_every_row() -> None:
     lines = render(["WHY", "N", "LAST"], rows, loose=["WHY", "LAST"], width=None, colour=False).splitlines()
     assert len(lines[2]) < 130
     assert lines[1].endswith("y" * 1000)
-
-
-def test_words() -> None:
-    assert [count(number, "run") for number in (0, 1, 2)] == ["0 runs", "1 run", "2 runs"]
-    assert [plain_number(number) for number in (31_536_000.0, 0.5, 60, -5.0, 1e30)] == [
-        "31536000",
-        "0.5",
-        "60",
-        "-5",
-        "1e+30",
-    ]
-    assert given_key("cli-0b9a4f6e-5a62-4c7c-9d3c-2f1e8a7b6c5d") == ""
-    assert given_key("cli-mine") == "cli-mine"

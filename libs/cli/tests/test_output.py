@@ -79,9 +79,9 @@ def test_a_run_of_an_event_says_so(filled: Any, toban: Toban) -> None:
     [("", ""), ('{"summary":"soon"}', "soon"), ('{"percentage":12.5}', "12.5 %"), ("{broken", "{broken"), ("[]", "")],
 )
 def test_progress_words(said: str, words: str) -> None:
-    from toban_cli.run_details import progress_words
+    from toban_cli.run_details import format_progress
 
-    assert progress_words(pb.Run(progress_json=said)) == words
+    assert format_progress(pb.Run(progress_json=said)) == words
 
 
 def test_lists_of_names_are_empty_when_there_is_nothing(cluster: Any, toban: Toban) -> None:

@@ -1,4 +1,4 @@
-"""`run start --at`: the moments that texts name, and the ones that they do not."""
+"""Times and spans on the command line: the moments that they name, and texts that name none."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toban_cli.times import read_at
+from toban_cli.schedule_options import read_every
+from toban_cli.times import read_start_time, read_time_bound, span_seconds
 from toban_domain.errors import TobanError
 from toban_proto.v1 import coordinator_pb2 as pb
 from toban_runtime.clock import SystemClock
@@ -46,16 +47,16 @@ def in_new_york(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     ],
 )
 def test_moments(text: str, zone: str, moment: str) -> None:
-    assert read_at(text, NOW, zone) == datetime.fromisoformat(moment).replace(tzinfo=UTC)
+    assert read_start_time(text, NOW, zone) == datetime.fromisoformat(moment).replace(tzinfo=UTC)
 
 
 @pytest.mark.usefixtures("in_new_york")
 def test_this_machines_zone() -> None:
-    assert read_at("2026-07-01 09:00", NOW) == datetime(2026, 7, 1, 13, tzinfo=UTC)
+    assert read_start_time("2026-07-01 09:00", NOW) == datetime(2026, 7, 1, 13, tzinfo=UTC)
     with pytest.raises(TobanError, match="does not exist in this machine's zone"):
-        read_at("2026-03-08 02:30", NOW)
+        read_start_time("2026-03-08 02:30", NOW)
     with pytest.raises(TobanError, match=r"write 2026-11-01T01:30:00-04:00 or 2026-11-01T01:30:00-05:00"):
-        read_at("2026-11-01 01:30", NOW)
+        read_start_time("2026-11-01 01:30", NOW)
 
 
 @pytest.mark.parametrize(
@@ -84,7 +85,7 @@ def test_this_machines_zone() -> None:
 )
 def test_texts_that_name_no_moment(text: str, zone: str, words: str) -> None:
     with pytest.raises(TobanError) as caught:
-        read_at(text, NOW, zone)
+        read_start_time(text, NOW, zone)
     assert words in caught.value.message
     assert "\n" not in caught.value.message
 
@@ -96,7 +97,7 @@ def test_texts_that_name_no_moment(text: str, zone: str, words: str) -> None:
 def test_clocks_show_what_was_asked_for(wanted: datetime, zone: str) -> None:
     wanted = wanted.replace(microsecond=0)
     try:
-        moment = read_at(str(wanted), NOW, zone)
+        moment = read_start_time(str(wanted), NOW, zone)
     except TobanError as error:
         assert "does not exist" in error.message or "comes twice" in error.message
         return
@@ -125,3 +126,31 @@ def test_without_it_no_time_is_sent(cluster: Any, toban: Toban) -> None:
     # An empty variable of a script is a mistake, and not "now".
     assert toban("run", "start", "hello", "--at", "")[0] == 65
     assert len(cluster.control.requests) == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [
+        ("90s", 90),
+        ("1h30m", 5400),
+        ("2d", 172_800),
+        ("1w", 604_800),
+        ("0s", 0),
+        ("5", None),
+        ("m", None),
+        ("1.5h", None),
+        ("", None),
+    ],
+)
+def test_spans(text: str, seconds: int | None) -> None:
+    assert span_seconds(text) == seconds
+
+
+def test_endless_numbers_are_out_of_range_everywhere() -> None:
+    endless = "9" * 6000 + "s"
+    with pytest.raises(TobanError, match="too far ahead"):
+        read_start_time(f"+{endless}", NOW)
+    with pytest.raises(TobanError, match="too long ago"):
+        read_time_bound("--since", endless, NOW)
+    with pytest.raises(TobanError, match="out of range"):
+        read_every(endless)

@@ -1,13 +1,11 @@
-"""Lists that are longer than a page, that are empty, and what changed between two states."""
+"""Lists that are longer than a page, and lists that are empty."""
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import pytest
 
-from toban_cli.audit_diff import changes
 from toban_domain.errors import ErrorCode, TobanError
 from toban_proto.v1 import coordinator_pb2 as pb
 
@@ -68,47 +66,3 @@ def test_a_list_of_a_job_that_is_not_there_says_so(cluster: Any, toban: Any, nou
 def test_an_empty_list_of_a_state_does_not_say_that_nothing_ran(cluster: Any, toban: Any) -> None:
     cluster.reader.answers["ListRuns"] = pb.ListRunsResponse()
     assert toban("run", "list", "--state", "FAILED")[1] == "No such runs.\n"
-
-
-@pytest.mark.parametrize(
-    ("before", "after", "words"),
-    [
-        ({}, {}, ""),
-        (
-            {},
-            {"spec": {"job": "a", "cron": "0 3 * * *"}, "version": 1},
-            "spec.job: a, spec.cron: 0 3 * * *, version: 1",
-        ),
-        ({"drained": False}, {"reason": "", "drained": True}, "drained: false → true"),
-        ({"epoch": 7, "address": "h:1"}, {}, "epoch: 7, address: h:1"),
-        (
-            {"spec": {"job": "a"}, "status": "active", "version": 1},
-            {"status": "paused", "version": 2, "after": "12:00"},
-            "after: 12:00, status: active → paused, version: 1 → 2",
-        ),
-        (
-            {"spec": {"job": "a", "retry": {"max_retries": 2}, "timeout_seconds": 5}},
-            {"spec": {"job": "a", "retry": {"max_retries": 3}, "argv": ["x"]}},
-            'spec.retry.max_retries: 2 → 3, spec.timeout_seconds: 5 → none, spec.argv: none → ["x"]',
-        ),
-    ],
-)
-def test_what_an_operator_changed(before: dict[str, Any], after: dict[str, Any], words: str) -> None:
-    assert changes(json.dumps(before), json.dumps(after)) == words
-
-
-def test_what_is_no_json_object_is_no_change() -> None:
-    assert changes("", "no json") == "" and changes("[1]", '{"a": {}}') == ""
-
-
-def test_the_audit_log_shows_the_change(cluster: Any, toban: Any) -> None:
-    entry = pb.AuditEntry(
-        id=1,
-        action="setting.update",
-        target="assign_ahead_seconds",
-        before_json='{"value": 30}',
-        after_json='{"value": 60}',
-    )
-    cluster.operations.answers["ListAudit"] = pb.ListAuditResponse(entries=[entry])
-    code, out, _ = toban("audit", "list", "-o", "wide")
-    assert code == 0 and "value: 30 → 60" in out

@@ -32,7 +32,7 @@ def test_status_for_people_and_programs(cluster: Any, toban: Any) -> None:
         "s3://logs",
         "7 days",
         "90% of",
-        "3.0 KiB, not part of the budget",
+        "3.0 KiB, not counted in the budget",
         DAY,
         "never",
         "the object store does not answer",
@@ -59,7 +59,7 @@ def test_what_expires(cluster: Any, toban: Any) -> None:
         [
             f"{DAY}  would expire: 2 attempts, 3 chunks, 1.0 KiB",
             f"{DAY}  expired, deleted k (1.0 KiB)",
-            f"{DAY}  is forgotten: nothing of it is left",
+            f"{DAY}  removed from the records: no object of it is left",
         ],
     )
 
@@ -85,7 +85,7 @@ def test_a_run_that_failed_in_part_ends_with_1(cluster: Any, toban: Any, output:
 
 
 def test_a_run_with_nothing_to_do(cluster: Any, toban: Any) -> None:
-    assert toban("archive", "run")[:2] == (0, "Nothing is due.\n")
+    assert toban("archive", "run")[:2] == (0, "Nothing to archive or delete.\n")
 
 
 def test_verify_ends_with_1_on_a_mismatch(cluster: Any, toban: Any) -> None:

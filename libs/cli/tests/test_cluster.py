@@ -1,4 +1,4 @@
-"""`executor list` and `cluster status` against a cluster over mTLS."""
+"""`executor list`, `cluster status` and `cluster demote` against a cluster over mTLS."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ def test_executors_and_cluster(cluster: Any, toban: Callable[..., tuple[int, str
         state="on",
         slots=16,
         running=2,
-        last_heartbeat_at=ago(0.5),
+        last_heartbeat_at=ago(7300),
         labels={"zone": "a"},
     )
     cluster.reader.answers["ListExecutors"] = pb.ListExecutorsResponse(executors=[executor])
     code, out, _ = toban("executor", "list")
     assert code == 0
     assert out.splitlines() == [
-        "ID  NODE    ADDRESS         STATE  RUNNING  SEEN  LABELS",
-        "5   node-1  127.0.0.1:7001  on     2/16     now   zone=a",
+        "ID  NODE    ADDRESS         STATE  RUNNING  SEEN    LABELS",
+        "5   node-1  127.0.0.1:7001  on     2/16     2h ago  zone=a",
     ]
     answer = pb.Cluster(
         epoch=EPOCH,
@@ -63,3 +63,19 @@ def test_executors_and_cluster(cluster: Any, toban: Callable[..., tuple[int, str
     assert "Runs: 2 running, 1 waiting" in " ".join(out.split())
     code, out, _ = toban("cluster", "status", "--output=json")
     assert (json.loads(out)["epoch"], json.loads(out)["health"]["status"]) == (str(EPOCH), "warning")
+
+
+def test_demote_asks_first_and_names_the_epoch_that_was_seen(cluster: Any, toban: Any) -> None:
+    cluster.reader.answers["GetCluster"] = pb.Cluster(epoch=40, leader_worker_id=1, leader_address="a:1")
+    answer = pb.DemoteLeaderResponse(new_epoch=41, leader_worker_id=2, leader_address="b:1")
+    cluster.operations.answers["DemoteLeader"] = answer
+    code, _, err = toban("cluster", "demote")
+    assert (code, cluster.operations.requests) == (65, []) and "add --yes" in err
+    code, out, _ = toban("cluster", "demote", "--yes", "--reason", "patching")
+    assert code == 0
+    assert out.splitlines()[:2] == ["before: a:1 (worker 1, epoch 40)", "now:    b:1 (worker 2, epoch 41)"]
+    assert out.splitlines()[2].startswith("took:")
+    [sent] = cluster.operations.requests
+    assert (sent.epoch, sent.reason) == (40, "patching")
+    toban("cluster", "demote", "--yes", "--epoch", "39")
+    assert cluster.operations.requests[-1].epoch == 39

@@ -27,7 +27,7 @@ def toban(*argv: str, stdout: int, stderr: int = subprocess.PIPE) -> tuple[int, 
 
 @pytest.fixture
 def left() -> Any:
-    """The write end of a pipe that nobody reads."""
+    """The write end of a pipe without a reader."""
     reader, writer = os.pipe()
     os.close(reader)
     yield writer
@@ -52,7 +52,7 @@ def test_a_reader_that_leaves_ends_the_following_and_not_the_run(followed: Any, 
     followed.logs.reader = None
     code, err = toban("run", "start", "hello", "--follow", stdout=left)
     assert code == 130 and "Traceback" not in err
-    assert err.splitlines()[0] == "run 12 of hello started" and "run 12 goes on" in err
+    assert err.splitlines()[0] == "run 12 of hello started" and "run 12 continues" in err
 
 
 def test_a_reader_of_both_streams_that_leaves_ends_the_following_too(followed: Any, left: int) -> None:

@@ -1,4 +1,4 @@
-"""`toban job logs`: which runs are searched, how a search goes on, what is said beside it."""
+"""`toban job logs`: which runs are searched, how a search continues, what is printed on stderr."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def test_a_search_that_a_log_archiver_cut_goes_on_by_itself(cluster: Any, toban:
 def test_the_limit_says_how_to_go_on(cluster: Any, toban: Any) -> None:
     cluster.logs.found = [[answer(hit(9, 1, b"one"), hit(8, 4, b"two"), at=(8, 7, 4), cut="lines", runs=1)]]
     code, out, err = toban("job", "logs", "hello", "--limit", "2")
-    assert (code, out.count("\n"), err) == (0, 2, "stopped after 2 lines; go on with --after 8.7.4\n")
+    assert (code, out.count("\n"), err) == (0, 2, "stopped after 2 lines; continue with --after 8.7.4\n")
     cluster.logs.found = [
         [answer(at=(7, 0, 0), runs=2)],
         [answer(hit(5, 1, b"x"), at=(3, 0, 0), runs=2, expired_attempts=1)],
@@ -101,7 +101,7 @@ def test_a_stream_that_breaks_at_the_limit_asks_for_nothing_more(cluster: Any, t
     broken = TobanError(ErrorCode.UNAVAILABLE, "this log-archiver stops")
     cluster.logs.found = [[answer(hit(9, 1, b"one"), hit(8, 4, b"two"), at=(8, 7, 4), runs=1), broken]]
     code, out, err = toban("job", "logs", "hello", "--limit", "2")
-    assert (code, out.count("\n"), err) == (0, 2, "stopped after 2 lines; go on with --after 8.7.4\n")
+    assert (code, out.count("\n"), err) == (0, 2, "stopped after 2 lines; continue with --after 8.7.4\n")
     assert len(cluster.logs.requests) == 1
 
 
@@ -136,9 +136,9 @@ def test_nothing_found_and_no_such_job(cluster: Any, toban: Any) -> None:
 @pytest.mark.parametrize(
     ("argv", "code", "words"),
     [
-        (["--after", "x"], 65, "is no place"),
-        (["--after", "9999999999999999999"], 65, "is no place"),
-        (["--after", "8.7.9223372036854775808"], 65, "is no place"),
+        (["--after", "x"], 65, "is not a position"),
+        (["--after", "9999999999999999999"], 65, "is not a position"),
+        (["--after", "8.7.9223372036854775808"], 65, "is not a position"),
         (["--regex"], 64, "is for --grep"),
         (["--since", "soon"], 65, "is not a time"),
         (["--limit", "0"], 64, "0"),

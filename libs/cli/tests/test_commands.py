@@ -157,9 +157,9 @@ def test_run_get(cluster: Any, toban: Toban) -> None:
     for text in ("State: SUCCEEDED", "Job: hello (version 2)", "Took: 1.5s", "ASSIGNED → RUNNING"):
         assert text in squeezed(out)
     code, out, _ = toban("run", "get", "12", "-o", "json")
-    told = json.loads(out)
-    assert (told["id"], told["leader_epoch"], told["payload"]) == (12, str(EPOCH), {"name": "Ada"})
-    assert told["attempts"][0]["token"] == "0"
+    printed = json.loads(out)
+    assert (printed["id"], printed["leader_epoch"], printed["payload"]) == (12, str(EPOCH), {"name": "Ada"})
+    assert printed["attempts"][0]["token"] == "0"
 
 
 def test_a_run_that_is_not_there(cluster: Any, toban: Toban) -> None:
@@ -196,7 +196,7 @@ def test_apply_twice(cluster: Any, toban: Toban, tmp_path: Path) -> None:
     assert sent[1]["spec"]["steps"][1]["python_path"] == [str(tmp_path / "b"), str(tmp_path / "lib"), "/abs"]
     code, out, _ = toban("apply", "-f", str(tmp_path), "--dry-run", "-o", "json")
     assert cluster.control.requests[1].dry_run
-    told = {
+    printed = {
         "kind": "Job",
         "name": "x",
         "action": "unchanged",
@@ -205,7 +205,7 @@ def test_apply_twice(cluster: Any, toban: Toban, tmp_path: Path) -> None:
         "note": "",
         "clock_change": "",
     }
-    assert json.loads(out)[1] == told
+    assert json.loads(out)[1] == printed
     assert code == 0
 
 
@@ -230,11 +230,11 @@ def test_apply_says_when_a_schedule_fires_next(cluster: Any, toban: Toban, tmp_p
 
 
 def test_a_slot_in_utc_is_told_once() -> None:
-    from toban_cli.commands.apply import slot_words
+    from toban_cli.commands.apply import format_slot
 
     at = Timestamp()
     at.FromJsonString("2026-11-22T02:00:00Z")
-    assert slot_words(pb.NextSlot(at=at, local="2026-11-22T02:00:00+00:00")) == "2026-11-22T02:00:00Z"
+    assert format_slot(pb.NextSlot(at=at, local="2026-11-22T02:00:00+00:00")) == "2026-11-22T02:00:00Z"
 
 
 def test_mistakes_that_the_server_finds_are_one_line_each(cluster: Any, toban: Toban, tmp_path: Path) -> None:
@@ -366,7 +366,7 @@ def test_an_interrupted_wait_says_that_the_run_goes_on(
     cluster.control.answers["StartRuns"] = pb.StartRunsResponse(runs=[pb.StartedRun(run_id=12, created=True)])
     code, _, err = toban("run", "start", "hello", "--wait")
     assert code == 130
-    assert "run 12 goes on" in err
+    assert "run 12 continues" in err
     assert "toban run cancel 12" in err
 
 
