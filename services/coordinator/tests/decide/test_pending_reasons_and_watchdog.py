@@ -66,7 +66,7 @@ def test_groups_of_one_reason_are_one_queue() -> None:
 
 
 @pytest.mark.parametrize(
-    ("overdue", "tick", "alarm"), [(0, 1, False), (22, 1, False), (22.1, 1, True), (100, 60, False)]
+    ("overdue", "tick", "alert"), [(0, 1, False), (22, 1, False), (22.1, 1, True), (100, 60, False)]
 )
-def test_the_watchdog_barks_at_slots_that_are_long_due(overdue: float, tick: float, alarm: bool) -> None:
-    assert watchdog.look(overdue, tick_seconds=tick) == watchdog.Watch(alarm=alarm, overdue=overdue)
+def test_the_watchdog_barks_at_slots_that_are_long_due(overdue: float, tick: float, alert: bool) -> None:
+    assert watchdog.look(overdue, tick_seconds=tick) == watchdog.Watch(alert=alert, overdue=overdue)

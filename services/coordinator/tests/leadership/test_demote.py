@@ -87,7 +87,7 @@ async def test_while_nobody_leads_there_is_nobody_to_demote(cluster):
     await leads(only)
     epoch = only.epoch
     await only.leadership.leave()
-    with pytest.raises(TobanError, match="there is no leader") as caught:
+    with pytest.raises(TobanError, match="no coordinator leads") as caught:
         await demote(only, epoch)
     assert caught.value.code is ErrorCode.RESOURCE_INVALID_STATE
 

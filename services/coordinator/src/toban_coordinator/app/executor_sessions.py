@@ -41,7 +41,7 @@ INHERIT_SECONDS = 2.5
 MAX_GENERATIONS_AHEAD = 64
 _log = get_logger(__name__)
 _refused_epochs = metrics.counter(
-    "toban_epochs_refused_total", "Calls of executors that named an epoch too far above the leader's."
+    "toban_epochs_refused_total", "Executor calls rejected because their epoch was too far above the leader's."
 )
 
 

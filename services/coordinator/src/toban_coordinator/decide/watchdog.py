@@ -12,10 +12,10 @@ OVERDUE_SECONDS = 20.0
 class Watch:
     """What the watchdog has found so far: whether it barks, and about a slot how old, seconds."""
 
-    alarm: bool = False
+    alert: bool = False
     overdue: float = 0.0
 
 
 def look(overdue: float, *, tick_seconds: float) -> Watch:
     """`overdue` is the age of the oldest unsettled slot, 0 for none; a leader whose fire loop turns less often may be later by that."""
-    return Watch(alarm=overdue > OVERDUE_SECONDS + 2 * tick_seconds, overdue=overdue)
+    return Watch(alert=overdue > OVERDUE_SECONDS + 2 * tick_seconds, overdue=overdue)

@@ -50,8 +50,8 @@ class Watchdog:
     def _publish(self, now: Watch, *, epoch: int) -> None:
         before, self._last = self._last, now
         _overdue.set(now.overdue)
-        _alert.set(now.alarm)
-        if now.alarm and not before.alarm:
+        _alert.set(now.alert)
+        if now.alert and not before.alert:
             _log.error("slots are due and nothing fires", overdue_seconds=round(now.overdue, 1), epoch=epoch)
-        elif before.alarm and not now.alarm:
+        elif before.alert and not now.alert:
             _log.info("slots are fired again, or this process stopped being the watchdog", epoch=epoch)
