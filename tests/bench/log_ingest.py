@@ -12,6 +12,7 @@ import tempfile
 import time
 from datetime import UTC, datetime
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 from bench_cpu import Usage
@@ -21,9 +22,9 @@ from log_text import MB, pieces, write_text
 from toban_domain.outcome import AttemptKey
 from toban_executor.adapters.journal import Journal
 from toban_executor.adapters.log_client import ArchiverClient, Packer
+from toban_executor.app.log_collector import LogCollector
 from toban_executor.guard.line_splitter import LineNumbering, LineSplitter
-from toban_executor.loops.log_collector import Collector
-from toban_executor.loops.log_shipper import Shipper
+from toban_executor.loops.log_shipper import LogShipper
 from toban_runtime.clock import SystemClock
 from toban_runtime.loop import Loop
 from toban_stack.certs import TRUST_DOMAIN
@@ -51,13 +52,20 @@ class Sender:
         self._clock = SystemClock()
         self._channels = ChannelPool(tls=TlsFiles(stack.home.tls / "executor"), trust_domain=TRUST_DOMAIN)
         self._journal = Journal(folder / "journal.sqlite3")
-        self._collector = Collector(
-            journal=self._journal, pack=Packer(), hold=self._hold, clock=self._clock, max_journal_bytes=JOURNAL_BYTES
-        )
         archivers = ArchiverClient(channels=self._channels, addresses=stack.log_archivers)
-        self._collect = Loop("collect", self._collector.run_once, 1.0, self._clock)
-        self._ship = Loop("ship", Shipper(journal=self._journal, archivers=archivers).run_once, 2.0, self._clock)
-        self._collector.on_new, self._collector.on_stored = self._collect.wake, self._ship.wake
+        self._collect = Loop("collect", lambda: self._collector.run_once(), 1.0, self._clock)
+        self._ship = Loop("ship", LogShipper(journal=self._journal, archivers=archivers).run_once, 2.0, self._clock)
+        guards: Any = SimpleNamespace(hold_output=self._hold, ack_offsets=dict, ack=lambda _offsets: None)
+        self._collector = LogCollector(
+            journal=self._journal,
+            guards=guards,
+            pack=Packer(),
+            clock=self._clock,
+            max_journal_bytes=JOURNAL_BYTES,
+            wake=self._collect.wake,
+            wake_shipper=self._ship.wake,
+            report=lambda _report: None,
+        )
 
     async def send(self, key: AttemptKey, size: int) -> int:
         """Takes in `size` bytes of an attempt as fast as it may, ends it and returns when all is committed; the bytes."""

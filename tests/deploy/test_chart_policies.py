@@ -67,7 +67,7 @@ def test_services_are_probed_on_the_admin_port_and_liveness_asks_nothing_of_othe
 
 
 def test_an_executors_grace_covers_its_jobs(chart: Any, one: Any) -> None:
-    from toban_executor.loops.shutdown import HAND_IN_SECONDS, KILL_SECONDS
+    from toban_executor.app.shutdown import FLUSH_SECONDS, KILL_SECONDS
 
     values = {
         "postgresql": {"existingSecret": "pg"},
@@ -80,7 +80,7 @@ def test_an_executors_grace_covers_its_jobs(chart: Any, one: Any) -> None:
     assert env["SCHEDULER_SHUTDOWN_TIMEOUT_SECONDS"] == "7200"
     assert env["SCHEDULER_SHUTDOWN_GRACE_SECONDS"] == "300"
     # Outcomes, lines, and what is told to coordinators, one after the other; then the guards and the servers end.
-    assert spec["terminationGracePeriodSeconds"] >= 7200 + 300 + KILL_SECONDS + 3 * HAND_IN_SECONDS + 10
+    assert spec["terminationGracePeriodSeconds"] >= 7200 + 300 + KILL_SECONDS + 3 * FLUSH_SECONDS + 10
     drain = container["lifecycle"]["preStop"]["exec"]["command"]
     assert drain == ["/opt/toban/bin/python", "-m", "toban_executor", "drain"]
 

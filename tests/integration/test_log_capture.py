@@ -5,6 +5,8 @@ import tempfile
 from collections.abc import Sequence
 from datetime import date
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
@@ -13,11 +15,11 @@ from toban_domain.dropped_lines import dropped_lines_text
 from toban_domain.outcome import AttemptKey
 from toban_executor.adapters.journal import Journal
 from toban_executor.adapters.log_client import Packer, chunk_to_pb
+from toban_executor.app.log_collector import LogCollector
 from toban_executor.decide.log_block import LogBlock
 from toban_executor.decide.models import LogRules
 from toban_executor.guard.output_pipeline import OutputPipeline
 from toban_executor.guard.protocol import decode_report, encode_block
-from toban_executor.loops.log_collector import Collector
 from toban_log_archiver.adapters.chunk_codec import LogLinesCodec
 from toban_log_archiver.app.append_session import checked
 from toban_log_archiver.decide.line import Line
@@ -55,8 +57,16 @@ async def archived(folder: str, blocks: Sequence[LogBlock]) -> list[Line]:
     journal = Journal(Path(folder) / "journal.sqlite3")
     journal.start()
     try:
-        it = Collector(
-            journal=journal, pack=Packer(), hold=lambda _on: None, clock=InstantClock(), max_journal_bytes=1 << 30
+        guards: Any = SimpleNamespace(hold_output=lambda _on: None, ack_offsets=dict, ack=lambda _offsets: None)
+        it = LogCollector(
+            journal=journal,
+            guards=guards,
+            pack=Packer(),
+            clock=InstantClock(),
+            max_journal_bytes=1 << 30,
+            wake=lambda: None,
+            wake_shipper=lambda: None,
+            report=lambda _report: None,
         )
         it.opened(KEY, b"ticket")
         for block in blocks:

@@ -49,7 +49,10 @@ def test_settings_are_listed_and_shown(settings: Any, toban: Any) -> None:
 
 def test_a_setting_is_changed_and_can_be_put_back(settings: Any, toban: Any) -> None:
     code, out, _ = toban("settings", "set", "assign_ahead_seconds", "60", "--reason", "why", "--version", "2")
-    assert (code, out) == (0, "assign_ahead_seconds: 45 -> 60 seconds; takes effect within 2 seconds, in every service\n")
+    assert (code, out) == (
+        0,
+        "assign_ahead_seconds: 45 -> 60 seconds; takes effect within 2 seconds, in every service\n",
+    )
     sent = settings.requests[-1]
     assert (sent.value_json, sent.reason, sent.version) == ("60", "why", 2)
     toban("settings", "set", "assign_ahead_seconds", "default")

@@ -36,23 +36,23 @@ def pass_by(step: str, attempts: Sized) -> None:
 
 
 def add_steps() -> None:
-    """Into the real parts, around what they do."""
+    """Wrap the real methods."""
     from toban_executor.adapters.coordinator_client import CoordinatorClient
     from toban_executor.adapters.journal import Journal
-    from toban_executor.loops.attempt_manager import Attempts
+    from toban_executor.app.attempt_manager import AttemptManager
 
-    ended, take, report = Attempts.ended, Journal.take, CoordinatorClient.report
+    ended, store, report = AttemptManager.ended, Journal.store, CoordinatorClient.report
 
-    def told(self: Attempts, end: Any) -> None:
+    def told(self: AttemptManager, end: Any) -> None:
         pass_by("told", [end])
         ended(self, end)
 
-    async def writing(self: Journal, taken: Any) -> Any:
-        if taken.seals and due("writing"):
+    async def writing(self: Journal, batch: Any) -> Any:
+        if batch.seals and due("writing"):
             await asyncio.sleep(REPORTS_WOULD_BE_OUT)
-            pass_by("writing", taken.seals)
-        done = await take(self, taken)
-        pass_by("written", taken.seals)
+            pass_by("writing", batch.seals)
+        done = await store(self, batch)
+        pass_by("written", batch.seals)
         return done
 
     async def reporting(self: CoordinatorClient, reports: Any) -> Any:
@@ -62,7 +62,7 @@ def add_steps() -> None:
         pass_by("answered", outcomes)
         return answer
 
-    Attempts.ended, Journal.take, CoordinatorClient.report = told, writing, reporting  # type: ignore[method-assign, assignment]
+    AttemptManager.ended, Journal.store, CoordinatorClient.report = told, writing, reporting  # type: ignore[method-assign, assignment]
 
 
 def start_then_add_steps(**given: Any) -> Any:

@@ -1,6 +1,6 @@
 """Entry of the executor: ``python -m toban_executor``. Guards first: gRPC must not be loaded when they start.
 
-``python -m toban_executor drain`` asks the one that runs to take no new work, and waits for its jobs.
+``python -m toban_executor drain`` makes the running one accept no new work, and waits for its jobs.
 """
 
 import os
@@ -19,11 +19,11 @@ from toban_runtime.config import load
 from toban_runtime.ids import IdSource
 
 EXIT_USAGE = 64
-"""Exit code for arguments that it does not know (EX_USAGE)."""
+"""Exit code for unknown arguments (EX_USAGE)."""
 
 
 def main() -> int:
-    """One incarnation. When it is over and the process should go on, the process executes itself anew: new guards, no old state."""
+    """One incarnation. When it is over and the process should go on, the process re-executes itself: new guards, no old state."""
     os.environ["GRPC_ENABLE_FORK_SUPPORT"] = "0"
     config = load(ExecutorConfig)
     setup_logging("executor", config.log_format, config.log_level)
@@ -42,8 +42,8 @@ def main() -> int:
         sys.stderr.write(f"{error}\n")
         return error.exit_code
 
-    from toban_executor.main import Prepared
     from toban_executor.main import main as run
+    from toban_executor.ports import Prepared
 
     code, again = run(config, Prepared(state_dir=state.path, guards=guards, settled=settled, most_slots=most_slots))
     if code == 0 and again:
@@ -54,14 +54,14 @@ def main() -> int:
     return code
 
 
-def _entry(words: Sequence[str]) -> int:
-    if not words:
+def _entry(arguments: Sequence[str]) -> int:
+    if not arguments:
         return main()
-    if list(words) == ["drain"]:
+    if list(arguments) == ["drain"]:
         from toban_executor.adapters.drain_command import main as drain
 
         return drain()
-    sys.stderr.write(f"toban_executor takes no arguments, or `drain`; not {' '.join(words)!r}\n")
+    sys.stderr.write(f"toban_executor takes no arguments, or `drain`; not {' '.join(arguments)!r}\n")
     return EXIT_USAGE
 
 

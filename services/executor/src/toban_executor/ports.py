@@ -1,16 +1,18 @@
-"""What loops and server need from the outside, and the few data that pass there. Adapters implement it."""
+"""What use cases and loops need from outside the process, and the data that pass there. Adapters implement it."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from datetime import datetime
+from pathlib import Path
 from typing import NamedTuple, Protocol, Self
 
 from toban_domain.outcome import AttemptKey, AttemptState
 from toban_domain.progress import Progress
 from toban_executor.decide.log_block import LogBlock
 from toban_executor.decide.models import AttemptEnd, CancelOrder, Report, StartOrder
+from toban_executor.guard.launch import GuardSet
 from toban_fencing.epoch_gate import Header, Record
 from toban_fencing.executor_lease import Instant
 
@@ -64,28 +66,61 @@ class ChunkBatch:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Taken:
-    """What guards have said, to be written down in one transaction.
+class JournalBatch:
+    """What guards have sent, to be stored in one transaction.
 
-    `tickets` are those of attempts that have no chunk in the journal yet, `reports` the outcomes of attempts of which this has the last lines,
-    `heard` the number of the last message of each guard that is in this or was written before.
+    `tickets` are those of attempts that have no chunk in the journal yet, `reports` the outcomes of attempts whose last lines
+    are in this batch. `ack_offsets` is the number of the last message of each guard that is in this batch or an earlier one.
     """
 
     chunks: Sequence[Chunk] = ()
     seals: Sequence[Seal] = ()
     tickets: Mapping[AttemptKey, bytes] = field(default_factory=dict)
     reports: Sequence[Report] = ()
-    heard: Mapping[str, int] = field(default_factory=dict)
+    ack_offsets: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Remembered:
-    """What an earlier process on this state directory left behind."""
+class JournalContents:
+    """What earlier processes on this state directory left in the journal."""
 
     epoch_max: int = 0
     seen: tuple[AttemptKey, ...] = ()
     tombstones: tuple[AttemptKey, ...] = ()
     reports: tuple[Report, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prepared:
+    """What exists before gRPC is loaded: the locked state directory, the guards, and the earlier incarnations that have ended.
+
+    `settled`: True for those that are proven empty. The setting gives at most `most_slots`: more cannot be started here.
+    """
+
+    state_dir: Path
+    guards: GuardSet
+    settled: dict[str, bool]
+    most_slots: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Identity:
+    """The facts about this executor that Register carries."""
+
+    incarnation: str
+    instance: str
+    node_id: str
+    boot_id: str
+    pid: int
+    grpc_host: str
+    grpc_port: int
+    slots: int
+    most_slots: int
+    ready_slots: int
+    version: str
+    labels: dict[str, str] = field(default_factory=dict)
+    previous_incarnation: str = ""
+    previous_verified_empty: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,8 +137,8 @@ class Registered:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Relayed:
-    """An order that came in the answer to a heartbeat; exactly one of the four is set."""
+class RelayedOrder:
+    """An order from the answer to a heartbeat; exactly one of the four is set."""
 
     order_id: int
     header: Header
@@ -116,7 +151,7 @@ class Relayed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Vitals:
-    """What `toban doctor` looks at: the wall clock of this moment, free bytes of the state directory, the end of the certificate."""
+    """What `toban doctor` checks: the present wall clock, free bytes of the state directory, the end of the certificate."""
 
     wall_clock: datetime
     disk_free_bytes: int
@@ -124,14 +159,13 @@ class Vitals:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Beat:
-    """One heartbeat of the executor."""
+class HeartbeatRequest:
+    """One heartbeat of the executor. `progress` of held attempts is what no coordinator has acknowledged."""
 
     echo: int
     epoch_max: int
     free_slots: int
     held: Sequence[tuple[AttemptKey, AttemptState]]
-    # What held attempts have said since a heartbeat was last answered.
     progress: Mapping[AttemptKey, Progress] = field(default_factory=dict)
     outcomes: Sequence[tuple[int, str]] = ()
     draining: bool = False
@@ -143,8 +177,8 @@ class Beat:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BeatAnswer:
-    """What a coordinator says to a heartbeat; `state` is the executor's row (on, draining, detached, cut, off).
+class HeartbeatAnswer:
+    """A coordinator's answer to a heartbeat; `state` is that of the executor's row (on, draining, detached, cut, off).
 
     `detach_mode` is not empty when an operator has detached it: let_finish or stop.
     """
@@ -155,45 +189,54 @@ class BeatAnswer:
     state: str
     detach_mode: str = ""
     settings_version: int = 0
-    orders: Sequence[Relayed] = ()
+    orders: Sequence[RelayedOrder] = ()
     not_held: Sequence[AttemptKey] = ()
     smallest_live: int = 0
     log_archivers: Sequence[str] = ()
 
 
 class Gateway(Protocol):
-    """Any coordinator: the leader first, then the others. All raise TobanError when none answers well."""
+    """Any coordinator: the leader first, then the others. All raise TobanError when none gives a usable answer."""
 
-    async def heartbeat(self, beat: Beat) -> BeatAnswer:
+    async def register(self, identity: Identity, epoch_max: int, reports: Sequence[Report]) -> Registered:
+        """Insert the incarnation, with the oldest `reports` of earlier ones; later calls carry the key of the answer."""
+        ...
+
+    async def heartbeat(self, request: HeartbeatRequest) -> HeartbeatAnswer:
         """Ask for a grant."""
         ...
 
     async def report(self, reports: Sequence[Report]) -> Sequence[tuple[AttemptKey, int, str]]:
-        """Hand in reports; the answer names each that is final (key, seq, result)."""
+        """Submit reports; the answer names each that is final (key, seq, result)."""
         ...
 
 
 class Journal(Protocol):
-    """Durable memory; see adapters.journal for the meaning of each. `writable`: the disk took the last write."""
+    """Durable memory; see adapters.journal for the meaning of each. `writable`: the last write succeeded."""
 
     @property
     def writable(self) -> bool: ...
+    def remembered(self) -> JournalContents: ...
+    def meta(self, key: str) -> str: ...
+    def start(self) -> None: ...
+    def close(self) -> None: ...
+    async def set_meta(self, key: str, value: str) -> None: ...
     async def record(self, records: Sequence[Record]) -> None: ...
     def post_records(self, records: Sequence[Record]) -> None: ...
     def forget_below(self, token: int) -> None: ...
     def put_report(self, report: Report) -> None: ...
     def drop_reports(self, done: Sequence[tuple[AttemptKey, int]]) -> None: ...
-    async def take(self, taken: "Taken") -> int: ...
+    async def store(self, batch: JournalBatch) -> int: ...
     async def chunks_after(self, chunk_id: int, limit: int, max_bytes: int) -> ChunkBatch: ...
     def drop_chunks(self, ids: Sequence[int], seals: Sequence[AttemptKey]) -> None: ...
     async def log_bytes(self) -> int: ...
 
 
 class GuardListener(Protocol):
-    """Hears what the guards say, on the event loop's thread."""
+    """Receives the reports of the guards, on the event loop's thread."""
 
     def started(self, key: AttemptKey, pid: int, at_ns: int) -> None:
-        """The attempt has been running for a moment; shorter ones are told by their end alone."""
+        """The attempt has been running for a moment; of shorter ones only the end is reported."""
         ...
 
     def output(self, key: AttemptKey, block: LogBlock) -> None:
@@ -205,7 +248,7 @@ class GuardListener(Protocol):
         ...
 
     def guards_gone(self) -> None:
-        """A guard ended without a successor: nothing can be said about its job, the incarnation must end."""
+        """A guard ended without a successor: the state of its job is unknown, the incarnation must end."""
         ...
 
 
@@ -221,11 +264,11 @@ class Guards(Protocol):
         deadline: Instant,
         lease_grace: float,
     ) -> None:
-        """Hand an attempt to a free slot; `programs` are the files to start for each step, empty = by the job's PATH."""
+        """Give an attempt to a free slot; `programs` are the files to start for each step, empty = by the job's PATH."""
         ...
 
     def push_deadline(self, deadline: Instant) -> None:
-        """Tell every busy guard until when it may let its job run."""
+        """Send every busy guard the time until which it may let its job run."""
         ...
 
     def kill(
@@ -241,8 +284,36 @@ class Guards(Protocol):
         """SIGKILL every job from this process, for guards that are stopped themselves."""
         ...
 
+
+class GuardOutput(Protocol):
+    """The flow of output from the guards."""
+
     def hold_output(self, hold: bool) -> None:
-        """Stop or go on taking output, so that jobs wait in their writes. Starts and ends are told all the time."""
+        """Stop (True) or resume reading output, so that jobs block in their writes. Starts and ends are never held back."""
+        ...
+
+    def ack_offsets(self) -> Mapping[str, int]:
+        """Number of the last message of each guard that has sent more than is known to be on disk, by the guard's name."""
+        ...
+
+    def ack(self, offsets: Mapping[str, int]) -> None:
+        """Messages up to these numbers are on disk; `offsets` as `ack_offsets` returned them."""
+        ...
+
+
+class GuardConnection(Protocol):
+    """The connection to the guards."""
+
+    def listen(self, listener: GuardListener) -> None:
+        """Begin to read the reports of the guards."""
+        ...
+
+    def stop_reading(self) -> None:
+        """Read no more reports; the guards keep them for the next incarnation."""
+        ...
+
+    async def close(self, timeout: float) -> bool:
+        """End the guards; True when they have ended in order within `timeout` seconds, which proves that no job is left."""
         ...
 
 
@@ -268,6 +339,3 @@ class Shipped:
 
     refused: Sequence[tuple[AttemptKey, int, str]] = ()
     lacks_ticket: bool = False
-
-
-Unlock = Callable[[], None]

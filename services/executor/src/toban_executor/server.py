@@ -1,12 +1,11 @@
-"""WorkerService: what coordinators order. Each order is decided by the book and on disk before the answer leaves."""
+"""WorkerService: the orders of coordinators. Each is decided by the order book and on disk before the answer leaves."""
 
 from typing import Any
 
 from toban_executor.adapters.convert import answer_to_pb, cancel_from_pb, header_from_pb, keys_from_pb, start_from_pb
-from toban_executor.loops.attempt_manager import Attempts, instant
+from toban_executor.app.attempt_manager import AttemptManager
 from toban_proto.v1 import executor_pb2 as pb
 from toban_proto.v1.executor_pb2_grpc import WorkerServiceServicer, add_WorkerServiceServicer_to_server
-from toban_runtime.clock import Clock
 from toban_transport.convert import key_to_pb, state_to_pb
 
 add_to_server = add_WorkerServiceServicer_to_server
@@ -16,19 +15,17 @@ add_to_server = add_WorkerServiceServicer_to_server
 class WorkerService(WorkerServiceServicer):
     """Serves one incarnation."""
 
-    def __init__(self, *, attempts: Attempts, clock: Clock) -> None:
+    def __init__(self, *, attempts: AttemptManager) -> None:
         self._attempts = attempts
-        self._clock = clock
 
     async def Ping(self, _request: pb.PingRequest, _context: Any) -> pb.PingResponse:
-        """Says who is here."""
+        """The incarnation that serves here, and the highest epoch that it knows."""
         book = self._attempts.book
         return pb.PingResponse(incarnation=book.incarnation, epoch_max=book.epoch_max)
 
     async def GetStatus(self, _request: pb.GetStatusRequest, _context: Any) -> pb.GetStatusResponse:
-        """Everything a coordinator may want to know about the attempts here."""
-        book, lease = self._attempts.book, self._attempts.lease
-        left = lease.left(instant(self._clock)) if lease else 0.0
+        """The attempts and slots of this executor, and its lease."""
+        book = self._attempts.book
         return pb.GetStatusResponse(
             incarnation=book.incarnation,
             epoch_max=book.epoch_max,
@@ -36,7 +33,7 @@ class WorkerService(WorkerServiceServicer):
             slots=book.slots,
             free_slots=book.free_slots,
             draining=not book.accepting,
-            lease_left_ms=int(left * 1000),
+            lease_left_ms=int(self._attempts.lease.left * 1000),
         )
 
     async def StartJob(self, request: pb.StartJobRequest, _context: Any) -> pb.StartJobResponse:
@@ -55,7 +52,7 @@ class WorkerService(WorkerServiceServicer):
         )
 
     async def Drain(self, request: pb.DrainRequest, _context: Any) -> pb.DrainResponse:
-        """Take no new work, or take it again."""
+        """Accept no new work, or accept it again."""
         result = await self._attempts.drain(header_from_pb(request.header), request.drain)
         return pb.DrainResponse(result=result)
 

@@ -1,4 +1,4 @@
-"""Markers in the output of jobs: what is one, which counts, what is told to whom."""
+"""Markers in the output of jobs: what is one, which counts, what coordinators get."""
 
 from datetime import UTC, datetime
 
@@ -17,8 +17,8 @@ def read(book: ProgressBook, text: bytes, *, key: AttemptKey = KEY, stream: int 
     book.read(key, stream=stream, text=text, partial=partial, at_ns=NOW_NS)
 
 
-def heard(book: ProgressBook) -> list[tuple[float, str]]:
-    return [(said.percentage, said.summary) for said in book.unheard([KEY]).values()]
+def sent(book: ProgressBook) -> list[tuple[float, str]]:
+    return [(said.percentage, said.summary) for said in book.unacknowledged([KEY]).values()]
 
 
 @pytest.mark.parametrize(
@@ -72,17 +72,17 @@ def test_no_output_breaks_it(noise: bytes) -> None:
     assert said is None or (0 <= said.percentage <= 100 and len(said.summary) <= 200)
 
 
-def test_the_last_marker_of_a_block_counts_and_is_told_until_it_is_heard() -> None:
+def test_the_last_marker_of_a_block_counts_and_is_sent_until_it_is_acknowledged() -> None:
     book = ProgressBook()
     read(book, b"::progress 1::\nwork\n::progress 2 two::\nmore\n::progress oops::\n")
-    assert heard(book) == [(2, "two")]
-    assert book.unheard([OTHER]) == {}
-    told = book.unheard([KEY])
+    assert sent(book) == [(2, "two")]
+    assert book.unacknowledged([OTHER]) == {}
+    told = book.unacknowledged([KEY])
     read(book, b"::progress 3::\n")
-    book.heard(told)
-    assert heard(book) == [(3, "")], "said while the heartbeat was under way"
-    book.heard(book.unheard([KEY]))
-    assert heard(book) == []
+    book.acknowledge(told)
+    assert sent(book) == [(3, "")], "said while the heartbeat was under way"
+    book.acknowledge(book.unacknowledged([KEY]))
+    assert sent(book) == []
     closed = book.closed(KEY)
     assert closed is not None and closed.percentage == 3
     assert book.closed(KEY) is None
@@ -93,17 +93,17 @@ def test_stderr_and_lines_in_pieces_do_not_count() -> None:
     read(book, b"::progress 1::\n", stream=2)
     read(book, b"x" * 16384, partial=True)
     read(book, b"::progress 2::\n")
-    assert heard(book) == [], "the rest of a long line is not a line"
+    assert sent(book) == [], "the rest of a long line is not a line"
     read(book, b"::progress 3::\n")
-    assert heard(book) == [(3, "")]
+    assert sent(book) == [(3, "")]
     read(book, b"::progress 4 no newline::", partial=True)
-    assert heard(book) == [(4, "no newline")]
+    assert sent(book) == [(4, "no newline")]
     read(book, b"::progress 5 next step::\n")
-    assert heard(book) == [(5, "next step")]
+    assert sent(book) == [(5, "next step")]
 
 
 def test_a_line_in_pieces_may_be_followed_by_a_marker() -> None:
     book = ProgressBook()
     read(book, b"x" * 16384, partial=True)
     read(book, b"end of it\n::progress 9::\n")
-    assert heard(book) == [(9, "")]
+    assert sent(book) == [(9, "")]

@@ -1,4 +1,4 @@
-"""Protobuf messages to the executor's own words and back."""
+"""Protobuf messages to the executor's own types and back."""
 
 import json
 from datetime import UTC, datetime
@@ -9,7 +9,7 @@ from toban_domain.settings import Settings
 from toban_executor.adapters.program_lookup import python_step_command
 from toban_executor.decide.models import CancelOrder, LogRules, Report, StartOrder, StepOrder
 from toban_executor.decide.outcome import at
-from toban_executor.ports import Beat, BeatAnswer, Relayed
+from toban_executor.ports import HeartbeatAnswer, HeartbeatRequest, RelayedOrder
 from toban_fencing.epoch_gate import Header
 from toban_fencing.order_book import StartAnswer
 from toban_proto.v1 import common_pb2, coordinator_pb2, executor_pb2
@@ -26,7 +26,7 @@ from toban_transport.convert import (
 
 
 def header_from_pb(message: executor_pb2.OrderHeader) -> Header:
-    """What gives an order its authority."""
+    """The epoch, serial and incarnation that authorise an order."""
     return Header(message.leader_epoch, message.serial, message.incarnation)
 
 
@@ -66,7 +66,7 @@ def start_from_pb(message: executor_pb2.StartOrder) -> StartOrder:
 
 
 def answer_to_pb(answer: StartAnswer) -> executor_pb2.StartResult:
-    """What became of a start order."""
+    """The result of a start order."""
     result = executor_pb2.StartResult(
         key=key_to_pb(answer.key), accepted=not answer.refusal, refusal=answer.refusal, message=answer.message
     )
@@ -85,43 +85,45 @@ def cancel_from_pb(message: executor_pb2.CancelOrder) -> CancelOrder:
     )
 
 
-def beat_to_pb(beat: Beat, incarnation: str) -> coordinator_pb2.HeartbeatRequest:
-    """A heartbeat."""
-    vitals = beat.vitals
+def heartbeat_to_pb(request: HeartbeatRequest, incarnation: str) -> coordinator_pb2.HeartbeatRequest:
+    """A heartrequest."""
+    vitals = request.vitals
     return coordinator_pb2.HeartbeatRequest(
         incarnation=incarnation,
-        echo=beat.echo,
-        epoch_max=beat.epoch_max,
-        running=len(beat.held),
-        free_slots=beat.free_slots,
-        load=beat.load,
-        labels=dict(beat.labels),
+        echo=request.echo,
+        epoch_max=request.epoch_max,
+        running=len(request.held),
+        free_slots=request.free_slots,
+        load=request.load,
+        labels=dict(request.labels),
         held=[
             executor_pb2.HeldAttempt(
-                key=key_to_pb(key), state=state_to_pb(state), progress_json=progress_to_text(beat.progress.get(key))
+                key=key_to_pb(key), state=state_to_pb(state), progress_json=progress_to_text(request.progress.get(key))
             )
-            for key, state in beat.held
+            for key, state in request.held
         ],
-        order_outcomes=[coordinator_pb2.OrderOutcome(order_id=number, result=text) for number, text in beat.outcomes],
-        draining=beat.draining,
-        stopped=beat.stopped,
-        settings_version=beat.settings_version,
+        order_outcomes=[
+            coordinator_pb2.OrderOutcome(order_id=number, result=text) for number, text in request.outcomes
+        ],
+        draining=request.draining,
+        stopped=request.stopped,
+        settings_version=request.settings_version,
         wall_clock=timestamp_to_pb(vitals.wall_clock) if vitals else None,
         disk_free_bytes=vitals.disk_free_bytes if vitals else 0,
         certificate_not_after=timestamp_to_pb(vitals.certificate_not_after) if vitals else None,
     )
 
 
-def beat_answer_from_pb(message: coordinator_pb2.HeartbeatResponse) -> BeatAnswer:
-    """The answer to a heartbeat."""
-    return BeatAnswer(
+def heartbeat_answer_from_pb(message: coordinator_pb2.HeartbeatResponse) -> HeartbeatAnswer:
+    """The answer to a heartrequest."""
+    return HeartbeatAnswer(
         granted=message.granted,
         grant_seq=message.grant_seq,
         epoch=message.epoch,
         state=message.state or "on",
         detach_mode=message.detach_mode,
         settings_version=message.settings_version,
-        orders=[relayed for order in message.orders if (relayed := _relayed(order)) is not None],
+        orders=[relayed for order in message.orders if (relayed := relayed_from_pb(order)) is not None],
         not_held=[key_from_pb(key) for key in message.not_held],
         smallest_live=message.smallest_live_token,
         log_archivers=tuple(message.log_archivers),
@@ -129,7 +131,7 @@ def beat_answer_from_pb(message: coordinator_pb2.HeartbeatResponse) -> BeatAnswe
 
 
 def settings_from_pb(message: coordinator_pb2.WatchSettingsResponse) -> Settings:
-    """The settings as a coordinator, perhaps of another release, says them: what this one does not know or allow is left out."""
+    """The settings of a coordinator, perhaps of another release: what this one does not know or allow is left out."""
     return Settings.tolerant({name: _json(text) for name, text in message.values_json.items()}, version=message.version)
 
 
@@ -140,7 +142,8 @@ def _json(text: str) -> object:
         return None
 
 
-def _relayed(message: coordinator_pb2.OpenOrder) -> Relayed | None:
+def relayed_from_pb(message: coordinator_pb2.OpenOrder) -> RelayedOrder | None:
+    """An order of the answer to a heartbeat; None for a kind that this release does not know."""
     kind = message.WhichOneof("order")
     if kind is None:
         return None
@@ -155,7 +158,7 @@ def _relayed(message: coordinator_pb2.OpenOrder) -> Relayed | None:
     else:
         fields["start"] = [start_from_pb(order) for order in body.orders]
         fields["smallest_live"] = body.smallest_live_token
-    return Relayed(**fields)
+    return RelayedOrder(**fields)
 
 
 def report_to_pb(report: Report) -> coordinator_pb2.AttemptReport:

@@ -1,15 +1,13 @@
 """The executor's calls to coordinators (ExecutorGateway)."""
 
 from collections.abc import AsyncIterator, Sequence
-from dataclasses import dataclass, field
 
 from toban_domain.errors import ErrorCode
 from toban_domain.outcome import AttemptKey
 from toban_domain.settings import Settings
-from toban_executor.adapters.convert import beat_answer_from_pb, beat_to_pb, report_to_pb, settings_from_pb
-from toban_executor.decide.heartbeat_timing import AVOID_SECONDS, MOST_CALL_SECONDS, call_seconds
+from toban_executor.adapters.convert import heartbeat_answer_from_pb, heartbeat_to_pb, report_to_pb, settings_from_pb
 from toban_executor.decide.models import Report
-from toban_executor.ports import Beat, BeatAnswer, Registered
+from toban_executor.ports import HeartbeatAnswer, HeartbeatRequest, Identity, Registered
 from toban_proto.v1 import coordinator_pb2
 from toban_proto.v1.coordinator_pb2_grpc import ExecutorGatewayStub
 from toban_runtime.clock import Clock
@@ -21,6 +19,11 @@ from toban_transport.replicas import Replicas
 REPORT_SECONDS = 5.0
 REGISTER_SECONDS = 5.0
 STREAM_SECONDS = 3600.0
+MAX_HEARTBEAT_SECONDS = 1.0
+# A lease has room for so many calls without an answer: half of them after the last heartbeat that it has time for.
+CALLS_PER_LEASE = 6
+AVOID_SECONDS = 10.0
+"""So long a coordinator that did not answer in time is called last."""
 
 _TRY_ANOTHER = frozenset(
     {
@@ -35,24 +38,9 @@ _TRY_ANOTHER = frozenset(
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Identity:
-    """The facts about this executor that Register carries."""
-
-    incarnation: str
-    instance: str
-    node_id: str
-    boot_id: str
-    pid: int
-    grpc_host: str
-    grpc_port: int
-    slots: int
-    most_slots: int
-    ready_slots: int
-    version: str
-    labels: dict[str, str] = field(default_factory=dict)
-    previous_incarnation: str = ""
-    previous_verified_empty: bool = False
+def call_seconds(*, lease_ms: int, margin_ms: int) -> float:
+    """How long one coordinator may take for a heartbeat before the next one is called: a frozen one costs no lease."""
+    return min(MAX_HEARTBEAT_SECONDS, (lease_ms - margin_ms) / 1000 / CALLS_PER_LEASE)
 
 
 class CoordinatorClient:
@@ -69,12 +57,12 @@ class CoordinatorClient:
             try_another=_TRY_ANOTHER,
             avoid_seconds=AVOID_SECONDS,
         )
-        self._beat_seconds = MOST_CALL_SECONDS
+        self._heartbeat_seconds = MAX_HEARTBEAT_SECONDS
         self._incarnation = incarnation
         self._metadata: tuple[tuple[str, str], ...] = ()
 
     async def register(self, identity: Identity, epoch_max: int, reports: Sequence[Report]) -> Registered:
-        """Insert the incarnation, which has inherited `reports`; later calls carry the key of the answer. Raises TobanError."""
+        """Insert the incarnation, with `reports` of earlier ones; later calls carry the key of the answer. Raises TobanError."""
         request = coordinator_pb2.RegisterRequest(
             incarnation=identity.incarnation,
             instance=identity.instance,
@@ -98,7 +86,7 @@ class CoordinatorClient:
             ("toban-incarnation", self._incarnation),
             ("toban-incarnation-key", answer.incarnation_key),
         )
-        self._beat_seconds = call_seconds(lease_ms=answer.lease_ms, margin_ms=answer.lease_margin_ms)
+        self._heartbeat_seconds = call_seconds(lease_ms=answer.lease_ms, margin_ms=answer.lease_margin_ms)
         return Registered(
             worker_id=answer.worker_id,
             incarnation_key=answer.incarnation_key,
@@ -109,17 +97,17 @@ class CoordinatorClient:
             max_jobs=answer.max_jobs_per_worker,
         )
 
-    async def heartbeat(self, beat: Beat) -> BeatAnswer:
+    async def heartbeat(self, request: HeartbeatRequest) -> HeartbeatAnswer:
         """Ask for a grant."""
-        request = beat_to_pb(beat, self._incarnation)
+        message = heartbeat_to_pb(request, self._incarnation)
         answer = await self._replicas.call(
-            lambda stub: unary(stub.Heartbeat, request, timeout=self._beat_seconds, metadata=self._metadata)
+            lambda stub: unary(stub.Heartbeat, message, timeout=self._heartbeat_seconds, metadata=self._metadata)
         )
         self._replicas.learn(leader=answer.leader_address, addresses=answer.coordinators)
-        return beat_answer_from_pb(answer)
+        return heartbeat_answer_from_pb(answer)
 
     async def watch_settings(self, known_version: int) -> AsyncIterator[Settings]:
-        """The settings now and on each change, from one coordinator; the next call asks the next one. Raises TobanError."""
+        """The settings now and on each change, from one coordinator; the next call goes to the next one. Raises TobanError."""
         method = self._replicas.next_for_stream().WatchSettings
         request = coordinator_pb2.WatchSettingsRequest(known_version=known_version)
         async for message in stream(method, request, timeout=STREAM_SECONDS, metadata=self._metadata):

@@ -12,7 +12,7 @@ from toban_executor.decide.outcome import outcome_of
 from toban_executor.guard import message_spool
 from toban_executor.guard.message_spool import SpooledMessage
 from toban_executor.guard.protocol import decode_report
-from toban_executor.ports import Chunk, Seal, Taken
+from toban_executor.ports import Chunk, JournalBatch, Seal
 from toban_observability.logs import get_logger
 
 _log = get_logger(__name__)
@@ -38,11 +38,11 @@ def recover_messages(folder: Path, journal: Journal, pack: Pack) -> bool:
 
 
 def _recover_file(file: Path, journal: Journal, pack: Pack) -> None:
-    known = journal.heard(file.stem)
+    known = journal.ack_offset(file.stem)
     try:
         new = [message for message in message_spool.read(file) if message.number > known]
-        taken = _taken(file.stem, new, pack) if new else Taken()
-        journal.take_up(taken)
+        batch = _batch(file.stem, new, pack) if new else JournalBatch()
+        journal.store_recovered(batch)
     except _UNREADABLE as error:
         aside = file.rename(file.with_suffix(".bad"))
         _log.error("spool file of a guard is unreadable; moved aside", file=str(aside), error=repr(error))
@@ -50,12 +50,12 @@ def _recover_file(file: Path, journal: Journal, pack: Pack) -> None:
     file.unlink()
     if not new:
         return
-    runs = sorted({seal.key.run_id for seal in taken.seals} | {report.key.run_id for report in taken.reports})
-    lines = sum(chunk.lines for chunk in taken.chunks)
-    _log.info("recovered undelivered guard messages", run_ids=runs, lines=lines, outcomes=len(taken.reports))
+    runs = sorted({seal.key.run_id for seal in batch.seals} | {report.key.run_id for report in batch.reports})
+    lines = sum(chunk.lines for chunk in batch.chunks)
+    _log.info("recovered undelivered guard messages", run_ids=runs, lines=lines, outcomes=len(batch.reports))
 
 
-def _taken(guard: str, messages: Sequence[SpooledMessage], pack: Pack) -> Taken:
+def _batch(guard: str, messages: Sequence[SpooledMessage], pack: Pack) -> JournalBatch:
     chunks: list[Chunk] = []
     seals: list[Seal] = []
     reports: list[Report] = []
@@ -68,7 +68,8 @@ def _taken(guard: str, messages: Sequence[SpooledMessage], pack: Pack) -> Taken:
         if end.cause != "executor_gone":
             # The cluster counts the others as lost already.
             reports.append(Report(key=end.key, seq=2, outcome=outcome_of(end)))
-    return Taken(chunks=chunks, seals=seals, tickets=tickets, reports=reports, heard={guard: messages[-1].number})
+    offsets = {guard: messages[-1].number}
+    return JournalBatch(chunks=chunks, seals=seals, tickets=tickets, reports=reports, ack_offsets=offsets)
 
 
 def _attempts(messages: Sequence[SpooledMessage]) -> Iterator[tuple[AttemptEnd, list[LogBlock], bytes]]:

@@ -1,7 +1,7 @@
-"""What the executor must not forget, in SQLite (WAL, synchronous=FULL) inside its state directory.
+"""Facts that must survive the executor's process, in SQLite (WAL, synchronous=FULL) inside its state directory.
 
-One thread writes. Everything that waits when it becomes free is one transaction, so one fsync serves many orders. A write that
-nobody waits for is kept and tried again when the disk refuses it; one that somebody waits for fails to them.
+One thread writes. All work that waits when it becomes free is one transaction, so one fsync serves many orders. When the disk
+refuses, posted work is kept and repeated, and work that a caller awaits raises an error there.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ from toban_domain.errors import ErrorCode, TobanError
 from toban_domain.outcome import AttemptKey
 from toban_executor.adapters.convert import report_from_bytes, report_to_bytes
 from toban_executor.decide.models import Report
-from toban_executor.ports import Chunk, ChunkBatch, Remembered, Seal, Taken
+from toban_executor.ports import Chunk, ChunkBatch, JournalBatch, JournalContents, Seal
 from toban_fencing.epoch_gate import Record
 from toban_observability import metrics
 from toban_observability.logs import get_logger
@@ -34,14 +34,14 @@ CREATE TABLE IF NOT EXISTS chunks (id INTEGER PRIMARY KEY AUTOINCREMENT, token I
 CREATE TABLE IF NOT EXISTS seals (token INTEGER, run_id INTEGER, last_seq INTEGER, PRIMARY KEY (token, run_id)) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS heard (guard TEXT PRIMARY KEY, number INTEGER) WITHOUT ROWID;
 """
-# The size of all chunks, kept by the transactions that change them: summing up thousands of rows for each question would be slow.
+# The size of all chunks, maintained by triggers: adding up thousands of rows for each read would be slow.
 _SIZE = """
 CREATE TEMP TABLE log_size (bytes INTEGER);
 INSERT INTO log_size SELECT coalesce(sum(length(data)), 0) FROM main.chunks;
 CREATE TEMP TRIGGER chunk_in AFTER INSERT ON main.chunks BEGIN UPDATE log_size SET bytes = bytes + length(NEW.data); END;
 CREATE TEMP TRIGGER chunk_out AFTER DELETE ON main.chunks BEGIN UPDATE log_size SET bytes = bytes - length(OLD.data); END;
 """
-# Of attempts whose executor and guard were both killed: their seals never came.
+# Of attempts whose executor and guard were both killed: their seals never arrive.
 _UNUSED_TICKETS = """
 DELETE FROM tickets WHERE (token, run_id) NOT IN (SELECT token, run_id FROM chunks) AND (token, run_id) NOT IN (SELECT token, run_id FROM seals)
 """
@@ -59,10 +59,10 @@ Statement = tuple[str, tuple[Any, ...]]
 
 @dataclass(slots=True)
 class _Work:
-    """Statements to run, or a question to the connection; `done` hears the result or the error."""
+    """Statements to run, or a `read` of the connection; `done` gets the result or the error."""
 
     statements: Sequence[Statement] = ()
-    question: Callable[[sqlite3.Connection], Any] | None = None
+    read: Callable[[sqlite3.Connection], Any] | None = None
     done: Callable[[Any, Exception | None], None] | None = None
 
 
@@ -79,23 +79,23 @@ class Journal:
             raise TobanError(
                 ErrorCode.UNAVAILABLE,
                 f"the executor's journal {path} cannot be opened: {error}; free its disk, or, when the file is damaged, "
-                "move it away: what it holds of outcomes and lines that nobody has taken yet goes with it",
+                "move it away: undelivered outcomes and log lines in it are lost then",
             ) from error
         self._queue: queue.SimpleQueue[_Work | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._write_all, name="journal", daemon=True)
-        # True until a write fails, and again after the next that does not.
+        # False from a failed write to the next one that succeeds.
         self.writable = True
 
     # ---- before the loop runs
 
-    def remembered(self) -> Remembered:
-        """Everything that an earlier process left. Only before `start`."""
-        ask = self._connection.execute
-        return Remembered(
+    def remembered(self) -> JournalContents:
+        """Everything that earlier processes left. Only before `start`."""
+        query = self._connection.execute
+        return JournalContents(
             epoch_max=int(self.meta("epoch_max") or 0),
-            seen=tuple(AttemptKey(run, token) for token, run in ask("SELECT token, run_id FROM seen")),
-            tombstones=tuple(AttemptKey(run, token) for token, run in ask("SELECT token, run_id FROM tombstones")),
-            reports=tuple(report_from_bytes(body) for (body,) in ask("SELECT body FROM reports ORDER BY token, seq")),
+            seen=tuple(AttemptKey(run, token) for token, run in query("SELECT token, run_id FROM seen")),
+            tombstones=tuple(AttemptKey(run, token) for token, run in query("SELECT token, run_id FROM tombstones")),
+            reports=tuple(report_from_bytes(body) for (body,) in query("SELECT body FROM reports ORDER BY token, seq")),
         )
 
     def meta(self, key: str) -> str:
@@ -103,20 +103,20 @@ class Journal:
         row = self._connection.execute("SELECT value FROM meta WHERE key = ?", (key,)).fetchone()
         return "" if row is None else str(row[0])
 
-    def heard(self, guard: str) -> int:
-        """Number of the last message of a guard whose content is, or was, in here. Only before `start`."""
+    def ack_offset(self, guard: str) -> int:
+        """Number of the last message of a guard whose content is, or was, in the journal. Only before `start`."""
         row = self._connection.execute("SELECT number FROM heard WHERE guard = ?", (guard,)).fetchone()
         return 0 if row is None else int(row[0])
 
-    def take_up(self, taken: Taken) -> None:
-        """As `take`, for what guards left. Raises sqlite3.Error. Only before `start`."""
+    def store_recovered(self, batch: JournalBatch) -> None:
+        """As `store`, for recovered guard messages. Raises sqlite3.Error. Only before `start`."""
         with self._connection:
             self._connection.execute("BEGIN IMMEDIATE")
-            for sql, values in _taken(taken):
+            for sql, values in _batch_statements(batch):
                 self._connection.execute(sql, values)
 
     def tidy(self) -> None:
-        """All that guards have left is in here: forget how far they were heard, and tickets of attempts that have no line here and never get one.
+        """All undelivered guard messages are recovered: drop acknowledgement offsets, and tickets of attempts without lines.
 
         Raises sqlite3.Error. Only before `start`.
         """
@@ -128,7 +128,7 @@ class Journal:
         self._thread.start()
 
     def close(self) -> None:
-        """Write what waits and end."""
+        """Write what waits and end the thread."""
         if self._thread.is_alive():
             self._queue.put(None)
             self._thread.join()
@@ -139,11 +139,11 @@ class Journal:
     async def record(self, records: Iterable[Record]) -> None:
         """On disk when this returns. Raises UNAVAILABLE when the disk refuses."""
         if statements := [_record(record) for record in records]:
-            await self._ask(_Work(statements=statements))
+            await self._submit(_Work(statements=statements))
 
     async def set_meta(self, key: str, value: str) -> None:
         """Remember a named value, on disk when this returns."""
-        await self._ask(_Work(statements=[("INSERT OR REPLACE INTO meta VALUES (?, ?)", (key, value))]))
+        await self._submit(_Work(statements=[("INSERT OR REPLACE INTO meta VALUES (?, ?)", (key, value))]))
 
     def post_records(self, records: Iterable[Record]) -> None:
         """As `record`, without waiting."""
@@ -164,17 +164,18 @@ class Journal:
         sql = "DELETE FROM reports WHERE token = ? AND run_id = ? AND seq = ?"
         self._post([(sql, (key.token, key.run_id, seq)) for key, seq in done])
 
-    async def take(self, taken: Taken) -> int:
+    async def store(self, batch: JournalBatch) -> int:
         """Keep log chunks, ends and tickets until an archiver has committed them, and reports until they are answered.
 
-        All of it or nothing; on disk when this returns. The compressed bytes of log chunks that wait there. Raises UNAVAILABLE when the disk refuses.
+        All or nothing; on disk when this returns. Returns the compressed bytes of log chunks that wait there. Raises UNAVAILABLE
+        when the disk refuses.
         """
-        waiting: int = await self._ask(_Work(statements=_taken(taken), question=_log_bytes))
+        waiting: int = await self._submit(_Work(statements=_batch_statements(batch), read=_log_bytes))
         return waiting
 
     async def chunks_after(self, chunk_id: int, limit: int, max_bytes: int) -> ChunkBatch:
         """The next chunks in order of writing, with their tickets; the seals too once no chunk is left behind."""
-        batch: ChunkBatch = await self._ask(_Work(question=lambda db: _read_chunks(db, chunk_id, limit, max_bytes)))
+        batch: ChunkBatch = await self._submit(_Work(read=lambda db: _read_chunks(db, chunk_id, limit, max_bytes)))
         return batch
 
     def drop_chunks(self, ids: Iterable[int], seals: Iterable[AttemptKey]) -> None:
@@ -188,18 +189,18 @@ class Journal:
 
     async def log_bytes(self) -> int:
         """Compressed bytes of log chunks that wait on disk."""
-        waiting: int = await self._ask(_Work(question=_log_bytes))
+        waiting: int = await self._submit(_Work(read=_log_bytes))
         return waiting
 
     async def flush(self) -> None:
         """Return when everything posted before is on disk."""
-        await self._ask(_Work(question=lambda _db: None))
+        await self._submit(_Work(read=lambda _db: None))
 
     def _post(self, statements: Sequence[Statement]) -> None:
         if statements:
             self._queue.put(_Work(statements=statements))
 
-    async def _ask(self, work: _Work) -> Any:
+    async def _submit(self, work: _Work) -> Any:
         loop = asyncio.get_running_loop()
         future: asyncio.Future[Any] = loop.create_future()
         work.done = lambda result, error: _call_back(loop, future, result, error)
@@ -215,27 +216,27 @@ class Journal:
         kept: list[_Work] = []
         ending = False
         while not ending or kept:
-            batch, ending = self._take(kept, ending)
+            batch, ending = self._next_batch(kept, ending)
             kept = self._transact(batch)
             if kept and ending:
                 return
 
-    def _take(self, kept: list[_Work], ending: bool) -> tuple[list[_Work], bool]:
-        """What was kept and what waits; blocks until there is something. While nobody waits for the batch it may grow."""
+    def _next_batch(self, kept: list[_Work], ending: bool) -> tuple[list[_Work], bool]:
+        """What was kept and what waits; blocks until there is something. A batch that no caller awaits may grow for a moment."""
         batch = list(kept)
         try:
             work = None if ending else self._queue.get(timeout=_RETRY_SECONDS if kept else None)
             while work is not None:
                 batch.append(work)
-                patient = work.done is None and len(batch) < _BATCH
-                work = self._queue.get(timeout=_GATHER_SECONDS) if patient else self._queue.get_nowait()
+                may_grow = work.done is None and len(batch) < _BATCH
+                work = self._queue.get(timeout=_GATHER_SECONDS) if may_grow else self._queue.get_nowait()
             ending = True
         except queue.Empty:
             pass
         return batch, ending
 
     def _transact(self, batch: list[_Work]) -> list[_Work]:
-        """One transaction; returns the work to try again."""
+        """One transaction; returns the work to repeat."""
         if not batch:
             return []
         results: list[Any] = []
@@ -244,7 +245,7 @@ class Journal:
             for work in batch:
                 for sql, values in work.statements:
                     self._connection.execute(sql, values)
-                results.append(work.question(self._connection) if work.question else None)
+                results.append(work.read(self._connection) if work.read else None)
             self._connection.execute("COMMIT")
         except sqlite3.Error as error:
             return self._failed(batch, error)
@@ -291,7 +292,7 @@ def _call_back(
     try:
         loop.call_soon_threadsafe(settle)
     except RuntimeError:
-        # The loop has ended: nobody waits any more.
+        # The event loop has ended, and its callers with it.
         pass
 
 
@@ -304,18 +305,18 @@ def _record(record: Record) -> Statement:
     return "INSERT OR IGNORE INTO tombstones VALUES (?, ?)", pair
 
 
-def _taken(taken: Taken) -> list[Statement]:
+def _batch_statements(batch: JournalBatch) -> list[Statement]:
     statements: list[Statement] = [
         ("INSERT OR IGNORE INTO tickets VALUES (?, ?, ?)", (key.token, key.run_id, ticket))
-        for key, ticket in taken.tickets.items()
+        for key, ticket in batch.tickets.items()
     ]
-    statements += [_chunk(chunk) for chunk in taken.chunks]
+    statements += [_chunk(chunk) for chunk in batch.chunks]
     statements += [
         ("INSERT OR REPLACE INTO seals VALUES (?, ?, ?)", (seal.key.token, seal.key.run_id, seal.last_seq))
-        for seal in taken.seals
+        for seal in batch.seals
     ]
-    statements += [_report(report) for report in taken.reports]
-    statements += [("INSERT OR REPLACE INTO heard VALUES (?, ?)", mark) for mark in taken.heard.items()]
+    statements += [_report(report) for report in batch.reports]
+    statements += [("INSERT OR REPLACE INTO heard VALUES (?, ?)", offset) for offset in batch.ack_offsets.items()]
     return statements
 
 

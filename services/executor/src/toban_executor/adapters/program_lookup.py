@@ -10,6 +10,9 @@ from toban_domain.errors import ErrorCode, TobanError
 from toban_executor.adapters import python_step_runner
 from toban_executor.decide.environment import DEFAULT_PATH
 from toban_executor.decide.programs import AllowList, parse_allow_list
+from toban_observability.logs import get_logger
+
+_log = get_logger(__name__)
 
 _PYTHON_FLAGS = ("-I", "-S")
 """No PYTHON* variables, no site-packages: the job sees the standard library and its python_path, and starts in less time."""
@@ -18,6 +21,7 @@ _PYTHON_FLAGS = ("-I", "-S")
 def load_allow_list(path: Path | None) -> AllowList:
     """The list in the file; without a path everything is allowed. Raises TobanError CONFIG_INVALID naming the line."""
     if path is None:
+        _log.warning("no allow-list: every program may be started; set SCHEDULER_ALLOW_LIST to restrict it")
         return AllowList()
     try:
         return parse_allow_list(path.read_text())

@@ -1,4 +1,4 @@
-"""What orders, grants and the ends of attempts say: the executor's own words for what travels on the wire."""
+"""Orders, ends of attempts and reports: the executor's own form of what travels on the wire."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -83,7 +83,7 @@ class AttemptEnd(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """One thing to tell the coordinators about an attempt; `seq` numbers them within it (1 start, 2 outcome)."""
+    """A start or an outcome to report to coordinators; `seq` numbers the reports of an attempt (1 start, 2 outcome)."""
 
     key: AttemptKey
     seq: int

@@ -1,13 +1,17 @@
-"""What the end of an attempt means for its run."""
+"""What the end of an attempt means for its run, and which outcomes wait for the last lines of their attempts."""
 
+from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 
-from toban_domain.outcome import Outcome, OutcomeKind, Reason
-from toban_executor.decide.models import AttemptEnd
+from toban_domain.outcome import AttemptKey, Outcome, OutcomeKind, Reason
+from toban_executor.decide.models import AttemptEnd, Report
+
+OUTCOME_TIMEOUT_SECONDS = 3.0
+"""How long an outcome waits for a disk that refuses or hangs."""
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
-# Names of signals that end programs often; the number alone says too little.
+# Names of signals that often end programs; a number alone is hard to read.
 _SIGNALS = {1: "SIGHUP", 2: "SIGINT", 3: "SIGQUIT", 4: "SIGILL", 6: "SIGABRT", 7: "SIGBUS", 8: "SIGFPE", 9: "SIGKILL"}
 _SIGNALS |= {11: "SIGSEGV", 13: "SIGPIPE", 14: "SIGALRM", 15: "SIGTERM", 24: "SIGXCPU", 25: "SIGXFSZ", 31: "SIGSYS"}
 
@@ -54,3 +58,36 @@ def _verdict(end: AttemptEnd) -> tuple[OutcomeKind, Reason, str]:
 def at(nanoseconds: int) -> datetime:
     """Unix nanoseconds as UTC, cut to microseconds."""
     return _EPOCH + timedelta(microseconds=nanoseconds // 1000)
+
+
+class PendingOutcomes:
+    """Outcomes that wait until the last lines of their attempts are on disk.
+
+    So a run that the cluster knows as ended has its whole log, even if this process dies a moment later. The wait for a disk
+    that refuses or hangs is limited: an outcome that is never reported would keep its run going for ever. Each outcome is
+    returned once: by `stored`, `overdue` or `all`, whichever comes first.
+    """
+
+    def __init__(self) -> None:
+        self._waiting: dict[AttemptKey, tuple[Report, float]] = {}
+
+    def wait(self, report: Report, now: float) -> None:
+        """Not all lines of its attempt are on disk at `now` (seconds of a monotonic clock)."""
+        self._waiting[report.key] = report, now
+
+    @property
+    def waiting(self) -> list[Report]:
+        """Outcomes in order of arrival."""
+        return [report for report, _since in self._waiting.values()]
+
+    def stored(self, keys: Iterable[AttemptKey]) -> list[Report]:
+        """These attempts have every line and their outcome on disk."""
+        return [self._waiting.pop(key)[0] for key in keys if key in self._waiting]
+
+    def overdue(self, now: float) -> list[Report]:
+        """Outcomes that have waited for OUTCOME_TIMEOUT_SECONDS at `now`."""
+        return self.stored([key for key, (_, since) in self._waiting.items() if now - since >= OUTCOME_TIMEOUT_SECONDS])
+
+    def all(self) -> list[Report]:
+        """This process ends: all that wait."""
+        return self.stored(list(self._waiting))

@@ -84,7 +84,7 @@ class ProgramRules:
         if not self._allowed.listed or {name, found} & self._allowed.programs:
             return ""
         if python:
-            # Listed under whatever name: the same interpreter is the same power.
+            # Under any name in the list: the same interpreter can do the same.
             if real and any(self._resolve(entry)[1] == real for entry in self._allowed.programs):
                 return ""
             return f"python steps need the interpreter {name!r} in this executor's allow-list"
@@ -92,5 +92,5 @@ class ProgramRules:
 
     def program(self, name: str) -> str:
         """The file to start for `name` when a list holds, so that a definition's own PATH cannot put another in its place;
-        empty = whatever the job's PATH says."""
+        empty = by the job's own PATH."""
         return self._resolve(name)[0] if self._allowed.listed else ""

@@ -1,7 +1,7 @@
-"""What jobs say of themselves in their output: lines ``::progress 40 half way::`` on stdout.
+"""Progress that jobs report in their output: lines ``::progress 40 half way::`` on stdout.
 
-A marker is a whole line: the word, a percentage of 0 … 100, perhaps a few words, two colons at the end. Everything else that looks
-nearly so is plain text. Markers stay in the log like any other line.
+A marker is a whole line: the word, a percentage of 0 … 100, an optional short text, two colons at the end. Everything similar
+is plain text. Markers stay in the log like any other line.
 """
 
 import re
@@ -21,27 +21,27 @@ _NUMBER = re.compile(rb"\d{1,3}(\.\d{1,6})?%?\Z")
 
 
 def marker(line: bytes, at_ns: int) -> Progress | None:
-    """What this line, without its newline, says at `at_ns` (Unix time); None when it is no marker."""
+    """The progress in this line (without its newline), written at `at_ns` (Unix time); None when it is no marker."""
     whole = line.rstrip(b" \t\r")
     if len(line) > MAX_MARKER_BYTES or not (whole.startswith(_START) and whole.endswith(_END)):
         return None
-    number, _, words = whole[len(_START) : -len(_END)].strip().partition(b" ")
+    number, _, summary = whole[len(_START) : -len(_END)].strip().partition(b" ")
     if not _NUMBER.match(number) or (percentage := float(number.rstrip(b"%"))) > 100:
         return None
-    return Progress(percentage=percentage, summary=clean(words.decode(errors="replace")), at=at(at_ns))
+    return Progress(percentage=percentage, summary=clean(summary.decode(errors="replace")), at=at(at_ns))
 
 
 class ProgressBook:
-    """The last word of each live attempt, and which of them no coordinator has heard yet."""
+    """The last progress of each live attempt, and which of it no coordinator has acknowledged."""
 
     def __init__(self) -> None:
         self._last: dict[AttemptKey, Progress] = {}
-        self._unheard: set[AttemptKey] = set()
+        self._unacknowledged: set[AttemptKey] = set()
         # Attempts whose stdout is in the middle of a line that came in pieces.
         self._inside: set[AttemptKey] = set()
 
     def read(self, key: AttemptKey, *, stream: int, text: bytes, partial: bool, at_ns: int) -> None:
-        """Look at output: whole lines, or one `partial` line alone. Of several markers the last counts."""
+        """Scan output: whole lines, or one `partial` line alone. Of several markers the last counts."""
         if stream != STDOUT:
             return
         inside = key in self._inside
@@ -53,21 +53,21 @@ class ProgressBook:
             return
         lines = text.split(b"\n")
         for line in reversed(lines[1:] if inside else lines):
-            if line.startswith(_START) and (said := marker(line, at_ns)) is not None:
-                self._last[key] = said
-                self._unheard.add(key)
+            if line.startswith(_START) and (progress := marker(line, at_ns)) is not None:
+                self._last[key] = progress
+                self._unacknowledged.add(key)
                 return
 
-    def unheard(self, live: Iterable[AttemptKey]) -> dict[AttemptKey, Progress]:
-        """What to tell in the next heartbeat, of these attempts."""
-        return {key: self._last[key] for key in live if key in self._unheard}
+    def unacknowledged(self, live: Iterable[AttemptKey]) -> dict[AttemptKey, Progress]:
+        """What the next heartbeat carries, of these attempts."""
+        return {key: self._last[key] for key in live if key in self._unacknowledged}
 
-    def heard(self, told: Mapping[AttemptKey, Progress]) -> None:
-        """A coordinator has answered a heartbeat that told this; what was said since then is told again."""
-        self._unheard.difference_update(key for key, said in told.items() if self._last.get(key) is said)
+    def acknowledge(self, sent: Mapping[AttemptKey, Progress]) -> None:
+        """A coordinator has answered a heartbeat with `sent`; newer progress goes with the next one."""
+        self._unacknowledged.difference_update(key for key, progress in sent.items() if self._last.get(key) is progress)
 
     def closed(self, key: AttemptKey) -> Progress | None:
-        """The attempt has ended: its last word, which goes with its outcome."""
-        self._unheard.discard(key)
+        """The attempt has ended: its last progress, which goes with its outcome."""
+        self._unacknowledged.discard(key)
         self._inside.discard(key)
         return self._last.pop(key, None)

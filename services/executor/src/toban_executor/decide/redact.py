@@ -1,6 +1,6 @@
-"""Takes values that must not be seen out of output: as they are, and as base64, URL-encoded or JSON text.
+"""Masks secret values in output: as they are, and as base64, URL-encoded or JSON text.
 
-Bytes come in pieces of any size, and a value may lie across them: what could still become one is held back until more is known.
+Bytes come in pieces of any size, and a value may lie across them: the possible beginning of a value is held back until more bytes arrive.
 """
 
 from __future__ import annotations

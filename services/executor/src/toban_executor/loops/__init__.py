@@ -1,1 +1,1 @@
-"""What the executor keeps doing: heartbeats, reports, log shipping, and carrying out what `decide` says."""
+"""What the executor repeats: heartbeats and shipping of logs, and the run of one incarnation around them."""

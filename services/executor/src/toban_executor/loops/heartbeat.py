@@ -1,149 +1,174 @@
-"""Asks for grants, and does what the answers say."""
+"""The lease in time: heartbeats that ask for grants and apply the answers, and the watchdog of the deadline."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from toban_domain.errors import ErrorCode, TobanError
-from toban_executor.loops.attempt_manager import Attempts, instant
-from toban_executor.ports import Beat, BeatAnswer, Gateway, Journal, Relayed, Vitals
+from toban_executor.app.attempt_manager import AttemptManager
+from toban_executor.app.lease import instant
+from toban_executor.ports import Gateway, Guards, HeartbeatAnswer, HeartbeatRequest, RelayedOrder, Vitals
 from toban_observability import metrics
 from toban_observability.logs import get_logger
 from toban_runtime.clock import Clock
+from toban_runtime.settings_watch import SettingsWatch
+
+WATCHDOG_SECONDS = 0.1
+# A lease has room for so many heartbeats, even if the setting is longer: it may be meant for longer leases.
+HEARTBEATS_PER_LEASE = 3
 
 _log = get_logger(__name__)
-_beats = metrics.counter(
+_heartbeats = metrics.counter(
     "toban_executor_heartbeats_total", "Heartbeats by result: granted, refused, error.", ("result",)
+)
+_left = metrics.gauge(
+    "toban_executor_lease_left_seconds", "Time until the lease expires; negative after it has expired."
 )
 
 _CLOSED = frozenset({"draining", "detached", "cut", "off"})
 _ENDED = frozenset({"cut", "off"})
 
 
+def heartbeat_seconds(wanted: float, *, lease_ms: int, margin_ms: int) -> float:
+    """The time between two heartbeats: as `wanted`, and never too long for the lease that this incarnation registered with."""
+    return min(wanted, (lease_ms - margin_ms) / 1000 / HEARTBEATS_PER_LEASE)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Surroundings:
-    """What heartbeats tell about the machine and the settings, and who hears where the archivers are and which settings count."""
+class Machine:
+    """What heartbeats report about the machine: labels, load average of the last minute, and vitals (None = unreadable)."""
 
     labels: Mapping[str, str] = field(default_factory=dict)
     load: Callable[[], float] = lambda: 0.0
     vitals: Callable[[], Vitals | None] = lambda: None
-    on_archivers: Callable[[Sequence[str]], None] = lambda _addresses: None
-    settings_version: Callable[[], int] = lambda: 0
-    on_settings: Callable[[int], None] = lambda _version: None
 
 
 class Heartbeat:
-    """`over` becomes a reason when this incarnation can never work again: its row is off, or nobody knows it."""
+    """Sends heartbeats. `on_archivers` gets the addresses of log-archivers that an answer names."""
 
     def __init__(
-        self, *, gateway: Gateway, attempts: Attempts, journal: Journal, clock: Clock, around: Surroundings
+        self,
+        *,
+        gateway: Gateway,
+        attempts: AttemptManager,
+        settings: SettingsWatch,
+        machine: Machine,
+        on_archivers: Callable[[Sequence[str]], None],
+        clock: Clock,
     ) -> None:
-        self.over = ""
-        self.state = "on"
-        # A coordinator has heard that no new work is wanted.
-        self.told = False
+        # A coordinator has answered a heartbeat with `draining` set.
+        self.drain_acknowledged = False
         self._gateway = gateway
         self._attempts = attempts
-        self._journal = journal
+        self._settings = settings
+        self._machine = machine
+        self._on_archivers = on_archivers
         self._clock = clock
-        self._around = around
         self._echo = 0
-        self._outcomes: list[tuple[int, str]] = []
+        self._order_results: list[tuple[int, str]] = []
+
+    def interval_seconds(self) -> float:
+        """The time between two heartbeats of the registered incarnation."""
+        registered = self._attempts.lease.registered
+        assert registered is not None
+        wanted = registered.heartbeat_seconds
+        if self._settings.received:
+            wanted = self._settings.known["heartbeat_interval_seconds"]
+        return heartbeat_seconds(wanted, lease_ms=registered.lease_ms, margin_ms=registered.margin_ms)
 
     async def run_once(self) -> bool:
-        """One heartbeat, and a second at once when the first only told the sequence to echo. True when granted.
+        """One heartbeat, and a second at once when the first only returned the number to echo. True when granted.
 
         Raises TobanError when no coordinator answers.
         """
-        granted = await self._beat()
-        if not granted and not self.over and self.state not in _ENDED:
-            granted = await self._beat()
+        granted = await self._send()
+        if not granted and not self._attempts.lease.over and self._attempts.lease.row_state not in _ENDED:
+            granted = await self._send()
         return granted
 
-    async def _beat(self) -> bool:
-        beat = self._request(list(self._outcomes))
+    async def _send(self) -> bool:
+        request = self._request()
         sent = instant(self._clock)
         try:
-            answer = await self._gateway.heartbeat(beat)
+            answer = await self._gateway.heartbeat(request)
         except TobanError as error:
-            _beats.labels("error").inc()
+            _heartbeats.labels("error").inc()
             if error.code in (ErrorCode.INCARNATION_UNKNOWN, ErrorCode.WRONG_INCARNATION):
-                self.over = f"coordinator does not know this incarnation: {error.message}"
+                self._attempts.lease.end(f"coordinator does not know this incarnation: {error.message}")
                 return False
             raise
-        del self._outcomes[: len(beat.outcomes)]
-        self.told = beat.draining
-        self._attempts.progress.heard(beat.progress)
-        _beats.labels("granted" if answer.granted else "refused").inc()
+        del self._order_results[: len(request.outcomes)]
+        self.drain_acknowledged = request.draining
+        self._attempts.progress.acknowledge(request.progress)
+        _heartbeats.labels("granted" if answer.granted else "refused").inc()
         self._echo = max(self._echo, answer.grant_seq)
         if answer.granted:
             self._attempts.granted(sent)
-        await self._obey(answer)
+        await self._apply(answer)
         return answer.granted
 
-    async def farewell(self) -> None:
-        """The last word, once the guards have ended and every outcome is committed: nothing runs here and nothing will.
+    async def send_stopped(self) -> None:
+        """The last heartbeat, once the guards have ended and every outcome is committed: nothing runs here and nothing will.
 
-        The row is closed at once then, instead of after its lease; what became of relayed orders goes along, so that refused runs are not taken
-        for lost. Raises TobanError when no coordinator answers.
+        It closes the executor's row at once instead of after its lease, and carries the results of relayed orders, so that
+        refused runs are not taken for lost. Raises TobanError when no coordinator answers.
         """
-        await self._gateway.heartbeat(replace(self._request(list(self._outcomes)), stopped=True))
+        await self._gateway.heartbeat(replace(self._request(), stopped=True))
 
-    def _request(self, outcomes: Sequence[tuple[int, str]]) -> Beat:
+    def _request(self) -> HeartbeatRequest:
         book = self._attempts.book
         held = book.live
-        return Beat(
+        return HeartbeatRequest(
             echo=self._echo,
             epoch_max=book.epoch_max,
             free_slots=book.free_slots,
             held=held,
-            progress=self._attempts.progress.unheard(key for key, _state in held),
-            outcomes=outcomes,
+            progress=self._attempts.progress.unacknowledged(key for key, _state in held),
+            outcomes=list(self._order_results),
             draining=book.drained or book.stopping,
-            settings_version=self._around.settings_version(),
-            load=self._around.load(),
-            labels=self._around.labels,
-            vitals=self._around.vitals(),
+            settings_version=self._settings.known.version,
+            load=self._machine.load(),
+            labels=self._machine.labels,
+            vitals=self._machine.vitals(),
         )
 
-    async def _obey(self, answer: BeatAnswer) -> None:
-        book = self._attempts.book
-        if answer.epoch > book.epoch_max:
-            # Without waiting, so that a slow disk costs no lease; the first order of the epoch waits for it.
-            self._journal.post_records(book.raise_epoch(answer.epoch))
-        if answer.smallest_live > book.smallest_live:
-            book.forget_below(answer.smallest_live)
-            self._journal.forget_below(answer.smallest_live)
-        self._note_state(answer.state)
-        self._around.on_settings(answer.settings_version)
+    async def _apply(self, answer: HeartbeatAnswer) -> None:
+        attempts = self._attempts
+        attempts.note_epoch(answer.epoch)
+        attempts.forget_below(answer.smallest_live)
+        self._apply_state(answer.state)
+        self._settings.note_version(answer.settings_version)
         if answer.state == "detached" and answer.detach_mode:
-            self._leave(answer.detach_mode)
-        lost = book.live_of(answer.not_held)
+            self._detach(answer.detach_mode)
+        lost = attempts.book.live_of(answer.not_held)
         if lost:
-            _log.warning("ending attempts that are not ours any more", run_ids=[key.run_id for key in lost])
-        self._attempts.end(lost, cause="not_held", reason="the cluster does not hold this attempt for us", grace=0.0)
+            _log.warning(
+                "ending attempts that the cluster does not hold for this executor", run_ids=[key.run_id for key in lost]
+            )
+        attempts.end(lost, cause="not_held", reason="the cluster does not hold this attempt for us", grace=0.0)
         if answer.log_archivers:
-            self._around.on_archivers(answer.log_archivers)
+            self._on_archivers(answer.log_archivers)
         for order in answer.orders:
-            self._outcomes.append((order.order_id, await self._relayed(order)))
+            self._order_results.append((order.order_id, await self._carry_out(order)))
 
-    def _note_state(self, state: str) -> None:
-        if state != self.state:
-            _log.warning("executor state", state=state, before=self.state)
-        self.state = state
-        self._attempts.book.row_closed = state in _CLOSED
+    def _apply_state(self, state: str) -> None:
+        attempts = self._attempts
+        if state != attempts.lease.row_state:
+            _log.warning("executor state changed", state=state, before=attempts.lease.row_state)
+        attempts.lease.row_state = state
+        attempts.book.row_closed = state in _CLOSED
         if state in _ENDED:
-            self._attempts.end_all(cause="lease", reason=f"the executor was put {state}", grace=0.0)
+            attempts.end_all(cause="lease", reason=f"the executor was put {state}", grace=0.0)
         if state == "off":
-            self.over = "the executor's row is off"
+            attempts.lease.end("the executor's row is off")
 
-    def _leave(self, mode: str) -> None:
-        """An operator has detached this incarnation: its runs end now or by themselves, then the process joins anew."""
+    def _detach(self, mode: str) -> None:
+        """An operator has detached this incarnation: once its runs have ended, the process registers again as another one."""
         if mode == "stop":
             self._attempts.end_all(cause="lease", reason="an operator detached the executor", grace=None)
         if self._attempts.idle.is_set():
-            self.over = f"an operator detached it ({mode})"
+            self._attempts.lease.end(f"an operator detached it ({mode})")
 
-    async def _relayed(self, order: Relayed) -> str:
+    async def _carry_out(self, order: RelayedOrder) -> str:
         """Carry out an order that the leader could not deliver; the result goes with the next heartbeat."""
         attempts = self._attempts
         if order.cancel is not None:
@@ -154,3 +179,28 @@ class Heartbeat:
             return await attempts.drain(order.header, order.drain)
         answers = await attempts.start(order.header, order.start or (), order.smallest_live)
         return ",".join(answer.refusal or "accepted" for answer in answers)
+
+
+class LeaseWatchdog:
+    """The second enforcer of the lease's deadline, behind the guards; ends the incarnation when the lease is lost."""
+
+    def __init__(self, *, attempts: AttemptManager, guards: Guards) -> None:
+        self._attempts = attempts
+        self._guards = guards
+        self._lost = False
+
+    async def run_once(self) -> None:
+        """Compare the deadline with the clocks. At the deadline the guards have killed everything; the rest is killed from here."""
+        lease = self._attempts.lease
+        if lease.deadline is None:
+            return
+        left = lease.left
+        _left.set(left)
+        if left > 0:
+            return
+        if not self._lost:
+            _log.error("lease lost", live=len(self._attempts.book.live), state=lease.row_state)
+        self._lost = True
+        lease.end("the lease ran out")
+        if not self._attempts.idle.is_set():
+            self._guards.kill_directly()

@@ -1,4 +1,4 @@
-"""Ships log chunks from the journal to a log-archiver and forgets them once they are committed there."""
+"""Ships log chunks from the journal to a log-archiver and drops them once they are committed there."""
 
 import asyncio
 from collections import Counter, deque
@@ -11,7 +11,7 @@ from toban_observability.logs import get_logger
 _CHUNKS = 64
 _BYTES = 1 << 20
 _WINDOW = 4
-"""Batches under way at a time, so that the line is busy while the archiver commits."""
+"""Batches in flight at a time, so that the connection is busy while the archiver commits."""
 
 _log = get_logger(__name__)
 _shipped = metrics.counter(
@@ -19,9 +19,11 @@ _shipped = metrics.counter(
 )
 
 
-class Shipper:
-    """Everything in the journal goes over one stream, in order of writing; after a failure it all goes again, to another
-    archiver. Archivers store a chunk once."""
+class LogShipper:
+    """Sends everything in the journal over one stream, in order of writing; after a failure again, to another archiver.
+
+    Archivers store a chunk once.
+    """
 
     def __init__(self, *, journal: Journal, archivers: Archivers) -> None:
         self._journal = journal
@@ -33,26 +35,26 @@ class Shipper:
         if not first.chunks and not first.seals:
             return 0
         async with self._archivers.open() as stream:
-            under_way: deque[asyncio.Task[None]] = deque()
+            in_flight: deque[asyncio.Task[None]] = deque()
             try:
-                return await self._ship_all(stream, first, under_way)
+                return await self._ship_all(stream, first, in_flight)
             finally:
-                for task in under_way:
+                for task in in_flight:
                     task.cancel()
-                await asyncio.gather(*under_way, return_exceptions=True)
+                await asyncio.gather(*in_flight, return_exceptions=True)
 
-    async def _ship_all(self, stream: LogStream, batch: ChunkBatch, under_way: deque[asyncio.Task[None]]) -> int:
-        """One batch after the other, the next one as soon as the oldest under way is committed."""
+    async def _ship_all(self, stream: LogStream, batch: ChunkBatch, in_flight: deque[asyncio.Task[None]]) -> int:
+        """One batch after the other, the next one as soon as the oldest in flight is committed."""
         sent = last = 0
         while batch.chunks or batch.seals:
-            under_way.append(asyncio.ensure_future(self._ship(stream, batch)))
+            in_flight.append(asyncio.ensure_future(self._ship(stream, batch)))
             sent += len(batch.chunks)
             last = batch.chunks[-1].id if batch.chunks else last
-            # Seals stay in the journal until they are committed: the next batch would bring them again.
-            await _settle(under_way, down_to=0 if batch.seals else _WINDOW - 1)
+            # Seals stay in the journal until they are committed: the next batch would contain them again.
+            await _await_oldest(in_flight, down_to=0 if batch.seals else _WINDOW - 1)
             batch = await self._journal.chunks_after(last, _CHUNKS, _BYTES)
             if not batch.chunks and not batch.seals:
-                await _settle(under_way, down_to=0)
+                await _await_oldest(in_flight, down_to=0)
                 batch = await self._journal.chunks_after(last, _CHUNKS, _BYTES)
         return sent
 
@@ -60,10 +62,10 @@ class Shipper:
         result = await stream.append(batch)
         if result.lacks_ticket:
             raise TobanError(ErrorCode.TICKET_MISSING, "the archiver has not seen a ticket; all are sent again")
-        # Such chunks can never be stored: keeping them would only hide those behind them.
+        # Such chunks can never be stored: keeping them would only block those behind them.
         refused = Counter(code for _, _, code in result.refused)
         for code, chunks in refused.items():
-            # One line, however many they are: a run that writes much has many chunks a second.
+            # One line per code: a run that writes much has many chunks a second.
             key, seq_from, _ = next(one for one in result.refused if one[2] == code)
             _log.error(
                 "archiver refused log lines",
@@ -78,8 +80,8 @@ class Shipper:
         self._journal.drop_chunks([chunk.id for chunk in batch.chunks], [seal.key for seal in batch.seals])
 
 
-async def _settle(under_way: deque[asyncio.Task[None]], *, down_to: int) -> None:
-    """Wait for the oldest until so many are left; raises what they raise."""
-    while len(under_way) > down_to:
-        await under_way[0]
-        under_way.popleft()
+async def _await_oldest(in_flight: deque[asyncio.Task[None]], *, down_to: int) -> None:
+    """Wait for the oldest until `down_to` are left; raises what they raise."""
+    while len(in_flight) > down_to:
+        await in_flight[0]
+        in_flight.popleft()

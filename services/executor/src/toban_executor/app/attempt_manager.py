@@ -1,6 +1,6 @@
-"""Carries out orders: from the answer on disk to the guard, and from the guard's last word to the report.
+"""Carries out orders: from the record on disk to the guard, and from the guard's last message to the report.
 
-Its state is the OrderBook's; everything else here is an effect. All of it runs on the event loop's thread.
+Decisions are the OrderBook's; the rest are effects. All of it runs on the event loop's thread.
 """
 
 import asyncio
@@ -12,16 +12,17 @@ from toban_domain.epoch import term_of
 from toban_domain.errors import ErrorCode, TobanError
 from toban_domain.outcome import AttemptKey, Outcome
 from toban_domain.traceparent import parse
+from toban_executor.app.lease import ExecutorLease
+from toban_executor.app.log_collector import LogCollector, count_end
+from toban_executor.app.outcome_reporter import OutcomeReporter
 from toban_executor.decide.environment import job_environment
 from toban_executor.decide.log_block import LogBlock
 from toban_executor.decide.models import AttemptEnd, CancelOrder, Report, StartOrder
 from toban_executor.decide.outcome import outcome_of
 from toban_executor.decide.progress import ProgressBook
-from toban_executor.loops.log_collector import Collector, count_end
-from toban_executor.loops.outcome_reporter import Reporter
-from toban_executor.ports import Guards, Journal
+from toban_executor.ports import Guards, Journal, JournalContents
 from toban_fencing.epoch_gate import Header, Record
-from toban_fencing.executor_lease import HoldSide, Instant
+from toban_fencing.executor_lease import Instant
 from toban_fencing.order_book import OrderBook, StartAnswer
 from toban_observability import metrics, tracing
 from toban_observability.logs import get_logger
@@ -41,19 +42,17 @@ _used = metrics.gauge("toban_executor_slots_used", "Slots in use.")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Launcher:
-    """What a job's start needs beside its order: the files to execute, and the HOME of jobs."""
+    """What a job's start needs beside its order: `program` gives the file to execute for a name; `home` is the HOME of jobs."""
 
     program: Callable[[str], str]
     home: str
 
 
-def instant(clock: Clock) -> Instant:
-    """Now, on both clocks of a lease."""
-    return Instant(clock.boottime(), clock.wall().timestamp())
+class AttemptManager:
+    """The attempts of this incarnation: owns its order book, journal records, output collector and reports.
 
-
-class Attempts:
-    """The attempts of this incarnation. `idle` is set while none is live; `broken` when a guard is gone for good."""
+    `idle` is set while no attempt is live; `broken` when a guard has ended without a successor.
+    """
 
     def __init__(
         self,
@@ -61,39 +60,53 @@ class Attempts:
         book: OrderBook[StartOrder],
         guards: Guards,
         journal: Journal,
-        reporter: Reporter,
-        collector: Collector,
+        reporter: OutcomeReporter,
+        collector: LogCollector,
+        launcher: Launcher,
         clock: Clock,
     ) -> None:
         self.book = book
+        self.lease = ExecutorLease(clock=clock)
         self.progress = ProgressBook()
-        self.lease: HoldSide | None = None
         self.idle = asyncio.Event()
         self.broken = asyncio.Event()
-        self.launcher = Launcher(program=lambda _name: "", home="/")
+        self._launcher = launcher
         self._guards = guards
         self._journal = journal
         self._reporter = reporter
         self._collector = collector
         self._clock = clock
-        self._early: dict[AttemptKey, CancelOrder] = {}
+        # Cancels of attempts whose start is still on its way to the disk.
+        self._early_cancels: dict[AttemptKey, CancelOrder] = {}
         self._spans: dict[AttemptKey, OpenSpan] = {}
         self._starts: set[asyncio.Task[list[StartAnswer]]] = set()
         self.idle.set()
         _slots.set(book.slots)
 
+    # ---- reports
+
+    def restore(self, contents: JournalContents) -> None:
+        """Load what earlier processes left in the journal."""
+        finished = {*contents.seen, *(report.key for report in contents.reports)}
+        self.book.restore(epoch_max=contents.epoch_max, tombstones=contents.tombstones, finished=finished)
+        self._reporter.restore(contents.reports)
+
+    def first_reports(self, most: int) -> list[Report]:
+        """The `most` oldest reports that are not answered."""
+        return self._reporter.first(most)
+
     @property
-    def lease_valid(self) -> bool:
-        """True while jobs may start."""
-        return self.lease is not None and self.lease.valid(instant(self._clock))
+    def reports_pending(self) -> int:
+        """Number of reports that no coordinator has answered yet."""
+        return self._reporter.pending
 
     # ---- orders
 
     async def start(self, header: Header, orders: Sequence[StartOrder], smallest_live: int) -> list[StartAnswer]:
-        """Decide, write down and hand over, answer.
+        """Decide, persist, pass accepted attempts to guards; returns the answers in the order of `orders`.
 
-        Raises UNAVAILABLE, to be asked again, when the journal cannot be written (nothing is started that no guard has yet), or when an attempt
-        that an earlier order of the same is still writing down could not be. A caller that gives up changes nothing: what was begun is finished.
+        Raises UNAVAILABLE when the journal cannot be written, also when the write of an earlier order for the same attempt
+        fails; the coordinator repeats the order. A caller that cancels changes nothing: the work is finished without it.
         """
         work = asyncio.create_task(self._start(header, orders, smallest_live))
         self._starts.add(work)
@@ -103,32 +116,32 @@ class Attempts:
     def _start_done(self, work: "asyncio.Task[list[StartAnswer]]") -> None:
         self._starts.discard(work)
         if not work.cancelled():
-            # Taken here, so that an error whose caller has gone is not reported as lost.
+            # Retrieved here: asyncio reports an error that no caller retrieves.
             work.exception()
 
     async def _start(self, header: Header, orders: Sequence[StartOrder], smallest_live: int) -> list[StartAnswer]:
         before = self.book.smallest_live
         answers, accepted, records = self.book.start(
-            header, orders, smallest_live=smallest_live, lease_valid=self.lease_valid
+            header, orders, smallest_live=smallest_live, lease_valid=self.lease.valid
         )
         self._note_live()
-        await self._write_and_hand_over(accepted, records)
+        await self._write_and_spawn(accepted, records)
         if self.book.smallest_live > before:
             self._journal.forget_below(self.book.smallest_live)
-        self._check_kept(records)
+        self._check_saved(records)
         for answer in answers:
             _starts.labels(answer.refusal or "accepted").inc()
         return answers
 
-    async def _write_and_hand_over(self, accepted: Sequence[StartOrder], records: Sequence[Record]) -> None:
+    async def _write_and_spawn(self, accepted: Sequence[StartOrder], records: Sequence[Record]) -> None:
         """On disk and with the guards when this returns.
 
-        Side by side while the disk takes writes and nothing but acceptances is to be written: what is told a guard dies with this incarnation,
-        so no later one can take it for unstarted. A disk that refuses stops the next order; this attempt runs, and the answer says so.
+        Both at once while the disk accepts writes and all records are acceptances: an attempt ends with this incarnation, so
+        no later one can take it for unstarted. After a failed write the attempt runs, and later orders wait for the disk.
         """
         ahead = self._journal.writable and all(record.kind == "seen" for record in records)
         if ahead:
-            self._hand_over_all(accepted)
+            self._spawn_all(accepted)
         try:
             await self._write(records)
         except TobanError:
@@ -137,7 +150,7 @@ class Attempts:
             self._withdraw(accepted)
             raise
         if not ahead:
-            self._hand_over_all(accepted)
+            self._spawn_all(accepted)
 
     async def _write(self, records: Sequence[Record]) -> None:
         await self._journal.record(records)
@@ -147,41 +160,53 @@ class Attempts:
         """An epoch that a coordinator named, on disk when this returns."""
         await self._write(self.book.raise_epoch(epoch))
 
-    def _hand_over_all(self, accepted: Sequence[StartOrder]) -> None:
+    def note_epoch(self, epoch: int) -> None:
+        """As `learn_epoch` without waiting, so that a slow disk costs no lease: the first order of the epoch waits for it."""
+        if epoch > self.book.epoch_max:
+            self._journal.post_records(self.book.raise_epoch(epoch))
+
+    def forget_below(self, smallest_live: int) -> None:
+        """Drop memory of attempts below the smallest live token, here and in the journal."""
+        if smallest_live > self.book.smallest_live:
+            self.book.forget_below(smallest_live)
+            self._journal.forget_below(smallest_live)
+
+    def _spawn_all(self, accepted: Sequence[StartOrder]) -> None:
         for order in accepted:
-            self._hand_over(order)
+            self._spawn(order)
 
     def _withdraw(self, orders: Sequence[StartOrder]) -> None:
         self.book.withdraw([order.key for order in orders])
         for order in orders:
-            self._early.pop(order.key, None)
+            self._early_cancels.pop(order.key, None)
         self._note_live()
 
-    def _check_kept(self, records: Sequence[Record]) -> None:
-        """Another order may have had the same records under way, and have withdrawn what they say when its write failed."""
+    def _check_saved(self, records: Sequence[Record]) -> None:
+        """Another order may have written the same records at the same time and withdrawn its attempts when that failed."""
         for record in records:
             if record.kind == "seen" and not self.book.knows(AttemptKey(record.run_id, record.token)):
-                raise TobanError(ErrorCode.UNAVAILABLE, f"the start of run {record.run_id} could not be written down")
+                raise TobanError(ErrorCode.UNAVAILABLE, f"could not persist the start of run {record.run_id}")
 
-    def _hand_over(self, order: StartOrder) -> None:
-        assert self.lease is not None and self.lease.deadline is not None
+    def _spawn(self, order: StartOrder) -> None:
+        lease, launcher = self.lease, self._launcher
+        assert lease.deadline is not None
         self._collector.opened(order.key, order.ticket)
         order = self._traced(order)
-        env = job_environment(order, incarnation=self.book.incarnation, home=self.launcher.home, now=self._clock.wall())
+        env = job_environment(order, incarnation=self.book.incarnation, home=launcher.home, now=self._clock.wall())
         self.book.running(order.key)
         self._guards.spawn(
             order,
             env=env,
-            programs=[self.launcher.program(step.argv[0]) for step in order.steps],
-            deadline=self.lease.deadline,
-            lease_grace=self.lease.grace(order.grace_seconds),
+            programs=[launcher.program(step.argv[0]) for step in order.steps],
+            deadline=lease.deadline,
+            lease_grace=lease.grace(order.grace_seconds),
         )
-        early = self._early.pop(order.key, None)
+        early = self._early_cancels.pop(order.key, None)
         if early is not None:
             self._cancel_one(early)
 
     def _traced(self, order: StartOrder) -> StartOrder:
-        """With the span of the attempt, which the job goes on below; unchanged while tracing is off."""
+        """With the span of the attempt, the parent of the job's spans; unchanged while tracing is off."""
         names: Attributes = {
             "toban.run_id": order.key.run_id,
             "toban.token": str(order.key.token),
@@ -194,10 +219,10 @@ class Attempts:
         return replace(order, traceparent=span.context.header)
 
     async def cancel(self, header: Header, orders: Sequence[CancelOrder], *, relayed: bool = False) -> list[str]:
-        """Begin to end attempts; the outcome says when they have ended."""
+        """Begin to end attempts; their outcomes report the end."""
         results, effects, records = self.book.cancel(header, orders, relayed=relayed)
         await self._write(records)
-        self._check_kept(records)
+        self._check_saved(records)
         for order in effects:
             self._cancel_one(order)
         return results
@@ -205,18 +230,18 @@ class Attempts:
     def _cancel_one(self, order: CancelOrder) -> None:
         reason = order.reason or "canceled"
         if self._guards.kill(order.key, cause="cancel", reason=reason, grace=order.grace_seconds) is None:
-            # Accepted, but its start is still on the way to the disk.
-            self._early[order.key] = order
+            # Accepted, but its start is still on its way to the disk.
+            self._early_cancels[order.key] = order
 
     async def revoke(self, header: Header, keys: Sequence[AttemptKey], *, relayed: bool = False) -> list[str]:
         """Promise never to start attempts, unless they run or have ended already."""
         results, records = self.book.revoke(header, keys, relayed=relayed)
         await self._write(records)
-        self._check_kept(records)
+        self._check_saved(records)
         return results
 
     async def drain(self, header: Header, on: bool) -> str:
-        """Take no new work, or take it again."""
+        """Accept no new work (`on`), or accept it again."""
         refusal, records = self.book.admit(header)
         await self._write(records)
         if refusal:
@@ -228,7 +253,6 @@ class Attempts:
 
     def granted(self, sent: Instant) -> None:
         """A heartbeat sent at `sent` was granted."""
-        assert self.lease is not None
         self._guards.push_deadline(self.lease.granted(sent))
 
     def end(self, keys: Iterable[AttemptKey], *, cause: str, reason: str, grace: float | None) -> None:
@@ -242,7 +266,7 @@ class Attempts:
         given = [self._guards.kill(key, cause=cause, reason=reason, grace=grace, at_most=at_most) for key in live]
         return max((seconds for seconds in given if seconds is not None), default=0.0)
 
-    # ---- what the guards say
+    # ---- reports of the guards
 
     def started(self, key: AttemptKey, pid: int, at_ns: int) -> None:
         """The attempt has been running for a moment."""
@@ -254,17 +278,17 @@ class Attempts:
         self.progress.read(key, stream=block.stream, text=block.text, partial=block.partial, at_ns=block.at_ns)
 
     def ended(self, end: AttemptEnd) -> None:
-        """The attempt is over: its slot is free at once, its outcome goes to a coordinator when all its lines are in the journal."""
+        """The attempt is over: its slot is free at once; its outcome is reported when all its lines are in the journal."""
         outcome = replace(outcome_of(end), progress=self.progress.closed(end.key))
         self._collector.closed(end.key, end.last_seq)
         count_end(end)
         self.book.finished(end.key)
         self._note_live()
-        self._collector.conclude(Report(key=end.key, seq=2, outcome=outcome))
+        self._collector.submit_outcome(Report(key=end.key, seq=2, outcome=outcome))
         _outcomes.labels(outcome.kind.value, outcome.reason.value).inc()
-        self._tell(end.key, outcome)
+        self._log_end(end.key, outcome)
 
-    def _tell(self, key: AttemptKey, outcome: Outcome) -> None:
+    def _log_end(self, key: AttemptKey, outcome: Outcome) -> None:
         trace = {}
         if (span := self._spans.pop(key, None)) is not None:
             trace = {"trace_id": span.context.trace_id}
@@ -274,7 +298,8 @@ class Attempts:
             _log.info("attempt ended", kind=outcome.kind, summary=outcome.error_summary, **known)
 
     def guards_gone(self) -> None:
-        """Nothing can be said about jobs any more."""
+        """A guard has ended without a successor: the state of its job is unknown and the incarnation is over."""
+        self.lease.end("the guards have ended")
         self.broken.set()
 
     def _note_live(self) -> None:

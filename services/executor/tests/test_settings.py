@@ -1,4 +1,4 @@
-"""Settings and an operator's detach, as an executor process lives with them."""
+"""Settings and an operator's detach in an executor process."""
 
 import asyncio
 import subprocess
@@ -149,7 +149,7 @@ async def test_how_long_jobs_go_on_at_the_end(opened: Any, tmp_path: Path, own: 
 
 
 async def test_slots_come_from_the_setting_when_the_executor_does_not_say(opened: Any) -> None:
-    """More than it has: it joins anew with so many. Fewer: it uses fewer, and makes fewer at its next start."""
+    """More than it has: it registers again with so many. Fewer: it uses fewer, and makes fewer at its next start."""
     world = await opened(max_jobs=18, SCHEDULER_SLOTS=UNSET)
     coordinator = world.coordinator
     await world.granted(incarnations=2)
@@ -170,7 +170,7 @@ MOST = (300 - fd_limits.RESERVED_FILES) // fd_limits.FILES_A_SLOT
 
 
 async def test_more_slots_than_the_open_files_allow(opened: Any) -> None:
-    """It takes as many as there can be, says so, does not begin anew for ever, and jobs keep the limit that it was started with."""
+    """It takes as many as there can be, says so, does not restart for ever, and jobs keep the limit that it was started with."""
     world = await opened(max_jobs=4096, SCHEDULER_SLOTS=UNSET, prefix=FEW_FILES)
     await world.granted(incarnations=2)
     await world.until(lambda: world.coordinator.beats[-1].free_slots == MOST)
@@ -190,14 +190,14 @@ async def test_own_slots_that_the_open_files_do_not_allow_are_an_error(world: An
     assert done.stderr.count(b"\n") == 1
 
 
-async def test_slots_that_cannot_be_written_down_stay_as_they_are(opened: Any, tmp_path: Path) -> None:
+async def test_slots_that_cannot_be_saved_stay_as_they_are(opened: Any, tmp_path: Path) -> None:
     (tmp_path / "state" / "max-jobs.new").mkdir(parents=True)
     world = await opened(max_jobs=18, SCHEDULER_SLOTS=UNSET)
     await world.until(lambda: world.coordinator.beats[-1].free_slots == 16)
     await world.start(world.order(1, "true"))
     assert (await world.outcome(1)).exit_code == 0
     assert len(world.coordinator.registered) == 1
-    assert "max_jobs_per_worker cannot be written down" in world.executor.log()
+    assert "cannot save max_jobs_per_worker" in world.executor.log()
 
 
 async def test_own_slots_win_over_the_setting(opened: Any) -> None:

@@ -13,7 +13,7 @@ from toban_domain.outcome import AttemptKey, Outcome, OutcomeKind
 from toban_executor.adapters import journal as journal_module
 from toban_executor.adapters.journal import Journal
 from toban_executor.decide.models import Report
-from toban_executor.ports import Chunk, Seal, Taken
+from toban_executor.ports import Chunk, JournalBatch, Seal
 from toban_fencing.epoch_gate import Record
 
 KEY = AttemptKey(1, 101)
@@ -84,7 +84,7 @@ async def test_many_records_share_commits(tmp_path: Path) -> None:
 async def test_chunks_come_in_order_with_tickets_and_seals_last(tmp_path: Path) -> None:
     journal = await opened(tmp_path / "j")
     chunks = [chunk(KEY, number) for number in (1, 2, 3)]
-    assert await journal.take(Taken(chunks=chunks, seals=[Seal(KEY, 3)], tickets={KEY: b"ticket"})) == 30
+    assert await journal.store(JournalBatch(chunks=chunks, seals=[Seal(KEY, 3)], tickets={KEY: b"ticket"})) == 30
     first = await journal.chunks_after(0, limit=2, max_bytes=1000)
     assert ([one.seq_from for one in first.chunks], first.seals, first.tickets) == ([1, 2], [], {KEY: b"ticket"})
     small = await journal.chunks_after(0, limit=10, max_bytes=15)
@@ -108,7 +108,7 @@ async def test_a_full_disk_fails_those_who_wait_and_keeps_what_was_posted(
     journal._connection.execute(f"PRAGMA max_page_count = {pages}")
     journal.put_report(Report(key=KEY, seq=2, outcome=END))
     with pytest.raises(TobanError) as caught:
-        await journal.take(Taken(chunks=[chunk(KEY, 1, size=100_000)]))
+        await journal.store(JournalBatch(chunks=[chunk(KEY, 1, size=100_000)]))
     assert caught.value.code is ErrorCode.UNAVAILABLE
     journal._connection.execute("PRAGMA max_page_count = 1000000")
     await journal.flush()

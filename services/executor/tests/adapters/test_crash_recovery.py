@@ -21,11 +21,14 @@ from toban_executor.decide.log_block import STDERR, STDOUT, LogBlock
 from toban_executor.guard import message_spool
 from toban_executor.guard.message_spool import SpooledMessage
 from toban_executor.guard.protocol import encode_block
-from toban_executor.ports import Chunk, Seal, Taken
-from toban_proto.v1 import logs_pb2
+from toban_executor.ports import Chunk, JournalBatch, Seal
+from toban_proto.v1 import common_pb2, logs_pb2
 from toban_testing.fake_coordinator import EPOCH
 
 TICKET = b"ticket"
+# Those of stepping_executor, in order.
+STEPS = ("told", "writing", "written", "reporting", "answered")
+SUCCEEDED = common_pb2.OUTCOME_KIND_SUCCEEDED
 
 
 def line(seq: int, stream: int = STDOUT) -> bytes:
@@ -89,7 +92,7 @@ def test_lines_ends_and_outcomes_of_several_attempts(tmp_path: Path, journal: Jo
 
 async def test_what_the_journal_had_is_passed_over(tmp_path: Path, journal: Journal) -> None:
     journal.start()
-    await journal.take(Taken(heard={"inc.0": 2, "inc.1": 9}))
+    await journal.store(JournalBatch(ack_offsets={"inc.0": 2, "inc.1": 9}))
     journal.close()
     again = Journal(tmp_path / "j")
     leave(tmp_path, line(1), line(2), line(3), end(1, last_seq=3))
@@ -119,12 +122,12 @@ def test_a_kill_before_the_file_is_removed_doubles_nothing(
 def test_a_disk_that_refuses_leaves_it_to_the_next(
     tmp_path: Path, journal: Journal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def refuse(_taken: Taken) -> None:
+    def refuse(_batch: JournalBatch) -> None:
         raise sqlite3.OperationalError("database or disk is full")
 
     file = leave(tmp_path, line(1), end(1, last_seq=1))
     with monkeypatch.context() as patch:
-        patch.setattr(journal, "take_up", refuse)
+        patch.setattr(journal, "store_recovered", refuse)
         assert not recover_messages(tmp_path, journal, Packer())
     assert (lines_of(journal), file.exists()) == ([], True)
     assert recover_messages(tmp_path, journal, Packer())
@@ -153,12 +156,12 @@ def test_a_file_that_is_no_text_stops_nothing(tmp_path: Path, journal: Journal, 
     assert [file.name for file in left_in(tmp_path, "*.bad")] == ["inc.0.bad"]
 
 
-async def test_tickets_of_attempts_that_nobody_can_end_any_more_are_forgotten(tmp_path: Path, journal: Journal) -> None:
+async def test_tickets_of_attempts_that_can_never_end_are_dropped(tmp_path: Path, journal: Journal) -> None:
     """Executor and guard were killed: the chunks were shipped, and no seal comes."""
     journal.start()
     chunk = Chunk.of(AttemptKey(2, 102), [LogBlock(1, False, 1, 1, 1, b"x\n")], b"data")
-    await journal.take(Taken(chunks=[chunk], tickets={AttemptKey(run, 100 + run): b"t" for run in (1, 2, 3)}))
-    await journal.take(Taken(seals=[Seal(AttemptKey(3, 103), 5)]))
+    await journal.store(JournalBatch(chunks=[chunk], tickets={AttemptKey(run, 100 + run): b"t" for run in (1, 2, 3)}))
+    await journal.store(JournalBatch(seals=[Seal(AttemptKey(3, 103), 5)]))
     journal.close()
     again = Journal(tmp_path / "j")
     (tmp_path / "x.0.draft").write_bytes(b"half")
@@ -199,3 +202,34 @@ async def test_jobs_that_print_while_their_executor_is_killed_lose_no_line(world
         assert len(lines) == world.archiver.seals[key] >= printed
     assert world.archiver.doubled == 0
     assert not left_in(world.executor.state / "guards", "*" + message_spool.SUFFIX)
+
+
+@pytest.mark.parametrize("step", STEPS)
+async def test_kill_9_between_the_end_of_a_job_and_the_answer_to_its_report(
+    world_maker: Any, tmp_path: Path, step: str
+) -> None:
+    """Lines of an attempt whose end the cluster knows are not lost, and in the end its log is whole."""
+    world = world_maker()
+    world.module = "stepping_executor"
+    try:
+        kill_at = tmp_path / "kill-at"
+        kill_at.write_text(step)
+        await world.open(KILL_AT=str(kill_at), PYTHONPATH=path_with(Path(__file__).parents[1]))
+        # It may die before it answers.
+        await asyncio.gather(world.start(world.order(1, "seq", "-f", "line %.0f", "500")), return_exceptions=True)
+        await asyncio.to_thread(world.executor.process.wait, timeout=10)
+        reported = (1, EPOCH | 1) in world.coordinator.outcomes
+        assert reported == (step == "answered")
+        world.executor.start()
+        await world.granted(incarnations=2)
+        outcome = await world.outcome(1)
+        assert (outcome.kind, outcome.last_seq, outcome.last_line) == (SUCCEEDED, 500, "line 500")
+        await world.until(lambda: (1, EPOCH | 1) in world.archiver.seals)
+        assert world.archiver.text((1, EPOCH | 1)) == [b"line %d" % number for number in range(1, 501)]
+        assert world.archiver.doubled == 0
+    finally:
+        await world.close()
+
+
+def path_with(folder: Path) -> str:
+    return os.pathsep.join([str(folder), *filter(None, [os.environ.get("PYTHONPATH")])])

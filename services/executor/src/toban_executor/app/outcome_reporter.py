@@ -1,4 +1,4 @@
-"""Hands starts and outcomes to a coordinator: all that wait in one call, again and again until each is answered."""
+"""Reports starts and outcomes to a coordinator: all that wait in one call, repeated until each is answered."""
 
 from collections.abc import Callable, Iterable
 from itertools import islice
@@ -8,47 +8,50 @@ from toban_executor.decide.models import Report
 from toban_executor.ports import Gateway, Journal
 from toban_observability import metrics
 
-_MOST = 500
+_BATCH = 500
 """Reports of one call: about 150 KB, and one transaction at the coordinator."""
 INHERITED = 1000
-"""Reports that a registration takes along."""
+"""Most reports of earlier incarnations that a registration carries."""
 
 _pending = metrics.gauge("toban_executor_reports_pending", "Outcome reports that no coordinator has acknowledged yet.")
 _answers = metrics.counter("toban_executor_reports_total", "Answered outcome reports by result.", ("result",))
 
 
-class Reporter:
-    """Reports in order of arrival. A start that was not sent yet is dropped when its outcome comes, which implies it."""
+class OutcomeReporter:
+    """Reports in order of arrival; `wake` asks for a turn of `run_once`.
 
-    def __init__(self, *, gateway: Gateway, journal: Journal) -> None:
-        self.on_new: Callable[[], None] = lambda: None
+    A start that was not sent yet is dropped when its outcome arrives, which implies it.
+    """
+
+    def __init__(self, *, gateway: Gateway, journal: Journal, wake: Callable[[], None]) -> None:
         self._gateway = gateway
         self._journal = journal
+        self._wake = wake
         self._waiting: dict[tuple[AttemptKey, int], Report] = {}
 
     def restore(self, reports: Iterable[Report]) -> None:
-        """Reports that an earlier process did not get answered."""
+        """Reports of an earlier process that were not answered."""
         self._waiting.update({(report.key, report.seq): report for report in reports})
 
     def add(self, report: Report) -> None:
-        """Report this as soon as the call under way is over."""
+        """Report this as soon as the present call has ended."""
         if report.outcome is not None:
             self._waiting.pop((report.key, 1), None)
         self._waiting[(report.key, report.seq)] = report
-        self.on_new()
+        self._wake()
 
     def first(self, most: int) -> list[Report]:
-        """The oldest that wait."""
+        """The `most` oldest reports that wait."""
         return list(islice(self._waiting.values(), most))
 
     @property
     def pending(self) -> int:
-        """How many are not answered yet."""
+        """Number of reports that are not answered yet."""
         return len(self._waiting)
 
     async def run_once(self) -> int:
-        """One call with what waits. Raises TobanError when no coordinator answers; the loop comes back."""
-        batch = self.first(_MOST)
+        """One call with what waits; returns the number of answers. Raises TobanError when no coordinator answers."""
+        batch = self.first(_BATCH)
         _pending.set(len(self._waiting))
         if not batch:
             return 0
@@ -62,5 +65,5 @@ class Reporter:
         self._journal.drop_reports(durable)
         _pending.set(len(self._waiting))
         if self._waiting:
-            self.on_new()
+            self._wake()
         return len(answered)

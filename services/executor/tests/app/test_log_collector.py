@@ -1,29 +1,29 @@
-"""An attempt whose end is known has its whole log, whatever the executor dies of, and when."""
+"""Output of jobs on its way to disk: an attempt whose end is known has its whole log, whatever the disk does."""
 
 import asyncio
-import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import zstandard
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from toban_domain.errors import ErrorCode, TobanError
 from toban_domain.outcome import AttemptKey
+from toban_executor.adapters.journal import Journal
+from toban_executor.adapters.log_client import Packer
+from toban_executor.app.log_collector import CHECK_SECONDS, GATHER_SECONDS, OFFSETS_RETRY_SECONDS, LogCollector
 from toban_executor.decide.log_block import LogBlock
 from toban_executor.decide.models import Report
-from toban_executor.decide.pending_outcomes import PATIENCE_SECONDS
-from toban_executor.loops.log_collector import GATHER_SECONDS, LOOK_SECONDS, MARKS_AGAIN_SECONDS, Collector
-from toban_executor.ports import Taken
-from toban_proto.v1 import common_pb2
+from toban_executor.decide.outcome import OUTCOME_TIMEOUT_SECONDS
+from toban_executor.ports import JournalBatch
+from toban_proto.v1 import logs_pb2
 from toban_testing.clock import FakeClock
-from toban_testing.fake_coordinator import EPOCH
 
-# Those of stepping_executor, in order.
-STEPS = ("told", "writing", "written", "reporting", "answered")
-SUCCEEDED = common_pb2.OUTCOME_KIND_SUCCEEDED
+KEY = AttemptKey(1, 101)
 KEYS = [AttemptKey(number, 100 + number) for number in range(3)]
 
 
@@ -32,29 +32,29 @@ def refused() -> TobanError:
 
 
 class Disk:
-    """A journal whose every write waits until the test says how it ends, also when nobody waits for it any more."""
+    """A journal whose every write waits until the test ends it, also when its caller was cancelled."""
 
     def __init__(self) -> None:
         self.lines: dict[AttemptKey, int] = {}
         self.sealed: dict[AttemptKey, int] = {}
         self.kept: list[AttemptKey] = []
-        self.heard: dict[str, int] = {}
+        self.offsets: dict[str, int] = {}
         self.begun = 0
-        self.taking: Taken | None = None
+        self.storing: JournalBatch | None = None
         self.under_way: asyncio.Future[None] | None = None
 
-    async def take(self, taken: Taken) -> int:
+    async def store(self, batch: JournalBatch) -> int:
         assert self.under_way is None, "one write at a time"
         self.begun += 1
-        self.taking = taken
+        self.storing = batch
         self.under_way = asyncio.get_running_loop().create_future()
         await self.under_way
-        for chunk in taken.chunks:
+        for chunk in batch.chunks:
             assert self.lines.get(chunk.key, 0) + 1 == chunk.seq_from
             self.lines[chunk.key] = chunk.seq_to
-        self.sealed.update({seal.key: seal.last_seq for seal in taken.seals})
-        self.kept += [report.key for report in taken.reports]
-        self.heard.update(taken.heard)
+        self.sealed.update({seal.key: seal.last_seq for seal in batch.seals})
+        self.kept += [report.key for report in batch.reports]
+        self.offsets.update(batch.ack_offsets)
         return 0
 
     def put_report(self, report: Report) -> None:
@@ -65,18 +65,22 @@ class Bench:
     """A collector whose turns follow each other as those of its loop do."""
 
     def __init__(self) -> None:
-        self.disk, self.clock, self.reported = Disk(), FakeClock(), []
-        self.it = Collector(
+        self.disk, self.clock = Disk(), FakeClock()
+        self.reported: list[AttemptKey] = []
+        self.offsets: dict[str, int] = {}
+        guards: Any = SimpleNamespace(
+            hold_output=lambda _hold: None, ack_offsets=lambda: dict(self.offsets), ack=self.acknowledge
+        )
+        self.it = LogCollector(
             journal=self.disk,  # type: ignore[arg-type]
+            guards=guards,
             pack=lambda _blocks: b"",
-            hold=lambda _on: None,
             clock=self.clock,
             max_journal_bytes=1 << 30,
+            wake=lambda: None,
+            wake_shipper=lambda: None,
+            report=lambda report: self.reported.append(report.key),
         )
-        self.reported: list[AttemptKey] = []
-        self.it.on_report = lambda report: self.reported.append(report.key)
-        self.marks: dict[str, int] = {}
-        self.it.heard, self.it.on_kept = lambda: dict(self.marks), self.forget
         self.written: dict[AttemptKey, int] = {}
         self._turn: asyncio.Task[int] | None = None
 
@@ -88,7 +92,7 @@ class Bench:
 
     def end(self, key: AttemptKey) -> None:
         self.it.closed(key, self.written.get(key, 0))
-        self.it.conclude(Report(key=key, seq=2))
+        self.it.submit_outcome(Report(key=key, seq=2))
 
     async def turn(self) -> None:
         """Let the loop go on as far as it can."""
@@ -115,9 +119,9 @@ class Bench:
         assert self._turn is not None
         return self._turn.exception()
 
-    def forget(self, marks: Mapping[str, int]) -> None:
-        """Up to these it is on disk."""
-        self.marks = {name: mark for name, mark in self.marks.items() if marks.get(name, 0) < mark}
+    def acknowledge(self, offsets: Mapping[str, int]) -> None:
+        """Messages up to these are on disk."""
+        self.offsets = {name: number for name, number in self.offsets.items() if offsets.get(name, 0) < number}
 
     async def write(self, error: TobanError | None = None) -> None:
         """The write under way ends."""
@@ -178,7 +182,7 @@ async def test_a_disk_that_refuses_for_long_holds_no_outcome_for_ever() -> None:
     await bench.turn()
     await bench.write(refused())
     assert bench.reported == []
-    await bench.clock.advance(PATIENCE_SECONDS)
+    await bench.clock.advance(OUTCOME_TIMEOUT_SECONDS)
     await bench.turn()
     await bench.write(refused())
     assert bench.reported == [key]
@@ -192,13 +196,13 @@ async def test_a_disk_that_hangs_holds_no_outcome_for_ever_and_is_asked_once() -
     bench.line(key)
     bench.end(key)
     await bench.turn()
-    await bench.clock.advance(PATIENCE_SECONDS - 0.1)
+    await bench.clock.advance(OUTCOME_TIMEOUT_SECONDS - 0.1)
     assert bench.reported == []
     bench.line(other)
     bench.end(other)
-    await bench.clock.advance(LOOK_SECONDS)
+    await bench.clock.advance(CHECK_SECONDS)
     assert (bench.reported, bench.disk.kept) == ([key], [key])
-    await bench.clock.advance(PATIENCE_SECONDS)
+    await bench.clock.advance(OUTCOME_TIMEOUT_SECONDS)
     assert (bench.reported, bench.disk.begun) == ([key, other], 1)
     await bench.write()
     await bench.turn()
@@ -214,7 +218,7 @@ async def test_the_end_does_not_wait_for_a_disk_that_hangs() -> None:
     await bench.stop_turn()
     assert bench.disk.begun == 1
     finish = asyncio.ensure_future(bench.it.finish())
-    await bench.clock.advance(PATIENCE_SECONDS)
+    await bench.clock.advance(OUTCOME_TIMEOUT_SECONDS)
     assert (finish.done(), bench.reported, bench.disk.begun) == (True, [key], 1)
 
 
@@ -231,34 +235,34 @@ async def test_the_end_goes_on_with_the_write_of_the_turn_that_was_cut_short() -
     assert (bench.disk.lines, bench.it.pending) == ({key: 1, other: 1}, False)
 
 
-async def test_at_the_end_it_is_on_disk_how_far_silent_guards_were_heard() -> None:
-    """Else the guard leaves a file, and the next executor reports once more what was answered already."""
+async def test_at_the_end_the_offsets_of_silent_guards_are_on_disk() -> None:
+    """Otherwise the guard leaves a spool file, and the next executor repeats reports that were answered."""
     bench = Bench()
     await bench.turn()
     await bench.write()
-    bench.marks = {"i.0": 7}
+    bench.offsets = {"i.0": 7}
     finish = asyncio.ensure_future(bench.it.finish())
     await settle()
     await bench.write()
     await finish
-    assert bench.disk.heard == {"i.0": 7}
-    assert bench.marks == {}, "the guards can be told"
+    assert bench.disk.offsets == {"i.0": 7}
+    assert bench.offsets == {}, "the guards can drop their messages"
 
 
 async def test_a_full_disk_is_no_error_of_an_idle_executor(caplog: pytest.LogCaptureFixture) -> None:
     bench, asked = Bench(), 0
-    bench.marks = {"i.0": 7}
+    bench.offsets = {"i.0": 7}
     for _ in range(10):
         await bench.turn()
-        asked += bool(bench.disk.taking and bench.disk.taking.heard)
-        await bench.write(refused() if bench.disk.taking and bench.disk.taking.heard else None)
+        asked += bool(bench.disk.storing and bench.disk.storing.ack_offsets)
+        await bench.write(refused() if bench.disk.storing and bench.disk.storing.ack_offsets else None)
         assert bench.failure() is None
         await bench.clock.advance(1.0)
     assert (asked, caplog.text.count("cannot persist guard acknowledgement offsets")) == (1, 1)
-    await bench.clock.advance(MARKS_AGAIN_SECONDS)
+    await bench.clock.advance(OFFSETS_RETRY_SECONDS)
     await bench.turn()
     await bench.write()
-    assert (bench.disk.heard, bench.marks) == ({"i.0": 7}, {})
+    assert (bench.disk.offsets, bench.offsets) == ({"i.0": 7}, {})
 
 
 async def test_at_the_end_nothing_is_kept_back() -> None:
@@ -293,8 +297,8 @@ async def follow(steps: Sequence[tuple[str, Any]], hangs: bool) -> None:
         "write": bench.write,
         "refuse": lambda: bench.write(refused()),
         "stop": bench.cut_turn,
-        # Shorter than the patience of all of them together.
-        "nap": lambda: bench.clock.advance(PATIENCE_SECONDS / 50),
+        # Shorter than the timeout, also all of them together.
+        "nap": lambda: bench.clock.advance(OUTCOME_TIMEOUT_SECONDS / 50),
     }
     for kind, key in [*steps, *(("end", key) for key in KEYS)]:
         if kind in doing:
@@ -308,9 +312,9 @@ async def follow(steps: Sequence[tuple[str, Any]], hangs: bool) -> None:
     if hangs:
         # No write ends any more: the outcomes do not wait for that.
         for _ in range(2):
-            # The first may hear how a write has ended that was under way when its turn was stopped.
+            # The first may get the result of a write whose turn was stopped.
             await bench.turn()
-            await bench.clock.advance(PATIENCE_SECONDS + LOOK_SECONDS)
+            await bench.clock.advance(OUTCOME_TIMEOUT_SECONDS + CHECK_SECONDS)
         assert sorted(bench.reported) == sorted(KEYS)
     while bench.it.pending:
         await bench.turn()
@@ -321,32 +325,77 @@ async def follow(steps: Sequence[tuple[str, Any]], hangs: bool) -> None:
     assert sorted(bench.reported) == sorted(KEYS)
 
 
-@pytest.mark.parametrize("step", STEPS)
-async def test_kill_9_between_the_end_of_a_job_and_the_answer_to_its_report(
-    world_maker: Any, tmp_path: Path, step: str
-) -> None:
-    """Whatever the cluster has heard of before the executor died, its lines are not lost; and what came of it is whole in the end."""
-    world = world_maker()
-    world.module = "stepping_executor"
-    try:
-        kill_at = tmp_path / "kill-at"
-        kill_at.write_text(step)
-        await world.open(KILL_AT=str(kill_at), PYTHONPATH=path_with(Path(__file__).parent))
-        # It may die before it answers.
-        await asyncio.gather(world.start(world.order(1, "seq", "-f", "line %.0f", "500")), return_exceptions=True)
-        await asyncio.to_thread(world.executor.process.wait, timeout=10)
-        reported = (1, EPOCH | 1) in world.coordinator.outcomes
-        assert reported == (step == "answered")
-        world.executor.start()
-        await world.granted(incarnations=2)
-        outcome = await world.outcome(1)
-        assert (outcome.kind, outcome.last_seq, outcome.last_line) == (SUCCEEDED, 500, "line 500")
-        await world.until(lambda: (1, EPOCH | 1) in world.archiver.seals)
-        assert world.archiver.text((1, EPOCH | 1)) == [b"line %d" % number for number in range(1, 501)]
-        assert world.archiver.doubled == 0
-    finally:
-        await world.close()
+class InstantClock(FakeClock):
+    """Sleeps for nothing."""
+
+    async def sleep(self, seconds: float) -> None:
+        """Return at once."""
 
 
-def path_with(folder: Path) -> str:
-    return os.pathsep.join([str(folder), *filter(None, [os.environ.get("PYTHONPATH")])])
+def block(seq: int, text: bytes, *, stream: int = 1, partial: bool = False) -> LogBlock:
+    return LogBlock(stream, partial, 1000 + seq, seq, max(1, text.count(b"\n")), text)
+
+
+@pytest.fixture
+async def journal(tmp_path: Path) -> AsyncIterator[Journal]:
+    made = Journal(tmp_path / "j")
+    made.start()
+    yield made
+    made.close()
+
+
+def collector(journal: Journal, held: list[bool], limit: int = 1 << 30) -> LogCollector:
+    guards: Any = SimpleNamespace(hold_output=held.append, ack_offsets=dict, ack=lambda _offsets: None)
+    return LogCollector(
+        journal=journal,
+        guards=guards,
+        pack=Packer(),
+        clock=InstantClock(),
+        max_journal_bytes=limit,
+        wake=lambda: None,
+        wake_shipper=lambda: None,
+        report=lambda _report: None,
+    )
+
+
+def blocks(data: bytes) -> list[tuple[int, bytes, bool]]:
+    parsed = logs_pb2.LogLines.FromString(zstandard.ZstdDecompressor().decompress(data))
+    return [(one.seq, one.text, one.partial) for one in parsed.blocks]
+
+
+async def test_blocks_become_one_chunk_a_stream(journal: Journal) -> None:
+    it = collector(journal, [])
+    it.opened(KEY, b"ticket")
+    it.add(KEY, block(1, b"a\nb\n"))
+    it.add(KEY, block(3, b"err\n", stream=2))
+    it.add(KEY, block(4, b"rest", partial=True))
+    it.closed(KEY, 4)
+    assert await it.run_once() == 2
+    batch = await journal.chunks_after(0, 10, 1 << 20)
+    found = {one.stream: (one.seq_from, one.seq_to, one.lines, blocks(one.data)) for one in batch.chunks}
+    assert found == {
+        1: (1, 4, 3, [(1, b"a\nb\n", False), (4, b"rest", True)]),
+        2: (3, 3, 1, [(3, b"err\n", False)]),
+    }
+    assert (batch.tickets, [seal.last_seq for seal in batch.seals]) == ({KEY: b"ticket"}, [4])
+    assert not it.pending
+
+
+async def test_a_silent_job_leaves_nothing(journal: Journal) -> None:
+    it = collector(journal, [])
+    it.opened(KEY, b"ticket")
+    it.closed(KEY, 0)
+    assert (it.pending, it._buffer._tickets) == (False, {})
+
+
+async def test_guards_are_held_while_the_journal_is_over_its_share(journal: Journal) -> None:
+    held: list[bool] = []
+    it = collector(journal, held, limit=10)
+    it.opened(KEY, b"t")
+    it.add(KEY, block(1, bytes(range(32, 127)) * 3 + b"\n"))
+    await it.run_once()
+    assert held[-1] is True
+    batch = await journal.chunks_after(0, 10, 1 << 20)
+    journal.drop_chunks([one.id for one in batch.chunks], [])
+    await it.run_once()
+    assert held[-1] is False

@@ -9,10 +9,9 @@ from typing import Any
 import pytest
 
 from toban_domain.settings import SETTINGS
-from toban_executor.adapters.coordinator_client import CoordinatorClient, Identity
-from toban_executor.decide.heartbeat_timing import AVOID_SECONDS, call_seconds
+from toban_executor.adapters.coordinator_client import AVOID_SECONDS, CoordinatorClient, call_seconds
 from toban_executor.guard.clock import boottime
-from toban_executor.ports import Beat
+from toban_executor.ports import HeartbeatRequest, Identity
 from toban_proto.v1.coordinator_pb2_grpc import add_ExecutorGatewayServicer_to_server
 from toban_runtime.clock import SystemClock
 from toban_testing.clock import FakeClock
@@ -35,7 +34,7 @@ IDENTITY = Identity(
     ready_slots=1,
     version="0",
 )
-BEAT = Beat(echo=0, epoch_max=0, free_slots=1, held=[], progress={}, outcomes=[], draining=False, settings_version=0)
+HEARTBEAT = HeartbeatRequest(echo=0, epoch_max=0, free_slots=1, held=[])
 
 
 class Freezing(FakeCoordinator):
@@ -66,7 +65,7 @@ class Cluster:
     async def beat(self) -> float:
         """Seconds until the answer."""
         begun = boottime()
-        await self.client.heartbeat(BEAT)
+        await self.client.heartbeat(HEARTBEAT)
         return boottime() - begun
 
 

@@ -82,7 +82,7 @@ async def test_a_job_has_its_own_grace_when_its_executor_stops(
         await world.close()
 
 
-async def test_nobody_else_is_asked_to_drain(world: Any, tmp_path: Path) -> None:
+async def test_no_other_process_is_asked_to_drain(world: Any, tmp_path: Path) -> None:
     """Not a process that has the pid of an executor that crashed: this test would not outlive the signal."""
     code, text = await said(drain(world, SCHEDULER_STATE_DIR=str(tmp_path / "other")))
     assert code != 0

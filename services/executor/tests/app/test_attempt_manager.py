@@ -1,4 +1,4 @@
-"""Orders while the journal is slow or refuses: nobody hears of an acceptance that is not on disk, and no slot leaks."""
+"""Orders while the journal is slow or refuses: no acceptance is answered before it is on disk, and no slot leaks."""
 
 import asyncio
 from collections.abc import Sequence
@@ -8,15 +8,21 @@ import pytest
 
 from toban_domain.errors import ErrorCode, TobanError
 from toban_domain.outcome import AttemptKey, AttemptState
+from toban_executor.app.attempt_manager import AttemptManager, Launcher
 from toban_executor.decide.models import CancelOrder, StartOrder, StepOrder
-from toban_executor.loops.attempt_manager import Attempts
+from toban_executor.ports import Registered
 from toban_fencing.epoch_gate import Header, Record
-from toban_fencing.executor_lease import HoldSide, Instant
+from toban_fencing.executor_lease import Instant
 from toban_fencing.order_book import OrderBook
 from toban_testing.clock import FakeClock
 
 A = AttemptKey(1, 101)
 B = AttemptKey(2, 102)
+
+
+REGISTERED = Registered(
+    worker_id=1, incarnation_key="k", lease_ms=10_000, margin_ms=300, heartbeat_seconds=1.0, epoch=5
+)
 
 
 def order(key: AttemptKey) -> StartOrder:
@@ -37,7 +43,7 @@ class SlowJournal:
 
 
 class Slots:
-    """Notes what is handed over and what is killed."""
+    """Records what is spawned and what is killed."""
 
     def __init__(self) -> None:
         self.spawned: list[AttemptKey] = []
@@ -53,7 +59,7 @@ class Slots:
 
 class Collector:
     def opened(self, key: AttemptKey, ticket: bytes) -> None:
-        """Nothing is written here."""
+        """Ignored."""
 
 
 class Bench:
@@ -61,8 +67,9 @@ class Bench:
         self.journal, self.guards, clock = SlowJournal(), Slots(), FakeClock()
         fields: Any = {"journal": self.journal, "guards": self.guards, "reporter": None, "collector": Collector()}
         book = OrderBook(incarnation="me", slots=slots, unfit=lambda _order: None)
-        self.attempts = Attempts(book=book, clock=clock, **fields)
-        self.attempts.lease = HoldSide(lease_ms=10_000, margin_ms=300)
+        launcher = Launcher(program=lambda _name: "", home="/")
+        self.attempts = AttemptManager(book=book, clock=clock, launcher=launcher, **fields)
+        self.attempts.lease.begin(REGISTERED)
         self.attempts.lease.granted(Instant(clock.boottime(), clock.wall().timestamp()))
         self.serial = 0
 
@@ -115,7 +122,7 @@ async def test_no_answer_about_an_attempt_that_was_withdrawn(second: str) -> Non
     with pytest.raises(TobanError, match="no space left"):
         await first
     it.journal.writes[1].set_result(None)
-    with pytest.raises(TobanError, match="could not be written down"):
+    with pytest.raises(TobanError, match="could not persist"):
         await other
     assert (it.guards.spawned, it.attempts.book.free_slots, it.attempts.idle.is_set()) == ([], 1, True)
     again = await it.start()

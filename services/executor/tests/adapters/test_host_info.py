@@ -5,9 +5,9 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from pathlib import Path
 
-from toban_executor.adapters.convert import beat_to_pb
+from toban_executor.adapters.convert import heartbeat_to_pb
 from toban_executor.adapters.host_info import fingerprint, vitals
-from toban_executor.ports import Beat
+from toban_executor.ports import HeartbeatRequest
 from toban_transport.convert import timestamp_from_pb
 from toban_transport.tls import TlsFiles
 
@@ -18,7 +18,7 @@ def test_a_heartbeat_tells_clock_disk_and_certificate(tls: Path, tmp_path: Path)
     files = TlsFiles(tls / "executor")
     seen = vitals(state_dir=tmp_path, tls=files, wall=NOW)
     assert seen is not None
-    message = beat_to_pb(Beat(echo=1, epoch_max=0, free_slots=1, held=(), vitals=seen), "i")
+    message = heartbeat_to_pb(HeartbeatRequest(echo=1, epoch_max=0, free_slots=1, held=(), vitals=seen), "i")
     assert timestamp_from_pb(message.wall_clock) == NOW
     assert 0 < message.disk_free_bytes == seen.disk_free_bytes
     assert timestamp_from_pb(message.certificate_not_after) == files.current().certificate.not_valid_after_utc
@@ -26,7 +26,7 @@ def test_a_heartbeat_tells_clock_disk_and_certificate(tls: Path, tmp_path: Path)
 
 def test_a_heartbeat_goes_without_them(tls: Path, tmp_path: Path) -> None:
     assert vitals(state_dir=tmp_path / "gone", tls=TlsFiles(tls / "executor"), wall=NOW) is None
-    message = beat_to_pb(Beat(echo=1, epoch_max=0, free_slots=1, held=()), "i")
+    message = heartbeat_to_pb(HeartbeatRequest(echo=1, epoch_max=0, free_slots=1, held=()), "i")
     assert not message.HasField("wall_clock")
     assert not message.HasField("certificate_not_after")
 

@@ -1,0 +1,1 @@
+"""Use cases of one incarnation: recover, register, carry out orders, keep output and outcomes, shut down."""

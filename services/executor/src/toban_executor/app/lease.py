@@ -1,0 +1,59 @@
+"""The executor's lease from registration to the end of the incarnation, as this process sees it."""
+
+from toban_executor.ports import Registered
+from toban_fencing.executor_lease import HoldSide, Instant
+from toban_runtime.clock import Clock
+
+
+def instant(clock: Clock) -> Instant:
+    """Now, on both clocks of a lease."""
+    return Instant(clock.boottime(), clock.wall().timestamp())
+
+
+class ExecutorLease:
+    """`registered` is None before a coordinator has accepted the incarnation; nothing may start before the first grant.
+
+    `over` is empty while the incarnation continues, else the reason for its end. `row_state` is the state of its row in
+    PostgreSQL (on, draining, detached, cut, off).
+    """
+
+    def __init__(self, *, clock: Clock) -> None:
+        self.registered: Registered | None = None
+        self.over = ""
+        self.row_state = "on"
+        self._hold: HoldSide | None = None
+        self._clock = clock
+
+    def begin(self, registered: Registered) -> None:
+        """The incarnation is registered: grants count from now on."""
+        self.registered = registered
+        self._hold = HoldSide(lease_ms=registered.lease_ms, margin_ms=registered.margin_ms)
+
+    def end(self, reason: str) -> None:
+        """The incarnation can never run jobs again; the first reason stays."""
+        self.over = self.over or reason
+
+    def granted(self, sent: Instant) -> Instant:
+        """A heartbeat sent at `sent` was granted; returns the deadline."""
+        assert self._hold is not None
+        return self._hold.granted(sent)
+
+    @property
+    def deadline(self) -> Instant | None:
+        """Until when jobs may run; None before the first grant."""
+        return None if self._hold is None else self._hold.deadline
+
+    @property
+    def left(self) -> float:
+        """Seconds until the deadline; 0 before the first grant, negative when it has passed."""
+        return 0.0 if self._hold is None else self._hold.left(instant(self._clock))
+
+    @property
+    def valid(self) -> bool:
+        """True while jobs may start."""
+        return self._hold is not None and self._hold.valid(instant(self._clock))
+
+    def grace(self, seconds: float) -> float:
+        """Seconds between SIGTERM and SIGKILL when the lease ends: the job's own `seconds`, at most half of the lease."""
+        assert self._hold is not None
+        return self._hold.grace(seconds)

@@ -1,0 +1,25 @@
+"""Wires and runs one incarnation of the executor. `toban_executor.__main__` starts the guards before it imports this."""
+
+from toban_domain.version import VERSION
+from toban_executor.config import ExecutorConfig
+from toban_executor.main.wiring import build
+from toban_executor.ports import Prepared
+from toban_observability import metrics, tracing
+from toban_runtime.lifecycle import Stop, run_service
+
+SERVICE = "executor"
+
+
+def main(config: ExecutorConfig, prepared: Prepared) -> tuple[int, bool]:
+    """Run one incarnation; the exit code, and whether the process should register again."""
+    metrics.build_info(SERVICE, VERSION)
+    tracing.setup(SERVICE, VERSION)
+    again = False
+
+    async def run(stop: Stop) -> None:
+        nonlocal again
+        again = await build(config, prepared).run(stop)
+
+    code = run_service(run)
+    tracing.shutdown()
+    return code, again

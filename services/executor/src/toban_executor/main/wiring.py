@@ -1,0 +1,235 @@
+"""Constructs one incarnation by hand. `Factories` makes what touches the outside, so that tests can replace it."""
+
+import math
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+
+from toban_executor.adapters.coordinator_client import CoordinatorClient
+from toban_executor.adapters.crash_recovery import recover_messages
+from toban_executor.adapters.guard_client import GuardClient
+from toban_executor.adapters.host_info import fingerprint, vitals
+from toban_executor.adapters.journal import Journal
+from toban_executor.adapters.log_client import ArchiverClient, Packer
+from toban_executor.adapters.program_lookup import ProgramFinder, load_allow_list
+from toban_executor.adapters.state_dir import save_slots
+from toban_executor.app.attempt_manager import AttemptManager, Launcher
+from toban_executor.app.log_collector import LogCollector
+from toban_executor.app.outcome_reporter import OutcomeReporter
+from toban_executor.app.recovery import Recovery
+from toban_executor.app.registration import Registration
+from toban_executor.app.shutdown import Shutdown
+from toban_executor.config import ExecutorConfig
+from toban_executor.decide.programs import ProgramRules
+from toban_executor.loops.heartbeat import WATCHDOG_SECONDS, Heartbeat, LeaseWatchdog, Machine
+from toban_executor.loops.incarnation import Connections, Health, Incarnation, Loops, UseCases
+from toban_executor.loops.log_shipper import LogShipper
+from toban_executor.ports import Prepared
+from toban_executor.server import WorkerService, add_to_server
+from toban_fencing.order_book import OrderBook
+from toban_observability import metrics
+from toban_observability.admin_port import AdminPort
+from toban_observability.error_rate import SAMPLE_SECONDS
+from toban_runtime.backoff import Backoff
+from toban_runtime.clock import Clock, SystemClock
+from toban_runtime.ids import IdSource
+from toban_runtime.loop import Loop
+from toban_runtime.settings_watch import SettingsWatch
+from toban_transport.channel import ChannelPool
+from toban_transport.server import GrpcServer, build_server
+from toban_transport.tls import TlsFiles
+from toban_transport.tls_reload import certificate_check
+
+_settings_version = metrics.gauge("toban_executor_settings_version", "Version of the settings that this executor uses.")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Factories:
+    """Clock, ids and backoff, and the makers of transports, journal and guard client."""
+
+    clock: Clock = field(default_factory=SystemClock)
+    ids: IdSource = field(default_factory=IdSource)
+    backoff: Backoff = field(default_factory=partial(Backoff, base=0.2, cap=2.0))
+    channels: Callable[..., ChannelPool] = ChannelPool
+    server: Callable[..., GrpcServer] = build_server
+    admin: Callable[..., AdminPort] = AdminPort
+    gateway: Callable[..., CoordinatorClient] = CoordinatorClient
+    archivers: Callable[..., ArchiverClient] = ArchiverClient
+    journal: Callable[[Path], Journal] = Journal
+    guards: Callable[..., GuardClient] = GuardClient
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Outside:
+    """What is connected to the outside."""
+
+    tls: TlsFiles
+    channels: ChannelPool
+    journal: Journal
+    guards: GuardClient
+    gateway: CoordinatorClient
+    archivers: ArchiverClient
+
+
+def build(config: ExecutorConfig, prepared: Prepared, make: Factories | None = None) -> Incarnation:
+    """Everything of one incarnation; call it on the event loop. Raises TobanError for a bad journal, certificate or allow-list."""
+    make = make or Factories()
+    clock, outside = make.clock, _connect(config, prepared, make)
+    journal, guards, gateway = outside.journal, outside.guards, outside.gateway
+    # The objects below wake the loops that run them, so each loop is made first and looks its object up at its first turn.
+    collect = Loop("collect", lambda: collector.run_once(), 1.0, clock)
+    ship = Loop("ship", LogShipper(journal=journal, archivers=outside.archivers).run_once, 2.0, clock)
+    reports = Loop("report", lambda: reporter.run_once(), 1.0, clock)
+    heartbeats = Loop("heartbeat", lambda: heartbeat.run_once(), lambda: heartbeat.interval_seconds(), clock)
+    reporter = OutcomeReporter(gateway=gateway, journal=journal, wake=reports.wake)
+    collector = LogCollector(
+        journal=journal,
+        guards=guards,
+        pack=Packer(),
+        clock=clock,
+        max_journal_bytes=config.log_budget_mb << 20,
+        wake=collect.wake,
+        wake_shipper=ship.wake,
+        report=reporter.add,
+    )
+    attempts = _attempt_manager(config, prepared, outside, reporter, collector, clock)
+    settings = SettingsWatch(source=gateway, clock=clock, on_version=partial(_apply_settings, heartbeats))
+    heartbeat = Heartbeat(
+        gateway=gateway,
+        attempts=attempts,
+        settings=settings,
+        machine=_machine(config, prepared, outside.tls, clock),
+        on_archivers=outside.archivers.learn,
+        clock=clock,
+    )
+    watchdog = Loop("lease", LeaseWatchdog(attempts=attempts, guards=guards).run_once, WATCHDOG_SECONDS, clock)
+    health = Health(attempts=attempts, certificate=lambda: certificate_check(outside.tls, clock.wall()), clock=clock)
+    return Incarnation(
+        config=config,
+        prepared=prepared,
+        connections=_connections(config, outside, attempts, health, make),
+        use_cases=_use_cases(config, prepared, outside, attempts, collector, make),
+        loops=Loops(
+            always=[collect, ship, Loop("errors", health.sample_errors, SAMPLE_SECONDS, clock)],
+            leased=[reports, heartbeats, watchdog],
+            settings=settings,
+            heartbeat=heartbeat,
+            wake_heartbeat=heartbeats.wake,
+        ),
+        clock=clock,
+    )
+
+
+def _connect(config: ExecutorConfig, prepared: Prepared, make: Factories) -> _Outside:
+    tls = TlsFiles(config.tls_dir)
+    channels = make.channels(tls=tls, trust_domain=config.trust_domain)
+    return _Outside(
+        tls=tls,
+        channels=channels,
+        journal=make.journal(prepared.state_dir / "journal.sqlite3"),
+        guards=make.guards(guards=prepared.guards, clock=make.clock),
+        gateway=make.gateway(
+            channels=channels,
+            addresses=config.coordinators,
+            incarnation=prepared.guards.incarnation,
+            clock=make.clock,
+        ),
+        archivers=make.archivers(channels=channels, addresses=config.log_archivers),
+    )
+
+
+def _attempt_manager(
+    config: ExecutorConfig,
+    prepared: Prepared,
+    outside: _Outside,
+    reporter: OutcomeReporter,
+    collector: LogCollector,
+    clock: Clock,
+) -> AttemptManager:
+    rules = ProgramRules(allowed=load_allow_list(config.allow_list), resolve=ProgramFinder())
+    slots = len(prepared.guards.slots)
+    return AttemptManager(
+        book=OrderBook(incarnation=prepared.guards.incarnation, slots=slots, unfit=rules.unfit),
+        guards=outside.guards,
+        journal=outside.journal,
+        reporter=reporter,
+        collector=collector,
+        launcher=Launcher(program=rules.program, home=str(Path.home())),
+        clock=clock,
+    )
+
+
+def _machine(config: ExecutorConfig, prepared: Prepared, tls: TlsFiles, clock: Clock) -> Machine:
+    return Machine(
+        labels=config.labels,
+        load=lambda: os.getloadavg()[0],
+        vitals=lambda: vitals(state_dir=prepared.state_dir, tls=tls, wall=clock.wall()),
+    )
+
+
+def _connections(
+    config: ExecutorConfig, outside: _Outside, attempts: AttemptManager, health: Health, make: Factories
+) -> Connections:
+    server = make.server(
+        tls=outside.tls,
+        trust_domain=config.trust_domain,
+        clock=make.clock,
+        shared_identity=config.tls_shared_identity,
+    )
+    server.add(add_to_server, WorkerService(attempts=attempts))
+    return Connections(
+        server=server,
+        admin=make.admin(config.admin_host, config.admin_port, health.document),
+        channels=outside.channels,
+        journal=outside.journal,
+        guards=outside.guards,
+    )
+
+
+def _use_cases(
+    config: ExecutorConfig,
+    prepared: Prepared,
+    outside: _Outside,
+    attempts: AttemptManager,
+    collector: LogCollector,
+    make: Factories,
+) -> UseCases:
+    machine, journal = fingerprint(config.machine), outside.journal
+    return UseCases(
+        attempts=attempts,
+        collector=collector,
+        recovery=Recovery(
+            config=config,
+            prepared=prepared,
+            machine=machine,
+            journal=journal,
+            attempts=attempts,
+            new_id=make.ids.uuid,
+            recover_messages=partial(recover_messages, prepared.state_dir / "guards", journal, Packer()),
+        ),
+        registration=Registration(
+            gateway=outside.gateway,
+            attempts=attempts,
+            journal=journal,
+            prepared=prepared,
+            machine=machine,
+            save_slots=partial(save_slots, prepared.state_dir),
+            clock=make.clock,
+            backoff=make.backoff,
+        ),
+        shutdown=Shutdown(
+            attempts=attempts,
+            collector=collector,
+            journal=journal,
+            clock=make.clock,
+            longest_grace=math.inf if config.shutdown_grace_seconds is None else config.shutdown_grace_seconds,
+        ),
+    )
+
+
+def _apply_settings(heartbeats: Loop, version: int) -> None:
+    """The settings have changed, perhaps the interval of heartbeats."""
+    _settings_version.set(version)
+    heartbeats.wake()

@@ -1,0 +1,221 @@
+"""How often heartbeats are sent, and what an answer means: only a grant counts, from its send on (docs/fencing.md 3.5)."""
+
+import math
+from collections.abc import Iterable
+from types import SimpleNamespace
+from typing import Any
+from unittest.mock import AsyncMock
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from toban_domain.errors import ErrorCode, TobanError
+from toban_domain.outcome import AttemptKey
+from toban_domain.settings import SETTINGS
+from toban_executor.adapters.coordinator_client import call_seconds
+from toban_executor.app.attempt_manager import AttemptManager, Launcher
+from toban_executor.decide.models import StartOrder, StepOrder
+from toban_executor.loops.heartbeat import Heartbeat, LeaseWatchdog, Machine, heartbeat_seconds
+from toban_executor.ports import HeartbeatAnswer, HeartbeatRequest, Registered, RelayedOrder
+from toban_fencing.epoch_gate import Header, Record
+from toban_fencing.executor_lease import Instant
+from toban_fencing.order_book import OrderBook
+from toban_runtime.settings_watch import SettingsWatch
+from toban_testing.clock import FakeClock
+
+KEY = AttemptKey(1, 101)
+
+
+class Coordinator:
+    """Answers a second after the send, as told; notes what it was sent."""
+
+    def __init__(self, clock: FakeClock) -> None:
+        self.answers: list[HeartbeatAnswer | TobanError] = []
+        self.beats: list[Any] = []
+        self._clock = clock
+
+    async def heartbeat(self, beat: Any) -> HeartbeatAnswer:
+        self.beats.append(beat)
+        await self._clock.advance(1.0)
+        answer = self.answers.pop(0)
+        if isinstance(answer, TobanError):
+            raise answer
+        return answer
+
+
+class Attempts(AttemptManager):
+    """Records grants and ends."""
+
+    def __init__(self, world: "World") -> None:
+        journal = SimpleNamespace(
+            post_records=world.posted.extend, forget_below=lambda token: None, record=AsyncMock(return_value=None)
+        )
+        fields: Any = {"guards": None, "reporter": None, "collector": None, "journal": journal}
+        launcher = Launcher(program=lambda _name: "", home="/")
+        super().__init__(book=world.book, launcher=launcher, clock=world.clock, **fields)
+        self.world = world
+
+    def granted(self, sent: Instant) -> None:
+        self.world.granted.append(sent.boot)
+
+    def end(self, keys: Iterable[AttemptKey], *, cause: str, reason: str, grace: float | None) -> None:
+        self.world.ended.append((list(keys), cause))
+
+    def end_all(self, *, cause: str, reason: str, grace: float | None, at_most: float = math.inf) -> float:
+        self.world.ended.append(("all", cause))
+        return 0.0
+
+
+class World:
+    """A heartbeat with its neighbours."""
+
+    def __init__(self, clock: FakeClock) -> None:
+        self.clock = clock
+        self.coordinator = Coordinator(clock)
+        self.granted: list[float] = []
+        self.ended: list[tuple[Any, str]] = []
+        self.posted: list[Record] = []
+        self.book = OrderBook(incarnation="me", slots=2, unfit=lambda order: None)
+        self.directly = 0
+        self.attempts = Attempts(self)
+        coordinator: Any = self.coordinator
+        self.beat = Heartbeat(
+            gateway=coordinator,
+            attempts=self.attempts,
+            settings=SettingsWatch(source=coordinator, clock=clock),
+            machine=Machine(),
+            on_archivers=lambda _addresses: None,
+            clock=clock,
+        )
+
+    def kill_directly(self) -> None:
+        self.directly += 1
+
+    def says(self, granted: bool, grant_seq: int, **more: Any) -> None:
+        self.coordinator.answers.append(
+            HeartbeatAnswer(**{"granted": granted, "grant_seq": grant_seq, "epoch": 5, "state": "on", **more})
+        )
+
+
+@pytest.fixture
+def world(fake_clock: FakeClock) -> World:
+    return World(fake_clock)
+
+
+async def test_a_grant_counts_from_the_send(world: World) -> None:
+    sent = world.clock.boottime()
+    world.says(True, 1)
+    assert await world.beat.run_once()
+    assert world.granted == [sent]
+
+
+async def test_what_is_not_granted_does_not_count(world: World) -> None:
+    world.says(False, 7)
+    world.says(False, 7)
+    assert not await world.beat.run_once()
+    assert world.granted == []
+    assert [beat.echo for beat in world.coordinator.beats] == [0, 7], "the number is echoed at once"
+
+
+async def test_the_grant_after_an_echo_counts_from_its_own_send(world: World) -> None:
+    sent = world.clock.boottime()
+    world.says(False, 7)
+    world.says(True, 8)
+    assert await world.beat.run_once()
+    assert world.granted == [sent + 1.0]
+
+
+async def test_no_answer_is_no_grant(world: World) -> None:
+    world.coordinator.answers.append(TobanError(ErrorCode.UNAVAILABLE, "silent"))
+    with pytest.raises(TobanError):
+        await world.beat.run_once()
+    assert world.granted == []
+
+
+async def test_the_echo_is_the_highest_number_received(world: World) -> None:
+    """An answer of a coordinator that was slow may come after a later one."""
+    for seq in (5, 3, 6):
+        world.says(True, seq)
+        await world.beat.run_once()
+    world.says(True, 7)
+    await world.beat.run_once()
+    assert [beat.echo for beat in world.coordinator.beats] == [0, 5, 5, 6]
+
+
+async def test_what_postgresql_does_not_hold_is_ended(world: World) -> None:
+    order = StartOrder(key=KEY, steps=(StepOrder(type="command", argv=("true",)),))
+    world.book.start(Header(5, 1, "me"), [order], smallest_live=0, lease_valid=True)
+    world.says(True, 1, not_held=[KEY, AttemptKey(9, 9)])
+    await world.beat.run_once()
+    assert world.ended == [([KEY], "not_held")]
+
+
+@pytest.mark.parametrize(("state", "over"), [("cut", False), ("off", True)])
+async def test_a_row_that_grants_no_more_ends_everything(world: World, state: str, over: bool) -> None:
+    world.says(False, 1, state=state)
+    await world.beat.run_once()
+    assert ("all", "lease") in world.ended and bool(world.attempts.lease.over) is over
+    assert not world.book.accepting and len(world.coordinator.beats) == 1
+
+
+async def test_a_higher_epoch_is_learned_and_a_lower_one_is_not(world: World) -> None:
+    for epoch in (9, 5):
+        world.says(True, 1, epoch=epoch)
+        await world.beat.run_once()
+    assert world.book.epoch_max == 9 and world.posted == [Record("epoch", 0, 9)]
+
+
+async def test_the_last_heartbeat_carries_the_results_of_relayed_orders(world: World) -> None:
+    revoke = RelayedOrder(order_id=7, header=Header(1, 1, "other"), drain=True)
+    world.says(True, 1, orders=[revoke])
+    await world.beat.run_once()
+    world.says(False, 1)
+    await world.beat.send_stopped()
+    last: HeartbeatRequest = world.coordinator.beats[-1]
+    assert last.stopped and list(last.outcomes) == [(7, "WRONG_INCARNATION")]
+
+
+REGISTERED = Registered(
+    worker_id=1, incarnation_key="k", lease_ms=10_000, margin_ms=300, heartbeat_seconds=2.0, epoch=5
+)
+
+
+async def test_a_lost_lease_ends_the_incarnation_and_kills_what_still_runs(world: World) -> None:
+    guards: Any = SimpleNamespace(kill_directly=world.kill_directly)
+    watchdog, lease = LeaseWatchdog(attempts=world.attempts, guards=guards), world.attempts.lease
+    await watchdog.run_once()
+    lease.begin(REGISTERED)
+    lease.granted(Instant(world.clock.boottime(), world.clock.wall().timestamp()))
+    world.attempts.idle.clear()
+    await watchdog.run_once()
+    assert (lease.over, world.directly) == ("", 0)
+    await world.clock.advance(9.7)
+    await watchdog.run_once()
+    assert (lease.over, world.directly) == ("the lease ran out", 1)
+
+
+async def test_the_interval_is_the_coordinators_until_settings_arrive(world: World) -> None:
+    world.attempts.lease.begin(REGISTERED)
+    assert world.beat.interval_seconds() == 2.0
+
+
+def test_the_setting_counts_while_the_lease_is_long_enough() -> None:
+    assert heartbeat_seconds(1.0, lease_ms=10_000, margin_ms=300) == 1.0
+    assert heartbeat_seconds(60.0, lease_ms=3_300, margin_ms=300) == 1.0
+
+
+@given(st.floats(0.2, 60), st.integers(2_000, 600_000))
+def test_three_heartbeats_fit_into_every_lease(wanted: float, lease_ms: int) -> None:
+    seconds = heartbeat_seconds(wanted, lease_ms=lease_ms, margin_ms=300)
+    assert 0 < seconds <= wanted
+    assert 3 * seconds <= (lease_ms - 300) / 1000 + 1e-9
+
+
+@given(st.floats(0.2, 60), st.integers(int(1000 * SETTINGS["executor_lease_seconds"].minimum), 600_000))
+def test_two_frozen_coordinators_cost_no_lease(wanted: float, lease_ms: int) -> None:
+    """The worst moment: they freeze right after a grant, and the third one answers."""
+    call = call_seconds(lease_ms=lease_ms, margin_ms=300)
+    hold = (lease_ms - 300) / 1000
+    assert 0.5 <= call <= 1.0, "long enough for an answer"
+    assert heartbeat_seconds(wanted, lease_ms=lease_ms, margin_ms=300) + 2 * call <= hold - call / 2
