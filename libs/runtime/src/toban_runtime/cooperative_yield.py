@@ -4,18 +4,18 @@ import asyncio
 
 from toban_runtime.clock import Clock
 
-BREATH_SECONDS = 0.005
+YIELD_SECONDS = 0.005
 
 
-class Breath:
-    """Lets other tasks run once `seconds` have passed since it last did; call `take` between the steps of a long computation."""
+class CooperativeYield:
+    """Lets other tasks run once `seconds` have passed since it last did; call `yield_if_due` between the steps of a long computation."""
 
-    def __init__(self, clock: Clock, seconds: float = BREATH_SECONDS) -> None:
+    def __init__(self, clock: Clock, seconds: float = YIELD_SECONDS) -> None:
         self._clock = clock
         self._seconds = seconds
         self._last = clock.monotonic()
 
-    async def take(self) -> None:
+    async def yield_if_due(self) -> None:
         """Yields to the event loop when it is time, else returns at once."""
         if self._clock.monotonic() - self._last < self._seconds:
             return

@@ -316,7 +316,7 @@ async def test_long_stretches_of_missed_slots_leave_room_for_the_leaders_beat(
     # For 15 s after a full minute its slot is not missed yet: it fires beside the latest missed one.
     assert len(runs) == 60 and {row["n"] for row in runs} <= {1, 2}
     assert planned_in.total() >= 120, "a day has more slots than one plan looks at"
-    assert max(planned_in.values()) <= 3, "each walk takes longer than a breath"
+    assert max(planned_in.values()) <= 3, "each plan takes longer than one time slice"
 
 
 async def test_thousands_of_schedules_of_one_second_go_in_small_transactions(

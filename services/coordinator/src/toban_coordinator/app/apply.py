@@ -28,7 +28,7 @@ from toban_domain.schedule import ScheduleSpec
 from toban_manifests.problems import ManifestProblem, raise_for
 from toban_manifests.read import Document, Manifest, read_manifests
 from toban_runtime.clock import SystemClock
-from toban_runtime.cooperative_yield import Breath
+from toban_runtime.cooperative_yield import CooperativeYield
 from toban_schedule import Rule
 from toban_schedule import problems as rule_problems
 from toban_store.pool import Pool
@@ -259,7 +259,7 @@ async def _begin_schedules(
 async def _check_payloads(work: _Work, wanted: Sequence[WantedSchedule], job_specs: Mapping[str, JobSpec]) -> None:
     specs = {name: one.spec for name, one in work.definitions.items() if one.spec is not None} | dict(job_specs)
     keys = {name: (number, 0) for number, name in enumerate(specs)}
-    payloads, pause = PayloadValidator(), Breath(SystemClock())
+    payloads, pause = PayloadValidator(), CooperativeYield(SystemClock())
     for one in wanted:
         job = one.spec.job
         try:
@@ -268,7 +268,7 @@ async def _check_payloads(work: _Work, wanted: Sequence[WantedSchedule], job_spe
             raise TobanError(
                 error.code, f"{one.source}: spec.payload: {error.message} {job!r}", detail=error.detail
             ) from None
-        await pause.take()
+        await pause.yield_if_due()
 
 
 async def _apply_triggers(

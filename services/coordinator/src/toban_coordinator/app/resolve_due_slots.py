@@ -18,7 +18,7 @@ from toban_domain.errors import ErrorCode, TobanError
 from toban_domain.fire_plan import DueSchedule, FirePlan
 from toban_domain.job import JobSpec
 from toban_runtime.clock import SystemClock
-from toban_runtime.cooperative_yield import Breath
+from toban_runtime.cooperative_yield import CooperativeYield
 from toban_schedule import Rule, ScheduleError
 from toban_store.tx import Tx
 
@@ -59,11 +59,11 @@ class DueSlots:
     async def _round(self, olds: Sequence[StoredSchedule]) -> list[StoredSchedule]:
         """One plan of each; answers those that have due slots left."""
         left: list[StoredSchedule] = []
-        batches, pause = WriteBatches(self._write), Breath(SystemClock())
+        batches, pause = WriteBatches(self._write), CooperativeYield(SystemClock())
         for old in olds:
             plan = self._plan(old)
             if plan is None:
-                await pause.take()
+                await pause.yield_if_due()
                 continue
             if plan.next_run_at is not None and plan.next_run_at <= self._now:
                 left.append(replace(old, due=replace(old.due, next_run_at=plan.next_run_at)))

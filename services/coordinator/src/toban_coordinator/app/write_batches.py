@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from typing import Generic, TypeVar
 
 from toban_runtime.clock import SystemClock
-from toban_runtime.cooperative_yield import Breath
+from toban_runtime.cooperative_yield import CooperativeYield
 
 BATCH_ROWS = 500
 # PostgreSQL ends a transaction that sends nothing for half a second; other work on the event loop takes its part of that.
@@ -23,7 +23,7 @@ class WriteBatches(Generic[T]):
         self._write = write
         self._items: list[T] = []
         self._rows = 0
-        self._pause = Breath(_clock)
+        self._pause = CooperativeYield(_clock)
         self._began = _clock.monotonic()
 
     async def add(self, item: T, rows: int = 1) -> None:
@@ -34,7 +34,7 @@ class WriteBatches(Generic[T]):
         self._rows += rows
         if _clock.monotonic() - self._began > BATCH_SECONDS:
             await self.close()
-        await self._pause.take()
+        await self._pause.yield_if_due()
 
     async def close(self) -> None:
         """Writes what is left."""

@@ -23,7 +23,7 @@ from toban_domain.errors import FencedOut
 from toban_domain.event import DueTrigger, EventPlan, Failure, InboxEvent, Start
 from toban_domain.job import JobSpec
 from toban_observability.logs import get_logger
-from toban_runtime.cooperative_yield import Breath
+from toban_runtime.cooperative_yield import CooperativeYield
 from toban_store.errors import DidNotHappen, StoreError
 from toban_store.tx import autocommit, fenced_tx
 
@@ -70,7 +70,7 @@ class Events:
         settings = await self._deps.settings.get()
         turn = _Turn(now=self._deps.server_time.now(), days=settings.whole("dedupe_days"))
         due = await self._read(turn)
-        pause = Breath(self._deps.clock)
+        pause = CooperativeYield(self._deps.clock)
         part: list[EventPlan] = []
         room = Room(WRITE_ROWS, WRITE_BYTES)
         for event in due:
@@ -101,9 +101,9 @@ class Events:
             turn.triggers.setdefault(trigger.event_type, []).append(trigger)
         return due
 
-    async def _plan(self, turn: _Turn, event: InboxEvent, pause: Breath) -> EventPlan:
+    async def _plan(self, turn: _Turn, event: InboxEvent, pause: CooperativeYield) -> EventPlan:
         """Outside of any transaction, since large payloads take a while."""
-        await pause.take()
+        await pause.yield_if_due()
         known = decide.duplicate(event, turn.held)
         if known is not None:
             return known
@@ -111,7 +111,7 @@ class Events:
         judged: list[Start | Failure | None] = []
         for one in decide.judge(event, turn.triggers.get(event.type, ()), templates.make):
             judged.append(one)
-            await pause.take()
+            await pause.yield_if_due()
         return decide.plan_event(event, judged)
 
     async def _write(self, turn: _Turn, plans: Sequence[EventPlan]) -> None:

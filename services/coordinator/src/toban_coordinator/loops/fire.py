@@ -22,7 +22,7 @@ from toban_domain.errors import ErrorCode, TobanError
 from toban_domain.fire_plan import DueSchedule, FirePlan
 from toban_domain.job import JobSpec
 from toban_observability.logs import get_logger
-from toban_runtime.cooperative_yield import Breath
+from toban_runtime.cooperative_yield import CooperativeYield
 from toban_schedule import Rule, ScheduleError
 from toban_store.errors import Refused, TooLong
 from toban_store.tx import autocommit, fenced_tx
@@ -152,12 +152,12 @@ class Fire:
         until: datetime,
     ) -> list[FirePlan]:
         plans: list[FirePlan] = []
-        pause = Breath(self._deps.clock)
+        pause = CooperativeYield(self._deps.clock)
         for schedule in due:
             plan = await self._plan(progress, schedule, specs, now, until)
             if plan is not None:
                 plans.append(plan)
-            await pause.take()
+            await pause.yield_if_due()
         return plans
 
     async def _plan(

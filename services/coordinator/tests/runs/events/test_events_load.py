@@ -19,7 +19,7 @@ from toban_coordinator.store import events as store
 from toban_domain.errors import ErrorCode, TobanError
 from toban_domain.event import EventPlan, InboxEvent
 from toban_runtime.clock import SystemClock
-from toban_runtime.cooperative_yield import Breath
+from toban_runtime.cooperative_yield import CooperativeYield
 from toban_store.errors import DidNotHappen, TooLong
 from toban_store.tx import tx
 
@@ -144,7 +144,7 @@ async def test_others_get_their_turn_between_two_triggers_of_one_event(
             turns[0] += 1
 
     monkeypatch.setattr(PayloadValidator, "make", slow)
-    monkeypatch.setattr(loop, "Breath", lambda _: Breath(Slow()))
+    monkeypatch.setattr(loop, "CooperativeYield", lambda _: CooperativeYield(Slow()))
     await inbox.emit()
     beating = asyncio.create_task(other())
     await world.turn("events")

@@ -1,9 +1,9 @@
-"""Breath: others run in time, and not more often than needed."""
+"""CooperativeYield: others run in time, and not more often than needed."""
 
 import asyncio
 
 from toban_runtime.clock import SystemClock
-from toban_runtime.cooperative_yield import Breath
+from toban_runtime.cooperative_yield import CooperativeYield
 
 
 class Hand(SystemClock):
@@ -18,7 +18,7 @@ class Hand(SystemClock):
 
 async def test_others_run_once_the_time_is_up_and_not_before() -> None:
     clock = Hand()
-    breath = Breath(clock, 0.005)
+    yielder = CooperativeYield(clock, 0.005)
     turns: list[int] = []
 
     async def other() -> None:
@@ -28,19 +28,19 @@ async def test_others_run_once_the_time_is_up_and_not_before() -> None:
 
     task = asyncio.create_task(other())
     for _ in range(100):
-        await breath.take()
+        await yielder.yield_if_due()
     assert turns == []
     for step in range(1, 4):
         clock.time += 0.006
-        await breath.take()
-        await breath.take()
+        await yielder.yield_if_due()
+        await yielder.yield_if_due()
         assert len(turns) == step
     task.cancel()
 
 
 async def test_time_that_others_took_does_not_count() -> None:
     clock = Hand()
-    breath = Breath(clock, 0.005)
+    yielder = CooperativeYield(clock, 0.005)
     turns: list[int] = []
 
     async def slow() -> None:
@@ -51,7 +51,7 @@ async def test_time_that_others_took_does_not_count() -> None:
 
     task = asyncio.create_task(slow())
     clock.time += 0.01
-    await breath.take()
-    await breath.take()
+    await yielder.yield_if_due()
+    await yielder.yield_if_due()
     assert turns == [0]
     task.cancel()
