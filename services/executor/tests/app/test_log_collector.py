@@ -23,8 +23,7 @@ from toban_executor.ports import JournalBatch
 from toban_proto.v1 import logs_pb2
 from toban_testing.clock import FakeClock
 
-KEY = AttemptKey(1, 101)
-KEYS = [AttemptKey(number, 100 + number) for number in range(3)]
+KEY, KEYS = AttemptKey(1, 101), [AttemptKey(number, 100 + number) for number in range(3)]
 
 
 def refused() -> TobanError:
