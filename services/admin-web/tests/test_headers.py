@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from toban_admin_web.server.headers import CONTENT_SECURITY_POLICY, HEADERS
+from toban_admin_web.server.app import CONTENT_SECURITY_POLICY, HEADERS
 
 PATHS = [
     "/",

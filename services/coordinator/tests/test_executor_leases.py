@@ -16,7 +16,7 @@ from toban_runtime.clock import SystemClock
 from toban_runtime.ids import IdSource
 from toban_store.tx import fenced_tx, tx
 from toban_testing.executor_rows import LEASE_MS, hold, register, registration, run_state
-from toban_testing.settings import FixedSettings
+from toban_testing.fake_coordinator import FixedSettings
 
 IDS = IdSource()
 

@@ -25,7 +25,7 @@ from toban_runtime.ids import IdSource
 from toban_store.notifications import Listener
 from toban_store.pool import Pool, open_pool
 from toban_store.tx import tx
-from toban_testing.settings import FixedSettings
+from toban_testing.fake_coordinator import FixedSettings
 
 ACTOR = "admin-cli"
 IDS = IdSource()

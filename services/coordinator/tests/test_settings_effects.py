@@ -30,7 +30,7 @@ from toban_runtime.clock import SystemClock
 from toban_runtime.ids import IdSource
 from toban_store.pool import Pool, open_pool
 from toban_store.tx import autocommit, fenced_tx, tx
-from toban_testing.settings import FixedSettings
+from toban_testing.fake_coordinator import FixedSettings
 
 IDS = IdSource()
 NOW = datetime(2026, 1, 1, tzinfo=UTC)

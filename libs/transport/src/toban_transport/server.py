@@ -6,13 +6,14 @@ from typing import Any
 
 import grpc
 import grpc.aio
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+from grpc_health.v1._async import HealthServicer
 
 from toban_domain.errors import ErrorCode, TobanError
 from toban_observability.logs import get_logger
 from toban_proto.v1 import coordinator_pb2, executor_pb2, logs_pb2
 from toban_runtime.clock import Clock
 from toban_runtime.ids import IdSource
-from toban_transport import health
 from toban_transport.authz import METHOD_RULES, Rules, check_rules
 from toban_transport.call_context import metadata, peer_service
 from toban_transport.server_middleware import Policy, wrap
@@ -21,13 +22,31 @@ from toban_transport.tls import TlsFiles, Triple
 from toban_transport.tls_reload import CertificateWatch
 from toban_transport.tls_reload import stop as stop_watch
 
+SERVICE = "grpc.health.v1.Health"
+METHODS = tuple(
+    f"/{SERVICE}/{name}" for name in sorted(health_pb2.DESCRIPTOR.services_by_name["Health"].methods_by_name)
+)
+add_to_server = health_pb2_grpc.add_HealthServicer_to_server
+
+
+def new_servicer() -> HealthServicer:
+    """A servicer whose overall status ("") is SERVING."""
+    return HealthServicer()
+
+
+def status(serving: bool) -> int:
+    """SERVING or NOT_SERVING as the protocol's number."""
+    kinds = health_pb2.HealthCheckResponse
+    return int(kinds.SERVING if serving else kinds.NOT_SERVING)
+
+
 PROTO_METHODS = frozenset(
     f"/{service.full_name}/{method.name}"
     for module in (coordinator_pb2, executor_pb2, logs_pb2)
     for service in module.DESCRIPTOR.services_by_name.values()
     for method in service.methods
 )
-KNOWN_METHODS = PROTO_METHODS | frozenset(health.METHODS)
+KNOWN_METHODS = PROTO_METHODS | frozenset(METHODS)
 """Full names of all methods of the protos and of gRPC health checking: METHOD_RULES must have exactly these."""
 
 MAX_MESSAGE_BYTES = 4 * 1024 * 1024
@@ -64,8 +83,8 @@ class GrpcServer:
         self._methods: dict[str, Handlers] = {}
         self._server: grpc.aio.Server | None = None
         self._watch: asyncio.Task[None] | None = None
-        self._health = health.new_servicer()
-        self.add(health.add_to_server, self._health)
+        self._health = new_servicer()
+        self.add(add_to_server, self._health)
 
     def add(self, adder: Callable[[Any, Any], None], servicer: object) -> None:
         """Add a servicer by its generated function, such as `add_PeerServicer_to_server`."""
@@ -92,7 +111,7 @@ class GrpcServer:
 
     async def set_serving(self, serving: bool) -> None:
         """What grpc.health.v1 answers for the whole server."""
-        await self._health.set("", health.status(serving))
+        await self._health.set("", status(serving))
 
     async def stop(self, grace: float) -> None:
         """Refuse new calls at once; calls under way get `grace` seconds, then are cancelled."""

@@ -36,7 +36,7 @@ from toban_domain.outcome import AttemptKey, Outcome, OutcomeKind, Reason
 from toban_runtime.clock import SystemClock
 from toban_store.pool import Pool, open_pool
 from toban_store.tx import fenced_tx, tx
-from toban_testing.settings import FixedSettings
+from toban_testing.fake_coordinator import FixedSettings
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ from typing import Any
 from toban_coordinator.loops.watchdog import Watchdog
 from toban_coordinator.ports.leader import LeaderView
 from toban_observability import metrics
-from toban_testing.settings import FixedSettings
+from toban_testing.fake_coordinator import FixedSettings
 
 
 def series(name: str, label: str) -> dict[str, float]:

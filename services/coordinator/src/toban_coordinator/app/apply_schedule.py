@@ -7,10 +7,10 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
+from toban_coordinator.app.edit_due_slots import rule_or_none
 from toban_coordinator.app.edit_schedule import ScheduleEdit, Settled, state_of
 from toban_coordinator.app.manifests import Applied
 from toban_coordinator.app.next_slots import NEXT_SHOWN, note_of
-from toban_coordinator.app.resolve_due_slots import rule_or_none
 from toban_coordinator.app.slot_counting import Counts, changed
 from toban_coordinator.app.write_batches import WriteBatches
 from toban_coordinator.store import audit, schedules_edit

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
+from toban_coordinator.app.edit_due_slots import DueSlots, rule_or_none
 from toban_coordinator.app.metrics import count_finished, count_settled
-from toban_coordinator.app.resolve_due_slots import DueSlots, rule_or_none
 from toban_coordinator.app.slot_counting import Counts, changed
 from toban_coordinator.app.write_batches import BATCH_ROWS, WriteBatches
 from toban_coordinator.decide.skipped_slots import TICK

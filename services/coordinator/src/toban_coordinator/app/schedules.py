@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
+from toban_coordinator.app.edit_due_slots import rule_or_none
 from toban_coordinator.app.edit_schedule import ScheduleEdit, Settled, state_of
 from toban_coordinator.app.manifests import ManifestText, parse_json
 from toban_coordinator.app.next_slots import check_after, checked_count, note_of
 from toban_coordinator.app.paging import FIRST_PAGE, Page, PageRequest
-from toban_coordinator.app.resolve_due_slots import rule_or_none
 from toban_coordinator.app.slot_counting import Counts, changed, with_counts
 from toban_coordinator.store import audit, fire_ledger, read_models, schedules_edit
 from toban_coordinator.store.audit import AdminAction

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from toban_coordinator.loops.term_loop import LoopDeps, TurnOutcome
-from toban_coordinator.store import partitions, retention
+from toban_coordinator.store import retention
 from toban_domain.errors import FencedOut
 from toban_observability import metrics
 from toban_observability.logs import get_logger
@@ -48,7 +48,7 @@ class Prune:
         so that the loop counts as failing and no backoff holds up the others."""
         self._failed = None
         async with autocommit(self._deps.pool) as t:
-            made = await partitions.ensure(t)
+            made = await retention.ensure_partitions(t)
         if made:
             made_partitions.inc(made)
             _log.info("day partitions created", partitions=made)

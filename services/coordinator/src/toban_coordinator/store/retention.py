@@ -23,6 +23,12 @@ ROW_TABLES: Mapping[str, str] = {
 }
 
 
+async def ensure_partitions(t: Tx) -> int:
+    """Create the partitions of the next days; returns how many were missing."""
+    row = await t.fetch_one(_sql.ensure)
+    return int(row["made"]) if row else 0
+
+
 async def drop_partition(t: Tx, *, days: int) -> str:
     """Drops the oldest partition that lies more than `days` whole days back; its name, "" when there is none to drop.
 

@@ -118,3 +118,7 @@ WITH old AS (
        FOR UPDATE SKIP LOCKED
 )
 DELETE FROM scheduler.coordinators c USING old WHERE c.incarnation = old.incarnation
+
+-- name: ensure
+-- Makes the day partitions from yesterday to a week ahead; harmless when they are there.
+SELECT scheduler.ensure_partitions((now() AT TIME ZONE 'UTC')::date - 1, (now() AT TIME ZONE 'UTC')::date + 7) AS made

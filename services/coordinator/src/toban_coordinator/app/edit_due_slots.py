@@ -1,4 +1,4 @@
-"""Settles what is due of locked schedules: each slot gets its run or its row in the ledger, many schedules in one statement."""
+"""Before an edit of schedules: each slot that is due gets its run or its row in the ledger, many locked schedules in one statement."""
 
 from __future__ import annotations
 
