@@ -110,7 +110,7 @@ def test_two_of_one_host_name_follow_each_other(twins: list[Twin], pg_url: str) 
     begun = CLOCK.monotonic()
     assert wait_until(lambda: first.role() == "leader", 10)
     assert CLOCK.monotonic() - begun < 3.0
-    [evidence] = first.said("the leader is gone: its stream broke and nobody listens")
+    [evidence] = first.said("leader is dead: its stream broke and its port refuses connections")
     after = leader_row(pg_url)
     assert evidence["epoch"] == between["epoch"]
     assert before["epoch"] < between["epoch"] < after["epoch"]

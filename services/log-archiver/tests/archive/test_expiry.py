@@ -129,7 +129,7 @@ async def test_a_stale_archiver_deletes_and_marks_nothing_more(world: Any, step:
                 connection.execute("UPDATE logs.archive_lease SET epoch = epoch + 1, holder = 'newer', held = true")
                 before.append(connection.execute(state).fetchone())
 
-    with pytest.raises(FencedOut, match="not the archiver's any more"):
+    with pytest.raises(FencedOut, match="no longer the current epoch of the archiver"):
         await world.work(before_step=take_over)
     assert list((await world.sql(state))[0].values()) == list(before[0])
     # Of what is marked it may have deleted the one object that was on its way.
