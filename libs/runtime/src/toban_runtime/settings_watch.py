@@ -51,6 +51,7 @@ class SettingsWatch:
                 await asyncio.wait({self._stream})
             finally:
                 self._stream.cancel()
+                await asyncio.gather(self._stream, return_exceptions=True)
             self._log_failure(self._stream)
             await self._clock.sleep(self._backoff.delay(max(1, self._failures)))
 

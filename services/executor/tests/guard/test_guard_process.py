@@ -242,6 +242,16 @@ class TestLease:
         assert [end.pid for end in (late, other, busy)] == [0, 0, 0]
         assert guard.receive(AttemptEnd).exit_code == 0
 
+    def test_an_exit_that_is_seen_after_the_deadline_is_a_lost_lease(self, guard: Any) -> None:
+        """The guard was stopped meanwhile: whether the job ended in time cannot be known."""
+        guard.spawn("sh", "-c", "echo on; exec sleep 0.2", lease=0.6)
+        guard.receive_text(b"on\n")
+        [supervisor] = children(guard.guards.supervisor.pid)
+        os.kill(supervisor, signal.SIGSTOP)
+        pause(0.8)
+        os.kill(supervisor, signal.SIGCONT)
+        assert guard.receive(AttemptEnd).cause == "lease"
+
     def test_a_stopped_executor_changes_nothing_for_the_guard(self, guard: Any) -> None:
         """Nobody reads and nobody renews: the guard acts by itself."""
         guard.spawn("sh", "-c", "trap '' TERM; while :; do sleep 0.02; done", lease=0.6)

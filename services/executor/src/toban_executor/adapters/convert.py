@@ -86,7 +86,7 @@ def cancel_from_pb(message: executor_pb2.CancelOrder) -> CancelOrder:
 
 
 def heartbeat_to_pb(request: HeartbeatRequest, incarnation: str) -> coordinator_pb2.HeartbeatRequest:
-    """A heartrequest."""
+    """A heartbeat."""
     vitals = request.vitals
     return coordinator_pb2.HeartbeatRequest(
         incarnation=incarnation,
@@ -115,7 +115,7 @@ def heartbeat_to_pb(request: HeartbeatRequest, incarnation: str) -> coordinator_
 
 
 def heartbeat_answer_from_pb(message: coordinator_pb2.HeartbeatResponse) -> HeartbeatAnswer:
-    """The answer to a heartrequest."""
+    """The answer to a heartbeat."""
     return HeartbeatAnswer(
         granted=message.granted,
         grant_seq=message.grant_seq,

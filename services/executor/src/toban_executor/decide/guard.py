@@ -6,8 +6,8 @@
 To end: SIGTERM, after the grace SIGKILL, again every 20 ms until no process is left. The first cause stays; an attempt whose result is known already
 keeps it. Whatever the grace, SIGKILL goes out before the deadline of the lease, on the clock that has run further.
 
-Invariants (tests/decide/test_guard.py): each Spawn has one end or refusal; no attempt passes its deadline without SIGKILL; no signal goes to a
-tree that was found empty; a command for another incarnation has no effect but the refusal of its Spawn.
+Invariants (tests/decide/test_guard_properties.py): each Spawn has one end or refusal; no attempt passes its deadline without
+SIGKILL; no signal goes to a tree that was found empty; a command for another incarnation only gets its Spawn refused.
 """
 
 from __future__ import annotations
@@ -99,7 +99,10 @@ def next_due(state: SlotState, now: Instant) -> float:
     if attempt.undecided:
         timeout_at = min(attempt.attempt_timeout_at, attempt.step_timeout_at)
         left = min(left - attempt.spawn.lease_grace, timeout_at - now.boot)
-    due = min(now.boot + CLOCK_CHECK, now.boot + left, attempt.kill_at)
+    due = min(now.boot + CLOCK_CHECK, attempt.kill_at)
+    # What has passed was acted on; from then on the rounds of SIGKILL set the pace.
+    if left > 0 or attempt.undecided:
+        due = min(due, now.boot + left)
     if not attempt.start_reported:
         due = min(due, attempt.started.boot + REPORT_START_AFTER)
     return max(now.boot, due)

@@ -118,10 +118,11 @@ class SlotSupervisor:
                 self._receive()
         if self._state.attempt is not None:
             self._send_blocks(self._output.tick())
-            if child_exited:
-                self._handle(self._check_tree())
+            # The tick first: an attempt that has passed its deadline or timeout ends by that, also when its exit is seen in this turn.
             if boottime() >= self._due:
                 self._handle(Tick())
+            if child_exited and self._state.attempt is not None:
+                self._handle(self._check_tree())
 
     def _handle(self, event: Event) -> None:
         """Decide, carry out, and arm the timer of the next tick."""
@@ -270,6 +271,8 @@ class SlotSupervisor:
             left_out=output.left_out,
         )
         self._channel.send(encode_report(end), ticket=report.ticket)
+        # It holds the values to redact.
+        self._output = _pipeline(LogRules(), env={}, payload_json="")
 
     def _refuse(self, refusal: Refuse) -> None:
         self._channel.send(encode_report(refusal.end))
