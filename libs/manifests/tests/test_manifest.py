@@ -282,3 +282,11 @@ def test_no_input_breaks_the_reader(kind: str, metadata: Any, spec: dict[str, An
     assert bool(manifests) != bool(found)
     for manifest in manifests:
         manifest.spec.to_json()
+
+
+def test_a_document_that_is_nested_too_deeply_is_a_mistake_of_its_own() -> None:
+    deep: object = "x"
+    for _ in range(5000):
+        deep = {"a": deep}
+    found = problems(job(env={"A": deep}))
+    assert len(found) == 1 and ("nested too deeply" in found[0][1] or "spec.env" in found[0][0])

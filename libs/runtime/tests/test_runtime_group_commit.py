@@ -45,7 +45,6 @@ async def test_what_comes_during_a_commit_shares_the_next() -> None:
     group = GroupCommit(commits, limits=GroupLimits(max_items=3))
     assert await submit_all(group, commits, 1, 2, 3, 4, 5) == [10, 20, 30, 40, 50]
     assert commits.groups == [[1], [2, 3, 4], [5]]
-    assert group.size == 0
 
 
 async def test_a_group_is_bounded_by_size_and_one_item_may_be_larger() -> None:
@@ -82,16 +81,19 @@ async def test_a_submitter_that_gives_up_withdraws_nothing() -> None:
     assert await group.submit(3) == 30, "it works on after it was idle"
 
 
-async def test_submitters_wait_while_too_much_waits() -> None:
-    commits = Commits()
-    group = GroupCommit(commits, limits=GroupLimits(max_items=1, max_waiting=2))
-    first, second = await group.enqueue(1), await group.enqueue(2)
-    third = asyncio.create_task(group.enqueue(3))
+async def test_a_cancelled_worker_cancels_its_submitters() -> None:
+    commits, idle = Commits(), asyncio.Event()
+    group = GroupCommit(commits, limits=GroupLimits(max_items=1), on_idle=idle.set, name="the worker")
+    submitters = [asyncio.create_task(group.submit(item)) for item in (1, 2)]
     await commits.begun.wait()
-    assert not third.done() and group.size == 2
+    [worker] = [task for task in asyncio.all_tasks() if task.get_name() == "the worker"]
+    worker.cancel()
+    async with asyncio.timeout(5):
+        results = await asyncio.gather(*submitters, return_exceptions=True)
+        await idle.wait()
+    assert [type(result) for result in results] == [asyncio.CancelledError, asyncio.CancelledError]
     commits.go.set()
-    assert await asyncio.gather(first, second) == [10, 20]
-    assert await (await third) == 30
+    assert await group.submit(3) == 30, "it works on afterwards"
 
 
 async def test_the_error_of_an_abandoned_future_is_not_reported_as_lost() -> None:
@@ -100,7 +102,9 @@ async def test_the_error_of_an_abandoned_future_is_not_reported_as_lost() -> Non
     commits, idle = Commits(), asyncio.Event()
     commits.go.set()
     group = GroupCommit(commits, limits=GroupLimits(max_items=1), on_idle=idle.set)
-    await group.enqueue(13)
+    abandoned = asyncio.create_task(group.submit(13))
+    await asyncio.sleep(0)
+    abandoned.cancel()
     async with asyncio.timeout(5):
         await idle.wait()
     gc.collect()

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from toban_cli import report
-from toban_cli.completion_values import executor_numbers, job_names, run_numbers, schedule_names
+from toban_cli.completion_values import job_names, run_numbers, schedule_names
 from toban_cli.param_types import LARGEST
 
 
@@ -61,16 +61,5 @@ RunId = Annotated[
     int,
     typer.Argument(
         metavar="RUN", min=1, max=LARGEST, help="Number of the run.", show_default=False, autocompletion=run_numbers
-    ),
-]
-ExecutorId = Annotated[
-    int,
-    typer.Argument(
-        metavar="EXECUTOR",
-        min=1,
-        max=LARGEST,
-        help="Number of the executor.",
-        show_default=False,
-        autocompletion=executor_numbers,
     ),
 ]

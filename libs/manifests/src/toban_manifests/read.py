@@ -74,6 +74,8 @@ def find_problems(
             spec = _read(document.body, kind, reading)
         except ValidationError as error:
             problems += _problems(document.source, error)
+        except RecursionError:
+            problems.append(ManifestProblem(document.source, "", "is nested too deeply", "remove levels of nesting"))
         name = reading.name
         if kind and name:
             if (kind, name) in first:

@@ -14,11 +14,10 @@ R = TypeVar("R")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupLimits:
-    """Bounds of one commit: items, and their total size; one item alone may be larger. `max_waiting` is the size above which `enqueue` waits."""
+    """Bounds of one commit: items, and their total size; one item alone may be larger."""
 
     max_items: int
     max_size: float = float("inf")
-    max_waiting: float = float("inf")
 
 
 @dataclass(slots=True)
@@ -32,7 +31,7 @@ class GroupCommit(Generic[T, R]):
     """Runs `commit(items)`, one call at a time: at once when idle, else when the call under way has ended.
 
     `commit` returns one result for each item, in their order. What it raises is raised to every submitter of that group.
-    `size_of` weighs an item; `on_idle` is called when nothing waits any more.
+    `size_of` weighs an item; `on_idle` is called when nothing waits any more. When the worker is cancelled, so is every submitter.
     """
 
     def __init__(
@@ -50,39 +49,28 @@ class GroupCommit(Generic[T, R]):
         self._on_idle = on_idle
         self._name = name
         self._queue: deque[_Waiting[T, R]] = deque()
-        self._size = 0.0
-        self._room = asyncio.Event()
-        self._room.set()
         self._worker: asyncio.Task[None] | None = None
-
-    @property
-    def size(self) -> float:
-        """The total size of what waits or is being committed."""
-        return self._size
 
     async def submit(self, item: T) -> R:
         """The result of `item`, after its commit. Raises what `commit` raised. A caller that gives up does not withdraw its item."""
-        return await (await self.enqueue(item))
-
-    async def enqueue(self, item: T) -> asyncio.Future[R]:
-        """Adds `item`, as soon as there is room; the future has its result after its commit."""
-        while self._size >= self._limits.max_waiting:
-            self._room.clear()
-            await self._room.wait()
         waiting: _Waiting[T, R] = _Waiting(item, self._size_of(item), asyncio.get_running_loop().create_future())
         self._queue.append(waiting)
-        self._size += waiting.size
         if self._worker is None:
             self._worker = asyncio.create_task(self._drain(), name=self._name)
-        return waiting.done
+        return await waiting.done
 
     async def _drain(self) -> None:
+        group: list[_Waiting[T, R]] = []
         try:
             while self._queue:
                 group = self._next_group()
                 await self._commit_group(group)
-                self._size -= sum(one.size for one in group)
-                self._room.set()
+        except BaseException:
+            # Cancelled: without a result their submitters would wait for ever.
+            for one in (*group, *self._queue):
+                one.done.cancel()
+            self._queue.clear()
+            raise
         finally:
             self._worker = None
             self._on_idle()

@@ -52,7 +52,9 @@ class IncarnationKeys:
         return incarnation
 
     async def _stored(self, incarnation: str) -> bytes:
-        found = self._hashes.get(incarnation) or await executors.key_hash(self._pool, incarnation)
+        if (kept := self._hashes.get(incarnation)) is not None:
+            return kept
+        found = await executors.key_hash(self._pool, incarnation)
         if found is None:
             raise TobanError(
                 ErrorCode.INCARNATION_UNKNOWN, f"incarnation {incarnation} is not registered; register a new one"

@@ -94,9 +94,9 @@ class StartRuns:
     async def _place(self, wanted: Sequence[RunRequest], actor: str) -> list[int] | None:
         """The fast path, for definitions that are in memory: the write checks that they are still the current ones."""
         names = {run.job for run in wanted}
-        if not self.fast_path.accepts(len(wanted)) or not names <= self.heads.keys():
+        heads = {name: head for name in names if (head := self.heads.get(name)) is not None}
+        if not self.fast_path.accepts(len(wanted)) or len(heads) < len(names):
             return None
-        heads = {name: self.heads[name] for name in names}
         specs: dict[tuple[int, int], JobSpec] = {}
         for head in heads.values():
             spec = self.definitions.known((head.id, head.version))

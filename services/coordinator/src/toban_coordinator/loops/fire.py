@@ -126,7 +126,7 @@ class Fire:
         return TurnOutcome(made, await self._next_in(progress, until))
 
     def idle_turn(self, agenda: Agenda) -> TurnOutcome | None:
-        """A turn without work; None when a slot is in progress. Raises as `run_once` while this machine's clock is off."""
+        """A turn without work; None when a slot is in view. Raises as `run_once` while this machine's clock is off."""
         self._refuse_when_off()
         if agenda.fire:
             return None
@@ -196,23 +196,26 @@ class Fire:
 
     async def _write(self, progress: _Progress, plans: Sequence[FirePlan], now: datetime, until: datetime) -> int:
         """One fenced transaction; when PostgreSQL refuses it, halves of it, until the bad one is alone. How many runs were made."""
-        made = 0
+        committed: list[tuple[Sequence[FirePlan], schedules.Fired]] = []
 
         async def write(part: Sequence[FirePlan]) -> None:
-            nonlocal made
             async with fenced_tx(self._deps.pool, self._deps.term) as t:
                 fired = await schedules.fire(t, part)
-            self._note(progress, [plan for plan in part if plan.schedule.id in fired.advanced], now, until)
-            progress.behind += len(part) - len(fired.advanced)
-            made += fired.made
+            committed.append((part, fired))
 
         async def alone(plan: FirePlan, error: Exception) -> None:
             if isinstance(error, TooLong):
                 raise error
             await self._failed(progress, plan.schedule, error)
 
-        await split_on_refusal(plans, write, alone, refusals=_REFUSALS)
-        return made
+        try:
+            await split_on_refusal(plans, write, alone, refusals=_REFUSALS)
+        finally:
+            # After the commits: an error here is no refusal, and must not fire a part again.
+            for part, fired in committed:
+                self._note(progress, [plan for plan in part if plan.schedule.id in fired.advanced], now, until)
+                progress.behind += len(part) - len(fired.advanced)
+        return sum(fired.made for _, fired in committed)
 
     def _note(self, progress: _Progress, plans: Sequence[FirePlan], now: datetime, until: datetime) -> None:
         progress.settled += len(plans)
@@ -237,7 +240,7 @@ class Fire:
         progress.behind += not noted
 
     async def _next_in(self, progress: _Progress, until: datetime) -> float | None:
-        """At once while something in view is left and gets further; soon for what an edit holds; else when the next slot comes into progress."""
+        """At once while something in view is left and gets further; soon for what an edit holds; else when the next slot comes into view."""
         if (progress.more or progress.left) and (progress.settled or not progress.behind):
             return 0.0
         if progress.behind:

@@ -294,7 +294,7 @@ def _redis_shared(facts: RedisFacts) -> list[Finding]:
             status="warning",
             message="Redis knows a leader that PostgreSQL has never had: another installation uses the same Redis database, or PostgreSQL "
             "was recreated",
-            remedy="give each installation a Redis, or a database number of it, of its own: keys have no prefix; after PostgreSQL was made "
-            "delete the key scheduler:leader:epoch",
+            remedy="give each installation a Redis, or a database number of it, of its own: keys have no prefix; after PostgreSQL was "
+            "recreated, delete the key scheduler:leader:epoch",
         )
     ]
