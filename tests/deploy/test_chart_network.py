@@ -76,11 +76,8 @@ class Network:
 def servers_by_service() -> dict[str, str]:
     """gRPC service → who serves it, from the table in docs/architecture.md."""
     text = (ROOT / "docs" / "architecture.md").read_text().split("## Who may call what")[1].split("##")[0]
-    found: dict[str, str] = {}
-    for server, services in re.findall(r"^\| (coordinator|executor|log-archiver) \| ([^|]+) \|", text, re.MULTILINE):
-        for service in re.sub(r"\([^)]*\)", "", services).split(","):
-            found[service.strip()] = server
-    return found
+    rows = re.findall(r"^\| (coordinator|executor|log-archiver) \| `(\w+)` \|", text, re.MULTILINE)
+    return {service: server for server, service in rows}
 
 
 def arrows() -> set[tuple[str, str]]:
