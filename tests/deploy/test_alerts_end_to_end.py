@@ -252,7 +252,7 @@ def test_the_alert_reaches_the_webhook_when_nobody_leads(
     assert wait_until(lambda: bool(inbox.firing("TobanNoLeader")), BOUND_SECONDS)
     [alert, *_] = inbox.firing("TobanNoLeader")
     assert alert["receiver"] == "page"
-    assert alert["annotations"]["summary"].startswith("No coordinator leads.")
+    assert alert["annotations"]["summary"].startswith("No leader.")
     assert (ROOT / alert["annotations"]["runbook"]).is_file()
 
 
