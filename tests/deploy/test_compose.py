@@ -260,7 +260,7 @@ def test_a_second_up_changes_nothing_and_keys_are_renewed_without_a_restart(comp
     before, expires = running(), shown()
     compose.run("up", "-d", seconds=180)
     assert running() == before
-    assert "valid for long" in compose.run("run", "--rm", "certs")
+    assert "complete and valid" in compose.run("run", "--rm", "certs")
     assert "6 certificates renewed" in compose.run("run", "--rm", "certs", "renew")
     compose.until(lambda: shown() > expires, 30, "executors have the new certificate")
     succeeded(compose, start(compose, "quick"))
@@ -303,6 +303,8 @@ def test_prometheus_finds_every_replica(compose: Compose) -> None:
 
 def test_the_demo_profile_runs_the_examples(compose: Compose) -> None:
     compose.run("--profile", "demo", "up", "-d", "--no-recreate", seconds=180)
+    # Its container applies the examples after `up` has returned.
+    compose.until(lambda: "hello" in compose.toban("job", "list", "-o", "name").split(), 60, "the examples are applied")
     compose.until(
         lambda: bool(compose.json("run", "list", "--job", "hello", "--state", "SUCCEEDED")),
         60,
