@@ -42,8 +42,7 @@ class Source:
 
 async def test_a_stream_that_ends_is_opened_again_and_values_stay() -> None:
     source, changes = Source(), []
-    watch = SettingsWatch(source=source, clock=SystemClock())
-    watch.on_change = lambda: changes.append(watch.known.version)
+    watch = SettingsWatch(source=source, clock=SystemClock(), on_version=changes.append)
     task = asyncio.create_task(watch.run())
     async with asyncio.timeout(10):
         source.news.put_nowait(Settings({"assign_ahead_seconds": 5}, version=3))

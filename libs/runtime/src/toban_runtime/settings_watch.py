@@ -26,15 +26,14 @@ class SettingsSource(Protocol):
 
 
 class SettingsWatch:
-    """`known` are the defaults until the first answer of a coordinator; `received` is True after it. `on_version` and then `on_change` run after
-    each change."""
+    """`known` are the defaults until the first answer of a coordinator; `received` is True after it. `on_version` runs
+    after each change."""
 
     def __init__(
         self, *, source: SettingsSource, clock: Clock, on_version: Callable[[int], object] = lambda _version: None
     ) -> None:
         self.known = Settings()
         self.received = False
-        self.on_change: Callable[[], None] = lambda: None
         self._on_version = on_version
         self._source = source
         self._clock = clock
@@ -74,7 +73,6 @@ class SettingsWatch:
             _log.info("settings changed", version=settings.version, changed=_difference(self.known, settings))
             self.known, self.received = settings, True
             self._on_version(settings.version)
-            self.on_change()
 
     def _log_failure(self, stream: "asyncio.Task[None]") -> None:
         error = None if stream.cancelled() else stream.exception()

@@ -102,11 +102,12 @@ async def test_the_settings_of_this_moment(coordinator: Any, channels: Any, free
 
 async def test_settings_are_followed(coordinator: Any, channels: Any) -> None:
     servicer, address = coordinator
-    watch = SettingsWatch(
-        source=CoordinatorClient(channels=channels, addresses=[address], clock=SystemClock()), clock=SystemClock()
-    )
     changed = asyncio.Event()
-    watch.on_change = changed.set
+    watch = SettingsWatch(
+        source=CoordinatorClient(channels=channels, addresses=[address], clock=SystemClock()),
+        clock=SystemClock(),
+        on_version=lambda _version: changed.set(),
+    )
     task = asyncio.create_task(watch.run())
     assert (watch.received, watch.known["log_retention_days_db"]) == (False, 7)
     for days in (30, 2):
