@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -59,6 +60,16 @@ def test_a_reader_of_both_streams_that_leaves_ends_the_following_too(followed: A
     """`2>&1 | head`: 0 would say that the run succeeded."""
     followed.logs.reader = None
     assert toban("run", "start", "hello", "--follow", stdout=left, stderr=subprocess.STDOUT)[0] == 130
+
+
+def test_a_reader_that_leaves_is_noticed_where_interrupts_are_ignored(followed: Any, left: int) -> None:
+    """`toban run start --follow | head &` in a script: the shell ignores SIGINT for its background jobs."""
+    followed.logs.reader = None
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        assert toban("run", "start", "hello", "--follow", stdout=left)[0] == 130
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def test_a_reader_that_leaves_when_the_run_is_over_leaves_its_result(followed: Any, left: int) -> None:

@@ -7,7 +7,6 @@ follows the log; the caller's thread watches the run, then waits a moment for th
 from __future__ import annotations
 
 import threading
-from _thread import interrupt_main
 from typing import Any
 
 from toban_cli import report
@@ -33,12 +32,13 @@ def attend(
 ) -> Any:
     """The run in its terminal state; `query` is a ReadLogRequest that selects the lines to show, None = all.
 
-    Raises TobanError when no coordinator responds for OUTAGE_SECONDS, INVALID_ARGUMENT for a query that log-archivers refuse.
+    Raises TobanError when no coordinator responds for OUTAGE_SECONDS, INVALID_ARGUMENT for a query that log-archivers refuse, and
+    KeyboardInterrupt when the reader of the output leaves first (`| head`): as with Ctrl-C, the run goes on.
     """
     follower = _Follower(client, run_id, query, printer or LinePrinter()) if show_log else None
-    if follower is not None:
-        follower.start()
     try:
+        if follower is not None:
+            follower.start()
         run = _watch(client, run_id, follower)
         if follower is not None:
             follower.finish(run)
@@ -61,7 +61,11 @@ def _watch(client: Client, run_id: int, follower: _Follower | None) -> Any:
                     follower.latest_token = run.token
                 if run.state in _TERMINAL:
                     return client.read("GetRun", GetRunRequest(id=run_id))
-        except TobanError as error:
+        except (TobanError, ValueError) as error:
+            if follower is not None and follower.reader_left:
+                raise KeyboardInterrupt from None
+            if isinstance(error, ValueError):
+                raise
             failures += 1
             if (
                 error.code not in (ErrorCode.UNAVAILABLE, ErrorCode.DEADLINE_EXCEEDED)
@@ -83,6 +87,8 @@ class _Follower:
         self._stopped = threading.Event()
         self._complaint = ""
         self._ended_token = 0
+        self.reader_left = False
+        """Nobody reads what this command prints any more."""
         self.latest_token = 0
         """Token of the run's latest dispatch, as the watcher sees it."""
         self._thread = threading.Thread(target=self._follow, name="log", daemon=True)
@@ -112,7 +118,8 @@ class _Follower:
         """Ends the thread: closing its connections ends the stream that it waits on."""
         self._stopped.set()
         self._fleet.close()
-        self._thread.join(timeout=SEAL_SECONDS)
+        if self._thread.is_alive():
+            self._thread.join(timeout=SEAL_SECONDS)
 
     def _follow(self) -> None:
         while not self._stopped.is_set():
@@ -123,9 +130,8 @@ class _Follower:
                 if not self._stopped.is_set():
                     self._complain(error)
             except BrokenPipeError:
-                # The reader of our output left (`| head`): as Ctrl-C, the run goes on.
                 report.drop_output()
-                interrupt_main()
+                self._end_watch()
                 return
             except OSError as error:
                 self._complain(report.unwritten(error))
@@ -134,6 +140,11 @@ class _Follower:
                 # gRPC refuses calls on a channel that was closed under it: we are stopping.
                 return
             self._stopped.wait(PAUSE_SECONDS)
+
+    def _end_watch(self) -> None:
+        """Ends the wait of the caller's thread. A signal would not: SIGINT is ignored in the background jobs of a shell."""
+        self.reader_left = True
+        self._client.coordinators.close()
 
     def _follow_once(self) -> None:
         """Shows lines until the last attempt so far is complete."""

@@ -25,14 +25,16 @@ def flat(blocks: list[LogBlock], stream: int = 0) -> list[tuple[int, bytes]]:
 
 
 def test_more_lines_than_the_rate(guard: Any) -> None:
+    """The rate counts real time here: how many lines pass depends on how fast the guard reads. test_log_limits.py has the exact figures."""
     end = guard.run("seq", "100000", logs=LogRules(lines_per_second=1000))
-    lines, [(at, marker)] = flat(guard.blocks), flat(guard.blocks, SYSTEM)
-    assert lines[:10_000] == [(number, b"%d" % number) for number in range(1, 10_001)]
-    assert lines[10_000] == (at, marker)
-    assert marker.decode().endswith("left out: more than 1,000 lines a second (max_lines_per_second)")
-    assert lines[10_001:] == [(number, b"%d" % number) for number in range(99_801, 100_001)]
-    assert (at, end.last_seq, end.last_line) == (99_800, 100_000, "100000")
-    assert end.left_out["rate"][0] == 89_800
+    markers = flat(guard.blocks, SYSTEM)
+    kept = [(seq, text) for seq, text in flat(guard.blocks) if (seq, text) not in markers]
+    assert kept[:10_000] == [(number, b"%d" % number) for number in range(1, 10_001)]
+    assert kept[-200:] == [(number, b"%d" % number) for number in range(99_801, 100_001)]
+    assert all(text == b"%d" % seq for seq, text in kept)
+    assert markers and all(text.endswith(b"more than 1,000 lines a second (max_lines_per_second)") for _, text in markers)
+    assert (end.last_seq, end.last_line) == (100_000, "100000")
+    assert end.left_out["rate"][0] == 100_000 - len(kept) >= 80_000
 
 
 def test_the_marker_comes_though_the_job_says_no_more(guard: Any) -> None:
