@@ -65,7 +65,8 @@ class SlotSupervisor:
         self._due = math.inf
         self._main_pid = 0
         # Of the attempt in the slot; the pipes are registered with poll unless paused.
-        self._output = _pipeline(LogRules(), env={}, payload_json="")
+        self._no_output = _pipeline(LogRules(), env={}, payload_json="")
+        self._output = self._no_output
         self._pipes: dict[int, OutputStream] = {}
         self._paused = False
         self._held = False
@@ -272,7 +273,7 @@ class SlotSupervisor:
         )
         self._channel.send(encode_report(end), ticket=report.ticket)
         # It holds the values to redact.
-        self._output = _pipeline(LogRules(), env={}, payload_json="")
+        self._output = self._no_output
 
     def _refuse(self, refusal: Refuse) -> None:
         self._channel.send(encode_report(refusal.end))
