@@ -10,6 +10,7 @@ virtual machine that was paused.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 # m: what the hold side keeps back for the kill, seconds.
 HOLD_MARGIN = 0.3
@@ -19,8 +20,7 @@ TAKE_MARGIN = 0.5
 CLOCK_RATE_ERROR = 1e-3
 
 
-@dataclass(frozen=True, slots=True)
-class Instant:
+class Instant(NamedTuple):
     """One moment on both clocks, seconds: CLOCK_BOOTTIME and Unix time."""
 
     boot: float

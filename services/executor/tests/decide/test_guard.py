@@ -157,6 +157,13 @@ def test_what_the_main_process_leaves_behind_is_ended_and_its_result_stays() -> 
     assert effects[-1].end.finished_ns == 5001 * 10**9
 
 
+def test_an_end_that_is_seen_with_the_tick_implies_the_start() -> None:
+    state, effects = run(running(), (1.0, Tick(child_exited=True)))
+    assert effects == []
+    assert next_due(state, START.plus(1.0)) == START.boot + 1.0, "it is due again if another process has ended"
+    assert run(state, (1.0, Tick()))[1] == [ReportStart(_start())]
+
+
 def _start() -> Any:
     [effect] = run(running(), (1.0, Tick()))[1]
     assert isinstance(effect, ReportStart)

@@ -32,7 +32,9 @@ def test_more_lines_than_the_rate(guard: Any) -> None:
     assert kept[:10_000] == [(number, b"%d" % number) for number in range(1, 10_001)]
     assert kept[-200:] == [(number, b"%d" % number) for number in range(99_801, 100_001)]
     assert all(text == b"%d" % seq for seq, text in kept)
-    assert markers and all(text.endswith(b"more than 1,000 lines a second (max_lines_per_second)") for _, text in markers)
+    assert markers and all(
+        text.endswith(b"more than 1,000 lines a second (max_lines_per_second)") for _, text in markers
+    )
     assert (end.last_seq, end.last_line) == (100_000, "100000")
     assert end.left_out["rate"][0] == 100_000 - len(kept) >= 80_000
 

@@ -155,7 +155,7 @@ def test_the_last_report_of_a_slot_may_be_the_one_that_finds_the_executor_gone(t
             become_subreaper()
             order = endless_order(tmp_path / "pid")
             steps = (StepOrder(type="command", argv=("/bin/true",)),)
-            spawn = replace(order, order=replace(order.order, steps=steps))
+            spawn = order._replace(order=replace(order.order, steps=steps))
             far.send(encode_command(spawn, incarnation="i", acked=0))
             work_dir = WorkDir(directory=tmp_path / "work", payload=tmp_path / "payload")
             serve(

@@ -1,7 +1,6 @@
 """What one end sends is what the other receives."""
 
 import struct
-from dataclasses import replace
 from types import MappingProxyType
 
 import pytest
@@ -98,7 +97,7 @@ def test_fields_of_an_order_that_no_guard_needs_stay_behind() -> None:
     order = StartOrder(key=AttemptKey(1, 2), job_name="secret", slot="2026-11-21T00:00:00Z", env={"A": "b"})
     spawn = Spawn(order=order, programs=(), env={"PATH": "/bin"}, deadline=Instant(1.0, 2.0), lease_grace=1.0)
     received = decode_command(encode_command(spawn, incarnation="i", acked=0))
-    assert received.command == replace(spawn, order=StartOrder(key=AttemptKey(1, 2)))
+    assert received.command == spawn._replace(order=StartOrder(key=AttemptKey(1, 2)))
 
 
 @given(REPORT)

@@ -25,7 +25,7 @@ from toban_executor.decide.models import AttemptEnd, StartOrder
 from toban_executor.guard.launch import GuardSet
 from toban_executor.guard.message_spool import name_of
 from toban_executor.guard.process_tree import children, descendants
-from toban_executor.guard.protocol import MAX_MESSAGE, Report, decode_report, encode_command
+from toban_executor.guard.protocol import MAX_MESSAGE, ReceiveBuffer, Report, decode_report, encode_command
 from toban_executor.ports import GuardListener
 from toban_fencing.executor_lease import Instant
 from toban_observability import metrics
@@ -52,6 +52,7 @@ class GuardClient:
         self._slot_of: dict[AttemptKey, int] = {}
         self._listener: GuardListener | None = None
         self._hold = False
+        self._receive_buffer = ReceiveBuffer()
         # What each slot was sent last; it differs from `_hold` while a message could not be sent.
         self._held = [False] * len(guards.slots)
         # Number of the last report of each slot that is on disk, and bytes received since the slot's last acknowledgement.
@@ -199,7 +200,7 @@ class GuardClient:
     def _read(self, slot: int) -> None:
         for _ in range(_READS_A_TURN):
             try:
-                data = self._guards.slots[slot].recv(1 << 18)
+                data = self._receive_buffer.receive(self._guards.slots[slot])
             except (BlockingIOError, InterruptedError):
                 return
             except OSError:

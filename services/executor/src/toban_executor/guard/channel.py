@@ -7,6 +7,7 @@ from pathlib import Path
 
 from toban_executor.guard import message_spool
 from toban_executor.guard.message_spool import SpooledMessage
+from toban_executor.guard.protocol import ReceiveBuffer
 
 _HIGH = 256 * 1024
 """Bytes waiting for the executor above which the job's pipes are left alone: the job then waits in its write."""
@@ -24,6 +25,7 @@ class Channel:
     def __init__(self, sock: socket.socket, *, spool_file: Path, number: int = 0) -> None:
         sock.setblocking(False)
         self._sock = sock
+        self._receive_buffer = ReceiveBuffer()
         self._queue: deque[bytes] = deque()
         self._queued_bytes = 0
         self._number = number
@@ -78,7 +80,7 @@ class Channel:
     def receive(self) -> bytes | None:
         """The next message; b"" when the executor has closed its end, None when nothing is there."""
         try:
-            data = self._sock.recv(1 << 19)
+            data = self._receive_buffer.receive(self._sock)
         except (BlockingIOError, InterruptedError):
             return None
         except OSError:

@@ -37,6 +37,7 @@ Report = AttemptStart | AttemptEnd | SlotLost | LogBlock
 
 _ENCODER = json.JSONEncoder(separators=(",", ":"))
 _BUFFER = 1 << 20
+_LARGEST_RECEIVED = 1 << 19
 _BLOCK = struct.Struct("<cB?qqI")
 
 
@@ -46,6 +47,17 @@ def socket_pair() -> tuple[socket.socket, socket.socket]:
     for end in pair:
         end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _BUFFER)
     return pair
+
+
+class ReceiveBuffer:
+    """Where messages are received. `socket.recv` would map memory for the largest message, and unmap it again, for each one."""
+
+    def __init__(self) -> None:
+        self._memory = memoryview(bytearray(_LARGEST_RECEIVED))
+
+    def receive(self, sock: socket.socket) -> bytes:
+        """The next message, b"" when the other end is closed. Raises what `socket.recv` raises."""
+        return bytes(self._memory[: sock.recv_into(self._memory)])
 
 
 # ---- executor to guard

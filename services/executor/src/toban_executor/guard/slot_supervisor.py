@@ -121,7 +121,7 @@ class SlotSupervisor:
             self._send_blocks(self._output.tick())
             # The tick first: an attempt that has passed its deadline or timeout ends by that, also when its exit is seen in this turn.
             if boottime() >= self._due:
-                self._handle(Tick())
+                self._handle(Tick(child_exited))
             if child_exited and self._state.attempt is not None:
                 self._handle(self._check_tree())
 
