@@ -88,7 +88,7 @@ class _Follower:
         self._complaint = ""
         self._ended_token = 0
         self.reader_left = False
-        """Nobody reads what this command prints any more."""
+        """The output of this command has no reader any more."""
         self.latest_token = 0
         """Token of the run's latest dispatch, as the watcher sees it."""
         self._thread = threading.Thread(target=self._follow, name="log", daemon=True)
