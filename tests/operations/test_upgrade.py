@@ -20,7 +20,7 @@ from toban_stack.processes import alive
 from toban_stack.stack import Stack
 from toban_stack.wait import wait_until
 from toban_store import migrate
-from toban_store.queries import read
+from toban_store.queries import FRAGMENTS, read
 from toban_testing.rolling_load import (
     begin_ticks,
     check_logs,
@@ -73,7 +73,7 @@ def test_the_last_release_on_this_schema(old: Path, pg_url: str) -> None:
     assert files
     with psycopg.connect(pg_url, autocommit=True) as connection:
         for path in files:
-            queries = read(path)
+            queries = read(path, shared=old / STORE / FRAGMENTS)
             for name in queries:
                 sql, _ = positional(getattr(queries, name))
                 result = connection.pgconn.prepare(f"{path.parent.name} {path.stem} {name}".encode(), sql.encode())

@@ -2,17 +2,26 @@
 
 A block starts with `-- name: claim_due` and at least one comment line that says what it does (for a write, the transition it performs).
 Parameters are psycopg's `%(name)s`, with an explicit cast wherever PostgreSQL could not tell the type; a literal percent sign is `%%`.
+
+SQL that several statements share stands once, in a block that starts with `-- fragment: holders`; `{{holders}}` in a statement is replaced
+by it when the file is loaded. A fragment stands in the file itself, or in `fragments.sql`: of the same folder for the files of that folder,
+of this package for all. Each name has one meaning, and a fragment includes no other.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 
-_NAME = re.compile(r"^--\s*name:\s*(?P<name>\S+)\s*$")
+_HEADER = re.compile(r"^--\s*(?P<kind>name|fragment):\s*(?P<name>\S+)\s*$")
+_INCLUDE = re.compile(r"\{\{(?P<name>.*?)\}\}")
 _IDENTIFIER = re.compile(r"^[a-z][a-z0-9_]*$")
+# Fragments that several files share, in the folder of those files.
+FRAGMENTS = "fragments.sql"
+SHARED = Path(__file__).with_name(FRAGMENTS)
 
 
 class QueryFileError(ValueError):
@@ -47,21 +56,74 @@ def load(module: str) -> Queries:
     return read(Path(spec.origin).with_suffix(".sql"))
 
 
-def read(path: Path) -> Queries:
-    """The queries of one file."""
-    blocks: dict[str, list[str]] = {}
+def read(path: Path, *, shared: Path = SHARED) -> Queries:
+    """The queries of one file; `shared` is the file of the fragments that the files of all folders may include.
+
+    A file FRAGMENTS has no queries. Raises QueryFileError as `load`.
+    """
+    statements, own = _blocks(path)
+    if not statements and path.name != FRAGMENTS:
+        raise QueryFileError(f"{path.name}: no `-- name:` block")
+    fragments = dict(own)
+    for other in dict.fromkeys((path.with_name(FRAGMENTS), shared)):
+        if other != path and other.is_file():
+            _add(fragments, _fragments(other), path)
+    unused = own.keys() - {name for sql in statements.values() for name in _INCLUDE.findall(sql)}
+    if unused and path.name != FRAGMENTS:
+        raise QueryFileError(f"{path.name}: no block includes fragment `{min(unused)}`")
+    return Queries(path, {name: _resolved(name, sql, fragments, path) for name, sql in statements.items()})
+
+
+def fragment(name: str) -> str:
+    """The fragment of that name that the files of all folders share, for a statement that is not in a `.sql` file."""
+    return _fragments(SHARED)[name]
+
+
+def _blocks(path: Path) -> tuple[dict[str, str], dict[str, str]]:
+    """Statements and fragments of a file as written, by name."""
+    blocks: dict[str, dict[str, list[str]]] = {"name": {}, "fragment": {}}
     current: list[str] | None = None
     for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
-        header = _NAME.match(line)
+        header = _HEADER.match(line)
         if header:
-            current = blocks.setdefault(_checked(header["name"], blocks, f"{path.name}:{number}"), [])
+            seen = blocks[header["kind"]]
+            current = seen.setdefault(_checked(header["name"], seen, f"{path.name}:{number}"), [])
         elif current is not None:
             current.append(line)
         elif line.strip() and not line.startswith("--"):
-            raise QueryFileError(f"{path.name}:{number}: SQL before the first `-- name:`")
-    if not blocks:
-        raise QueryFileError(f"{path.name}: no `-- name:` block")
-    return Queries(path, {name: _body(name, lines, path) for name, lines in blocks.items()})
+            raise QueryFileError(f"{path.name}:{number}: SQL before the first `-- name:` or `-- fragment:`")
+    statements, fragments = ({name: _body(name, lines, path) for name, lines in b.items()} for b in blocks.values())
+    for name, sql in fragments.items():
+        if _INCLUDE.search(sql):
+            raise QueryFileError(f"{path.name}: fragment `{name}` includes another one; only a statement does")
+    return statements, fragments
+
+
+@cache
+def _fragments(path: Path) -> dict[str, str]:
+    """The blocks of a file FRAGMENTS, which holds nothing else."""
+    statements, fragments = _blocks(path)
+    if statements:
+        raise QueryFileError(
+            f"{path.name}: `{next(iter(statements))}` is a statement, and this file holds fragments only"
+        )
+    return fragments
+
+
+def _add(fragments: dict[str, str], others: Mapping[str, str], path: Path) -> None:
+    if fragments.keys() & others.keys():
+        name = min(fragments.keys() & others.keys())
+        raise QueryFileError(f"{path.name}: fragment `{name}` exists for this file twice; rename one")
+    fragments |= others
+
+
+def _resolved(name: str, sql: str, fragments: Mapping[str, str], path: Path) -> str:
+    """The statement with each include replaced by its fragment."""
+    unknown = set(_INCLUDE.findall(sql)) - fragments.keys()
+    if unknown:
+        known = ", ".join(sorted(fragments)) or "none"
+        raise QueryFileError(f"{path.name}: block `{name}` includes unknown fragment `{min(unknown)}` (known: {known})")
+    return _INCLUDE.sub(lambda include: fragments[include["name"]], sql)
 
 
 def _checked(name: str, seen: Mapping[str, object], where: str) -> str:

@@ -19,6 +19,7 @@ from toban_domain.epoch import Term
 from toban_domain.errors import ErrorCode, FencedOut
 from toban_store.errors import DidNotHappen, TooLong, sort_error
 from toban_store.pool import Connection, Pool
+from toban_store.queries import fragment
 
 WAKE_CHANNEL = "toban_wake"
 # A fenced transaction holds up every take-over, so it may last this long and no longer.
@@ -26,14 +27,8 @@ FENCED_MS = 200
 # transaction_timeout exists from this version on; before it, each statement and each pause are bounded, and the whole is checked before COMMIT.
 _TRANSACTION_TIMEOUT_SINCE = 170_000
 
-# FOR SHARE, not KEY SHARE: only that one makes the update of a take-over wait. The cluster is read live, in the same statement.
-_FENCE = """
-SELECT 1 FROM scheduler.leader
- WHERE id = 1 AND epoch = {epoch}
-   AND scheduler.current_timeline() = {timeline}
-   AND scheduler.current_system_id() = '{system_id}'
-   FOR SHARE
-"""
+# One text with the statements that bring their own fence.
+_FENCE = fragment("fence")
 
 Row = dict[str, Any]
 Params = Mapping[str, Any]
@@ -82,7 +77,7 @@ class Fenced(Tx):
         self.term = term
 
     async def fetch_fenced(self, sql: str, params: Params) -> list[Row]:
-        """The rows of a statement whose every part joins its CTE `fence` (parameters fence_epoch, fence_timeline, fence_system_id).
+        """The rows of a statement whose every part joins its CTE `fence` (fragment `fence` of the package, with its parameters).
 
         The statement answers at least one row while the fence holds. Raises FencedOut when it answers none.
         """
@@ -155,9 +150,12 @@ def _fence(term: Term, server_version: int) -> str:
         bounds.append("transaction_timeout")
     limits = "".join(f"SET LOCAL {name} = {FENCED_MS};" for name in bounds)
     # Interpolated, as integers, because one message of several statements cannot have parameters.
-    return f"BEGIN; {limits} {_FENCE}".format(
-        epoch=int(term.epoch), timeline=int(term.timeline), system_id=int(term.system_id)
-    )
+    fence = _FENCE % {
+        "fence_epoch": int(term.epoch),
+        "fence_timeline": int(term.timeline),
+        "fence_system_id": f"'{int(term.system_id)}'",
+    }
+    return f"BEGIN; {limits} {fence}"
 
 
 @asynccontextmanager

@@ -3,23 +3,9 @@
 -- never no too often. Each part is ordered as an index is, since a plan that does not know the times would read whole tables for a row
 -- that is not there. Of indexes that begin with something else one entry of each beginning is read: priorities and executors are few.
 WITH RECURSIVE waiting AS (
-    (SELECT r.priority, r.scheduled_for FROM scheduler.runs_live r
-      WHERE r.state = 'PENDING' ORDER BY r.priority DESC, r.scheduled_for, r.id LIMIT 1)
-    UNION ALL
-    SELECT n.priority, n.scheduled_for
-      FROM waiting w CROSS JOIN LATERAL (
-        SELECT r.priority, r.scheduled_for FROM scheduler.runs_live r
-         WHERE r.state = 'PENDING' AND r.priority < w.priority ORDER BY r.priority DESC, r.scheduled_for, r.id LIMIT 1) n
+    {{waiting}}
 ), holders AS (
-    (SELECT r.assigned_incarnation AS incarnation FROM scheduler.runs_live r
-      WHERE r.state IN ('ASSIGNED', 'RUNNING', 'CANCEL_REQUESTED', 'ORPHANED') AND r.assigned_incarnation IS NOT NULL
-      ORDER BY r.assigned_incarnation LIMIT 1)
-    UNION ALL
-    SELECT n.incarnation
-      FROM holders h CROSS JOIN LATERAL (
-        SELECT r.assigned_incarnation AS incarnation FROM scheduler.runs_live r
-         WHERE r.state IN ('ASSIGNED', 'RUNNING', 'CANCEL_REQUESTED', 'ORPHANED') AND r.assigned_incarnation > h.incarnation
-         ORDER BY r.assigned_incarnation LIMIT 1) n
+    {{holders}}
 )
 SELECT (SELECT 1 FROM scheduler.schedules s
          WHERE s.enabled AND s.status = 'active' AND s.next_run_at <= %(until)s::timestamptz

@@ -1,7 +1,7 @@
 -- name: enqueue
 -- ∅ → PENDING: one row a run with its first event, in the order given, and a wake-up. A run whose idempotency key is taken is not made.
 -- Nothing is made, and no row answered, when a definition is not the current, enabled one any more.
-WITH input AS MATERIALIZED (
+WITH wanted AS MATERIALIZED (
     SELECT nextval('scheduler.run_id_seq') AS id, u.*
       FROM ROWS FROM (
                unnest(%(definition_ids)s::bigint[], %(versions)s::bigint[], %(jobs)s::text[], %(times)s::timestamptz[], %(priorities)s::integer[],
@@ -11,28 +11,26 @@ WITH input AS MATERIALIZED (
            WITH ORDINALITY
            AS u(definition_id, version, job, scheduled_for, priority, max_attempts, max_lost, timeout, payload, key, ord)
 ), stale AS MATERIALIZED (
-    SELECT 1 FROM (SELECT DISTINCT definition_id, version FROM input) i
-             LEFT JOIN scheduler.job_definitions d ON d.id = i.definition_id AND d.version = i.version AND d.enabled
-     WHERE d.id IS NULL
+    {{stale_definitions}}
 ), claimed AS (
     INSERT INTO scheduler.run_idempotency (key, run_id)
-    SELECT key, id FROM input WHERE key IS NOT NULL AND NOT EXISTS (SELECT 1 FROM stale) ON CONFLICT (key) DO NOTHING
+    SELECT key, id FROM wanted WHERE key IS NOT NULL AND NOT EXISTS (SELECT 1 FROM stale) ON CONFLICT (key) DO NOTHING
     RETURNING run_id
 ), made AS (
     INSERT INTO scheduler.runs_live (id, definition_id, definition_version, job_name, origin, scheduled_for, priority, max_attempts, max_lost,
                                      timeout_seconds, payload, idempotency_key, log_ref, created_by)
-    SELECT i.id, i.definition_id, i.version, i.job, 'demand', COALESCE(i.scheduled_for, now()), i.priority, i.max_attempts, i.max_lost, i.timeout,
-           i.payload, i.key, 'toban-log:' || i.id, %(actor)s::text
-      FROM input i LEFT JOIN claimed c ON c.run_id = i.id
-     WHERE (i.key IS NULL OR c.run_id IS NOT NULL) AND NOT EXISTS (SELECT 1 FROM stale)
+    SELECT w.id, w.definition_id, w.version, w.job, 'demand', COALESCE(w.scheduled_for, now()), w.priority, w.max_attempts, w.max_lost, w.timeout,
+           w.payload, w.key, 'toban-log:' || w.id, %(actor)s::text
+      FROM wanted w LEFT JOIN claimed c ON c.run_id = w.id
+     WHERE (w.key IS NULL OR c.run_id IS NOT NULL) AND NOT EXISTS (SELECT 1 FROM stale)
     RETURNING id
 ), event AS (
     INSERT INTO scheduler.job_events (run_id, type, to_state, actor) SELECT id, 'created', 'PENDING', %(actor)s::text FROM made
 )
-SELECT i.id, m.id IS NOT NULL AS created, (SELECT pg_notify('toban_wake', 'assign'))::text AS woken
-  FROM input i LEFT JOIN made m ON m.id = i.id
+SELECT w.id, m.id IS NOT NULL AS created, (SELECT pg_notify('toban_wake', 'assign'))::text AS woken
+  FROM wanted w LEFT JOIN made m ON m.id = w.id
  WHERE NOT EXISTS (SELECT 1 FROM stale)
- ORDER BY i.ord
+ ORDER BY w.ord
 
 -- name: by_keys
 -- Runs that idempotency keys name, with their jobs.

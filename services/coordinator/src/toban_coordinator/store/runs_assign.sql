@@ -1,3 +1,8 @@
+-- fragment: not_blocked
+-- The run's definition is none of those that are blocked now.
+(r.definition_id, r.definition_version) NOT IN (
+    SELECT b.id, b.version FROM unnest(%(blocked)s::bigint[], %(blocked_versions)s::bigint[]) AS b(id, version))
+
 -- name: due_runs
 -- Runs that may start now: PENDING ones, and ones that were placed ahead and whose time has come.
 SELECT c.id, c.definition_id, c.definition_version, c.job_name, c.state::text AS state, c.origin, c.slot, c.scheduled_for, c.attempt, c.lost_count,
@@ -8,14 +13,12 @@ SELECT c.id, c.definition_id, c.definition_version, c.job_name, c.state::text AS
   FROM (
         (SELECT * FROM scheduler.runs_live r
           WHERE r.state = 'PENDING' AND r.scheduled_for <= %(now)s::timestamptz AND (r.not_before IS NULL OR r.not_before <= %(now)s::timestamptz)
-            AND (r.definition_id, r.definition_version) NOT IN (
-                SELECT b.id, b.version FROM unnest(%(blocked)s::bigint[], %(blocked_versions)s::bigint[]) AS b(id, version))
+            AND {{not_blocked}}
           ORDER BY r.priority DESC, r.scheduled_for, r.id LIMIT %(limit)s::integer)
         UNION ALL
         (SELECT * FROM scheduler.runs_live r
           WHERE r.state = 'ASSIGNED' AND r.dispatched_at IS NULL AND r.scheduled_for <= %(now)s::timestamptz
-            AND (r.definition_id, r.definition_version) NOT IN (
-                SELECT b.id, b.version FROM unnest(%(blocked)s::bigint[], %(blocked_versions)s::bigint[]) AS b(id, version))
+            AND {{not_blocked}}
           ORDER BY r.scheduled_for, r.id LIMIT %(limit)s::integer)
        ) c
  ORDER BY c.priority DESC, c.scheduled_for, c.id
@@ -32,24 +35,19 @@ SELECT r.id, r.definition_id, r.definition_version
 -- name: outlook
 -- When the next run becomes due after `now`, and whether a run up to `until` has no named executor yet. Of waiting runs one entry of the index
 -- is read for each priority, and of due ones, which may wait for their next attempt, the first `limit`: runs behind those wait for a slot.
-WITH RECURSIVE priorities AS (
-    (SELECT r.priority FROM scheduler.runs_live r WHERE r.state = 'PENDING' ORDER BY r.priority DESC, r.scheduled_for, r.id LIMIT 1)
-    UNION ALL
-    SELECT n.priority
-      FROM priorities p CROSS JOIN LATERAL (
-        SELECT r.priority FROM scheduler.runs_live r
-         WHERE r.state = 'PENDING' AND r.priority < p.priority ORDER BY r.priority DESC, r.scheduled_for, r.id LIMIT 1) n
+WITH RECURSIVE waiting AS (
+    {{waiting}}
 ), ahead AS MATERIALIZED (
     SELECT min(n.scheduled_for) AS at
-      FROM priorities p CROSS JOIN LATERAL (
+      FROM waiting w CROSS JOIN LATERAL (
         SELECT r.scheduled_for FROM scheduler.runs_live r
-         WHERE r.state = 'PENDING' AND r.priority = p.priority AND r.scheduled_for > %(now)s::timestamptz
+         WHERE r.state = 'PENDING' AND r.priority = w.priority AND r.scheduled_for > %(now)s::timestamptz
          ORDER BY r.scheduled_for, r.id LIMIT 1) n
 ), again AS MATERIALIZED (
     SELECT min(n.not_before) AS at
-      FROM priorities p CROSS JOIN LATERAL (
+      FROM waiting w CROSS JOIN LATERAL (
         SELECT r.not_before FROM scheduler.runs_live r
-         WHERE r.state = 'PENDING' AND r.priority = p.priority AND r.scheduled_for <= %(now)s::timestamptz
+         WHERE r.state = 'PENDING' AND r.priority = w.priority AND r.scheduled_for <= %(now)s::timestamptz
          ORDER BY r.scheduled_for, r.id LIMIT %(limit)s::integer) n
      WHERE n.not_before > %(now)s::timestamptz
 )
@@ -76,11 +74,7 @@ SELECT e.incarnation::text AS incarnation, e.worker_id, e.instance, e.grpc_host,
 -- `on` get nothing; those that are stay locked against a fence. They are locked before the runs: `locked` waits for `takers`.
 -- Brings its own fence, the first lock of all: `takers` waits for it. One row says that it held.
 WITH fence AS MATERIALIZED (
-    SELECT 1 AS held
-      FROM scheduler.leader
-     WHERE id = 1 AND epoch = %(fence_epoch)s::bigint AND scheduler.current_timeline() = %(fence_timeline)s::bigint
-       AND scheduler.current_system_id() = %(fence_system_id)s::text
-       FOR SHARE
+    {{fence}}
 ), input AS MATERIALIZED (
     SELECT * FROM unnest(%(ids)s::bigint[], %(tokens)s::bigint[], %(incarnations)s::uuid[]) AS i(id, token, incarnation)
 ), takers AS MATERIALIZED (
@@ -96,7 +90,7 @@ WITH fence AS MATERIALIZED (
        AND (SELECT count(*) FROM takers) > 0
      ORDER BY r.id
        FOR UPDATE
-), moved AS (
+), sent AS (
     UPDATE scheduler.runs_live r
        SET state = 'ASSIGNED', token = i.token, log_day = (now() AT TIME ZONE 'UTC')::date, leader_epoch = %(fence_epoch)s::bigint,
            assigned_incarnation = e.incarnation, assigned_worker_id = e.worker_id, assigned_at = COALESCE(r.assigned_at, now()),
@@ -105,13 +99,12 @@ WITH fence AS MATERIALIZED (
      WHERE r.id = i.id AND r.state = l.state AND r.dispatched_at IS NULL
     RETURNING r.id, r.token, r.attempt, r.log_day, r.dispatched_at, r.assigned_incarnation, r.assigned_worker_id, l.state AS source
 ), attempt AS (
-    INSERT INTO scheduler.job_attempts (log_day, run_id, token, attempt, leader_epoch, incarnation, worker_id, dispatched_at)
-    SELECT log_day, id, token, attempt, %(fence_epoch)s::bigint, assigned_incarnation, assigned_worker_id, dispatched_at FROM moved
+    {{attempts_of_sent}}
 ), event AS (
     INSERT INTO scheduler.job_events (run_id, type, from_state, to_state, metadata)
-    SELECT id, 'dispatched', source::text, 'ASSIGNED', jsonb_build_object('worker_id', assigned_worker_id, 'token', token::text) FROM moved
+    SELECT id, 'dispatched', source::text, 'ASSIGNED', jsonb_build_object('worker_id', assigned_worker_id, 'token', token::text) FROM sent
 )
-SELECT m.id, m.log_day::text AS log_day FROM fence LEFT JOIN moved m ON true
+SELECT s.id, s.log_day::text AS log_day FROM fence LEFT JOIN sent s ON true
 
 -- name: name_executors
 -- PENDING → ASSIGNED ahead of time: an executor is named, nothing is sent, no token is drawn. Locks as in `place`.

@@ -1,7 +1,10 @@
+-- fragment: lock_runs
+-- Locks the runs of a statement in the order of their ids.
+SELECT r.id, r.state FROM scheduler.runs_live r WHERE r.id = ANY(%(ids)s::bigint[]) ORDER BY r.id FOR UPDATE
+
 -- name: lock_live
 -- Locks live runs by id, for a decision about them in this transaction.
-SELECT r.id, r.state::text AS state, r.token, r.assigned_incarnation::text AS incarnation, r.attempt, r.max_attempts, r.lost_count, r.max_lost,
-       r.definition_id, r.definition_version, r.started_at IS NOT NULL AS started
+SELECT {{run_to_decide}}
   FROM scheduler.runs_live r
  WHERE r.id = ANY(%(ids)s::bigint[])
  ORDER BY r.id
@@ -39,7 +42,7 @@ WITH input AS MATERIALIZED (
            AS i(id bigint, source text, token bigint, target text, reason text, error text, message text, actor text, attempt_state text,
                 outcome jsonb)
 ), locked AS MATERIALIZED (
-    SELECT r.id, r.state FROM scheduler.runs_live r WHERE r.id = ANY(%(ids)s::bigint[]) ORDER BY r.id FOR UPDATE
+    {{lock_runs}}
 ), gone AS (
     DELETE FROM scheduler.runs_live r
      USING input i JOIN locked l ON l.id = i.id JOIN scheduler.run_transitions t
@@ -100,7 +103,7 @@ WITH input AS MATERIALIZED (
                   %(delays)s::double precision[], %(types)s::text[], %(messages)s::text[], %(started)s::timestamptz[])
            AS i(id, source, token, attempt, lost_count, delay, type, message, started_at)
 ), locked AS MATERIALIZED (
-    SELECT r.id FROM scheduler.runs_live r WHERE r.id = ANY(%(ids)s::bigint[]) ORDER BY r.id FOR UPDATE
+    {{lock_runs}}
 ), moved AS (
     UPDATE scheduler.runs_live r
        SET state = 'PENDING', attempt = i.attempt, lost_count = i.lost_count, version = r.version + 1,
@@ -120,7 +123,7 @@ SELECT id FROM moved
 WITH input AS MATERIALIZED (
     SELECT * FROM unnest(%(ids)s::bigint[], %(sources)s::text[], %(tokens)s::bigint[], %(messages)s::text[]) AS i(id, source, token, message)
 ), locked AS MATERIALIZED (
-    SELECT r.id FROM scheduler.runs_live r WHERE r.id = ANY(%(ids)s::bigint[]) ORDER BY r.id FOR UPDATE
+    {{lock_runs}}
 ), moved AS (
     UPDATE scheduler.runs_live r SET state = 'ORPHANED', version = r.version + 1
       FROM input i JOIN locked l ON l.id = i.id
@@ -138,7 +141,7 @@ WITH input AS MATERIALIZED (
       FROM unnest(%(ids)s::bigint[], %(sources)s::text[], %(tokens)s::bigint[], %(reasons)s::text[], %(modes)s::text[], %(actors)s::text[])
            AS i(id, source, token, reason, mode, actor)
 ), locked AS MATERIALIZED (
-    SELECT r.id FROM scheduler.runs_live r WHERE r.id = ANY(%(ids)s::bigint[]) ORDER BY r.id FOR UPDATE
+    {{lock_runs}}
 ), moved AS (
     UPDATE scheduler.runs_live r
        SET state = 'CANCEL_REQUESTED', cancel_requested_at = now(), cancel_reason = i.reason, cancel_mode = i.mode, cancel_actor = i.actor,

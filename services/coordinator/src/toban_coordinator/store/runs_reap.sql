@@ -5,15 +5,7 @@ SELECT r.id FROM scheduler.runs_live r WHERE r.state = 'ORPHANED' ORDER BY r.id 
 -- name: held_by_off
 -- Runs that PostgreSQL holds for an incarnation that is off. Of the index of holders one entry each is read: executors are few, runs may be many.
 WITH RECURSIVE holders AS (
-    (SELECT r.assigned_incarnation AS incarnation FROM scheduler.runs_live r
-      WHERE r.state IN ('ASSIGNED', 'RUNNING', 'CANCEL_REQUESTED', 'ORPHANED') AND r.assigned_incarnation IS NOT NULL
-      ORDER BY r.assigned_incarnation LIMIT 1)
-    UNION ALL
-    SELECT n.incarnation
-      FROM holders h CROSS JOIN LATERAL (
-        SELECT r.assigned_incarnation AS incarnation FROM scheduler.runs_live r
-         WHERE r.state IN ('ASSIGNED', 'RUNNING', 'CANCEL_REQUESTED', 'ORPHANED') AND r.assigned_incarnation > h.incarnation
-         ORDER BY r.assigned_incarnation LIMIT 1) n
+    {{holders}}
 )
 SELECT o.id
   FROM holders h JOIN scheduler.executors e USING (incarnation)
@@ -26,8 +18,7 @@ SELECT o.id
 
 -- name: lock_held_by_off
 -- Locks those of some runs that an incarnation holds which is off (off is final, so its row needs no lock).
-SELECT r.id, r.state::text AS state, r.token, r.assigned_incarnation::text AS incarnation, r.attempt, r.max_attempts, r.lost_count, r.max_lost,
-       r.definition_id, r.definition_version, r.started_at IS NOT NULL AS started
+SELECT {{run_to_decide}}
   FROM scheduler.runs_live r
  WHERE r.id = ANY(%(ids)s::bigint[])
    AND EXISTS (SELECT 1 FROM scheduler.executors e WHERE e.incarnation = r.assigned_incarnation AND e.state = 'off')

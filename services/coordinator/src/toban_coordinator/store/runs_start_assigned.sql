@@ -3,11 +3,7 @@
 -- All of them or none: none, and one row without an id, when a definition is not the current, enabled one any more, when an executor does not
 -- take work, is not fresh or has a successor, or when an idempotency key is taken. Locks, fence and rows as in `place` of runs_assign.sql.
 WITH fence AS MATERIALIZED (
-    SELECT 1 AS held
-      FROM scheduler.leader
-     WHERE id = 1 AND epoch = %(fence_epoch)s::bigint AND scheduler.current_timeline() = %(fence_timeline)s::bigint
-       AND scheduler.current_system_id() = %(fence_system_id)s::text
-       FOR SHARE
+    {{fence}}
 ), takers AS MATERIALIZED (
     SELECT e.incarnation, e.worker_id
       FROM scheduler.executors e
@@ -28,9 +24,7 @@ WITH fence AS MATERIALIZED (
            WITH ORDINALITY
            AS u(definition_id, version, job, priority, max_attempts, max_lost, timeout, token, incarnation, payload, key, ord)
 ), refused AS MATERIALIZED (
-    SELECT 1 FROM (SELECT DISTINCT definition_id, version FROM wanted) w
-             LEFT JOIN scheduler.job_definitions d ON d.id = w.definition_id AND d.version = w.version AND d.enabled
-     WHERE d.id IS NULL
+    {{stale_definitions}}
     UNION ALL
     SELECT 1 FROM wanted w JOIN scheduler.run_idempotency k ON k.key = w.key
 ), input AS MATERIALIZED (
@@ -40,7 +34,7 @@ WITH fence AS MATERIALIZED (
 ), claimed AS (
     -- A key that another transaction takes at this very moment ends the statement by its unique violation: nothing is made.
     INSERT INTO scheduler.run_idempotency (key, run_id) SELECT key, id FROM input WHERE key IS NOT NULL
-), made AS (
+), sent AS (
     INSERT INTO scheduler.runs_live (id, definition_id, definition_version, job_name, origin, scheduled_for, state, priority, max_attempts, max_lost,
                                      timeout_seconds, payload, idempotency_key, log_ref, created_by, token, log_day, leader_epoch,
                                      assigned_incarnation, assigned_worker_id, assigned_at, dispatched_at)
@@ -50,19 +44,18 @@ WITH fence AS MATERIALIZED (
       FROM input i
     RETURNING id, token, attempt, log_day, dispatched_at, assigned_incarnation, assigned_worker_id
 ), attempt AS (
-    INSERT INTO scheduler.job_attempts (log_day, run_id, token, attempt, leader_epoch, incarnation, worker_id, dispatched_at)
-    SELECT log_day, id, token, attempt, %(fence_epoch)s::bigint, assigned_incarnation, assigned_worker_id, dispatched_at FROM made
+    {{attempts_of_sent}}
 ), event AS (
     -- A microsecond apart, so that they are read in their order.
     INSERT INTO scheduler.job_events (run_id, at, type, from_state, to_state, actor, metadata)
-    SELECT m.id, now() + e.later, e.type, e.from_state, e.to_state, e.actor, e.metadata
-      FROM made m
+    SELECT s.id, now() + e.later, e.type, e.from_state, e.to_state, e.actor, e.metadata
+      FROM sent s
      CROSS JOIN LATERAL (VALUES
             (interval '0', 'created', '', 'PENDING', %(actor)s::text, '{}'::jsonb),
             (interval '1 microsecond', 'dispatched', 'PENDING', 'ASSIGNED', '',
-             jsonb_build_object('worker_id', m.assigned_worker_id, 'token', m.token::text)))
+             jsonb_build_object('worker_id', s.assigned_worker_id, 'token', s.token::text)))
           AS e(later, type, from_state, to_state, actor, metadata)
 )
-SELECT i.id, i.ord, m.log_day::text AS log_day
-  FROM fence LEFT JOIN (input i JOIN made m ON m.id = i.id) ON true
+SELECT i.id, i.ord, s.log_day::text AS log_day
+  FROM fence LEFT JOIN (input i JOIN sent s ON s.id = i.id) ON true
  ORDER BY i.ord
