@@ -59,7 +59,15 @@ async def process(t: FencedTx, plans: Sequence[EventPlan], *, days: int) -> dict
     An event that is missing in the answer was left as it is: it, or a trigger that was judged for it, changed since the plan was made.
     """
     rows = await t.fetch_all(_sql.process, {**_plans(plans), **_judged(plans), **_starts(plans), "days": days})
-    return {row["id"]: row["outcome"] for row in rows}
+    outcomes: dict[int, str] = {row["id"]: row["outcome"] for row in rows}
+    retried = [p for p in plans if outcomes.get(p.event.id) == "retry"]
+    if retried:
+        await t.execute(_sql.retry_later, _retries(retried))
+    failed = [p.event for p in plans if outcomes.get(p.event.id) == "failed" and p.event.key and not p.keeps_key]
+    if failed:
+        parameters = {"ids": [e.id for e in failed], "types": [e.type for e in failed], "keys": [e.key for e in failed]}
+        await t.execute(_sql.free_keys, parameters)
+    return outcomes
 
 
 async def postpone(t: FencedTx, event: InboxEvent, error: str, *, delay_seconds: float) -> bool:
@@ -82,18 +90,24 @@ async def page(t: Tx, *, below: int, event_type: str = "", unprocessed: bool = F
 
 
 def _plans(plans: Sequence[EventPlan]) -> dict[str, list[Any]]:
-    retried = [p for p in plans if p.outcome == "retry"]
-    again = [(p.event.id, trigger.name) for p in retried for trigger in (*(f.trigger for f in p.failures), *p.later)]
     return {
         "ids": [p.event.id for p in plans],
         "tries": [p.event.tries for p in plans],
         "outcomes": [p.outcome for p in plans],
         "messages": [p.message for p in plans],
-        "delays": [p.delay_seconds for p in plans],
         "keeps": [p.keeps_key for p in plans],
+    }
+
+
+def _retries(plans: Sequence[EventPlan]) -> dict[str, list[Any]]:
+    triggers = [(p.event.id, trigger.name) for p in plans for trigger in (*(f.trigger for f in p.failures), *p.later)]
+    return {
+        "ids": [p.event.id for p in plans],
         "tried": [p.tries for p in plans],
-        "again_ids": [event for event, _ in again],
-        "again_names": [name for _, name in again],
+        "delays": [p.delay_seconds for p in plans],
+        "messages": [p.message for p in plans],
+        "trigger_ids": [event for event, _ in triggers],
+        "trigger_names": [name for _, name in triggers],
     }
 
 

@@ -25,24 +25,20 @@ SELECT k.event_type, k.dedupe_key, k.event_id
  WHERE k.seen_at >= now() - make_interval(days => %(days)s::integer)
 
 -- name: process
--- inbox → events_history, or inbox → a later try; with it keys, runs (∅ → PENDING) and their events, all or nothing. An event is left as it is
--- when it was processed or tried meanwhile, or when a trigger that was judged for it has changed. Each event and its outcome is a row.
+-- inbox → events_history; with it keys, runs (∅ → PENDING) and their events, all or nothing. An event is left as it is when it was processed or
+-- tried meanwhile, or when a trigger that was judged for it has changed. Each event and its outcome is a row; one whose outcome is `retry`
+-- stays in the inbox for `retry_later`.
 WITH plan AS MATERIALIZED (
     SELECT *
-      FROM unnest(%(ids)s::bigint[], %(tries)s::integer[], %(outcomes)s::text[], %(messages)s::text[], %(delays)s::double precision[],
-                  %(keeps)s::boolean[], %(tried)s::integer[])
-           AS p(id, tries, outcome, message, delay, keeps_key, tried)
-), again AS MATERIALIZED (
-    SELECT a.event_id, array_agg(a.name ORDER BY a.name) AS names
-      FROM unnest(%(again_ids)s::bigint[], %(again_names)s::text[]) AS a(event_id, name)
-     GROUP BY a.event_id
+      FROM unnest(%(ids)s::bigint[], %(tries)s::integer[], %(outcomes)s::text[], %(messages)s::text[], %(keeps)s::boolean[])
+           AS p(id, tries, outcome, message, keeps_key)
 ), stale AS MATERIALIZED (
     SELECT j.event_id
       FROM unnest(%(judged_ids)s::bigint[], %(judged_triggers)s::bigint[], %(judged_versions)s::bigint[]) AS j(event_id, trigger_id, version)
       LEFT JOIN scheduler.event_triggers g ON g.id = j.trigger_id AND g.version = j.version
      WHERE g.id IS NULL
 ), locked AS MATERIALIZED (
-    SELECT e.id, e.event_type, e.payload, e.dedupe_key, e.created_at, e.created_by, p.outcome, p.message, p.delay, p.keeps_key, p.tried
+    SELECT e.id, e.event_type, e.payload, e.dedupe_key, e.created_at, e.created_by, p.outcome, p.message, p.keeps_key
       FROM scheduler.events e JOIN plan p ON p.id = e.id AND p.tries = e.retry_count
      WHERE e.id NOT IN (SELECT event_id FROM stale)
      ORDER BY e.id
@@ -60,11 +56,6 @@ WITH plan AS MATERIALIZED (
 ), settled AS MATERIALIZED (
     SELECT l.*, CASE WHEN l.keeps_key AND k.event_id IS NULL THEN 'duplicate' ELSE l.outcome END AS became
       FROM locked l LEFT JOIN keyed k ON k.event_id = l.id
-), freed AS (
-    -- An event that failed and started nothing gives its key back: emitted again, it is tried again.
-    DELETE FROM scheduler.event_keys k
-     USING settled s
-     WHERE s.became = 'failed' AND NOT s.keeps_key AND k.event_type = s.event_type AND k.dedupe_key = s.dedupe_key AND k.event_id = s.id
 ), starts AS MATERIALIZED (
     SELECT nextval('scheduler.run_id_seq') AS run_id, f.*
       FROM unnest(%(event_ids)s::bigint[], %(trigger_ids)s::bigint[], %(triggers)s::text[], %(definition_ids)s::bigint[], %(versions)s::bigint[],
@@ -86,11 +77,6 @@ WITH plan AS MATERIALIZED (
 ), noted AS (
     INSERT INTO scheduler.job_events (run_id, type, to_state, message, actor)
     SELECT id, 'created', 'PENDING', 'by event ' || event_id || ' and trigger ' || trigger_name, 'trigger' FROM made
-), postponed AS (
-    UPDATE scheduler.events e
-       SET retry_count = s.tried, retry_at = now() + make_interval(secs => s.delay), last_error = s.message, retry_triggers = a.names
-      FROM settled s JOIN again a ON a.event_id = s.id
-     WHERE e.id = s.id AND s.became = 'retry'
 ), gone AS (
     DELETE FROM scheduler.events e USING settled s WHERE e.id = s.id AND s.became <> 'retry' RETURNING e.id
 ), history AS (
@@ -100,6 +86,22 @@ WITH plan AS MATERIALIZED (
       FROM settled s JOIN gone g ON g.id = s.id
 )
 SELECT s.id, s.became AS outcome, (SELECT pg_notify('toban_wake', 'assign') WHERE EXISTS (SELECT 1 FROM made))::text AS woken FROM settled s
+
+-- name: retry_later
+-- inbox → a later try of some triggers, of events whose outcome in `process` of this transaction is `retry`.
+UPDATE scheduler.events e
+   SET retry_count = p.tried, retry_at = now() + make_interval(secs => p.delay), last_error = p.message, retry_triggers = a.names
+  FROM unnest(%(ids)s::bigint[], %(tried)s::integer[], %(delays)s::double precision[], %(messages)s::text[]) AS p(id, tried, delay, message)
+  JOIN (SELECT t.event_id, array_agg(t.name ORDER BY t.name) AS names
+          FROM unnest(%(trigger_ids)s::bigint[], %(trigger_names)s::text[]) AS t(event_id, name)
+         GROUP BY t.event_id) a ON a.event_id = p.id
+ WHERE e.id = p.id
+
+-- name: free_keys
+-- Keys of events that failed and started nothing in `process` of this transaction: emitted again, such an event is tried again.
+DELETE FROM scheduler.event_keys k
+ USING unnest(%(ids)s::bigint[], %(types)s::text[], %(keys)s::text[]) AS i(event_id, event_type, dedupe_key)
+ WHERE k.event_type = i.event_type AND k.dedupe_key = i.dedupe_key AND k.event_id = i.event_id
 
 -- name: postpone
 -- inbox → a later try of the same triggers, after the database refused the event or could not write it in time.

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from toban_domain.fire_plan import DueSchedule, FirePlan
+from toban_domain.fire_plan import DueSchedule, FirePlan, Skip
 from toban_domain.schedule import RuleSpec, ScheduleSpec
 from toban_store import array_literals, queries
 from toban_store.tx import FencedTx, Row, Tx
@@ -49,8 +49,12 @@ async def fire(t: Tx, plans: Sequence[FirePlan]) -> Fired:
 
     The leader calls it in a fenced transaction; an edit calls it with the schedule locked.
     """
-    row = await t.fetch_one(_sql.fire, {**_plan_parameters(plans), **_slot_parameters(plans)})
-    return Fired(frozenset(row["advanced"]), row["made"]) if row else Fired(frozenset(), 0)
+    row = await t.fetch_one(_sql.fire, {**_plan_parameters(plans), **_fire_parameters(plans)})
+    fired = Fired(frozenset(row["advanced"]), row["made"]) if row else Fired(frozenset(), 0)
+    skips = [(p.schedule.id, skip) for p in plans for skip in p.skips if p.schedule.id in fired.advanced]
+    if skips:
+        await t.execute(_sql.skip, _skip_parameters(skips))
+    return fired
 
 
 def _plan_parameters(plans: Sequence[FirePlan]) -> dict[str, str]:
@@ -75,18 +79,22 @@ def _plan_parameters(plans: Sequence[FirePlan]) -> dict[str, str]:
     }
 
 
-def _slot_parameters(plans: Sequence[FirePlan]) -> dict[str, Any]:
+def _fire_parameters(plans: Sequence[FirePlan]) -> dict[str, str]:
     fires = [(p.schedule.id, slot) for p in plans for slot in p.fires]
-    skips = [(p.schedule.id, skip) for p in plans for skip in p.skips]
     return {
         "fire_ids": array_literals.numbers(schedule for schedule, _ in fires),
         "fire_slots": array_literals.times(slot for _, slot in fires),
-        "skip_ids": [schedule for schedule, _ in skips],
-        "skip_firsts": [skip.first for _, skip in skips],
-        "skip_lasts": [skip.last for _, skip in skips],
-        "skip_counts": [skip.slots for _, skip in skips],
-        "skip_outcomes": [skip.outcome for _, skip in skips],
-        "skip_messages": [skip.message for _, skip in skips],
+    }
+
+
+def _skip_parameters(skips: Sequence[tuple[int, Skip]]) -> dict[str, list[Any]]:
+    return {
+        "ids": [schedule for schedule, _ in skips],
+        "firsts": [skip.first for _, skip in skips],
+        "lasts": [skip.last for _, skip in skips],
+        "slots": [skip.slots for _, skip in skips],
+        "outcomes": [skip.outcome for _, skip in skips],
+        "messages": [skip.message for _, skip in skips],
     }
 
 

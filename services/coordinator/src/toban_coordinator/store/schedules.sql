@@ -18,8 +18,8 @@ SELECT s.next_run_at AS at
  LIMIT 1
 
 -- name: fire
--- Slot advance by compare-and-set on (version, next_run_at); with it the runs (∅ → PENDING), their slots, events and the ledger. A schedule that
--- an edit holds is left out: it waits for its own edit, and no other schedule waits with it.
+-- Slot advance by compare-and-set on (version, next_run_at); with it the runs (∅ → PENDING), their slots, events and the ledger of fired slots.
+-- A schedule that an edit holds is left out: it waits for its own edit, and no other schedule waits with it.
 WITH plan AS MATERIALIZED (
     SELECT *
       FROM ROWS FROM (
@@ -66,24 +66,28 @@ WITH plan AS MATERIALIZED (
         ON CONFLICT (schedule_id, first_slot) DO UPDATE
            SET outcome = 'fired', run_id = EXCLUDED.run_id, message = l.message, created_at = now()
          WHERE l.outcome = 'withdrawn'
+)
+SELECT ARRAY(SELECT id FROM won) AS advanced, (SELECT count(*) FROM made) AS made
+
+-- name: skip
+-- ∅ → skipped: the ledger rows of slots without a run, of schedules that `fire` advanced in this transaction.
+WITH plan AS MATERIALIZED (
+    SELECT *
+      FROM unnest(%(ids)s::bigint[], %(firsts)s::timestamptz[], %(lasts)s::timestamptz[], %(slots)s::bigint[], %(outcomes)s::text[],
+                  %(messages)s::text[])
+           AS k(schedule_id, first_slot, last_slot, slots, outcome, message)
 ), skipped AS (
     INSERT INTO scheduler.fire_ledger AS l (schedule_id, first_slot, last_slot, slots, outcome, message)
-    SELECT k.schedule_id, k.first_slot, k.last_slot, k.slots, k.outcome, k.message
-      FROM unnest(%(skip_ids)s::bigint[], %(skip_firsts)s::timestamptz[], %(skip_lasts)s::timestamptz[], %(skip_counts)s::bigint[],
-                  %(skip_outcomes)s::text[], %(skip_messages)s::text[]) AS k(schedule_id, first_slot, last_slot, slots, outcome, message)
-      JOIN won w ON w.id = k.schedule_id
+    SELECT schedule_id, first_slot, last_slot, slots, outcome, message FROM plan
         -- The first slot may have been withdrawn, or given up on alone: the stretch takes its row over.
         ON CONFLICT (schedule_id, first_slot) DO UPDATE
            SET last_slot = EXCLUDED.last_slot, slots = EXCLUDED.slots, outcome = EXCLUDED.outcome, message = EXCLUDED.message, created_at = now()
          WHERE l.run_id IS NULL AND l.last_slot <= EXCLUDED.last_slot
-), swallowed AS (
-    -- Slots of the stretch that an edit had withdrawn one by one: the stretch tells of them now.
-    DELETE FROM scheduler.fire_ledger l
-     USING unnest(%(skip_ids)s::bigint[], %(skip_firsts)s::timestamptz[], %(skip_lasts)s::timestamptz[]) AS k(schedule_id, first_slot, last_slot)
-      JOIN won w ON w.id = k.schedule_id
-     WHERE l.schedule_id = k.schedule_id AND l.first_slot > k.first_slot AND l.first_slot <= k.last_slot AND l.outcome = 'withdrawn'
 )
-SELECT ARRAY(SELECT id FROM won) AS advanced, (SELECT count(*) FROM made) AS made
+-- Slots of the stretch that an edit had withdrawn one by one: the stretch stands for them now.
+DELETE FROM scheduler.fire_ledger l
+ USING plan k
+ WHERE l.schedule_id = k.schedule_id AND l.first_slot > k.first_slot AND l.first_slot <= k.last_slot AND l.outcome = 'withdrawn'
 
 -- name: fire_failed
 -- A fire that could not be made: the next try, or status failed with the slot in the ledger as submit_failed. Nothing while an edit holds it.
