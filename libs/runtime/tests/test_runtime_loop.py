@@ -181,3 +181,25 @@ def test_the_registry_wakes_by_name_and_the_latest_registration_counts() -> None
     assert woken == ["fire"]
     wakes.wake("")
     assert sorted(woken) == ["assign", "fire", "fire"]
+
+
+def test_the_registry_forgets_what_is_unregistered_and_keeps_its_successor() -> None:
+    woken: list[str] = []
+
+    def old() -> None:
+        woken.append("old")
+
+    def new() -> None:
+        woken.append("new")
+
+    wakes = WakeRegistry()
+    wakes.register("fire", old)
+    wakes.unregister("fire", old)
+    wakes.wake("")
+    assert woken == []
+    wakes.register("fire", old)
+    wakes.register("fire", new)
+    wakes.unregister("fire", old)
+    wakes.unregister("unknown", old)
+    wakes.wake("fire")
+    assert woken == ["new"]

@@ -59,6 +59,11 @@ class WakeRegistry:
         """`wake` is called for `name` from now on, in place of what was registered before."""
         self._wake[name] = wake
 
+    def unregister(self, name: str, wake: Callable[[], None]) -> None:
+        """`wake` is not called any more; what another caller has registered for `name` since then stays."""
+        if self._wake.get(name) == wake:
+            del self._wake[name]
+
     def wake(self, name: str) -> None:
         """Wakes `name`, if it is registered; "" wakes all, since anything may have been missed."""
         for registered, wake in tuple(self._wake.items()):

@@ -13,7 +13,7 @@ from toban_fencing.redis_locks import LeaderLock
 from toban_fencing.worker_registry import Members
 from toban_runtime.clock import SystemClock
 from toban_runtime.ids import IdSource
-from toban_runtime.loop import Loop
+from toban_runtime.loop import Loop, WakeRegistry
 from toban_store.pool import open_pool
 from toban_store.tx import fenced_tx
 
@@ -97,6 +97,7 @@ async def running(pg_url, redis_url, *, first_known_epoch=0):
             least_lease_ms=lambda: 10_000,
             known_epoch=known_epoch,
             tick_seconds=lambda: 1.0,
+            wakes=WakeRegistry(),
         ),
     )
     node = Node(leadership, pool, link, asyncio.create_task(leadership.run()), terms)

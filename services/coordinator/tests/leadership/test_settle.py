@@ -11,7 +11,7 @@ from toban_domain.epoch import EpochExhausted
 from toban_domain.errors import FencedOut
 from toban_fencing.executor_lease import take_seconds
 from toban_runtime.ids import IdSource
-from toban_runtime.loop import Loop
+from toban_runtime.loop import Loop, WakeRegistry
 from toban_store.pool import open_pool
 
 IDS = IdSource()
@@ -71,6 +71,7 @@ async def test_it_waits_for_the_longest_lease_that_anybody_may_hold(pool, pg_url
         least_lease_ms=lambda: 10_000,
         known_epoch=known_epoch,
         tick_seconds=lambda: 1.0,
+        wakes=WakeRegistry(),
     )
     term = RunningTerm(deps=deps, taken=taken, deposed=made.append)
     await sleeping(fake_clock)
@@ -112,11 +113,58 @@ async def test_what_a_turn_finds_out_ends_the_term(pool, fake_clock, error, reas
         least_lease_ms=lambda: 10_000,
         known_epoch=known_epoch,
         tick_seconds=lambda: 1.0,
+        wakes=WakeRegistry(),
     )
     term = RunningTerm(deps=deps, taken=taken, deposed=ended.put_nowait)
     async with asyncio.timeout(5):
         assert await ended.get() == reason
     term.cancel()
+
+
+@pytest.mark.parametrize("end", ["finished", "cancelled"])
+async def test_loops_of_a_term_that_ended_are_woken_no_more(pool, fake_clock, end):
+    me = leader.Contender(incarnation=IDS.uuid(), worker_id=9, address="a:1", node_id="n")
+    taken = await leader.take_over(pool, me, observed=0, beat=0)
+    wakes, made, turned = WakeRegistry(), [], asyncio.Event()
+
+    async def known_epoch():
+        return 0
+
+    async def turn():
+        turned.set()
+
+    class WokenLoop(Loop):
+        woken = 0
+
+        def wake(self):
+            self.woken += 1
+            super().wake()
+
+    def make_loops(_term, _tokens, on_turn):
+        made.extend(WokenLoop(name, turn, 1.0, fake_clock, on_turn=on_turn) for name in ("fire", "assign"))
+        return made
+
+    deps = TermDeps(
+        pool=pool,
+        clock=fake_clock,
+        now=fake_clock.wall,
+        make_loops=make_loops,
+        least_lease_ms=lambda: 10_000,
+        known_epoch=known_epoch,
+        tick_seconds=lambda: 1.0,
+        wakes=wakes,
+    )
+    term = RunningTerm(deps=deps, taken=taken, deposed=lambda reason: None)
+    async with asyncio.timeout(5):
+        await turned.wait()
+        wakes.wake("fire")
+        assert [loop.woken for loop in made] == [1, 0]
+        if end == "cancelled":
+            term.cancel()
+        await term.finish()
+    before = [loop.woken for loop in made]
+    wakes.wake("")
+    assert [loop.woken for loop in made] == before
 
 
 async def sleeping(clock):

@@ -14,7 +14,7 @@ from toban_fencing.executor_lease import take_seconds
 from toban_observability.context import bind_log_context
 from toban_observability.logs import get_logger
 from toban_runtime.clock import Clock
-from toban_runtime.loop import Loop, TurnResult
+from toban_runtime.loop import Loop, TurnResult, WakeRegistry
 from toban_store.pool import Pool
 from toban_store.tx import fenced_tx
 
@@ -31,7 +31,7 @@ MakeLoops = Callable[[Term, TokenSource, OnTurn], Sequence[Loop]]
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TermDeps:
     """What every term needs. `least_lease_ms()` bounds a lease while no executor has a row; `known_epoch()` is the highest that executors
-    know; `tick_seconds()` is how often the leader's loops look when nothing wakes them."""
+    know; `tick_seconds()` is how often the leader's loops look when nothing wakes them. `wakes` wakes them by name."""
 
     pool: Pool
     clock: Clock
@@ -40,6 +40,7 @@ class TermDeps:
     least_lease_ms: Callable[[], int]
     known_epoch: Callable[[], Awaitable[int]]
     tick_seconds: Callable[[], float]
+    wakes: WakeRegistry
 
 
 class RunningTerm:
@@ -89,9 +90,7 @@ class RunningTerm:
                 self._deposed("the executors know a higher epoch")
                 return
             self._loops = self._deps.make_loops(self._term, TokenSource(self._term), self._on_turn)
-            async with asyncio.TaskGroup() as group:
-                for loop in self._loops:
-                    group.create_task(loop.run(self._stop), name=loop.name)
+            await self._turn_loops()
         except asyncio.CancelledError:
             raise
         except FencedOut:
@@ -99,6 +98,18 @@ class RunningTerm:
         except Exception:
             _log.exception("a term broke down", epoch=self._term.epoch)
             self._deposed("its loops broke down")
+
+    async def _turn_loops(self) -> None:
+        """Runs the loops, each registered under its name in place of that of an earlier term, until the term ends."""
+        try:
+            for loop in self._loops:
+                self._deps.wakes.register(loop.name, loop.wake)
+            async with asyncio.TaskGroup() as group:
+                for loop in self._loops:
+                    group.create_task(loop.run(self._stop), name=loop.name)
+        finally:
+            for loop in self._loops:
+                self._deps.wakes.unregister(loop.name, loop.wake)
 
     async def _settle(self) -> bool:
         """Wait until this process has seen the cluster for a whole lease; False when told to stop meanwhile. Beats prove the cluster."""

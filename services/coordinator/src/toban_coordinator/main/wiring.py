@@ -129,6 +129,7 @@ class Coordinator:
                 least_lease_ms=lambda: least_lease_ms(self.settings),
                 known_epoch=self.observer.known_epoch,
                 tick_seconds=lambda: self.settings.known["leader_tick_seconds"],
+                wakes=self.wakes,
             ),
         )
 
@@ -147,7 +148,7 @@ class Coordinator:
         )
 
     def _term_loops(self, term: Term, tokens: TokenSource, on_turn: OnTurn) -> Sequence[Loop]:
-        """Fresh loops for each term, registered under their names in place of those of an earlier term."""
+        """Fresh loops for each term."""
         deps = LoopDeps(
             pool=self.connections.pool,
             quick=self.connections.quick_pool,
@@ -172,7 +173,4 @@ class Coordinator:
             settings=self.settings,
             on_turn_begin=self.leadership.flush_due,
         )
-        loops = [*leader_loops(deps), *lease_loops(lease_deps, term, on_turn)]
-        for loop in loops:
-            self.wakes.register(loop.name, loop.wake)
-        return loops
+        return [*leader_loops(deps), *lease_loops(lease_deps, term, on_turn)]
