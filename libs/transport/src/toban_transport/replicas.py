@@ -51,12 +51,19 @@ class Replicas:
         self._leader = leader or self._leader
         self._learned = tuple(addresses) or self._learned
 
-    async def call(self, attempt: Callable[[Any], Awaitable[T]]) -> T:
-        """The first good answer of `attempt(stub)`. Raises UNAVAILABLE when no address is known, else the last replica's error."""
+    async def call(self, attempt: Callable[[Any], Awaitable[T | None]]) -> T:
+        """The first good answer of `attempt(stub)`; None counts as UNAVAILABLE: a stream that the replica ended before its first message.
+
+        Raises UNAVAILABLE when no address is known, else the last replica's error.
+        """
         failure = self._no_address()
         for address in self.addresses():
             try:
                 answer = await attempt(self.stub(address))
+                if answer is None:
+                    raise TobanError(
+                        ErrorCode.UNAVAILABLE, f"the {self._service} at {address} ended the call without an answer"
+                    )
             except TobanError as error:
                 if self._try_another is not None and error.code not in self._try_another:
                     raise

@@ -30,10 +30,10 @@ DOMAIN = "toban.internal"
 
 
 class Coordinator(rpc.ArchiveGatewayServicer):
-    """Says that odd runs have ended, and sends what `changes` gets."""
+    """Says that odd runs have ended, and sends what `changes` gets; None ends the stream."""
 
     def __init__(self) -> None:
-        self.changes: asyncio.Queue[dict[str, str]] = asyncio.Queue()
+        self.changes: asyncio.Queue[dict[str, str] | None] = asyncio.Queue()
         self.asked: list[Any] = []
 
     async def ListSealed(self, request: Any, context: Any) -> Any:
@@ -52,6 +52,8 @@ class Coordinator(rpc.ArchiveGatewayServicer):
         version = 0
         while True:
             values = await self.changes.get()
+            if values is None:
+                return
             version += 1
             yield pb.WatchSettingsResponse(version=version, values_json=values)
 
@@ -97,6 +99,15 @@ async def test_the_settings_of_this_moment(coordinator: Any, channels: Any, free
         await CoordinatorClient(
             channels=channels, addresses=[f"127.0.0.1:{free_port}"], clock=SystemClock()
         ).settings_now()
+    assert caught.value.code is ErrorCode.UNAVAILABLE
+
+
+async def test_a_coordinator_that_is_stopping_is_named(coordinator: Any, channels: Any) -> None:
+    servicer, address = coordinator
+    client = CoordinatorClient(channels=channels, addresses=[address], clock=SystemClock())
+    servicer.changes.put_nowait(None)
+    with pytest.raises(TobanError, match=f"coordinator at {address} ended the call") as caught:
+        await client.settings_now()
     assert caught.value.code is ErrorCode.UNAVAILABLE
 
 

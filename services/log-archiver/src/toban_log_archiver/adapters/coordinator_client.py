@@ -8,7 +8,6 @@ from contextlib import aclosing
 from datetime import date
 from typing import Any
 
-from toban_domain.errors import ErrorCode, TobanError
 from toban_domain.outcome import AttemptKey
 from toban_domain.settings import Settings
 from toban_log_archiver.ports.archive_gateway import Ended
@@ -60,12 +59,11 @@ class CoordinatorClient:
             yield settings
 
 
-async def _first_settings(stub: Any) -> Settings:
+async def _first_settings(stub: Any) -> Settings | None:
+    """None when the coordinator ends the stream at once: it is stopping."""
     with tracing.outside():
         async with aclosing(_settings(stub, 0, CALL_SECONDS)) as answers:
-            async for settings in answers:
-                return settings
-    raise TobanError(ErrorCode.UNAVAILABLE, "the coordinator is stopping: try another one")
+            return await anext(answers, None)
 
 
 async def _settings(stub: Any, known_version: int, seconds: float) -> AsyncGenerator[Settings, None]:

@@ -76,6 +76,11 @@ class TokenPlace:
     run_id: int
     token: int
 
+    @property
+    def parameters(self) -> dict[str, date | int]:
+        """The three values by name, for statements. A page of lines asks for them several times: `asdict` would copy each of them."""
+        return {"log_day": self.log_day, "run_id": self.run_id, "token": self.token}
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TokenRow:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 from toban_log_archiver.decide.stored_chunks import ChunkHead, TimeSpan, TokenPlace, TokenSize
 from toban_store.queries import load
@@ -30,24 +30,24 @@ async def page(t: Tx, place: TokenPlace, *, after: Mapping[int, int], size: int,
     """At most `size` chunks that begin after `after[stream]`, in order; of two that begin at one line, the longer one."""
     positions = {"streams": list(after), "after": list(after.values())}
     bounds = {"since": span.since, "until": span.until, "size": size}
-    return [FramePlace(**row) for row in await t.fetch_all(_Q.page, {**asdict(place), **positions, **bounds})]
+    return [FramePlace(**row) for row in await t.fetch_all(_Q.page, {**place.parameters, **positions, **bounds})]
 
 
 async def starts(t: Tx, place: TokenPlace, *, seq: int) -> dict[int, int]:
     """For each stream that has one: the first line of the chunk that holds `seq` or is the last before it."""
-    rows = await t.fetch_all(_Q.starts, {**asdict(place), "seq": seq})
+    rows = await t.fetch_all(_Q.starts, {**place.parameters, "seq": seq})
     return {row["stream"]: row["seq_from"] for row in rows if row["seq_from"] is not None}
 
 
 async def heads(t: Tx, place: TokenPlace, *, streams: Sequence[int], before: int, size: int) -> list[ChunkHead]:
     """At most `size` chunks of these streams that begin before `before`, the last one first."""
-    params = {**asdict(place), "streams": list(streams), "before": before, "size": size}
+    params = {**place.parameters, "streams": list(streams), "before": before, "size": size}
     return [ChunkHead(**row) for row in await t.fetch_all(_Q.heads, params)]
 
 
 async def heads_after(t: Tx, place: TokenPlace, *, after: Mapping[int, int], size: int) -> list[ChunkHead]:
     """As `page` for any time, without the places of the frames."""
-    params = {**asdict(place), "streams": list(after), "after": list(after.values()), "size": size}
+    params = {**place.parameters, "streams": list(after), "after": list(after.values()), "size": size}
     return [ChunkHead(**row) for row in await t.fetch_all(_Q.heads_after, params)]
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import date
 from operator import attrgetter
 from typing import Any
@@ -68,26 +68,26 @@ async def page(
     Chunks that have no line within `span` are left out too; their data is not read.
     """
     bounds = {"since": span.since, "until": span.until}
-    rows = await t.fetch_all(_Q.page, {**asdict(place), **_positions(after), **bounds, "size": size})
+    rows = await t.fetch_all(_Q.page, {**place.parameters, **_positions(after), **bounds, "size": size})
     return [StoredChunk(**row) for row in rows]
 
 
 async def starts(t: Tx, place: TokenPlace, *, seq: int) -> dict[int, int]:
     """For each stream the largest seq_from that is not above `seq`; nothing for a stream that has none."""
-    rows = await t.fetch_all(_Q.starts, {**asdict(place), "seq": seq})
+    rows = await t.fetch_all(_Q.starts, {**place.parameters, "seq": seq})
     return {row["stream"]: row["seq_from"] for row in rows if row["seq_from"] is not None}
 
 
 async def heads(t: Tx, place: TokenPlace, *, streams: Sequence[int], before: int, size: int) -> list[ChunkHead]:
     """At most `size` chunks that begin before `before`, the last one first."""
     befores = {f"before_{stream}": before if stream in streams else 0 for stream in STREAMS}
-    rows = await t.fetch_all(_Q.heads, {**asdict(place), **befores, "size": size})
+    rows = await t.fetch_all(_Q.heads, {**place.parameters, **befores, "size": size})
     return [ChunkHead(**row) for row in rows]
 
 
 async def heads_after(t: Tx, place: TokenPlace, *, after: Mapping[int, int], size: int) -> list[ChunkHead]:
     """As `page` without a span, and without the lines."""
-    rows = await t.fetch_all(_Q.heads_after, {**asdict(place), **_positions(after), "size": size})
+    rows = await t.fetch_all(_Q.heads_after, {**place.parameters, **_positions(after), "size": size})
     return [ChunkHead(**row) for row in rows]
 
 
