@@ -10,9 +10,11 @@ from toban_coordinator.app.executor_sessions import ExecutorSessions
 from toban_coordinator.app.report_queue import ReportQueue
 from toban_coordinator.decide.report import Answer, Report
 from toban_coordinator.server.executor_gateway import Gateway
+from toban_coordinator.store import queued_orders
 from toban_domain.errors import ErrorCode, TobanError
 from toban_proto.v1 import coordinator_pb2 as pb
 from toban_runtime.ids import IdSource
+from toban_store.tx import fenced_tx
 from toban_transport.convert import key_to_pb, outcome_to_pb
 
 
@@ -65,6 +67,13 @@ async def follow(world: Any, before: str, reports: ReportQueue, *told: pb.Attemp
     return await Gateway(deps=deps).Register(request, None)
 
 
+class Verified:
+    """Takes every incarnation for what it says it is."""
+
+    async def verified(self, _metadata: Any, incarnation: str) -> str:
+        return incarnation
+
+
 async def running(world: Any, make: Any) -> tuple[str, int]:
     """A run that an executor has; its incarnation and the run."""
     await world.apply(make.job())
@@ -95,3 +104,27 @@ async def test_nothing_is_attested_while_what_has_ended_is_not_committed(
     assert (await follow(world, before, Watched(world, TobanError(code, "not now")), told)).incarnation_key
     assert [row["attested_reason"] for row in await attested(world)] == [""]
     assert await world.state(run) == "ASSIGNED"
+
+
+@pytest.mark.parametrize("defect", ["attempt key", "epoch_max"])
+async def test_results_of_orders_are_stored_although_the_heartbeat_is_refused(
+    world: Any, make: Any, defect: str
+) -> None:
+    incarnation, run = await running(world, make)
+    async with fenced_tx(world.pool, world.term) as t:
+        await queued_orders.queue(t, incarnation=incarnation, kind="revoke", serial=1, orders=[(world.key(run), {})])
+    [order] = await world.sql("SELECT id FROM scheduler.executor_orders")
+    request = pb.HeartbeatRequest(
+        incarnation=incarnation, order_outcomes=[pb.OrderOutcome(order_id=order["id"], result="gone")]
+    )
+    if defect == "epoch_max":
+        request.epoch_max = -1
+    else:
+        request.held.add()
+    deps: Any = SimpleNamespace(pool=world.pool, server_time=world)
+    gateway: Any = SimpleNamespace(sessions=ExecutorSessions(deps=deps), keys=Verified())
+    with pytest.raises(TobanError, match=defect) as refused:
+        await Gateway(deps=gateway).Heartbeat(request, SimpleNamespace(invocation_metadata=tuple))
+    assert refused.value.code is ErrorCode.INVALID_ARGUMENT
+    [stored] = await world.sql("SELECT result, done_at IS NOT NULL AS done FROM scheduler.executor_orders")
+    assert stored == {"result": "gone", "done": True}

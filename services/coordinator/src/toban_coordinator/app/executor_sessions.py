@@ -86,14 +86,10 @@ class Registered:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Heartbeat:
-    """One heartbeat. `held` are the attempts that have not finished, `order_results` the results of queued orders by their id.
-
-    `stopped`: the process ends, and uses no grant any more.
-    """
+    """One heartbeat. `held` are the attempts that have not finished. `stopped`: the process ends, and uses no grant any more."""
 
     beat: executors.Beat
     held: Sequence[AttemptKey] = ()
-    order_results: Mapping[int, str] = field(default_factory=dict)
     progress: Mapping[AttemptKey, Progress] = field(default_factory=dict)
     stopped: bool = False
 
@@ -164,14 +160,17 @@ class ExecutorSessions:
             max_jobs_per_worker=max_jobs,
         )
 
+    async def finish_orders(self, incarnation: str, results: Mapping[int, str]) -> None:
+        """Stores the results of queued orders, by their id, before anything else of a heartbeat is read: the executor has carried them out."""
+        if results:
+            await queued_orders.finish(self._deps.pool, incarnation=incarnation, results=results)
+
     async def heartbeat(self, heartbeat: Heartbeat) -> HeartbeatAnswer:
         """Grants, and loads what the executor has to know. The last heartbeat of a stopped process is only recorded.
 
         Raises INVALID_ARGUMENT for an epoch that cannot be.
         """
         incarnation = heartbeat.beat.incarnation
-        if heartbeat.order_results:
-            await queued_orders.finish(self._deps.pool, incarnation=incarnation, results=heartbeat.order_results)
         if heartbeat.stopped:
             # No grant, whatever it holds: none is used any more, and one would move the row away from the leader that closes it.
             if not heartbeat.held:

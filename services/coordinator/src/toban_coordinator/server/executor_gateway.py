@@ -60,6 +60,7 @@ class Gateway(ExecutorGatewayServicer):
         # Before the key is looked up: that wait is not the clock's.
         skew = sessions.clock_skew(time_or_none(request.wall_clock))
         incarnation = await self._deps.keys.verified(metadata(context), request.incarnation)
+        await sessions.finish_orders(incarnation, {item.order_id: item.result for item in request.order_outcomes})
         heartbeat = heartbeat_from_pb(request, incarnation, skew=skew)
         return heartbeat_to_pb(await sessions.heartbeat(heartbeat))
 

@@ -79,7 +79,6 @@ def heartbeat_from_pb(message: pb.HeartbeatRequest, incarnation: str, *, skew: f
             certificate_not_after=time_or_none(message.certificate_not_after),
         ),
         held=held,
-        order_results={item.order_id: item.result for item in message.order_outcomes},
         progress=progress_from_pb(message),
         stopped=message.stopped,
     )
