@@ -108,7 +108,7 @@ def test_there_is_an_end() -> None:
 def test_tokens_of_a_term_grow_and_stay_below_the_next_term() -> None:
     term = Term(epoch=Epoch(1, 4).pack(), worker_id=1, incarnation="a", system_id="s", timeline=1)
     source = TokenSource(term)
-    tokens = [source.draw() for _ in range(100)]
+    tokens = [source.next_token() for _ in range(100)]
     assert tokens == sorted(set(tokens))
     assert {term_of(token) for token in tokens} == {term.epoch}
     assert term.epoch < tokens[0]
@@ -119,6 +119,6 @@ def test_tokens_of_a_term_grow_and_stay_below_the_next_term() -> None:
 def test_a_term_runs_out_of_tokens() -> None:
     source = TokenSource(Term(epoch=Epoch(1, 4).pack(), worker_id=1, incarnation="a", system_id="s", timeline=1))
     source._drawn = MAX_ATTEMPT - 1
-    assert source.draw() == Epoch(1, 4, MAX_ATTEMPT).pack()
+    assert source.next_token() == Epoch(1, 4, MAX_ATTEMPT).pack()
     with pytest.raises(EpochExhausted):
-        source.draw()
+        source.next_token()

@@ -144,7 +144,7 @@ async def test_what_cannot_be_delivered_is_queued_or_raised(setting, free_port):
     cancel = CancelOrder(key=AttemptKey(1, 2), mode="kill", grace_seconds=1.0)
     assert await orders.cancel(away, term, [cancel]) == {AttemptKey(1, 2): "queued"}
     assert await orders.revoke(away, term, [AttemptKey(3, 4)]) == {AttemptKey(3, 4): "queued"}
-    waiting = (await queue.news(pool, {target.incarnation: []}))[target.incarnation].orders
+    waiting = (await queue.updates(pool, {target.incarnation: []}))[target.incarnation].orders
     assert [(order.kind, order.run_id, order.token) for order in waiting] == [("cancel", 1, 2), ("revoke", 3, 4)]
     with pytest.raises(TobanError) as caught:
         await orders.start(away, term, [start_order(1)], 0)

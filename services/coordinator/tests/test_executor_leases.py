@@ -147,9 +147,9 @@ async def test_nobody_answers_the_orders_of_another(pool, term):
     incarnation, other = await register(pool), await register(pool, instance="x2")
     async with fenced_tx(pool, term) as t:
         await queued_orders.queue(t, incarnation=incarnation, kind="revoke", serial=3, orders=[(AttemptKey(5, 6), {})])
-    (order,) = (await queued_orders.news(pool, {incarnation: []}))[incarnation].orders
+    (order,) = (await queued_orders.updates(pool, {incarnation: []}))[incarnation].orders
     await queued_orders.finish(pool, incarnation=other, results={order.id: "gone"})
-    assert (await queued_orders.news(pool, {incarnation: []}))[incarnation].orders == (order,)
+    assert (await queued_orders.updates(pool, {incarnation: []}))[incarnation].orders == (order,)
     for word in ("running", "gone"):
         await queued_orders.finish(pool, incarnation=incarnation, results={order.id: word})
     async with tx(pool) as t:

@@ -123,7 +123,7 @@ async def test_an_order_that_stays_open_cuts_its_executor(pool: Pool, term: Term
         await t.execute("UPDATE scheduler.executor_orders SET created_at = now() - interval '61 s'")
     assert await keeper.run_once() == 0
     settings.set(reassign_after_seconds=60)
-    [order] = (await queued_orders.news(pool, {incarnation: []}))[incarnation].orders
+    [order] = (await queued_orders.updates(pool, {incarnation: []}))[incarnation].orders
     await queued_orders.finish(pool, incarnation=incarnation, results={order.id: "running"})
     assert await keeper.run_once() == 0, "it was answered"
     async with fenced_tx(pool, term) as t:

@@ -100,7 +100,7 @@ class TokenSource:
         self._epoch = term.epoch
         self._drawn = 0
 
-    def draw(self) -> int:
+    def next_token(self) -> int:
         """The next token; raises EpochExhausted when the term has no attempt number left (a new epoch is then needed)."""
         if self._drawn >= MAX_ATTEMPT:
             raise EpochExhausted(f"term {self._epoch} has no attempt number left")

@@ -253,7 +253,7 @@ class World:
 
     async def heartbeat(self, incarnation: str, answer: Callable[[QueuedOrder], str]) -> list[str]:
         """What a heartbeat by way of another coordinator does: the open orders go out, and their answers come back; their kinds."""
-        waiting = (await queued_orders.news(self.pool, {incarnation: []}))[incarnation].orders
+        waiting = (await queued_orders.updates(self.pool, {incarnation: []}))[incarnation].orders
         await queued_orders.finish(
             self.pool, incarnation=incarnation, results={order.id: answer(order) for order in waiting}
         )

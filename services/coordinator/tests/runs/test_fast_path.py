@@ -220,13 +220,13 @@ async def test_nothing_is_sent_after_the_term(world: Any, make: Any) -> None:
 async def test_a_caller_that_gives_up_changes_nothing(world: Any, make: Any, monkeypatch: Any) -> None:
     await opened(world, make)
     sent = len(world.orders.starts)
-    express, writing = runs_start_assigned.express, asyncio.Event()
+    start_assigned, writing = runs_start_assigned.start_assigned, asyncio.Event()
 
     async def noted(*arguments: Any, **named: Any) -> Any:
         writing.set()
-        return await express(*arguments, **named)
+        return await start_assigned(*arguments, **named)
 
-    monkeypatch.setattr(runs_start_assigned, "express", noted)
+    monkeypatch.setattr(runs_start_assigned, "start_assigned", noted)
     call = asyncio.create_task(world.start_again())
     await writing.wait()
     call.cancel()

@@ -66,7 +66,7 @@ async def test_a_take_over_waits_for_the_short_way_under_way(world: Any, make: A
 
     async def write() -> Any:
         async with fenced_statement(world.pool, world.term) as t:
-            return await runs_start_assigned.express(t, [new], actor="test", fresh_seconds=60)
+            return await runs_start_assigned.start_assigned(t, [new], actor="test", fresh_seconds=60)
 
     async with tx(world.pool) as blocking:
         await blocking.execute("SELECT 1 FROM scheduler.executors FOR UPDATE")
@@ -121,7 +121,7 @@ async def test_only_an_executor_that_is_on_is_given_a_run(world: Any, make: Any,
     async with fenced_statement(world.pool, world.term) as t:
         assert await runs_assign.place(t, [Placement(run_id=run, token=7, incarnation=incarnation)]) == {}
         assert (
-            await runs_start_assigned.express(t, [await new_run(world, incarnation)], actor="", fresh_seconds=60)
+            await runs_start_assigned.start_assigned(t, [await new_run(world, incarnation)], actor="", fresh_seconds=60)
             is None
         )
     async with fenced_tx(world.pool, world.term) as whole:
@@ -147,12 +147,12 @@ async def test_the_short_way_makes_all_or_nothing(world: Any, make: Any) -> None
     await world.sql("UPDATE scheduler.executors SET state = 'draining' WHERE incarnation = %(i)s", i=two)
     new = [await new_run(world, one), replace(await new_run(world, two), token=8)]
     async with fenced_statement(world.pool, world.term) as t:
-        assert await runs_start_assigned.express(t, new, actor="test", fresh_seconds=60) is None
+        assert await runs_start_assigned.start_assigned(t, new, actor="test", fresh_seconds=60) is None
     assert await world.sql("SELECT 1 FROM scheduler.runs_live") == []
 
 
 @pytest.mark.parametrize("change", [{"epoch": Epoch(1, 9).pack()}, {"timeline": 99}, {"system_id": "1"}], ids=str)
-@pytest.mark.parametrize("way", ["place", "express"])
+@pytest.mark.parametrize("way", ["place", "start_assigned"])
 async def test_a_lone_statement_of_another_epoch_or_cluster_is_fenced_out(
     world: Any, make: Any, way: str, change: dict[str, Any]
 ) -> None:
@@ -165,13 +165,13 @@ async def test_a_lone_statement_of_another_epoch_or_cluster_is_fenced_out(
             if way == "place":
                 await runs_assign.place(t, [Placement(run_id=run, token=7, incarnation=incarnation)])
             else:
-                await runs_start_assigned.express(t, [new], actor="test", fresh_seconds=60)
+                await runs_start_assigned.start_assigned(t, [new], actor="test", fresh_seconds=60)
     assert await world.sql("SELECT id, state::text AS state FROM scheduler.runs_live") == [
         {"id": run, "state": "PENDING"}
     ]
 
 
-@pytest.mark.parametrize("way", ["place", "express", "ahead"])
+@pytest.mark.parametrize("way", ["place", "start_assigned", "ahead"])
 async def test_an_executor_that_goes_off_meanwhile_gets_nothing(world: Any, make: Any, way: str) -> None:
     """Its row is locked before the run is its: else the run would hang at an executor that nobody fences any more."""
     incarnation = await world.executor()
@@ -186,7 +186,7 @@ async def test_an_executor_that_goes_off_meanwhile_gets_nothing(world: Any, make
         async with fenced_statement(world.pool, world.term) as t:
             if way == "place":
                 return await runs_assign.place(t, [Placement(run_id=run, token=7, incarnation=incarnation)])
-            return await runs_start_assigned.express(t, [new], actor="test", fresh_seconds=60)
+            return await runs_start_assigned.start_assigned(t, [new], actor="test", fresh_seconds=60)
 
     async with tx(world.pool) as fencing:
         await fencing.execute("UPDATE scheduler.executors SET state = 'off', off_at = now()")

@@ -34,7 +34,7 @@ async def test_the_leader_counts_what_waits_and_what_is_held(world: Any, make: A
     submitted = counted("toban_runs_submitted_total", origin="demand")
     await world.start("hello", count=3)
     assert counted("toban_runs_submitted_total", origin="demand") == submitted + 3
-    await world.turn("census")
+    await world.turn("cluster_metrics")
     waiting = series("toban_runs_pending", "reason")
     assert (waiting["no_executor"], sum(waiting.values())) == (3, 3)
     assert series("toban_runs_live", "state")["PENDING"] == 3
@@ -44,7 +44,7 @@ async def test_the_leader_counts_what_waits_and_what_is_held(world: Any, make: A
     await world.sql(
         "UPDATE scheduler.runs_live SET dispatched_at = now() - interval '5 minutes' WHERE state = 'ASSIGNED'"
     )
-    await world.turn("census")
+    await world.turn("cluster_metrics")
     assert series("toban_runs_pending", "reason")["slots"] == 1
     live = series("toban_runs_live", "state")
     assert (live["PENDING"], live["ASSIGNED"]) == (1, 2)
@@ -64,7 +64,7 @@ async def test_overdue_slots_are_seen_from_outside(world: Any, make: Any) -> Non
     await dog.run_once()
     assert counted("toban_watchdog_alarm") == 1
     assert 59 < counted("toban_watchdog_overdue_seconds") < 90
-    await world.turn("census")
+    await world.turn("cluster_metrics")
     assert metrics.samples("toban_schedules_overdue_seconds")[0][1] > 59
     role.role = "leader"
     await dog.run_once()

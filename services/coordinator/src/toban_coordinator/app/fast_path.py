@@ -171,7 +171,7 @@ class FastPath:
             if executor is None or executor.incarnation in avoided:
                 return None
             try:
-                token = self._deps.tokens.draw()
+                token = self._deps.tokens.next_token()
             except EpochExhausted:
                 # The next turn of `assign` finds it too, and ends the term.
                 return None
@@ -181,7 +181,7 @@ class FastPath:
     async def _write(self, new: Sequence[NewPlaced], actor: str) -> list[MadePlaced] | None:
         fresh = fresh_seconds(self._deps.settings.known)
         async with fenced_statement(self._deps.quick, self._deps.term) as t:
-            return await runs_start_assigned.express(t, new, actor=actor, fresh_seconds=fresh)
+            return await runs_start_assigned.start_assigned(t, new, actor=actor, fresh_seconds=fresh)
 
     def _send(self, reserved: Sequence[_Reserved], made: Sequence[MadePlaced], specs: Specs) -> None:
         orders: dict[str, list[StartOrder]] = defaultdict(list)

@@ -14,7 +14,7 @@ from toban_store.errors import StoreError
 from toban_store.pool import Pool
 
 MAX_BATCH = 1000
-NO_UPDATES = queued_orders.News()
+NO_UPDATES = queued_orders.OrderUpdates()
 _log = get_logger(__name__)
 _grants = metrics.counter(
     "toban_grants_total",
@@ -31,7 +31,7 @@ class Answer:
     """The answer to one heartbeat; `grant` None: the incarnation is off."""
 
     grant: executors.Grant | None
-    updates: queued_orders.News = NO_UPDATES
+    updates: queued_orders.OrderUpdates = NO_UPDATES
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,15 +72,15 @@ class LeaseGrants:
         for grant in grants.values():
             _grants.labels("granted" if grant.granted else "withheld").inc()
         updates = await self._updates(
-            {name: keys for name, keys in held.items() if name in grants and (keys or grants[name].has_news)}
+            {name: keys for name, keys in held.items() if name in grants and (keys or grants[name].has_updates)}
         )
         return {name: Answer(grant=grants.get(name), updates=updates.get(name, NO_UPDATES)) for name in beats}
 
-    async def _updates(self, held: dict[str, list[AttemptKey]]) -> dict[str, queued_orders.News]:
+    async def _updates(self, held: dict[str, list[AttemptKey]]) -> dict[str, queued_orders.OrderUpdates]:
         if not held:
             return {}
         try:
-            return await queued_orders.news(self._pool, held)
+            return await queued_orders.updates(self._pool, held)
         except StoreError as error:
             # The grant stands; the orders go out with the next heartbeat.
             _log.warning("could not load pending orders; heartbeats answered without them", error=error.message)

@@ -157,7 +157,7 @@ class Assign:
 
     async def _write(self, plan: decide.AssignPlan, specs: Specs) -> int:
         self._marks.begin([placed.run.id for placed in plan.placed])
-        tokens = [(placed, self._deps.tokens.draw()) for placed in plan.placed]
+        tokens = [(placed, self._deps.tokens.next_token()) for placed in plan.placed]
         if not tokens and not plan.skips:
             return 0
         placements = [

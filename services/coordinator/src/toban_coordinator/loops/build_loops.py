@@ -11,7 +11,7 @@ from toban_coordinator.app.order_sender import OrderSender
 from toban_coordinator.app.payload_validator import PayloadValidator
 from toban_coordinator.app.run_marks import RunMarker
 from toban_coordinator.loops.assign import Assign
-from toban_coordinator.loops.cluster_metrics import TICK_SECONDS as CENSUS_SECONDS
+from toban_coordinator.loops.cluster_metrics import TICK_SECONDS as CLUSTER_METRICS_SECONDS
 from toban_coordinator.loops.cluster_metrics import ClusterMetrics
 from toban_coordinator.loops.dispatch import Dispatch
 from toban_coordinator.loops.events import TICK_SECONDS as EVENTS_SECONDS
@@ -34,7 +34,10 @@ from toban_runtime.loop import Loop, TurnResult
 
 
 def leader_loops(deps: LoopDeps) -> list[Loop]:
-    """Fresh loops for one term: fire, events, assign, dispatch, reap, prune, census. Cancel them when the term ends; nothing of them goes on then."""
+    """Fresh loops for one term: fire, events, assign, dispatch, reap, prune, cluster_metrics.
+
+    Cancel them when the term ends; nothing of them goes on then.
+    """
     definitions, pending = DefinitionCache(), PendingWorkPoller(deps=deps)
     answers = OrderResults(pool=deps.pool, term=deps.term, server_time=deps.server_time, definitions=definitions)
     sender = OrderSender(orders=deps.orders, term=deps.term, answers=answers, clock=deps.clock)
@@ -50,7 +53,7 @@ def leader_loops(deps: LoopDeps) -> list[Loop]:
     assign = Assign(deps=deps, definitions=definitions, sender=sender, marks=marks, fast_path=fast_path)
     dispatch = Dispatch(deps=deps, definitions=definitions, sender=sender)
     reap = Reap(deps=deps, definitions=definitions, answers=answers)
-    census = ClusterMetrics(deps=deps, definitions=definitions)
+    cluster_metrics = ClusterMetrics(deps=deps, definitions=definitions)
     return [
         TermLoop("fire", fire.run_once, deps.tick, deps, idle_turn=pending.idle_turn(fire.idle_turn)),
         TermLoop("events", events.run_once, EVENTS_SECONDS, deps, idle_turn=pending.idle_turn(events.idle_turn)),
@@ -72,7 +75,7 @@ def leader_loops(deps: LoopDeps) -> list[Loop]:
         ),
         TermLoop("reap", reap.run_once, deps.tick, deps, idle_turn=pending.idle_turn(reap.idle_turn)),
         TermLoop("prune", Prune(deps=deps).run_once, PRUNE_SECONDS, deps),
-        TermLoop("census", census.run_once, CENSUS_SECONDS, deps),
+        TermLoop("cluster_metrics", cluster_metrics.run_once, CLUSTER_METRICS_SECONDS, deps),
     ]
 
 

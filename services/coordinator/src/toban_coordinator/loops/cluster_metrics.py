@@ -1,4 +1,4 @@
-"""Loop `census`: counts what the whole cluster has, for metrics that the leader alone publishes; nothing is decided by it."""
+"""Loop `cluster_metrics`: counts what the whole cluster has, for metrics that the leader alone publishes; nothing is decided by it."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ class ClusterMetrics:
 async def _cluster(t: Tx) -> None:
     modes = await cluster_stats.standbys(t)
     standbys.set_all({(mode,): modes.get(mode, 0) for mode in MODES})
-    worst = await cluster_stats.fleet(t)
+    worst = await cluster_stats.executor_extremes(t)
     if worst.clock_skew is not None:
         clock_skew.set(worst.clock_skew)
     if worst.disk_free is not None:

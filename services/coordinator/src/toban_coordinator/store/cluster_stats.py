@@ -33,8 +33,8 @@ class HeldRuns:
 
 
 @dataclass(frozen=True, slots=True)
-class Fleet:
-    """The worst of all executors: clock (seconds off PostgreSQL's) and free disk (bytes); None = none has said."""
+class ExecutorExtremes:
+    """The worst of all executors: clock (seconds off PostgreSQL's) and free disk (bytes); None = no executor has reported it."""
 
     clock_skew: float | None
     disk_free: int | None
@@ -56,10 +56,10 @@ async def overdue_seconds(t: Tx) -> float:
     return 0.0 if row is None else float(row["seconds"])
 
 
-async def fleet(t: Tx) -> Fleet:
+async def executor_extremes(t: Tx) -> ExecutorExtremes:
     """The worst of all executors."""
-    row = await t.fetch_one(_sql.fleet)
-    return Fleet(None, None) if row is None else Fleet(**row)
+    row = await t.fetch_one(_sql.executor_extremes)
+    return ExecutorExtremes(None, None) if row is None else ExecutorExtremes(**row)
 
 
 async def standbys(t: Tx) -> dict[str, int]:

@@ -32,7 +32,7 @@ SELECT extract(epoch FROM now() - s.next_run_at)::double precision AS seconds
  ORDER BY s.next_run_at
  LIMIT 1;
 
--- name: fleet
+-- name: executor_extremes
 -- The worst of all executors that are not off: by how much a clock is off PostgreSQL's, and the least free disk.
 SELECT max(abs(e.clock_skew_seconds)) AS clock_skew, min(e.disk_free_bytes) AS disk_free
   FROM scheduler.executors e

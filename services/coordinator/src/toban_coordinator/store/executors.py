@@ -71,8 +71,8 @@ class Beat:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Grant:
-    """What the row says after a heartbeat. Not `granted`: `grant_seq` is the current one, to be echoed. `has_news`: it has open orders or
-    live attempts, so that `orders.news` may have something for it."""
+    """What the row says after a heartbeat. Not `granted`: `grant_seq` is the current one, to be echoed. `has_updates`: it has open orders or
+    live attempts, so that `queued_orders.updates` may have something for it."""
 
     incarnation: str
     worker_id: int
@@ -85,7 +85,7 @@ class Grant:
     grant_seq: int
     granted: bool
     slots: int
-    has_news: bool
+    has_updates: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -64,7 +64,7 @@ RETURNING e.incarnation::text AS incarnation, e.worker_id, e.node_id, e.pid, e.g
           AND NOT EXISTS (SELECT 1 FROM scheduler.executor_drains d WHERE d.instance = e.instance) AS may_resume,
           EXISTS (SELECT 1 FROM scheduler.executor_orders o WHERE o.incarnation = e.incarnation AND o.done_at IS NULL)
           OR EXISTS (SELECT 1 FROM scheduler.runs_live r
-                      WHERE r.assigned_incarnation = e.incarnation AND r.state IN ('ASSIGNED', 'RUNNING', 'CANCEL_REQUESTED')) AS has_news;
+                      WHERE r.assigned_incarnation = e.incarnation AND r.state IN ('ASSIGNED', 'RUNNING', 'CANCEL_REQUESTED')) AS has_updates;
 
 -- name: lock
 -- These rows, in id order. What comes after it in the transaction sees the drains as they are while the rows are held.

@@ -17,7 +17,7 @@ DAILY = ("runs_history", "job_attempts", "job_events", "events_history")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Read:
-    """Rows of one look, named as the blocks of diagnose.sql; `standbys` by mode, as the census counts them."""
+    """Rows of one diagnosis, named as the blocks of health_facts.sql; `standbys` by mode, as in cluster_stats."""
 
     server: Row
     standbys: Mapping[str, int]

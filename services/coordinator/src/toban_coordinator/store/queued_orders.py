@@ -48,17 +48,20 @@ async def queue(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class News:
-    """What an incarnation is told besides its grant: the smallest token that it still holds (0: none), those of the attempts that it says it
-    holds which PostgreSQL does not hold for it, and its open orders, oldest first."""
+class OrderUpdates:
+    """What the answer to a heartbeat contains besides the grant.
+
+    `smallest_live_token`: of the attempts that the incarnation still holds (0: none). `not_held`: attempts that it reports as held and that
+    PostgreSQL does not hold for it. `orders`: its open orders, oldest first.
+    """
 
     smallest_live_token: int = 0
     not_held: tuple[AttemptKey, ...] = ()
     orders: tuple[QueuedOrder, ...] = ()
 
 
-async def news(pool: Pool, held: Mapping[str, Sequence[AttemptKey]]) -> dict[str, News]:
-    """The news for each incarnation, given the attempts that it says it holds; all of it as one statement shows it."""
+async def updates(pool: Pool, held: Mapping[str, Sequence[AttemptKey]]) -> dict[str, OrderUpdates]:
+    """The updates for each incarnation, given the attempts that it says it holds; all of it as one statement shows it."""
     flat = [(incarnation, *key) for incarnation, keys in held.items() for key in keys]
     params = {
         "incarnations": list(held),
@@ -68,9 +71,9 @@ async def news(pool: Pool, held: Mapping[str, Sequence[AttemptKey]]) -> dict[str
         "limit": OPEN_LIMIT,
     }
     async with autocommit(pool) as t:
-        rows = await t.fetch_all(_Q.news, params)
+        rows = await t.fetch_all(_Q.updates, params)
     return {
-        row["incarnation"]: News(
+        row["incarnation"]: OrderUpdates(
             smallest_live_token=row["smallest_live_token"],
             not_held=tuple(AttemptKey(run, token) for run, token in row["not_held"]),
             orders=tuple(QueuedOrder(**order) for order in row["orders"]),

@@ -5,7 +5,7 @@ SELECT %(incarnation)s::uuid, %(kind)s::text, t.run_id, t.token, t.payload, %(ep
   FROM unnest(%(runs)s::bigint[], %(tokens)s::bigint[], %(payloads)s::jsonb[]) AS t (run_id, token, payload)
     ON CONFLICT (incarnation, kind, run_id, token) WHERE done_at IS NULL AND run_id IS NOT NULL DO NOTHING;
 
--- name: news
+-- name: updates
 -- For some incarnations: the smallest token that each still holds; attempts that it says it holds and PostgreSQL does not hold for it; open
 -- orders, oldest first.
 WITH smallest AS (

@@ -30,7 +30,7 @@ class MadePlaced:
     log_day: str
 
 
-async def express(
+async def start_assigned(
     t: FencedStatement, new: Sequence[NewPlaced], *, actor: str, fresh_seconds: float
 ) -> list[MadePlaced] | None:
     """Make and place all of `new`, in that order; None, and nothing is made, when one of them cannot be.
@@ -38,7 +38,7 @@ async def express(
     Executors have to be `on` with a heartbeat within `fresh_seconds`. Raises FencedOut, and Unique violations of keys as DidNotHappen.
     """
     rows = await t.fetch_fenced(
-        _sql.express,
+        _sql.start_assigned,
         {
             "definition_ids": array_literals.numbers(n.run.definition_id for n in new),
             "versions": array_literals.numbers(n.run.version for n in new),

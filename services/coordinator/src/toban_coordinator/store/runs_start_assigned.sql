@@ -1,4 +1,4 @@
--- name: express
+-- name: start_assigned
 -- ∅ → PENDING → ASSIGNED and sent, in one statement: runs on demand that are due now and whose executors are known before they are made.
 -- All of them or none: none, and one row without an id, when a definition is not the current, enabled one any more, when an executor does not
 -- take work, is not fresh or has a successor, or when an idempotency key is taken. Locks, fence and rows as in `place` of runs_assign.sql.

@@ -112,7 +112,7 @@ async def test_resume_clears_a_failure(world: Any, make: Any, desk: Any) -> None
     assert sum(value for _, value in metrics.samples(failures)) == before + 6
     failed = await desk.get()
     assert (failed.status, failed.status_actor) == ("failed", "leader") and "payload" in failed.status_reason
-    await world.turn("census")
+    await world.turn("cluster_metrics")
     assert {labels["status"]: value for labels, value in metrics.samples("toban_schedules")} == {
         "active": 0,
         "paused": 0,
