@@ -18,10 +18,7 @@ from toban_transport.convert import timestamp_to_pb as at
 def executor_to_pb(row: Row) -> pb.Executor:
     """One incarnation of an executor."""
     return pb.Executor(
-        worker_id=row["worker_id"],
-        incarnation=row["incarnation"],
         instance=row["instance"],
-        node_id=row["node_id"],
         address=f"{row['grpc_host']}:{row['grpc_port']}",
         state=row["state"],
         slots=row["slots"],
@@ -31,14 +28,12 @@ def executor_to_pb(row: Row) -> pb.Executor:
         registered_at=at(row["registered_at"]),
         grant_seq=row["grant_seq"],
         lease_ms=row["lease_ms"],
-        version=row["version"],
         off_reason=row["off_reason"],
-        clock_skew_seconds=row["clock_skew_seconds"],
         disk_free_bytes=row["disk_free_bytes"] or 0,
-        certificate_not_after=at(row["certificate_not_after"]),
         drained=row["drained"],
         drain_reason=row["drain_reason"],
         load=row["load"],
+        **_process(row),
     )
 
 
@@ -46,17 +41,24 @@ def member_to_pb(row: Row, *, leader_worker_id: int | None) -> pb.Member:
     """One coordinator. `leader_worker_id` (None = no leader) is what the leader's row says: the coordinators' own rows follow it within a second."""
     role = "leader" if row["worker_id"] == leader_worker_id else "standby" if row["role"] == "leader" else row["role"]
     return pb.Member(
-        worker_id=row["worker_id"],
-        incarnation=row["incarnation"],
-        node_id=row["node_id"],
         address=row["address"],
         role=role,
         last_heartbeat_at=at(row["last_seen_at"]),
-        version=row["version"],
         status=row["status"],
-        clock_skew_seconds=row["clock_skew_seconds"],
-        certificate_not_after=at(row["certificate_not_after"]),
+        **_process(row),
     )
+
+
+def _process(row: Row) -> dict[str, Any]:
+    """The fields that executors and coordinators share: which process it is, and what it reported of itself."""
+    return {
+        "worker_id": row["worker_id"],
+        "incarnation": row["incarnation"],
+        "node_id": row["node_id"],
+        "version": row["version"],
+        "clock_skew_seconds": row["clock_skew_seconds"],
+        "certificate_not_after": at(row["certificate_not_after"]),
+    }
 
 
 def cluster_to_pb(state: ClusterState, health: Mapping[str, Any]) -> pb.Cluster:

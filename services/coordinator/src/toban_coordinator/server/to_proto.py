@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from typing import Any
 
 from toban_coordinator.app.job_reads import JobDetails, RunDetails
 from toban_coordinator.app.manifests import Applied
@@ -31,16 +32,8 @@ def run_to_pb(row: Row) -> pb.Run:
         token=row["token"] or 0,
         leader_epoch=row["leader_epoch"] or 0,
         worker_id=row["assigned_worker_id"] or 0,
-        executor=row["executor"] or "",
         created_at=at(row["created_at"]),
         assigned_at=at(row["assigned_at"]),
-        dispatched_at=at(row["dispatched_at"]),
-        started_at=at(row["started_at"]),
-        finished_at=at(row["finished_at"]),
-        exit_code=row["exit_code"],
-        signal=row["term_signal"],
-        error_summary=row["error_summary"],
-        reason=row["reason"],
         payload_json=row["payload"],
         log_ref=row["log_ref"],
         cancel_reason=row["cancel_reason"],
@@ -53,6 +46,7 @@ def run_to_pb(row: Row) -> pb.Run:
         progress_json=row["progress"] or "",
         event_id=row["event_id"] or 0,
         trigger=row["trigger_name"],
+        **_execution(row),
     )
 
 
@@ -73,15 +67,22 @@ def attempt_to_pb(row: Row) -> pb.Attempt:
         attempt=row["attempt"],
         state=row["state"],
         worker_id=row["worker_id"],
-        executor=row["executor"] or "",
-        dispatched_at=at(row["dispatched_at"]),
-        started_at=at(row["started_at"]),
-        finished_at=at(row["finished_at"]),
-        exit_code=row["exit_code"],
-        signal=row["term_signal"],
-        error_summary=row["error_summary"],
-        reason=row["reason"],
+        **_execution(row),
     )
+
+
+def _execution(row: Row) -> dict[str, Any]:
+    """The fields that a run has of its last attempt, and each attempt: where it was sent, its times and how it ended."""
+    return {
+        "executor": row["executor"] or "",
+        "dispatched_at": at(row["dispatched_at"]),
+        "started_at": at(row["started_at"]),
+        "finished_at": at(row["finished_at"]),
+        "exit_code": row["exit_code"],
+        "signal": row["term_signal"],
+        "error_summary": row["error_summary"],
+        "reason": row["reason"],
+    }
 
 
 def event_to_pb(row: Row) -> pb.RunEvent:
