@@ -132,6 +132,38 @@ async def test_one_run_one_job_the_cluster(world: Any, make: Any, reader: JobRea
     assert cluster.epoch == world.term.epoch and cluster.settled and json.loads(cluster.health_json) == {"status": "ok"}
 
 
+async def test_runs_on_executors_count_as_running_from_their_dispatch_on(
+    world: Any, make: Any, reader: JobReader
+) -> None:
+    """Confirmed or not: an executor may be running them. Runs that are only placed ahead are neither running nor waiting."""
+
+    async def counted() -> tuple[int, int, int]:
+        cluster = await reader.GetCluster(pb.GetClusterRequest(), None)
+        return cluster.pending, cluster.running, sum(executor.running for executor in cluster.executors)
+
+    await world.executor()
+    await world.apply(make.job(), make.schedule())
+    await world.steady()
+    await world.turn("fire", "assign")
+    assert {row["state"] for row in await world.sql("SELECT state::text AS state FROM scheduler.runs_live")} == {
+        "ASSIGNED"
+    }, "placed ahead"
+    assert await counted() == (0, 0, 0)
+    [run] = await world.start()
+    assert await counted() == (1, 0, 0)
+    await world.turn("assign")
+    assert await world.state(run) == "ASSIGNED"
+    assert await counted() == (0, 1, 1)
+    await world.report(world.key(run), world.now())
+    assert await world.state(run) == "RUNNING"
+    assert await counted() == (0, 1, 1)
+    await world.cancel(run)
+    assert await world.state(run) == "CANCEL_REQUESTED"
+    assert await counted() == (0, 1, 1)
+    await world.report(world.key(run), make.outcome())
+    assert await counted() == (0, 0, 0)
+
+
 async def test_a_watch_ends_with_the_run(world: Any, make: Any, reader: JobReader) -> None:
     await world.executor()
     await world.apply(make.job())

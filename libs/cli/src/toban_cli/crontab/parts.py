@@ -7,7 +7,7 @@ from typing import TypeVar
 
 T = TypeVar("T")
 
-# The server takes no more in one Apply.
+# The coordinator takes no more in one Apply; a test of the architecture compares the two numbers.
 MAX_DOCUMENTS = 2000
 
 

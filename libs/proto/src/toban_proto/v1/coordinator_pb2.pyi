@@ -1828,7 +1828,9 @@ class Cluster(_message.Message):
     health_json: _builtins.str
     """The same JSON as /healthz of the responding coordinator."""
     pending: _builtins.int
+    """Due runs that wait for an executor."""
     running: _builtins.int
+    """Runs that were sent to an executor and have not ended, also while their start is not confirmed or their cancel not proven."""
     @_builtins.property
     def leader_since(self) -> _timestamp_pb2.Timestamp: ...
     @_builtins.property
