@@ -117,6 +117,20 @@ def test_a_full_schedule() -> None:
         ({"apiVersion": "toban/v2"}, "apiVersion", "this version reads toban/v1"),
         ({"apiVersion": "toban/v1", "kind": "job"}, "kind", "did you mean 'Job'?"),
         ({"apiVersion": "toban/v1", "kind": "Calendar"}, "kind", "not available in this version"),
+        ({"apiVersion": "toban/v1"}, "kind", "is missing; write Job or Schedule or EventTrigger after `kind:`"),
+        (
+            {"apiVersion": "toban/v1", "kind": ""},
+            "kind",
+            "is empty; write Job or Schedule or EventTrigger after `kind:`",
+        ),
+        (job() | {"kind": " "}, "kind", "use Job or Schedule"),
+        (job() | {"apiVersion": ""}, "apiVersion", "is empty; write a value after `apiVersion:`"),
+        (job() | {"metadata": {"name": ""}}, "metadata.name", "is empty; write a value after `name:`"),
+        (job() | {"metadata": ""}, "metadata", "must be a mapping, is text"),
+        (job() | {"spec": ""}, "spec", "must be a mapping, is text"),
+        (job(steps=""), "spec.steps", "is empty; add `steps:`"),
+        (python(callable=""), "spec.steps[0].callable", "does not name a function"),
+        (schedule(interval_seconds=5, job=""), "spec.job", "is empty; write a value after `job:`"),
         (job(logs={"redact": "TOKEN"}), "spec.logs.redact", "must be a list, is text; write [NAME]"),
         (job(logs={"redact": ["A", ""]}), "spec.logs.redact[1]", "is not a name"),
         (job(logs={"redact": ["A"] * 101}), "spec.logs.redact", "use at most 100"),
@@ -131,6 +145,7 @@ def test_a_full_schedule() -> None:
         (job(steps=[]), "spec.steps", "at least one step"),
         (job(steps=["true"]), "spec.steps[0]", "must be a mapping, is text"),
         (job(steps=[{"argv": "tar -c"}]), "spec.steps[0].argv", "write ['tar', '-c']"),
+        (job(steps=[{"argv": ""}]), "spec.steps[0].argv", 'write argv: ["program", "argument"]'),
         (job(steps=[{"argv": ["sleep", 5]}]), "spec.steps[0].argv[1]", 'put it into quotes: "5"'),
         (job(steps=[{"argv": [""]}]), "spec.steps[0].argv[0]", "not empty"),
         (job(steps=[{"argv": ["a\0"]}]), "spec.steps[0].argv[0]", "must be text"),
@@ -290,3 +305,22 @@ def test_a_document_that_is_nested_too_deeply_is_a_mistake_of_its_own() -> None:
         deep = {"a": deep}
     found = problems(job(env={"A": deep}))
     assert len(found) == 1 and ("nested too deeply" in found[0][1] or "spec.env" in found[0][0])
+
+
+@pytest.mark.parametrize("kind", ["", None, "job", "Calendar", 5, [], {}])
+def test_no_document_is_left_out_silently(kind: Any) -> None:
+    found, mistakes = find_problems([Document("a.yaml", job() | {"kind": kind})], check_rule=no_check)
+    assert not found and [one.path for one in mistakes] == ["kind"]
+
+
+@pytest.mark.parametrize(
+    ("body", "choices"),
+    [
+        (job(steps=[{"argv": ["x"], "type": ""}]), "command, python"),
+        (job(concurrency={"policy": ""}), "allow, forbid"),
+        (job(on_lease_loss=""), "kill"),
+    ],
+)
+def test_the_remedy_names_no_value_that_this_version_refuses(body: Any, choices: str) -> None:
+    [(_, message)] = problems(body)
+    assert message.endswith(f"is ''; use one of {choices}")

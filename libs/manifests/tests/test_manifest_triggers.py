@@ -78,12 +78,14 @@ def test_specs_go_through_json_and_back(spec: TriggerSpec) -> None:
     ("spec", "line"),
     [
         ({"event_type": None}, "spec.event_type: is missing"),
+        ({"event_type": ""}, "spec.event_type: is empty; write a value after `event_type:`"),
         (
             {"event_type": "order paid"},
             "spec.event_type: 'order paid' is not a type of event; write something like order.paid",
         ),
         ({"event_type": "x" * 129}, "is not a type of event"),
         ({"job": None}, "spec.job: is missing"),
+        ({"job": ""}, "spec.job: is empty"),
         ({"job": "A"}, "spec.job: 'A' is not a name"),
         ({"fliter": {}}, "spec.fliter: is not a known key; did you mean 'filter'?"),
         ({"when": {}}, "spec.when: is not a known key; did you mean 'filter'?"),

@@ -18,7 +18,7 @@ from toban_domain.schedule import ScheduleSpec
 from toban_manifests.jobs import JobManifest
 from toban_manifests.problems import ManifestProblem, RuleCheck, raise_for
 from toban_manifests.schedules import ScheduleManifest
-from toban_manifests.section import Reading, Section, not_a_mapping, problem, raise_problems
+from toban_manifests.section import IfMissing, Reading, Section, not_a_mapping, problem, raise_problems
 from toban_manifests.triggers import EventTriggerManifest
 from toban_manifests.values import ApiVersion, ManifestModel, Text, is_storable
 
@@ -88,20 +88,18 @@ def find_problems(
     return manifests, found
 
 
-def _check_kind(value: str) -> str:
+def _refuse_kind(value: str) -> str:
     if value in _LATER_KINDS:
         raise problem(f"{value} is not available in this version", f"use {' or '.join(MODELS)}")
-    if value:
-        near = nearest(value, MODELS)
-        raise problem(f"is {value!r}", f"did you mean {near!r}?" if near else f"use {' or '.join(MODELS)}")
-    return value
+    near = nearest(value, MODELS)
+    raise problem(f"is {value!r}", f"did you mean {near!r}?" if near else f"use {' or '.join(MODELS)}")
 
 
 class _Head(Section):
-    """All that is checked of a document whose kind is not known."""
+    """All that is checked of a document whose kind is not known; its kind is refused in any case."""
 
     apiVersion: ApiVersion
-    kind: Annotated[Text, AfterValidator(_check_kind)]
+    kind: Annotated[Text, AfterValidator(_refuse_kind), IfMissing(f"write {' or '.join(MODELS)} after `kind:`")]
 
 
 def _outline(body: object, check_rule: RuleCheck) -> tuple[str, Reading]:
@@ -119,7 +117,7 @@ def _outline(body: object, check_rule: RuleCheck) -> tuple[str, Reading]:
     )
 
 
-def _read(body: object, kind: str, reading: Reading) -> JobSpec | ScheduleSpec | TriggerSpec | None:
+def _read(body: object, kind: str, reading: Reading) -> JobSpec | ScheduleSpec | TriggerSpec:
     """The spec of one document; raises ValidationError."""
     if kind:
         return MODELS[kind].model_validate(body, context=reading).to_spec()
@@ -127,7 +125,8 @@ def _read(body: object, kind: str, reading: Reading) -> JobSpec | ScheduleSpec |
         raise_problems([not_a_mapping(body)])
     else:
         _Head.model_validate({name: body.get(name) for name in _Head.model_fields})
-    return None
+    # Otherwise the document would be left out without an error.
+    raise AssertionError("a document of an unknown kind passed")
 
 
 def _problems(source: str, error: ValidationError) -> Iterator[ManifestProblem]:

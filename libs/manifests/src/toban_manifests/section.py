@@ -1,11 +1,12 @@
 """The base of every mapping of a manifest: strict, without unknown keys, and with our messages in place of pydantic's.
 
-A key whose value is empty (`key:`) counts as left out. All mistakes of a mapping are collected, those of its keys and those between them.
+A key without a value (`key:`) counts as left out; a required one is refused with an empty text too.
+All mistakes of a mapping are collected, those of its keys and those between them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, Self, cast, get_args, get_origin
 
@@ -137,6 +138,11 @@ class Section(BaseModel):
             # What it lacks is reported too.
             found, value = [not_a_mapping(value)], {}
         given = {name: item for name, item in value.items() if name in cls._known and item is not None}
+        empty = {name for name, item in given.items() if item == "" and cls._known[name].is_required()}.difference(
+            cls._parts
+        )
+        for name in empty:
+            del given[name]
         for name in cls._parts:
             given.setdefault(name, {})
         found += cls.check_before(given)
@@ -147,7 +153,7 @@ class Section(BaseModel):
         except ValidationError as error:
             errors = error.errors(include_url=False)
             wrong = {str(one["loc"][0]) for one in errors if one["loc"]}
-            found += [cls._translate(one) for one in errors]
+            found += [cls._translate(one, empty) for one in errors]
         found += cls.check_after(given, wrong, cast(Reading, info.context))
         found += cls._refused(value)
         raise_problems(found)
@@ -176,12 +182,13 @@ class Section(BaseModel):
                 yield problem("is not a known key", hint, below=f".{name}")
 
     @classmethod
-    def _translate(cls, error: Any) -> InitErrorDetails:
-        """An error of pydantic with our message; one that a validator here raised as it is."""
+    def _translate(cls, error: Any, empty: Set[str]) -> InitErrorDetails:
+        """An error of pydantic with our message; one that a validator here raised as it is. `empty` keys are there without a text."""
         loc = error["loc"]
         if error["type"] == "problem":
             return InitErrorDetails(type=problem(**error["ctx"]), loc=loc, input=None)
-        message, hint = _describe(str(loc[0]), cls._known[str(loc[0])], error["type"], error["input"])
+        name = str(loc[0])
+        message, hint = _describe(name, cls._known[name], "empty" if name in empty else error["type"], error["input"])
         return InitErrorDetails(type=problem(message, hint), loc=loc, input=None)
 
 
@@ -198,9 +205,10 @@ def _is_section(field: FieldInfo) -> bool:
 def _describe(name: str, field: FieldInfo, what: str, value: Any) -> tuple[str, str]:
     """Message and hint for a mistake of a type of pydantic's own."""
     marks = {type(mark): mark for mark in field.metadata}
-    if what == "missing":
+    if what in ("missing", "empty"):
         mark = marks.get(IfMissing)
-        return "is missing", mark.hint if mark else f"add `{name}:`"
+        remedy = f"add `{name}:`" if what == "missing" else f"write a value after `{name}:`"
+        return f"is {what}", mark.hint if mark else remedy
     if what == "bool_type":
         return f"must be true or false, is {repr(value) if isinstance(value, str) else kind_of(value)}", ""
     if what == "int_type":
@@ -216,11 +224,9 @@ def _describe(name: str, field: FieldInfo, what: str, value: Any) -> tuple[str, 
 
 
 def _not_a_choice(value: str, choices: tuple[str, ...], later: NotYet | None) -> tuple[str, str]:
-    if later is not None:
-        if value in later.values:
-            return f"{value!r} is not available in this version", later.hint
-        choices += later.values
-    near = nearest(value, choices)
+    if later is not None and value in later.values:
+        return f"{value!r} is not available in this version", later.hint
+    near = nearest(value, (*choices, *(later.values if later else ())))
     return f"is {value!r}", f"did you mean {near!r}?" if near else f"use one of {', '.join(choices)}"
 
 

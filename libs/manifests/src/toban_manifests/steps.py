@@ -37,7 +37,9 @@ _ARGV_HINT = 'write argv: ["program", "argument"]'
 
 def _read_argv(value: Any, info: ValidationInfo[Reading]) -> tuple[str, ...]:
     if isinstance(value, str):
-        raise problem("must be a list, is text", f"write {value.split()!r}; nothing is split or expanded by a shell")
+        words = value.split()
+        hint = f"write {words!r}; nothing is split or expanded by a shell" if words else _ARGV_HINT
+        raise problem("must be a list, is text", hint)
     if not isinstance(value, list) or not value:
         raise problem("must be a list with at least the program", _ARGV_HINT)
     raise_problems(
@@ -59,8 +61,6 @@ def _read_argv(value: Any, info: ValidationInfo[Reading]) -> tuple[str, ...]:
 
 
 def _check_callable(value: str, info: ValidationInfo[Reading]) -> str:
-    if not value:
-        return ""
     if len(value) > _MAX_CALLABLE or not _CALLABLE.fullmatch(value):
         hint = "write the module and the function: package.module:function"
         if value.count(".") and ":" not in value:

@@ -19,7 +19,7 @@ _MAX_TEXT = 1000
 
 
 def _check_event_type(value: str) -> str:
-    if value and not EVENT_TYPE.fullmatch(value):
+    if not EVENT_TYPE.fullmatch(value):
         raise problem(f"{value[:60]!r} is not a type of event", EVENT_TYPE_HINT)
     return value
 

@@ -132,7 +132,7 @@ class Metadata(Section):
 
 def check_version(value: str) -> str:
     """The only version that there is."""
-    if value and value != API_VERSION:
+    if value != API_VERSION:
         raise problem(f"is {value!r}", f"this version reads {API_VERSION}")
     return value
 
