@@ -85,7 +85,9 @@ async def test_a_resume_takes_over_what_the_pause_took_back(world: Any, make: An
     [(outcome, slots)] = await desk.ledger()
     assert outcome == "paused" and slots >= 8640
     await world.turn("fire")
-    assert [outcome for outcome, _ in await desk.ledger()] == ["paused", "fired", "fired", "fired"]
+    first, *others = [outcome for outcome, _ in await desk.ledger()]
+    # The slots of 30 s, and those that came between the resume and this turn.
+    assert first == "paused" and len(others) >= 3 and set(others) == {"fired"}
 
 
 async def test_a_short_pause_loses_no_slot(world: Any, make: Any, desk: Any) -> None:
