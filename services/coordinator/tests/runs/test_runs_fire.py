@@ -340,7 +340,8 @@ async def test_thousands_of_schedules_of_one_second_go_in_small_transactions(
     monkeypatch.setattr(schedules, "fire", counted)
     while (await world.turn("fire")).next_in == 0.0:
         pass
-    assert sum(written) == 9000 and max(written) <= 500
+    # On a busy machine a part that takes too long is rolled back and written again in halves.
+    assert sum(written) >= 9000 and max(written) <= 500
     rows = await world.sql(
         "SELECT schedule_id, count(*) AS n, count(DISTINCT slot) AS d FROM scheduler.run_slots GROUP BY 1"
     )
