@@ -118,3 +118,33 @@ async def test_a_commit_that_answers_too_few_fails_its_group() -> None:
     group = GroupCommit(too_few, limits=GroupLimits(max_items=1))
     with pytest.raises(ValueError, match="zip"):
         await group.submit(1)
+
+
+async def test_an_exception_in_place_of_a_result_is_for_that_item_alone() -> None:
+    async def commit(items: Sequence[int]) -> list[int | Exception]:
+        return [KeyError("two") if item == 2 else item for item in items]
+
+    group = GroupCommit(commit, limits=GroupLimits(max_items=9))
+    results = await asyncio.gather(*(group.submit(item) for item in (1, 2, 3)), return_exceptions=True)
+    assert (results[0], type(results[1]), results[2]) == (1, KeyError, 3)
+
+
+async def test_enqueued_items_keep_their_order_and_are_awaited_later() -> None:
+    commits = Commits()
+    commits.go.set()
+    group = GroupCommit(commits, limits=GroupLimits(max_items=9))
+    futures = [group.enqueue(item) for item in (3, 1, 2)]
+    assert await asyncio.gather(*futures) == [30, 10, 20]
+    assert commits.groups == [[3, 1, 2]]
+
+
+@pytest.mark.parametrize("begun", [False, True])
+async def test_closing_cancels_every_submitter_even_of_a_worker_that_has_not_begun(begun: bool) -> None:
+    commits = Commits()
+    group = GroupCommit(commits, limits=GroupLimits(max_items=1))
+    futures = [group.enqueue(1), group.enqueue(2)]
+    if begun:
+        await commits.begun.wait()
+    await group.close()
+    assert [future.cancelled() for future in futures] == [True, True]
+    await group.close()

@@ -19,10 +19,10 @@ from toban_log_archiver.app.append_session import AppendSession
 from toban_log_archiver.app.archive_pass import ArchiveLimits, Archiver
 from toban_log_archiver.app.archive_source import ArchiveSource
 from toban_log_archiver.app.archive_steps import StepDeps
+from toban_log_archiver.app.chunk_writer import ChunkWriter
 from toban_log_archiver.app.combined_source import CombinedSource
 from toban_log_archiver.app.database_source import DatabaseSource
 from toban_log_archiver.app.followers import CHANNEL, Followers
-from toban_log_archiver.app.group_commit import ChunkWriter
 from toban_log_archiver.app.ingest_budget import IngestBudget, stored_places
 from toban_log_archiver.app.line_reader import ReaderDeps
 from toban_log_archiver.app.log_reading import LogReading
@@ -105,6 +105,7 @@ async def serve(config: LogArchiverConfig, stop: Stop, *, factories: Factories =
             await grpc.stop(GRACE_SECONDS)
     finally:
         await grpc.stop(0)
+        await parts.writer.close()
         await admin.stop()
         await channels.close()
         await pool.close()
@@ -148,10 +149,10 @@ class _Parts:
             codec=codec,
         )
         days = PartitionCache(pool=pool)
-        self._writer = ChunkWriter(pool=pool, clock=clock, on_missing_partition=days.forget)
+        self.writer = ChunkWriter(pool=pool, clock=clock, on_missing_partition=days.forget)
         self.ingest = ingest.LogIngest(
             new_session=partial(AppendSession, codec=codec, partitions=days, within_budget=budget.admit),
-            writer=self._writer,
+            writer=self.writer,
             verifier=_verifier(config, tls),
             clock=clock,
         )
@@ -173,7 +174,7 @@ class _Parts:
 
     def background(self) -> list[Coroutine[Any, Any, None]]:
         """Coroutines that run until they are cancelled, in addition to the loops."""
-        return [self._writer.run(), self.followers.listen(self._listen(clock=self.clock)), self._settings.run()]
+        return [self.followers.listen(self._listen(clock=self.clock)), self._settings.run()]
 
     def _wake_archive_loops(self, _version: int) -> None:
         for loop in self._archive_loops:

@@ -12,7 +12,7 @@ from uuid import UUID
 
 from toban_domain.errors import ErrorCode
 from toban_domain.outcome import AttemptKey
-from toban_log_archiver.app.group_commit import Place, Work
+from toban_log_archiver.app.chunk_writer import Place, Work
 from toban_log_archiver.app.partition_cache import PartitionCache
 from toban_log_archiver.decide.chunk_validation import ChunkInvalid, Claim
 from toban_log_archiver.decide.stored_chunks import NewChunk

@@ -22,7 +22,7 @@ from toban_log_archiver.app.append_session import (
     SentSeal,
     Ticket,
 )
-from toban_log_archiver.app.group_commit import ChunkWriter, Place
+from toban_log_archiver.app.chunk_writer import ChunkWriter, Place
 from toban_proto.v1.common_pb2 import LogTicket, LogTicketBody
 from toban_proto.v1.logs_pb2 import AppendRequest, AppendResponse, ChunkRefusal, LogChunk
 from toban_proto.v1.logs_pb2_grpc import LogIngestServicer, add_LogIngestServicer_to_server

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from toban_domain.errors import ErrorCode
 from toban_log_archiver.app.followers import CHANNEL, wake_payload
@@ -16,6 +15,7 @@ from toban_observability import metrics
 from toban_observability.logs import get_logger
 from toban_runtime.backoff import Backoff
 from toban_runtime.clock import Clock
+from toban_runtime.group_commit import GroupCommit, GroupLimits
 from toban_store.errors import DidNotHappen, Refused, StoreError
 from toban_store.pool import Pool
 from toban_store.tx import tx
@@ -28,6 +28,8 @@ MAX_WAITING_BYTES = 32 * 1024 * 1024
 MAX_TRIES = 4
 
 Place = tuple[int, int, int, int]
+Refusals = Mapping[Place, str]
+"""Chunks that are not stored, each with the reason."""
 _log = get_logger(__name__)
 _chunks = metrics.counter("toban_log_chunks_total", "Chunks by result: stored, duplicate, refused.", ("result",))
 _lines = metrics.counter("toban_log_lines_total", "Lines in committed chunks.")
@@ -50,15 +52,6 @@ class Work:
         return sum(len(chunk.data) for chunk in self.chunks)
 
 
-@dataclass(slots=True)
-class _Waiting:
-    work: Work
-    size: int
-    done: asyncio.Future[Mapping[Place, str]] = field(
-        default_factory=lambda: asyncio.get_running_loop().create_future()
-    )
-
-
 class ChunkWriter:
     """`submit` work, await its future: it is committed then, and the future's value has the refused chunks, each with the reason.
 
@@ -70,73 +63,63 @@ class ChunkWriter:
         self._pool = pool
         self._clock = clock
         self._backoff = Backoff(base=0.05, cap=1.0)
-        self._queue: deque[_Waiting] = deque()
-        self._changed = asyncio.Condition()
+        self._group: GroupCommit[Work, Refusals] = GroupCommit(
+            self._commit_group,
+            limits=GroupLimits(max_items=MAX_COMMIT_REQUESTS, max_size=MAX_COMMIT_BYTES),
+            size_of=lambda work: work.size,
+            name="chunk writer",
+        )
+        self._room = asyncio.Condition()
         self._bytes = 0
 
-    async def submit(self, work: Work) -> asyncio.Future[Mapping[Place, str]]:
+    async def submit(self, work: Work) -> asyncio.Future[Refusals]:
         """Adds work, as soon as there is room. The future raises StoreError when the commit failed: send it again."""
-        waiting = _Waiting(work, work.size)
         if not work.chunks and not work.notes:
-            waiting.done.set_result({})
-            return waiting.done
-        async with self._changed:
-            await self._changed.wait_for(lambda: self._bytes < MAX_WAITING_BYTES)
-            self._queue.append(waiting)
-            self._add(waiting.size)
-            self._changed.notify_all()
-        return waiting.done
+            nothing: asyncio.Future[Refusals] = asyncio.get_running_loop().create_future()
+            nothing.set_result({})
+            return nothing
+        async with self._room:
+            await self._room.wait_for(lambda: self._bytes < MAX_WAITING_BYTES)
+            self._add(work.size)
+            return self._group.enqueue(work)
 
-    async def run(self) -> None:
-        """Commits until it is cancelled."""
-        while True:
-            async with self._changed:
-                await self._changed.wait_for(lambda: bool(self._queue))
-                group = self._take()
-            await self._commit(group)
-            async with self._changed:
-                self._add(-sum(one.size for one in group))
-                self._changed.notify_all()
+    async def close(self) -> None:
+        """Cancels what is not committed yet, and its futures."""
+        await self._group.close()
 
     def _add(self, size: int) -> None:
         self._bytes += size
         _waiting.set(self._bytes)
 
-    def _take(self) -> list[_Waiting]:
-        group, size = [self._queue.popleft()], 0
-        size += group[0].size
-        while self._queue and len(group) < MAX_COMMIT_REQUESTS and size + self._queue[0].size <= MAX_COMMIT_BYTES:
-            size += self._queue[0].size
-            group.append(self._queue.popleft())
-        return group
-
-    async def _commit(self, group: Sequence[_Waiting]) -> None:
-        """Completes every future of the group. After a refusal each request is committed alone, so that only the bad one fails."""
+    async def _commit_group(self, works: Sequence[Work]) -> list[Refusals | Exception]:
         try:
-            refused = await self._write_with_retries([one.work for one in group])
+            return await self._commit(works)
+        finally:
+            async with self._room:
+                self._add(-sum(work.size for work in works))
+                self._room.notify_all()
+
+    async def _commit(self, works: Sequence[Work]) -> list[Refusals | Exception]:
+        """One result for each. After a refusal each request is committed alone, so that only the bad one fails."""
+        try:
+            refused = await self._write_with_retries(works)
         except Refused as error:
-            if len(group) > 1:
-                for one in group:
-                    await self._commit([one])
-                return
-            if chunks.lacks_partition(error):
-                # The day was archived and its table dropped: when the chunks come again, it is made again.
-                self._on_missing_partition()
-                _fail(
-                    group[0],
-                    DidNotHappen(ErrorCode.UNAVAILABLE, f"the day of a chunk left the database: {error.message}"),
-                )
-                return
-            _log.warning("chunks refused by the database", error=error.message, requests=1)
-            refused = {chunk.place: f"cannot be stored: {error.message}" for chunk in group[0].work.chunks}
+            if len(works) > 1:
+                return [result for work in works for result in await self._commit([work])]
+            return [self._result_of_refused(works[0], error)]
         except StoreError as error:
-            for one in group:
-                _fail(one, error)
-            return
-        for one in group:
-            mine = {chunk.place: refused[chunk.place] for chunk in one.work.chunks if chunk.place in refused}
-            if not one.done.done():
-                one.done.set_result(mine)
+            return [error] * len(works)
+        return [
+            {chunk.place: refused[chunk.place] for chunk in work.chunks if chunk.place in refused} for work in works
+        ]
+
+    def _result_of_refused(self, work: Work, error: Refused) -> Refusals | Exception:
+        if chunks.lacks_partition(error):
+            # The day was archived and its table dropped: when the chunks come again, it is made again.
+            self._on_missing_partition()
+            return DidNotHappen(ErrorCode.UNAVAILABLE, f"the day of a chunk left the database: {error.message}")
+        _log.warning("chunks refused by the database", error=error.message, requests=1)
+        return {chunk.place: f"cannot be stored: {error.message}" for chunk in work.chunks}
 
     async def _write_with_retries(self, works: Sequence[Work]) -> dict[Place, str]:
         """Writes, and again after an outage or an unknown outcome: chunks and seals are idempotent."""
@@ -181,10 +164,3 @@ def _count(new: Sequence[NewChunk], appended: chunks.Appended) -> None:
     _lines.inc(sum(chunk.line_count for chunk in new))
     _raw.inc(sum(chunk.raw_bytes for chunk in new))
     _data.inc(sum(len(chunk.data) for chunk in new))
-
-
-def _fail(waiting: _Waiting, error: StoreError) -> None:
-    if not waiting.done.done():
-        waiting.done.set_exception(error)
-        # Marked as seen: the stream may have ended, and then no other code awaits this.
-        waiting.done.exception()
