@@ -78,10 +78,10 @@ def of_files(files: Sequence[str], name: str, count: int, after: datetime | None
 
 def _answer(spec: Any, count: int, after: datetime | None, now: datetime) -> Any:
     from toban_proto.v1.coordinator_pb2 import NextSlot, NextSlotsResponse
-    from toban_schedule import Rule, describe, noted_slots
+    from toban_schedule import Rule, annotated_slots, describe
     from toban_transport.convert import timestamp_to_pb
 
-    slots = noted_slots(Rule.of(spec.rule), after or now, count)
+    slots = annotated_slots(Rule.of(spec.rule), after or now, count)
     none = f"it has no slot after {after:%Y-%m-%dT%H:%M:%SZ}" if after else "ended: it has no further slots"
     note = "" if slots else none
     return NextSlotsResponse(

@@ -17,7 +17,7 @@ YEARS = range(1970, 2200)
 
 
 @dataclass(frozen=True, slots=True)
-class NotedSlot:
+class AnnotatedSlot:
     """A slot, its local time (with the zone of the rule; UTC for intervals), and which rule acted, "" when none had to."""
 
     at: datetime
@@ -25,15 +25,15 @@ class NotedSlot:
     note: str = ""
 
 
-def noted_slots(rule: Rule, after: datetime, limit: int) -> list[NotedSlot]:
+def annotated_slots(rule: Rule, after: datetime, limit: int) -> list[AnnotatedSlot]:
     """The first `limit` slots strictly after `after`, each with its note."""
     slots = list(islice(rule.slots_after(after), limit))
     if not isinstance(rule.source, At):
-        return [NotedSlot(slot, slot) for slot in slots]
+        return [AnnotatedSlot(slot, slot) for slot in slots]
     zone = rule.source.clock.zone
     begin = after.astimezone(UTC) if rule.start is None else max(after.astimezone(UTC), rule.start - TICK)
     notes = _notes(rule.source, begin, slots) if slots else {}
-    return [NotedSlot(slot, slot.astimezone(zone), notes.get(slot, "")) for slot in slots]
+    return [AnnotatedSlot(slot, slot.astimezone(zone), notes.get(slot, "")) for slot in slots]
 
 
 def _notes(at: At, after: datetime, slots: Sequence[datetime]) -> dict[datetime, str]:

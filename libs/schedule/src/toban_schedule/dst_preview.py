@@ -18,7 +18,7 @@ _GAPS = {
 _FOLDS = {"first": "runs the first time", "second": "runs the second time", "both": "runs both times"}
 
 
-def coming_change(rule: Rule, after: datetime) -> str:
+def next_dst_change(rule: Rule, after: datetime) -> str:
     """The first change of the clocks within a year after `after` that leaves out or repeats a local time of the rule, and what its policy
     does: "2026-03-29: 02:30 does not exist, runs ... (gap: shift)". "" when there is none, and for rules that know no policy."""
     if not isinstance(rule.source, At) or rule.source.cron.every_hour:

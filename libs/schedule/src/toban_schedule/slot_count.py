@@ -13,7 +13,7 @@ _FIRST_LOOK = timedelta(seconds=64)
 
 
 @dataclass(frozen=True, slots=True)
-class Stretch:
+class SlotCount:
     """Consecutive slots: the first, the last, how many."""
 
     first: datetime
@@ -21,7 +21,7 @@ class Stretch:
     slots: int
 
 
-def stretch(rule: Rule, after: datetime, until: datetime) -> Stretch | None:
+def count_slots(rule: Rule, after: datetime, until: datetime) -> SlotCount | None:
     """The slots in (after, until]; None when there are none. Days without a change of the clocks are counted, not iterated."""
     after, until = after.astimezone(UTC), until.astimezone(UTC)
     if rule.end is not None:
@@ -31,8 +31,8 @@ def stretch(rule: Rule, after: datetime, until: datetime) -> Stretch | None:
         return None
     if isinstance(rule.source, Every):
         steps = (until - first) // rule.source.period
-        return Stretch(first, first + steps * rule.source.period, steps + 1)
-    return Stretch(first, _last(rule.source, first, until), _count(rule.source, first, until))
+        return SlotCount(first, first + steps * rule.source.period, steps + 1)
+    return SlotCount(first, _last(rule.source, first, until), _count(rule.source, first, until))
 
 
 def _last(at: At, first: datetime, until: datetime) -> datetime:

@@ -18,7 +18,7 @@ from toban_coordinator.store.audit import AdminAction
 from toban_coordinator.store.jobs import Head
 from toban_coordinator.store.schedules_edit import StoredSchedule, Written
 from toban_domain.schedule import ScheduleSpec
-from toban_schedule import Rule, coming_change, noted_slots
+from toban_schedule import Rule, annotated_slots, next_dst_change
 from toban_store.tx import Tx
 
 
@@ -152,11 +152,11 @@ class ScheduleWriter:
         applied = Applied(kind="Schedule", name=spec.name, action="updated" if old else "created", version=version)
         if not self.with_next_slots:
             return applied
-        slots = noted_slots(ready.wanted.rule, ready.after, NEXT_SHOWN)
+        slots = annotated_slots(ready.wanted.rule, ready.after, NEXT_SHOWN)
         return replace(
             applied,
             next_slots=tuple(slots),
-            clock_change=coming_change(ready.wanted.rule, ready.after) if spec.enabled else "",
+            clock_change=next_dst_change(ready.wanted.rule, ready.after) if spec.enabled else "",
             note=_note_of(spec, old, head, ended=not slots),
         )
 

@@ -24,7 +24,7 @@ from toban_coordinator.store.schedules_edit import AheadOfSlot, StoredSchedule
 from toban_domain.fire_plan import FirePlan
 from toban_domain.run import RunState
 from toban_domain.transitions import Finish, Release
-from toban_schedule import Rule, stretch
+from toban_schedule import Rule, count_slots
 from toban_store.tx import Tx
 
 
@@ -89,7 +89,7 @@ class ScheduleEdit:
         gone: list[tuple[int, datetime]] = []
         for schedule_id, first in await fire_ledger.ahead(self.t, list(olds), self.now):
             rule = rule_or_none(olds[schedule_id])
-            found = stretch(rule, first - TICK, self.now) if rule is not None and first <= self.now else None
+            found = count_slots(rule, first - TICK, self.now) if rule is not None and first <= self.now else None
             if found is None:
                 gone.append((schedule_id, first))
             else:

@@ -6,7 +6,7 @@ import json
 from dataclasses import dataclass
 
 from toban_domain.errors import ErrorCode, TobanError
-from toban_schedule import NotedSlot
+from toban_schedule import AnnotatedSlot
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,7 +30,7 @@ class Applied:
     name: str
     action: str
     version: int
-    next_slots: tuple[NotedSlot, ...] = ()
+    next_slots: tuple[AnnotatedSlot, ...] = ()
     clock_change: str = ""
     note: str = ""
 

@@ -22,7 +22,7 @@ from toban_domain.errors import ErrorCode, TobanError
 from toban_domain.nearest import nearest
 from toban_domain.schedule import ScheduleSpec
 from toban_manifests.read import Document, read_manifests
-from toban_schedule import NotedSlot, Rule, describe, noted_slots
+from toban_schedule import AnnotatedSlot, Rule, annotated_slots, describe
 from toban_schedule import problems as rule_problems
 from toban_store.pool import Pool
 from toban_store.tx import Row, Tx, autocommit, tx
@@ -35,7 +35,7 @@ _ABOVE_ALL = (datetime(9999, 12, 31, tzinfo=UTC), 0)
 class NextSlots:
     """Slots to come, with the rule as a sentence. `note` says why they do not become runs; "" when they do."""
 
-    slots: Sequence[NotedSlot]
+    slots: Sequence[AnnotatedSlot]
     rule: str
     timezone: str
     note: str
@@ -68,7 +68,7 @@ class Schedules:
             rule = Rule.of(spec.rule)
         except (LookupError, TypeError, ValueError, AttributeError) as error:
             raise TobanError(ErrorCode.SCHEDULE_INVALID, f"schedule {spec.name!r}: {error}") from None
-        slots = await asyncio.to_thread(noted_slots, rule, begin, count)
+        slots = await asyncio.to_thread(annotated_slots, rule, begin, count)
         note = note_of(
             status=row["status"] if row else "active",
             reason=row["status_reason"] if row else "",

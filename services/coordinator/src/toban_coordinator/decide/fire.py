@@ -52,7 +52,7 @@ def plan(schedule: DueSchedule, rule: Rule, made_from: RunTemplate, *, now: date
     """
     slots, following = _view(schedule, rule, until)
     if not schedule.job_enabled:
-        skips = stretch(slots, "disabled", f"job {schedule.spec.job} is disabled")
+        skips = ledger_skips(slots, "disabled", f"job {schedule.spec.job} is disabled")
         return FirePlan(schedule=schedule, template=made_from, fires=(), skips=skips, next_run_at=following)
     oldest = now - timedelta(seconds=MISSED_AFTER_SECONDS)
     missed = sum(1 for slot in slots if slot < oldest)
@@ -66,7 +66,7 @@ def plan(schedule: DueSchedule, rule: Rule, made_from: RunTemplate, *, now: date
         schedule=schedule,
         template=made_from,
         fires=tuple(wanted[:MAX_FIRES]),
-        skips=stretch(skipped, "catch_up", f"missed; catch_up {schedule.spec.catch_up.policy}"),
+        skips=ledger_skips(skipped, "catch_up", f"missed; catch_up {schedule.spec.catch_up.policy}"),
         next_run_at=left[0] if left else None,
     )
 
@@ -132,7 +132,7 @@ def allowed_missed(schedule: DueSchedule) -> int:
     return {"skip": 0, "one": 1, "all": catch_up.max}[catch_up.policy]
 
 
-def stretch(slots: Iterable[datetime], outcome: str, message: str) -> tuple[Skip, ...]:
+def ledger_skips(slots: Iterable[datetime], outcome: str, message: str) -> tuple[Skip, ...]:
     """The ledger row of consecutive slots that get no run; none for no slot."""
     all_slots = list(slots)
     if not all_slots:

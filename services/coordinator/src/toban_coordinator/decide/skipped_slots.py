@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from toban_domain.fire_plan import DueSchedule, FirePlan, RunTemplate, Skip
-from toban_schedule import Rule
-from toban_schedule import stretch as stretch_of
+from toban_schedule import Rule, count_slots
 
 TICK = timedelta(microseconds=1)
 # A stretch up to this long is counted in no time, even one of every second.
@@ -32,7 +31,7 @@ class Counted:
 def count(schedule: DueSchedule, rule: Rule, until: datetime) -> Counted:
     """Counts from the stored slot, which there is, to `until`; a long stretch takes seconds."""
     assert schedule.next_run_at is not None
-    found = stretch_of(rule, schedule.next_run_at - TICK, until)
+    found = count_slots(rule, schedule.next_run_at - TICK, until)
     last, slots = (found.last, found.slots) if found else (schedule.next_run_at, 1)
     return Counted(version=schedule.version, first=schedule.next_run_at, until=until, last=last, slots=slots)
 
@@ -75,5 +74,5 @@ def _passed(
         return first, 1
     if counted is None or not counted.holds(schedule, until):
         counted = count(schedule, rule, until)
-    rest = stretch_of(rule, counted.until, until) if counted.until < until else None
+    rest = count_slots(rule, counted.until, until) if counted.until < until else None
     return (rest.last, counted.slots + rest.slots) if rest else (counted.last, counted.slots)

@@ -10,7 +10,7 @@ from toban_coordinator.app.job_reads import JobDetails, RunDetails
 from toban_coordinator.app.manifests import Applied
 from toban_domain.schedule import RuleSpec
 from toban_proto.v1 import coordinator_pb2 as pb
-from toban_schedule import NotedSlot, describe
+from toban_schedule import AnnotatedSlot, describe
 from toban_store.tx import Row
 from toban_transport.convert import timestamp_to_pb as at
 
@@ -198,7 +198,7 @@ def fire_to_pb(row: Row) -> pb.Fire:
     )
 
 
-def slots_to_pb(slots: Sequence[NotedSlot]) -> list[pb.NextSlot]:
+def slots_to_pb(slots: Sequence[AnnotatedSlot]) -> list[pb.NextSlot]:
     """Slots to come, in local time."""
     return [
         pb.NextSlot(at=at(slot.at), local=slot.local.isoformat(timespec="seconds"), rule_note=slot.note)

@@ -1,4 +1,4 @@
-"""Counting a stretch agrees with walking it."""
+"""Counting the slots of a range agrees with iterating over them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from toban_domain.schedule import RuleSpec
-from toban_schedule import Rule, Stretch, slots, stretch
+from toban_schedule import Rule, SlotCount, count_slots, slots
 
 ZONES = [
     ("UTC", "2026-03-29T00:00"),
@@ -44,7 +44,7 @@ RULES = [
     length=st.integers(1, 25 * 86_400),
     cut=st.booleans(),
 )
-def test_a_count_agrees_with_a_walk(
+def test_a_count_agrees_with_an_iteration(
     place: tuple[str, str], rule: dict[str, object], gap: str, fold: str, before: int, length: int, cut: bool
 ) -> None:
     zone, near = place
@@ -52,9 +52,9 @@ def test_a_count_agrees_with_a_walk(
     until = after + timedelta(seconds=length)
     end = (until - timedelta(seconds=length // 3)).isoformat() if cut else ""
     made = Rule.of(RuleSpec(**rule, timezone=zone, gap=gap, fold=fold, end=end))  # type: ignore[arg-type]
-    walked = slots(made, after, until, 1_000_000)
-    expected = Stretch(walked[0], walked[-1], len(walked)) if walked else None
-    assert stretch(made, after, until) == expected
+    iterated = slots(made, after, until, 1_000_000)
+    expected = SlotCount(iterated[0], iterated[-1], len(iterated)) if iterated else None
+    assert count_slots(made, after, until) == expected
 
 
 @pytest.mark.parametrize(
@@ -69,7 +69,7 @@ def test_a_count_agrees_with_a_walk(
 def test_a_year_is_counted_at_once(rule: dict[str, object], count: int) -> None:
     begun = time.process_time()
     after = datetime(2026, 1, 5, tzinfo=UTC)
-    found = stretch(Rule.of(RuleSpec(**rule)), after, after + timedelta(days=365))  # type: ignore[arg-type]
+    found = count_slots(Rule.of(RuleSpec(**rule)), after, after + timedelta(days=365))  # type: ignore[arg-type]
     assert found is not None and found.slots == count
-    # Walking through every second would take minutes.
+    # Iterating over every second would take minutes.
     assert time.process_time() - begun < 10

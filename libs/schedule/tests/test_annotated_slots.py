@@ -9,14 +9,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from toban_domain.schedule import RuleSpec
-from toban_schedule import Rule, coming_change, noted_slots, slots
+from toban_schedule import Rule, annotated_slots, next_dst_change, slots
 
 BERLIN = "Europe/Berlin"
 
 
 def told(after: str, count: int = 2, **rule: object) -> list[tuple[str, str]]:
     made = Rule.of(RuleSpec(**rule))  # type: ignore[arg-type]
-    found = noted_slots(made, datetime.fromisoformat(after).replace(tzinfo=UTC), count)
+    found = annotated_slots(made, datetime.fromisoformat(after).replace(tzinfo=UTC), count)
     return [(f"{slot.local:%d %H:%M %z}", slot.note) for slot in found]
 
 
@@ -109,7 +109,7 @@ def test_notes_stand_where_the_local_time_is_not_plain(
     rule = Rule.of(RuleSpec(cron=cron, timezone=zone, gap=gap, fold=fold))
     at = datetime.fromisoformat(change).replace(tzinfo=UTC)
     after = datetime.fromtimestamp(at.timestamp() - back * 3600, UTC)
-    found = noted_slots(rule, after, 50)
+    found = annotated_slots(rule, after, 50)
     assert [slot.at for slot in found] == slots(rule, after, datetime(2099, 1, 1, tzinfo=UTC), 50)
     for slot in found:
         wall = slot.local.replace(tzinfo=None)
@@ -145,5 +145,5 @@ def test_notes_stand_where_the_local_time_is_not_plain(
 )
 def test_the_next_change_of_the_clocks_that_touches_a_rule(rule: dict[str, str], said: str) -> None:
     made = Rule.of(RuleSpec(**{"timezone": BERLIN, **rule}))  # type: ignore[arg-type]
-    told = coming_change(made, datetime(2026, 6, 1, 12, 0, 0, 7, tzinfo=UTC))
+    told = next_dst_change(made, datetime(2026, 6, 1, 12, 0, 0, 7, tzinfo=UTC))
     assert told.startswith(said) and bool(told) == bool(said)
