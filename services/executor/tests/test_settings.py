@@ -9,76 +9,11 @@ from typing import Any
 
 import pytest
 
-from toban_domain.errors import ErrorCode, TobanError
-from toban_domain.settings import Settings
 from toban_executor.guard import fd_limits
 from toban_executor.guard.clock import boottime
-from toban_runtime.clock import SystemClock
-from toban_runtime.settings_watch import BEHIND_SECONDS, SettingsWatch
-from toban_testing.clock import FakeClock
 from toban_testing.fake_coordinator import EPOCH
 
 UNSET = "<unset>"
-
-
-# ---------------------------------------------------------------- the stream, in one process
-
-
-class Source:
-    """Streams that a test feeds; each ends or hangs as the test says."""
-
-    def __init__(self) -> None:
-        self.opened = 0
-        self.news: asyncio.Queue[Settings | Exception] = asyncio.Queue()
-
-    async def watch_settings(self, known_version: int) -> AsyncIterator[Settings]:
-        self.opened += 1
-        while True:
-            item = await self.news.get()
-            if isinstance(item, Exception):
-                raise item
-            yield item
-
-
-async def test_a_stream_that_ends_is_opened_again_and_values_stay() -> None:
-    source, changes = Source(), []
-    watch = SettingsWatch(source=source, clock=SystemClock(), on_version=changes.append)
-    task = asyncio.create_task(watch.run())
-    async with asyncio.timeout(10):
-        source.news.put_nowait(Settings({"assign_ahead_seconds": 5}, version=3))
-        while not watch.received:  # noqa: ASYNC110 (its own task's state)
-            await asyncio.sleep(0.01)
-        for code in (ErrorCode.UNAVAILABLE, ErrorCode.UNIMPLEMENTED):
-            source.news.put_nowait(TobanError(code, "no"))
-        source.news.put_nowait(Settings({"assign_ahead_seconds": 5}, version=3))
-        source.news.put_nowait(Settings({"assign_ahead_seconds": 6}, version=4))
-        while watch.known.version != 4:  # noqa: ASYNC110 (its own task's state)
-            await asyncio.sleep(0.01)
-    assert (source.opened, changes) == (3, [3, 4]), "the same settings again are no change"
-    assert watch.known["assign_ahead_seconds"] == 6
-    task.cancel()
-
-
-async def test_a_stream_that_stays_behind_what_heartbeats_say_is_opened_again() -> None:
-    source, clock = Source(), FakeClock()
-    watch = SettingsWatch(source=source, clock=clock)
-    task = asyncio.create_task(watch.run())
-    source.news.put_nowait(Settings(version=3))
-    for _ in range(20):
-        await asyncio.sleep(0)
-    assert (watch.known.version, source.opened) == (3, 1)
-    watch.note_version(4)
-    await clock.advance(BEHIND_SECONDS / 2)
-    watch.note_version(3)
-    watch.note_version(4)
-    await clock.advance(BEHIND_SECONDS / 2 + 0.1)
-    watch.note_version(4)
-    await clock.advance(1.0)
-    assert source.opened == 1, "not behind for long enough in one go"
-    watch.note_version(4)
-    await clock.advance(1.0)
-    assert source.opened == 2
-    task.cancel()
 
 
 # ---------------------------------------------------------------- the process

@@ -6,6 +6,7 @@ from typing import Protocol
 
 from toban_domain.errors import TobanError
 from toban_domain.settings import Settings
+from toban_observability.log_throttle import LogThrottle
 from toban_observability.logs import get_logger
 from toban_runtime.backoff import Backoff
 from toban_runtime.clock import Clock
@@ -26,8 +27,10 @@ class SettingsSource(Protocol):
 
 
 class SettingsWatch:
-    """`known` are the defaults until the first answer of a coordinator; `received` is True after it. `on_version` runs
-    after each change."""
+    """`known` are the defaults until the first answer of a coordinator; `received` is True after it.
+
+    `on_version` runs after the first answer and after each change.
+    """
 
     def __init__(
         self, *, source: SettingsSource, clock: Clock, on_version: Callable[[int], object] = lambda _version: None
@@ -38,6 +41,7 @@ class SettingsWatch:
         self._source = source
         self._clock = clock
         self._backoff = Backoff(base=0.1, cap=5.0)
+        self._throttle = LogThrottle()
         self._failures = 0
         self._stream: asyncio.Task[None] | None = None
         self._behind_since: float | None = None
@@ -70,7 +74,8 @@ class SettingsWatch:
             self._failures = 0
             if settings == self.known and self.received:
                 continue
-            _log.info("settings changed", version=settings.version, changed=_difference(self.known, settings))
+            event = "settings changed" if self.received else "settings received from the coordinator"
+            _log.info(event, version=settings.version, changed=_difference(self.known, settings))
             self.known, self.received = settings, True
             self._on_version(settings.version)
 
@@ -80,7 +85,9 @@ class SettingsWatch:
             return
         self._failures += 1
         if not isinstance(error, TobanError):
-            _log.error("settings stream failed", exc_info=error)
+            suppressed = self._throttle.admit(type(error).__name__, self._clock.monotonic())
+            if suppressed is not None:
+                _log.error("settings stream failed", attempt=self._failures, suppressed=suppressed, exc_info=error)
         elif self._failures == _LOGGED_FAILURE:
             wait = round(self._backoff.delay(self._failures), 2)
             _log.warning("settings stream failed", attempt=self._failures, error=error.message, next_try_seconds=wait)

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, Sequence
-from typing import Any, TypeVar
+from typing import Generic, TypeVar
+
+import grpc
 
 from toban_domain.errors import ErrorCode, TobanError
 from toban_runtime.clock import Clock
 from toban_transport.channel import ChannelPool
 
+S = TypeVar("S")
 T = TypeVar("T")
 
 
-class Replicas:
+class Replicas(Generic[S]):
     """Calls to any replica of `service`, by the stub class `stub`.
 
     Order: the leader, the replica that answered last, then learned and configured addresses. One that missed a deadline comes last for
@@ -23,7 +26,7 @@ class Replicas:
         self,
         *,
         channels: ChannelPool,
-        stub: Any,
+        stub: Callable[[grpc.aio.Channel], S],
         service: str,
         addresses: Sequence[str],
         clock: Clock,
@@ -45,13 +48,15 @@ class Replicas:
         # Address → until when it comes last, monotonic seconds.
         self._silent: dict[str, float] = {}
         self._streams = 0
+        # Address → the number of its latest stream.
+        self._taken: dict[str, int] = {}
 
     def learn(self, *, leader: str, addresses: Sequence[str]) -> None:
         """Addresses from an answer; empty ones change nothing."""
         self._leader = leader or self._leader
         self._learned = tuple(addresses) or self._learned
 
-    async def call(self, attempt: Callable[[Any], Awaitable[T | None]]) -> T:
+    async def call(self, attempt: Callable[[S], Awaitable[T | None]]) -> T:
         """The first good answer of `attempt(stub)`; None counts as UNAVAILABLE: a stream that the replica ended before its first message.
 
         Raises UNAVAILABLE when no address is known, else the last replica's error.
@@ -76,15 +81,19 @@ class Replicas:
                 return answer
         raise failure
 
-    def next_for_stream(self) -> Any:
-        """The stub of one replica; each call takes the next one. Raises UNAVAILABLE when no address is known."""
+    def next_for_stream(self) -> S:
+        """The stub of one replica: of those taken least recently, the first in the order of trial. Raises UNAVAILABLE when no address is known."""
         addresses = self.addresses()
         if not addresses:
             raise self._no_address()
         self._streams += 1
-        return self.stub(addresses[(self._streams - 1) % len(addresses)])
+        # Not an index: the order of trial changes between two calls.
+        taken = {address: self._taken.get(address, 0) for address in addresses}
+        address = min(taken, key=taken.__getitem__)
+        self._taken = taken | {address: self._streams}
+        return self.stub(address)
 
-    def stub(self, address: str) -> Any:
+    def stub(self, address: str) -> S:
         """The stub of the replica at `address` (host:port)."""
         return self._channels.stub(self._stub, address, self._service)
 
