@@ -36,6 +36,7 @@ from toban_executor.decide.guard_types import (
     Tick,
     TreeChecked,
     TreeSignal,
+    TreeSignaled,
 )
 from toban_executor.decide.models import StartOrder, StepOrder
 from toban_fencing.executor_lease import Instant
@@ -63,10 +64,12 @@ def received(command: Command, *, incarnation: str = OURS, acked: int = 0) -> Re
 
 @dataclass
 class World:
-    """A process tree and two clocks around the decisions. `stubborn` trees end by SIGKILL alone, and by that after `slow` rounds."""
+    """A process tree and two clocks around the decisions. `stubborn` trees end by SIGKILL alone, and by that after `slow` rounds.
+    Signalling a tree takes `signal_seconds`."""
 
     stubborn: bool
     slow: int
+    signal_seconds: float
     state: SlotState = FREE
     now: Instant = START
     # Of the attempt in the slot: whether its main process lives, and others.
@@ -123,6 +126,8 @@ class World:
                 if self.rounds >= self.slow if signal is TreeSignal.KILL else not self.stubborn:
                     self.main = self.others = False
                     self.child_exited = True
+                self.now = self.now.plus(self.signal_seconds)
+                return TreeSignaled(signal)
             case CheckTree():
                 return self.checked()
             case ReportEnd(end=end) | Refuse(end=end):
@@ -186,10 +191,10 @@ STEP = st.one_of(
 )
 
 
-@given(st.lists(STEP, max_size=25), st.booleans(), st.integers(1, 4))
+@given(st.lists(STEP, max_size=25), st.booleans(), st.integers(1, 4), st.sampled_from([0.0, 0.03]))
 @settings(max_examples=300, deadline=None)
-def test_any_course_of_events(steps: list[tuple[Any, ...]], stubborn: bool, slow: int) -> None:
-    world = World(stubborn=stubborn, slow=slow)
+def test_any_course_of_events(steps: list[tuple[Any, ...]], stubborn: bool, slow: int, signal_seconds: float) -> None:
+    world = World(stubborn=stubborn, slow=slow, signal_seconds=signal_seconds)
     for name, *given_ in steps:
         if world.stopped:
             break

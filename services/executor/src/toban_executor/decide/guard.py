@@ -45,6 +45,7 @@ from toban_executor.decide.guard_types import (
     Tick,
     TreeChecked,
     TreeSignal,
+    TreeSignaled,
 )
 from toban_executor.decide.models import AttemptEnd
 from toban_fencing.executor_lease import Instant
@@ -78,6 +79,8 @@ def decide(state: SlotState, event: Event, now: Instant) -> Step:
             return _on_tick(state, attempt, event, now) if attempt else (state, ())
         case Received():
             return _on_received(state, event, now)
+        case TreeSignaled(signal=signal):
+            return _on_signaled(state, attempt, signal, now) if attempt else (state, ())
         case TreeChecked():
             return _on_tree(state, attempt, event, now) if attempt else (state, ())
         case StepStarted(pid=pid):
@@ -193,9 +196,8 @@ def _on_tick(state: SlotState, attempt: Attempt, event: Tick, now: Instant) -> S
     elif now.seconds_until(attempt.deadline) <= KILL_ALLOWANCE:
         attempt = attempt._replace(kill_at=min(attempt.kill_at, now.boot))
     if now.boot >= attempt.kill_at:
-        attempt = attempt._replace(kill_at=now.boot + KILL_AGAIN)
         effects += (SignalTree(TreeSignal.KILL),)
-    if attempt.kill_at < math.inf:
+    elif attempt.kill_at < math.inf and not (effects and isinstance(effects[-1], SignalTree)):
         effects += (CheckTree(),)
     return state if attempt is state.attempt else _with(state, attempt), effects
 
@@ -224,9 +226,18 @@ def _end(attempt: Attempt, cause: str, reason: str, grace: float, now: Instant) 
 
 def _terminate(attempt: Attempt, grace: float, now: Instant) -> tuple[Attempt, tuple[Effect, ...]]:
     """SIGTERM unless it went out already or there is no time for it; the next tick after `grace` seconds sends SIGKILL."""
-    polite = attempt.kill_at == math.inf and grace > 0
-    attempt = attempt._replace(kill_at=min(attempt.kill_at, now.boot + grace))
-    return attempt, (SignalTree(TreeSignal.TERMINATE),) if polite else ()
+    if attempt.kill_at == math.inf and grace > 0:
+        attempt = attempt._replace(kill_at=now.boot + grace, grace=grace)
+        return attempt, (SignalTree(TreeSignal.TERMINATE),)
+    return attempt._replace(kill_at=min(attempt.kill_at, now.boot + grace)), ()
+
+
+def _on_signaled(state: SlotState, attempt: Attempt, signal: TreeSignal, now: Instant) -> Step:
+    """The grace and the pause between rounds of SIGKILL begin when the signal is out, however long the tree took."""
+    if signal is TreeSignal.KILL:
+        return _with(state, attempt._replace(kill_at=now.boot + KILL_AGAIN)), (CheckTree(),)
+    in_time = now.seconds_until(attempt.deadline) > KILL_ALLOWANCE
+    return _with(state, attempt._replace(kill_at=now.boot + (attempt.grace if in_time else 0.0))), ()
 
 
 # ---------------------------------------------------------------- steps and the end

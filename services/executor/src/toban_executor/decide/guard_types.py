@@ -120,22 +120,29 @@ class TreeChecked(NamedTuple):
     main: ProcessEnd | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class ExecutorClosed:
-    """The executor has closed its end of the socket, or has died."""
-
-
-Event = Received | StepStarted | StepNotStarted | Tick | TreeChecked | ExecutorClosed
-
-
-# ---------------------------------------------------------------- effects
-
-
 class TreeSignal(Enum):
     """What is done to every process below the guard of the slot."""
 
     TERMINATE = "terminate"
     KILL = "kill"
+
+
+@dataclass(frozen=True, slots=True)
+class TreeSignaled:
+    """The signal went to every process; reaching them all takes a while in a large tree."""
+
+    signal: TreeSignal
+
+
+@dataclass(frozen=True, slots=True)
+class ExecutorClosed:
+    """The executor has closed its end of the socket, or has died."""
+
+
+Event = Received | StepStarted | StepNotStarted | Tick | TreeSignaled | TreeChecked | ExecutorClosed
+
+
+# ---------------------------------------------------------------- effects
 
 
 class StartStep(NamedTuple):
@@ -147,7 +154,7 @@ class StartStep(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class SignalTree:
-    """Signal every process of the attempt."""
+    """Signal every process of the attempt, answered by TreeSignaled."""
 
     signal: TreeSignal
 
@@ -270,6 +277,8 @@ class Attempt(NamedTuple):
     reason: str = ""
     # When SIGKILL goes out (again); infinite while nothing is being ended.
     kill_at: float = math.inf
+    # Seconds from SIGTERM to SIGKILL.
+    grace: float = 0.0
 
     @property
     def token(self) -> int:

@@ -35,6 +35,7 @@ from toban_executor.decide.guard_types import (
     Tick,
     TreeChecked,
     TreeSignal,
+    TreeSignaled,
 )
 from toban_executor.decide.log_block import STDERR, STDOUT, LogBlock
 from toban_executor.decide.models import LogRules
@@ -127,9 +128,10 @@ class SlotSupervisor:
 
     def _handle(self, event: Event) -> None:
         """Decide, carry out, and arm the timer of the next tick."""
-        now = instant()
         next_event: Event | None = event
         while next_event is not None:
+            # Anew for each event: carrying out an effect may take long.
+            now = instant()
             self._state, effects = decide(self._state, next_event, now)
             next_event = None
             for effect in effects:
@@ -206,13 +208,14 @@ class SlotSupervisor:
                 self._poll.register(fd, select.POLLIN)
         return pid
 
-    def _signal_tree(self, effect: SignalTree) -> None:
+    def _signal_tree(self, effect: SignalTree) -> TreeSignaled:
         if effect.signal is TreeSignal.TERMINATE:
             signal_tree(os.getpid(), (signal.SIGTERM, signal.SIGCONT))
-            return
+            return TreeSignaled(effect.signal)
         if self._cgroup is not None:
             self._cgroup.kill()
         signal_tree(os.getpid(), (signal.SIGKILL,))
+        return TreeSignaled(effect.signal)
 
     def _check_tree(self, _effect: CheckTree | None = None) -> TreeChecked:
         main = None
