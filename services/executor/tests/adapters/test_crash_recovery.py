@@ -1,6 +1,7 @@
 """Undelivered messages of guards are recovered once: not what the journal has, not twice, and not by half."""
 
 import asyncio
+import base64
 import json
 import os
 import signal
@@ -25,7 +26,7 @@ from toban_executor.ports import Chunk, JournalBatch, Seal
 from toban_proto.v1 import common_pb2, logs_pb2
 from toban_testing.fake_coordinator import EPOCH
 
-TICKET = b"ticket"
+TICKET = common_pb2.LogTicket(body=b"body", signature=b"signature").SerializeToString()
 # Those of stepping_executor, in order.
 STEPS = ("told", "writing", "written", "reporting", "answered")
 SUCCEEDED = common_pb2.OUTCOME_KIND_SUCCEEDED
@@ -81,7 +82,7 @@ def test_lines_ends_and_outcomes_of_several_attempts(tmp_path: Path, journal: Jo
     recover_messages(tmp_path, journal, Packer())
     assert lines_of(journal) == [(1, 1, 1), (1, 1, 3), (1, 2, 2), (3, 1, 1)]
     assert rows(journal, "SELECT run_id, last_seq FROM seals ORDER BY run_id") == [(1, 3), (3, 1)]
-    assert rows(journal, "SELECT run_id, ticket FROM tickets ORDER BY run_id") == [(1, b"ticket"), (3, b"ticket")]
+    assert rows(journal, "SELECT run_id, ticket FROM tickets ORDER BY run_id") == [(1, TICKET), (3, TICKET)]
     outcomes = {report.key: report.outcome for report in journal.remembered().reports}
     assert {key: one and one.kind for key, one in outcomes.items()} == {
         AttemptKey(1, 101): OutcomeKind.SUCCEEDED,
@@ -145,6 +146,54 @@ def test_a_file_that_is_not_understood_stops_nothing(
     assert "spool file of a guard is unreadable" in caplog.text
     assert [file.name for file in left_in(tmp_path, "*.bad")] == ["inc.0.bad"], "kept for inspection"
     assert not left_in(tmp_path, "*" + message_spool.SUFFIX)
+
+
+FOREIGN = b"J" + json.dumps({"t": "end", "run": 1}).encode()
+
+
+@pytest.mark.parametrize("broken", [b"J{}", b"Jno json", FOREIGN, b"L", b"\x00", end(2**70, last_seq=2)])
+@pytest.mark.parametrize("at", [0, 1, 2, 4])
+def test_one_message_that_cannot_be_read_costs_no_other(
+    tmp_path: Path, journal: Journal, broken: bytes, at: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    """`at` lies between two attempts, before an end, or after everything."""
+    messages = [line(1), end(1, last_seq=1), line(1), end(2, last_seq=1)]
+    messages.insert(at, broken)
+    leave(tmp_path, *messages)
+    assert recover_messages(tmp_path, journal, Packer())
+    assert sorted(report.key.run_id for report in journal.remembered().reports) == [1, 2]
+    # A line before what may be an end of another attempt belongs to that.
+    lost = {1: 1, 3: 2}.get(at) if broken != b"L" else None
+    assert lines_of(journal) == [(run, 1, 1) for run in (1, 2) if run != lost]
+    assert "spool file of a guard is unreadable in part" in caplog.text and "message" in caplog.text
+    assert [file.name for file in left_in(tmp_path, "*.bad")] == ["inc.0.bad"], "kept for inspection"
+    recover_messages(tmp_path, journal, Packer())
+    assert len(lines_of(journal)) == 2 - (lost is not None)
+
+
+@pytest.mark.parametrize("text", [b"no base64!", b"dGlja2V0", b""], ids=["no base64", "no message", "empty"])
+async def test_a_ticket_that_cannot_be_read_costs_the_lines_of_its_attempt_alone(
+    tmp_path: Path, text: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The journal may have the ticket of run 3 from before."""
+    journal = Journal(tmp_path / "j")
+    journal.start()
+    await journal.store(JournalBatch(seals=[Seal(AttemptKey(3, 103), 9)], tickets={AttemptKey(3, 103): TICKET}))
+    journal.close()
+    again = Journal(tmp_path / "j")
+    records = []
+    for number, data in enumerate(
+        [line(1), end(1, last_seq=1), line(1), end(2, last_seq=1), line(1), end(3, last_seq=1)], 1
+    ):
+        ticket = {2: base64.b64encode(TICKET), 4: text, 6: text}.get(number, b"")
+        records.append(struct.pack("<qII", number, len(data), len(ticket)) + data + ticket)
+    (tmp_path / "inc.0.left").write_bytes(b"".join(records))
+    assert recover_messages(tmp_path, again, Packer())
+    assert lines_of(again) == [(1, 1, 1), (3, 1, 1)]
+    assert sorted(report.key.run_id for report in again.remembered().reports) == [1, 2, 3]
+    assert rows(again, "SELECT run_id, ticket FROM tickets ORDER BY run_id") == [(1, TICKET), (3, TICKET)]
+    assert "run 2 has no readable log ticket" in caplog.text
+    again.close()
 
 
 @pytest.mark.parametrize(

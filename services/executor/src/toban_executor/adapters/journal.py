@@ -108,6 +108,10 @@ class Journal:
         row = self._connection.execute("SELECT number FROM heard WHERE guard = ?", (guard,)).fetchone()
         return 0 if row is None else int(row[0])
 
+    def has_ticket(self, key: AttemptKey) -> bool:
+        """Whether the journal has the log ticket of an attempt. Only before `start`."""
+        return bool(_tickets(self._connection, [key]))
+
     def store_recovered(self, batch: JournalBatch) -> None:
         """As `store`, for recovered guard messages. Raises sqlite3.Error. Only before `start`."""
         with self._connection:

@@ -5,6 +5,7 @@ is recovered once, whenever the executor dies.
 """
 
 import base64
+import binascii
 import contextlib
 import os
 import struct
@@ -19,7 +20,7 @@ _HEAD = struct.Struct("<qII")
 
 
 class SpooledMessage(NamedTuple):
-    """One message to the executor. The end of an attempt has its log ticket too, as its order had."""
+    """One message to the executor. The end of an attempt has its log ticket too, as its order had; b"" when that cannot be read."""
 
     number: int
     data: bytes
@@ -56,7 +57,7 @@ def write(path: Path, messages: Iterable[SpooledMessage]) -> None:
 
 
 def read(path: Path) -> list[SpooledMessage]:
-    """The messages of a file; the whole ones at its beginning when it was cut by a power failure. Raises OSError; ValueError for a bad ticket."""
+    """The messages of a file; the whole ones at its beginning when it was cut by a power failure. Raises OSError."""
     content = path.read_bytes()
     found, at = [], 0
     while at + _HEAD.size <= len(content):
@@ -64,8 +65,14 @@ def read(path: Path) -> list[SpooledMessage]:
         start, middle, end = at + _HEAD.size, at + _HEAD.size + size, at + _HEAD.size + size + ticket
         if not size or end > len(content):
             break
-        found.append(
-            SpooledMessage(number, content[start:middle], base64.b64decode(content[middle:end], validate=True))
-        )
+        found.append(SpooledMessage(number, content[start:middle], _ticket(content[middle:end])))
         at = end
     return found
+
+
+def _ticket(text: bytes) -> bytes:
+    try:
+        return base64.b64decode(text, validate=True)
+    except binascii.Error:
+        # The message itself may be whole, and so may those after it.
+        return b""

@@ -38,6 +38,8 @@ Report = AttemptStart | AttemptEnd | SlotLost | LogBlock
 _ENCODER = json.JSONEncoder(separators=(",", ":"))
 _BUFFER = 1 << 20
 _LARGEST_RECEIVED = 1 << 19
+BLOCK_KIND = b"L"
+"""First byte of a block of output lines."""
 _BLOCK = struct.Struct("<cB?qqI")
 
 
@@ -168,12 +170,12 @@ def encode_report(report: AttemptStart | AttemptEnd | SlotLost) -> bytes:
 def encode_block(block: LogBlock) -> bytes:
     """One block of output lines."""
     *fields, text = block
-    return _BLOCK.pack(b"L", *fields) + text
+    return _BLOCK.pack(BLOCK_KIND, *fields) + text
 
 
 def decode_report(data: bytes) -> Report:
     """The inverse of encode_report and encode_block. Raises ValueError, LookupError, TypeError or struct.error for anything else."""
-    if data[:1] == b"L":
+    if data[:1] == BLOCK_KIND:
         _, *fields = _BLOCK.unpack_from(data)
         return LogBlock._make((*fields, data[_BLOCK.size :]))
     body = json.loads(data[1:])
