@@ -70,21 +70,26 @@ class LogLinesCodec:
 
     def encode(self, lines: Sequence[Line]) -> bytes:
         """As ChunkCodec says."""
-        return zstandard.compress(LogLines(lines=[line_to_pb(line) for line in lines]).SerializeToString())
+        message = LogLines()
+        for line in lines:
+            fill_line(message.lines.add(), line)
+        return zstandard.compress(message.SerializeToString())
 
 
-def line_to_pb(line: Line) -> LogLine:
-    """A line as executors send it and readers get it."""
+def fill_line(message: LogLine, line: Line) -> None:
+    """Writes a line as executors send it and readers get it.
+
+    Into the empty `message` of its parent: a message that is made first and then given to its parent is copied, which doubles the time.
+    """
     seq, nanos, stream, text, partial, level, dropped_lines, dropped_chunk = line
-    message = LogLine(seq=seq, at_unix_nanos=nanos, stream=stream, text=text)  # type: ignore[arg-type]
-    # Each argument of a message costs time for each line; most lines have none of these.
+    message.seq, message.at_unix_nanos, message.stream, message.text = seq, nanos, stream, text  # type: ignore[assignment]
+    # Each field costs time for each line; most lines have none of these.
     if partial:
         message.partial = True
     if level:
         message.level = level
     if dropped_lines:
         message.dropped_lines, message.dropped_chunk = dropped_lines, dropped_chunk
-    return message
 
 
 def _opened(data: bytes) -> bytes:

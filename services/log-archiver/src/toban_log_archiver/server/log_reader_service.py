@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from contextlib import aclosing
 from typing import Any
 
-from toban_log_archiver.adapters.chunk_codec import line_to_pb
+from toban_log_archiver.adapters.chunk_codec import fill_line
 from toban_log_archiver.app.log_reading import LogReading
 from toban_log_archiver.app.requests import AttemptLog, ReadPart, SearchPart
 from toban_log_archiver.server.request_validation import read_request, search_request
@@ -41,26 +41,30 @@ class LogReader(LogReaderServicer):
 
 
 def _read_part(part: ReadPart) -> pb.ReadLogResponse:
-    return pb.ReadLogResponse(
+    response = pb.ReadLogResponse(
         token=part.token,
-        lines=map(line_to_pb, part.lines),
         data=part.data,
         byte_offset=part.byte_offset,
         expired_lines=part.expired_lines,
         at_end=part.at_end,
     )
+    for line in part.lines:
+        fill_line(response.lines.add(), line)
+    return response
 
 
 def _search_part(part: SearchPart) -> pb.SearchLogResponse:
     run_id, token, seq = part.position
-    return pb.SearchLogResponse(
-        hits=[pb.LogHit(run_id=hit.run_id, token=hit.token, line=line_to_pb(hit.line)) for hit in part.hits],
+    response = pb.SearchLogResponse(
         position=pb.SearchPosition(run_id=run_id, token=token, seq=seq),
         cut=part.cut,
         runs=part.runs,
         bytes=part.bytes,
         expired_attempts=part.expired_attempts,
     )
+    for hit in part.hits:
+        fill_line(response.hits.add(run_id=hit.run_id, token=hit.token).line, hit.line)
+    return response
 
 
 def _attempt(one: AttemptLog) -> pb.AttemptLog:
