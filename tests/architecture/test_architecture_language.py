@@ -102,6 +102,23 @@ def test_legitimate_uses(path: str, source: str) -> None:
     assert check(path, source) == []
 
 
+@pytest.mark.parametrize(
+    ("path", "source", "found"),
+    [
+        ("libs/a/tests/test_a.py", "async def test_nobody_leads():\n    pass\n", [(1, "nobody")]),
+        ("tests/e2e/test_a.py", "class Heard:\n    pass\n", [(1, "heard")]),
+        ("services/a/tests/test_walk.py", "x = 1\n", [(1, "walk")]),
+        ("libs/a/tests/test_a.py", '"""What nobody reads."""\nheard = "nobody leads"  # anew\n', []),
+        ("docs/tests/a.md", "nobody\n", [(1, "nobody")]),
+        ("libs/a/src/a/tests.py", "heard = 1\n", [(1, "heard")]),
+    ],
+)
+def test_of_tests_the_names_of_modules_functions_and_classes(
+    path: str, source: str, found: list[tuple[int, str]]
+) -> None:
+    assert check(path, source) == found
+
+
 def test_a_legitimate_use_excuses_only_itself() -> None:
     assert check("a.py", "# os.walk, not a walk of ours\n") == [(1, "walk")]
     assert check("a.py", 'x = "nobody leads"\n') == [(1, "nobody")]

@@ -206,7 +206,7 @@ def check_metrics(text: str) -> None:
     assert done.returncode == 0, done.stderr
 
 
-def test_the_alert_reaches_the_webhook_when_nobody_leads(
+def test_the_alert_reaches_the_webhook_when_there_is_no_leader(
     stack: Stack, watch: Watch, inbox: Inbox, tmp_path: Path
 ) -> None:
     record = tmp_path / "record"

@@ -51,7 +51,7 @@ def box():
     return Box()
 
 
-def test_nobody_tries_the_lock_while_the_beat_moves(box):
+def test_no_elector_tries_the_lock_while_the_beat_moves(box):
     for beat in range(20):
         assert box.see(0.2, beat=beat) == []
 
@@ -145,7 +145,7 @@ def test_the_lock_is_given_back_when_the_beat_moves(box):
     assert box.see(0.1, beat=2) == [e.ReleaseLock(0)]
 
 
-def test_a_lost_take_over_gives_the_lock_back_and_watches_anew(box):
+def test_a_lost_take_over_releases_the_lock_and_watches_again(box):
     box.see(1.2)
     box.feed(e.LockTried(sent_at=box.now, outcome=e.LockOutcome.HELD))
     assert box.feed(e.TakeOverDone(sent_at=box.now, epoch=None)) == (e.ReleaseLock(0),)
@@ -189,7 +189,7 @@ def test_a_healthy_leader_leads_on(box):
     assert run_leader(box, 30)
 
 
-def test_redis_gone_for_thirty_seconds_deposes_nobody(box):
+def test_thirty_seconds_without_redis_depose_no_leader(box):
     box.lead()
     answer_first(box)
     assert run_leader(box, 30, renew=e.LockOutcome.UNREACHABLE)
@@ -295,7 +295,7 @@ def test_orders_to_stop(box, event, stops):
     assert leads(box) is not stops
 
 
-def test_answers_of_an_older_term_are_not_heard(box):
+def test_answers_of_an_older_term_are_ignored(box):
     box.lead()
     answer_first(box)
     old = EPOCH - (1 << 27)

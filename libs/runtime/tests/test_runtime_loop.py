@@ -19,7 +19,7 @@ class Bench:
         self.signals = Signals()
         self.stop = asyncio.Event()
         self.fail: Exception | None = None
-        self.loop = Loop("bench", self.once, tick, self.clock, on_turn=self.heard)
+        self.loop = Loop("bench", self.once, tick, self.clock, on_turn=self.turned)
         self.task = asyncio.ensure_future(self.loop.run(self.stop))
 
     async def once(self) -> int:
@@ -27,7 +27,7 @@ class Bench:
             raise self.fail
         return 42
 
-    def heard(self, turn: TurnResult) -> None:
+    def turned(self, turn: TurnResult) -> None:
         self.signals.emit("turn", turn)
 
     async def turns(self, count: int) -> list[TurnResult]:

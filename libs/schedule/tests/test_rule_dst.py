@@ -236,7 +236,7 @@ def test_no_slot_is_lost_or_doubled_through_a_change(
     seconds=st.integers(-14_400, 14_400),
     micros=st.integers(0, 999_999),
 )
-def test_next_slot_from_anywhere_agrees_with_the_walk(
+def test_next_slot_from_anywhere_agrees_with_the_iteration(
     change: tuple[str, str, int], cron: str, gap: str, fold: str, seconds: int, micros: int
 ) -> None:
     zone, at, _ = change

@@ -12,7 +12,7 @@ from toban_store.tx import autocommit, tx
 
 
 @pytest.fixture
-async def heard(pg_url: str) -> AsyncIterator[asyncio.Queue[str]]:
+async def payloads(pg_url: str) -> AsyncIterator[asyncio.Queue[str]]:
     queue: asyncio.Queue[str] = asyncio.Queue()
 
     async def listen() -> None:
@@ -30,8 +30,8 @@ async def take(queue: asyncio.Queue[str]) -> str:
         return await queue.get()
 
 
-async def test_payloads_come_at_commit_only(pool: Pool, heard: asyncio.Queue[str]) -> None:
-    assert await take(heard) == RECONNECTED
+async def test_payloads_come_at_commit_only(pool: Pool, payloads: asyncio.Queue[str]) -> None:
+    assert await take(payloads) == RECONNECTED
     with pytest.raises(KeyError):
         async with tx(pool) as t:
             await t.notify("rolled back")
@@ -40,17 +40,17 @@ async def test_payloads_come_at_commit_only(pool: Pool, heard: asyncio.Queue[str
         await t.notify("assign")
         await t.notify("assign")
         await t.notify("dispatch")
-    assert [await take(heard), await take(heard)] == ["assign", "dispatch"]
+    assert [await take(payloads), await take(payloads)] == ["assign", "dispatch"]
 
 
-async def test_a_lost_connection_comes_back_and_says_so(pool: Pool, heard: asyncio.Queue[str]) -> None:
-    assert await take(heard) == RECONNECTED
+async def test_a_lost_connection_comes_back_and_says_so(pool: Pool, payloads: asyncio.Queue[str]) -> None:
+    assert await take(payloads) == RECONNECTED
     async with autocommit(pool) as t:
         await t.execute(
             "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'toban-test-listen'"
             " AND datname = current_database()"
         )
-    assert await take(heard) == RECONNECTED
+    assert await take(payloads) == RECONNECTED
     async with tx(pool) as t:
         await t.notify("again")
-    assert await take(heard) == "again"
+    assert await take(payloads) == "again"

@@ -108,7 +108,7 @@ def test_the_command_without_an_address(
     ]
 
 
-def test_it_waits_until_somebody_has_migrated(pg_major: int, pg_empty_url: str, folder: Path) -> None:
+def test_it_waits_until_another_process_has_migrated(pg_major: int, pg_empty_url: str, folder: Path) -> None:
     said: Queue[str] = Queue()
     with ThreadPoolExecutor() as pool:
         waiting = pool.submit(migrate.wait, pg_empty_url, say=said.put, folder=folder)

@@ -24,7 +24,7 @@ async def settings(pool: Pool) -> list[str]:
         return [row["name"] for row in await t.fetch_all("SELECT name FROM scheduler.settings ORDER BY name")]
 
 
-async def until_somebody_waits(pool: Pool) -> None:
+async def until_a_client_waits(pool: Pool) -> None:
     async with autocommit(pool) as t:
         while True:
             row = await t.fetch_one(WAITING)
@@ -48,7 +48,7 @@ async def test_fenced_write_commits(pg_major: int, pool: Pool, term: Term) -> No
 async def test_take_over_waits_for_the_commit(pg_major: int, pool: Pool, term: Term) -> None:
     async with fenced_tx(pool, term) as t:
         other = asyncio.create_task(take_over(pool, term))
-        await until_somebody_waits(pool)
+        await until_a_client_waits(pool)
         assert not other.done()
         await t.execute(SETTING, {"name": "before"})
     await other
@@ -63,7 +63,7 @@ async def test_write_that_waits_behind_a_take_over_is_fenced_out(pg_major: int, 
     async with tx(pool) as t:
         await t.execute(TAKE_OVER, {"epoch": term.epoch})
         writer = asyncio.create_task(late())
-        await until_somebody_waits(pool)
+        await until_a_client_waits(pool)
     with pytest.raises(FencedOut):
         await writer
     assert await settings(pool) == []
@@ -85,7 +85,7 @@ async def test_fenced_transactions_do_not_wait_for_each_other(pg_major: int, poo
     assert await settings(pool) == ["one", "two"]
 
 
-async def test_nobody_makes_a_transaction_by_hand(pg_major: int, pool: Pool, term: Term) -> None:
+async def test_a_transaction_cannot_be_made_by_hand(pg_major: int, pool: Pool, term: Term) -> None:
     async with pool.connection() as connection:
         with pytest.raises(TypeError):
             FencedTx(object(), connection, term)

@@ -61,7 +61,7 @@ def test_a_refusal_names_who_may_and_where_its_certificate_comes_from() -> None:
 
 
 @pytest.mark.parametrize("service", sorted(name for name, callers in CALLERS.items() if "admin-cli" not in callers))
-def test_a_refusal_sends_nobody_to_the_certificate_of_a_service(service: str) -> None:
+def test_a_refusal_never_suggests_the_certificate_of_a_service(service: str) -> None:
     method = next(name for name in sorted(KNOWN_METHODS) if f".{service}/" in name)
     with pytest.raises(TobanError) as caught:
         authorise(method, [f"spiffe://{DOMAIN}/admin-cli"], DOMAIN)
@@ -69,7 +69,7 @@ def test_a_refusal_sends_nobody_to_the_certificate_of_a_service(service: str) ->
     assert "Secret" not in caught.value.message and "SCHEDULER_TLS_DIR" not in caught.value.message
 
 
-def test_a_method_that_nobody_knows_is_denied() -> None:
+def test_an_unknown_method_is_denied() -> None:
     with pytest.raises(TobanError):
         authorise("/toban_proto.v1.WorkerService/Launch", [f"spiffe://{DOMAIN}/coordinator"], DOMAIN)
 
@@ -97,7 +97,7 @@ def test_a_method_that_nobody_knows_is_denied() -> None:
         ["spiffe://toban.internal/coordinator\x00"],
     ],
 )
-def test_ids_that_name_nobody(ids: list[str]) -> None:
+def test_ids_that_name_no_caller(ids: list[str]) -> None:
     with pytest.raises(TobanError) as caught:
         services_of(ids, DOMAIN)
     assert caught.value.code is ErrorCode.PERMISSION_DENIED
@@ -133,7 +133,7 @@ def test_a_shared_certificate_may_do_what_services_may_and_nothing_of_people(met
             authorise(method, SHARED, DOMAIN, shared=True)
 
 
-def test_nobody_shares_what_people_and_external_workers_have() -> None:
+def test_no_service_shares_what_people_and_external_workers_have() -> None:
     assert {"coordinator", "executor", "log-archiver", "admin-web"} == SHARED_BY
 
 

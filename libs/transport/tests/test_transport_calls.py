@@ -231,7 +231,7 @@ def test_fork_support_is_off_before_grpc_loads() -> None:
     assert os.environ["GRPC_ENABLE_FORK_SUPPORT"] == "0"
 
 
-async def test_channels_that_nobody_asks_for_are_let_go_and_their_streams_go_on(tls: Path) -> None:
+async def test_unused_channels_are_dropped_and_their_streams_go_on(tls: Path) -> None:
     """Executors come and go, each at a new port: what a coordinator keeps of them is bounded."""
     clock = FakeClock()
     pool = ChannelPool(tls=TlsFiles(tls / "coordinator"), trust_domain="toban.internal", clock=clock)

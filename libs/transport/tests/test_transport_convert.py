@@ -77,7 +77,7 @@ def test_states(state: AttemptState) -> None:
         common_pb2.Outcome(kind=1, reason="bored", finished_at=convert.timestamp_to_pb(AT)),
     ],
 )
-def test_outcomes_of_nobody(message: common_pb2.Outcome) -> None:
+def test_malformed_outcomes_are_refused(message: common_pb2.Outcome) -> None:
     with pytest.raises(TobanError) as caught:
         convert.outcome_from_pb(message)
     assert caught.value.code is ErrorCode.INVALID_ARGUMENT

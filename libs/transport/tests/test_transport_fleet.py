@@ -120,7 +120,7 @@ async def test_a_refusal_is_not_asked_again_elsewhere(site: Any) -> None:
     many.close()
 
 
-async def test_nobody_names_everybody(site: Any, free_port: int) -> None:
+async def test_without_an_answer_the_error_names_every_address(site: Any, free_port: int) -> None:
     away = f"127.0.0.1:{free_port}"
     many = Fleet(
         service="executor",
@@ -199,7 +199,7 @@ async def test_a_certificate_that_is_not_taken_is_told_without_the_words_of_grpc
     assert "is not of our CA, or has expired (" in told[1] and "SSL" not in told[1] and "ipv4" not in told[1]
 
 
-async def test_a_closed_fleet_asks_nobody(site: Any) -> None:
+async def test_a_closed_fleet_calls_no_replica(site: Any) -> None:
     many = fleet(site)
     await asyncio.to_thread(many.call, ping, PING, timeout=10)
     many.close()

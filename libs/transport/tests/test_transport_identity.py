@@ -109,7 +109,7 @@ async def test_a_client_names_a_service_that_exists(site: Any, tls: Path) -> Non
         site.stub(TlsFiles(tls / "coordinator"), service="executer")
 
 
-async def test_nobody_there_says_so(site: Any, tls: Path, free_port: int) -> None:
+async def test_an_address_without_a_server_is_named(site: Any, tls: Path, free_port: int) -> None:
     site.address = f"127.0.0.1:{free_port}"
     error = await refusal(site.as_service("coordinator"))
     assert error.code is ErrorCode.UNAVAILABLE

@@ -42,7 +42,7 @@ def test_another_authority_and_another_key(tls: Path, tmp_path: Path) -> None:
     assert (facts.certificate.trusted, facts.key_matches) == (False, False)
 
 
-def test_a_certificate_issued_by_itself_is_trusted_by_nobody(tls: Path, tmp_path: Path) -> None:
+def test_a_certificate_issued_by_itself_is_never_trusted(tls: Path, tmp_path: Path) -> None:
     for name, source in (("tls.crt", "ca/ca.crt"), ("tls.key", "ca/ca.key"), ("ca.crt", "executor/ca.crt")):
         (tmp_path / name).write_bytes((tls / source).read_bytes())
     other = certs.make_ca(tmp_path / "other")
@@ -52,7 +52,7 @@ def test_a_certificate_issued_by_itself_is_trusted_by_nobody(tls: Path, tmp_path
     assert facts.certificate.trusted is False
 
 
-def test_nobody_listens(tls: Path, free_port: int) -> None:
+def test_no_server_listens(tls: Path, free_port: int) -> None:
     with pytest.raises(TobanError, match="refused"):
         served(
             f"127.0.0.1:{free_port}",

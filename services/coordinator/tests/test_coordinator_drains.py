@@ -26,7 +26,7 @@ async def state_of(sql, incarnation):
     return (await sql("SELECT state FROM scheduler.executors WHERE incarnation = %s", incarnation))[0][0]
 
 
-async def until_somebody_waits_for_a_row(sql):
+async def until_a_client_waits_for_a_row(sql):
     async with asyncio.timeout(5):
         while not await sql(  # noqa: ASYNC110 (another connection's state)
             "SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
@@ -41,13 +41,13 @@ async def test_a_grant_that_waited_for_a_drain_leaves_it_draining(pool, sql, inc
     async with tx(pool) as t:
         await executor_drains.drain(t, "x1", reason="", actor="test")
         granting = asyncio.create_task(executors.grant(pool, [executors.Beat(incarnation=incarnation, echo=0)]))
-        await until_somebody_waits_for_a_row(sql)
+        await until_a_client_waits_for_a_row(sql)
     grant = (await granting)[incarnation]
     assert (grant.granted, grant.state) == (True, "draining")
     assert await state_of(sql, incarnation) == "draining"
 
 
-async def test_a_drain_that_waited_for_whoever_resumes_has_the_last_word(pool, sql, incarnation):
+async def test_a_drain_that_waited_for_a_resume_has_the_last_word(pool, sql, incarnation):
     await sql("UPDATE scheduler.executors SET state = 'draining'")
 
     async def drain():
@@ -58,7 +58,7 @@ async def test_a_drain_that_waited_for_whoever_resumes_has_the_last_word(pool, s
         # As `resume` does between two heartbeats: it holds the row and has seen no drain.
         await t.execute("UPDATE scheduler.executors SET state = 'on'")
         draining = asyncio.create_task(drain())
-        await until_somebody_waits_for_a_row(sql)
+        await until_a_client_waits_for_a_row(sql)
     await draining
     assert await state_of(sql, incarnation) == "draining"
 
@@ -76,7 +76,7 @@ async def test_a_rejoin_that_waited_for_a_drain_comes_back_draining(pool, sql, i
     async with tx(pool) as t:
         await executor_drains.drain(t, "x1", reason="", actor="test")
         joining = asyncio.create_task(rejoin())
-        await until_somebody_waits_for_a_row(sql)
+        await until_a_client_waits_for_a_row(sql)
     assert len(await joining) == 1
     assert await state_of(sql, incarnation) == "draining"
 
@@ -88,6 +88,6 @@ async def test_a_batch_of_grants_locks_its_rows_in_the_order_of_incarnations(poo
         await holding.execute("SELECT 1 FROM scheduler.executors WHERE incarnation = %(i)s FOR UPDATE", {"i": low})
         beats = [executors.Beat(incarnation=one, echo=0) for one in (high, low)]
         granting = asyncio.create_task(executors.grant(pool, beats))
-        await until_somebody_waits_for_a_row(sql)
+        await until_a_client_waits_for_a_row(sql)
         assert await sql("SELECT 1 FROM scheduler.executors WHERE incarnation = %s FOR UPDATE SKIP LOCKED", high)
     assert {grant.granted for grant in (await granting).values()} == {True}

@@ -76,7 +76,7 @@ async def test_a_grant_under_way_and_a_fence_never_both_win(pool, term):
         assert bool(grants) != bool(off)
 
 
-async def test_an_older_term_fences_nobody(pool, term):
+async def test_an_older_term_fences_no_executor(pool, term):
     incarnation = await register(pool)
     me = leader.Contender(incarnation=IDS.uuid(), worker_id=98, address="b:1", node_id="n1")
     assert await leader.take_over(pool, me, observed=term.epoch, beat=1)

@@ -143,7 +143,7 @@ async def test_the_answer_names_what_is_not_held(pool, sql):
     assert answer.updates.smallest_live_token == 71
 
 
-async def test_nobody_answers_the_orders_of_another(pool, term):
+async def test_no_executor_answers_the_orders_of_another(pool, term):
     incarnation, other = await register(pool), await register(pool, instance="x2")
     async with fenced_tx(pool, term) as t:
         await queued_orders.queue(t, incarnation=incarnation, kind="revoke", serial=3, orders=[(AttemptKey(5, 6), {})])
@@ -343,7 +343,7 @@ async def test_a_detach_key_in_redis_detaches_and_is_audited(pool, sql, keeper, 
     assert await state_of(sql, incarnation) == "detached"
 
 
-async def test_a_leader_that_was_replaced_fences_nobody(pool, sql, keeper, term, fake_clock):
+async def test_a_leader_that_was_replaced_fences_no_executor(pool, sql, keeper, term, fake_clock):
     incarnation = await register(pool)
     await keeper.run_once()
     await fake_clock.advance(11.0)

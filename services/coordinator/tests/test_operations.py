@@ -161,7 +161,7 @@ async def test_two_changes_at_once_never_break_a_rule_together(desk: SettingsOpe
     assert now["heartbeat_ttl_seconds"] >= 2 * now["heartbeat_interval_seconds"]
 
 
-async def test_a_value_of_another_release_is_shown_as_the_default_and_can_be_mended(
+async def test_a_value_of_another_release_is_shown_as_the_default_and_can_be_corrected(
     desk: SettingsOperations, pool: Pool
 ) -> None:
     async with tx(pool) as t:
@@ -172,7 +172,7 @@ async def test_a_value_of_another_release_is_shown_as_the_default_and_can_be_men
     assert (json.loads(mended.value_json), mended.version) == (200, 5)
 
 
-async def test_a_change_wakes_whoever_listens(desk: SettingsOperations, pg_url: str) -> None:
+async def test_a_change_wakes_every_listener(desk: SettingsOperations, pg_url: str) -> None:
     heard: asyncio.Queue[str] = asyncio.Queue()
 
     async def listen() -> None:
@@ -302,7 +302,7 @@ async def test_an_executor_that_is_stopping_stays_draining_after_undrain(fleet: 
     assert (await beat(pool, incarnation, draining=True)).state == "draining"
 
 
-async def test_a_detached_executor_that_is_heard_again_stays_drained(fleet: ExecutorOperations, pool: Pool) -> None:
+async def test_a_detached_executor_that_reports_again_stays_drained(fleet: ExecutorOperations, pool: Pool) -> None:
     """The leader takes back one that was silent; the drain that came meanwhile counts."""
     _incarnation, worker = await register(pool)
     await fleet.drain(worker, reason="", actor=ACTOR)

@@ -88,7 +88,7 @@ class _Follower:
         self._complaint = ""
         self._ended_token = 0
         self.reader_left = False
-        """The output of this command has no reader any more."""
+        """The reader of what this command prints has closed its end."""
         self.latest_token = 0
         """Token of the run's latest dispatch, as the watcher sees it."""
         self._thread = threading.Thread(target=self._follow, name="log", daemon=True)

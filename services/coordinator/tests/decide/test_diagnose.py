@@ -205,7 +205,7 @@ def test_executors(change: dict[str, Any], expected: list[tuple[str, str]]) -> N
 
 
 @pytest.mark.parametrize("items", [[], [replace(EXECUTOR, state="draining")], [replace(EXECUTOR, age=9.0)]])
-def test_somebody_has_to_take_work(items: list[d.ExecutorFacts]) -> None:
+def test_an_executor_has_to_take_work(items: list[d.ExecutorFacts]) -> None:
     assert ("executor", "error") in unwell(d.executors(items, now=NOW, version="1.0"))
 
 

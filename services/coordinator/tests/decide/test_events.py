@@ -207,7 +207,7 @@ def test_errors_of_triggers() -> None:
     assert trigger_errors(mended, settled) == {}
 
 
-def test_what_nobody_expected_is_a_final_failure_of_that_trigger_alone() -> None:
+def test_an_unexpected_error_is_a_final_failure_of_that_trigger_alone() -> None:
     def odd(one: DueTrigger, payload: Mapping[str, Any]) -> RunTemplate:
         if one.name == "odd":
             raise RecursionError("\0 \ud800")

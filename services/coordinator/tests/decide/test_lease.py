@@ -62,7 +62,7 @@ def test_silence_is_pinged_three_times_before_a_detach():
     assert (last.ping, last.detach) == ((), ("a",))
 
 
-def test_a_detached_one_that_is_heard_again_comes_back():
+def test_a_detached_one_that_reports_again_comes_back():
     row = replace(ROW, state=ExecutorState.DETACHED)
     seen = watch({}, [row], read_returned_at=100.0)
     assert plan(seen, unanswered={}, now=104.9, silence=SILENCE).rejoin == ("a",)
@@ -73,7 +73,7 @@ READS = st.lists(st.tuples(st.floats(0.01, 6.0), st.booleans()), max_size=40)
 
 
 @given(reads=READS)
-def test_nobody_is_fenced_within_a_lease_of_a_grant(reads):
+def test_no_executor_is_fenced_within_a_lease_of_a_grant(reads):
     """Whatever the rhythm of reads: between the last grant that a read can have missed and a fence lies a whole lease."""
     now, granted_at, seq, seen = 100.0, 100.0, 1, {}
     for pause, grant in reads:

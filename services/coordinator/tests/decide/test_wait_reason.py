@@ -46,7 +46,7 @@ def test_a_run_whose_time_has_not_come() -> None:
         LeaderSeen(beaten_at=NOW - timedelta(seconds=4), resigned=False, settled=True),
     ],
 )
-def test_nobody_leads(leader: LeaderSeen) -> None:
+def test_no_coordinator_leads(leader: LeaderSeen) -> None:
     assert told([executor(1)], leader).startswith("no coordinator leads, so nothing is started;")
 
 
@@ -81,7 +81,7 @@ def test_a_leader_on_a_database_that_failed_over() -> None:
         ),
     ],
 )
-def test_nobody_takes_it(executors: list[ExecutorLoad], said: str) -> None:
+def test_no_executor_takes_it(executors: list[ExecutorLoad], said: str) -> None:
     assert told(executors) == said
 
 
@@ -91,7 +91,7 @@ def test_an_executor_is_silent_when_it_gets_no_work_for_it() -> None:
     assert told([late], fresh=4.0).startswith("nothing stands in its way")
 
 
-def test_labels_that_nobody_has_are_named() -> None:
+def test_labels_that_no_executor_has_are_named() -> None:
     missing = told([executor(1, labels={"gpu": "a100"})], **GPU)
     assert missing.startswith("no executor has the labels of its selector (gpu=a100, zone=b);")
     has = {"labels": {"gpu": "a100", "zone": "b"}}

@@ -82,7 +82,7 @@ async def test_another_epoch_than_the_operator_saw_is_refused(cluster):
     assert await actions(only) == []
 
 
-async def test_while_nobody_leads_there_is_nobody_to_demote(cluster):
+async def test_without_a_leader_there_is_none_to_demote(cluster):
     only = await cluster()
     await leads(only)
     epoch = only.epoch

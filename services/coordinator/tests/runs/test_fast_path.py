@@ -70,7 +70,7 @@ async def test_slots_are_never_overfilled(world: Any, make: Any) -> None:
     assert await world.state(made[4]) == "ASSIGNED", "who came first goes first"
 
 
-async def test_nobody_overtakes_what_waits(world: Any, make: Any) -> None:
+async def test_no_run_overtakes_a_waiting_one(world: Any, make: Any) -> None:
     await opened(world, make)
     first = await world.start_again(count=4)
     [waits] = await world.start_again()
@@ -140,7 +140,7 @@ async def test_a_run_for_later_and_a_large_batch_go_the_long_way(world: Any, mak
     assert {await world.state(run) for run in await world.start_again(count=33)} == {"PENDING"}
 
 
-async def test_while_assign_turns_nobody_else_places(world: Any, make: Any) -> None:
+async def test_while_assign_turns_nothing_else_places(world: Any, make: Any) -> None:
     await opened(world, make)
     async with world.fast_path._path.turn:
         [run] = await world.start_again()
@@ -194,7 +194,7 @@ async def test_an_executor_that_has_a_successor_gets_nothing(world: Any, make: A
     assert await world.state(run) == "PENDING"
 
 
-async def test_what_fits_nobody_holds_up_nobody(world: Any, make: Any) -> None:
+async def test_what_fits_no_executor_holds_up_no_run(world: Any, make: Any) -> None:
     await opened(world, make)
     await world.apply(make.job("gpu", selector={"labels": {"gpu": "yes"}}))
     [stuck] = await world.start("gpu")

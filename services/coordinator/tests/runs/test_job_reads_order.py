@@ -69,7 +69,7 @@ def test_who_leads_is_told_once(worker_id: int, stored: str, shown: str) -> None
     assert member_to_pb(row, leader_worker_id=2).role == shown
 
 
-async def test_nobody_is_shown_as_leader_who_has_resigned(world: Any, reader: JobReader) -> None:
+async def test_a_leader_that_resigned_is_not_shown_as_one(world: Any, reader: JobReader) -> None:
     await world.sql("UPDATE scheduler.leader SET worker_id = 7")
     await world.sql(
         "INSERT INTO scheduler.coordinators (incarnation, worker_id, node_id, address, pid, version, role)"

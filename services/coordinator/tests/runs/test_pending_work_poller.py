@@ -52,7 +52,7 @@ async def test_each_kind_of_work_ends_the_rest_of_its_loops(world: Any, make: An
     assert await resting(world) == ["assign", "dispatch", "reap"]
 
 
-async def test_care_is_taken_of_what_nobody_reports(world: Any, make: Any) -> None:
+async def test_changes_without_a_report_are_found(world: Any, make: Any) -> None:
     await world.executor()
     await world.apply(make.job(timeout_seconds=60))
     await world.start(count=3)

@@ -44,7 +44,7 @@ VERSION = (
         (OWN, 'spec || \'{"name": "other"}\''),
     ],
 )
-async def test_a_job_that_cannot_be_read_is_mended_by_applying_it_again(
+async def test_a_job_that_cannot_be_read_is_corrected_by_applying_it_again(
     world: Any, make: Any, row: str, value: str
 ) -> None:
     await world.executor()

@@ -92,7 +92,7 @@ async def test_an_end_that_the_table_of_moves_does_not_have_is_none(world: Any, 
     assert await world.state(run) == "ASSIGNED"
 
 
-async def test_a_success_counts_for_whoever_holds_the_run_under_its_token(world: Any, make: Any) -> None:
+async def test_a_success_counts_for_the_holder_of_the_run_under_its_token(world: Any, make: Any) -> None:
     """The quick way of reports, which does not look before."""
     run, token = await sent(world, make)
     other = await world.executor(2)

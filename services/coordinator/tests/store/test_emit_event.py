@@ -147,7 +147,7 @@ def test_a_wrong_argument_is_named_with_a_hint(owner: Any, app: Any, arguments: 
     assert events(owner) == []
 
 
-def test_an_emit_waits_for_nobody_and_makes_nobody_wait(owner: Any, app: Any, app_url: str) -> None:
+def test_an_emit_neither_waits_nor_blocks(owner: Any, app: Any, app_url: str) -> None:
     with psycopg.connect(app_url) as open_one, open_one.cursor() as cursor:
         cursor.execute("SELECT scheduler.emit_event('x', '{}', 'k')")
         app.execute("SET lock_timeout = '100ms'")

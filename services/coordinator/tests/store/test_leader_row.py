@@ -39,7 +39,7 @@ def older(epoch: int) -> int:
 
 
 @pytest.mark.parametrize("epochs", [-1, 1], ids=["an older epoch", "an epoch that is lost"])
-async def test_whoever_saw_another_epoch_takes_nothing(pool: Pool, term: Term, epochs: int) -> None:
+async def test_a_candidate_that_saw_another_epoch_takes_nothing(pool: Pool, term: Term, epochs: int) -> None:
     row = await leader.read_row(pool)
     step = term.epoch - older(term.epoch)
     before = await rows(pool)
@@ -47,7 +47,7 @@ async def test_whoever_saw_another_epoch_takes_nothing(pool: Pool, term: Term, e
     assert await rows(pool) == before
 
 
-async def test_whoever_has_not_seen_the_last_beat_takes_nothing(pool: Pool, term: Term) -> None:
+async def test_a_candidate_that_has_not_seen_the_last_beat_takes_nothing(pool: Pool, term: Term) -> None:
     row = await leader.read_row(pool)
     assert await leader.beat(pool, term.epoch, last_tick_at=None)
     before = await rows(pool)
@@ -95,7 +95,7 @@ async def test_a_term_that_is_over_writes_nothing(pool: Pool, term: Term) -> Non
     assert row["resigned_epoch"] == row["epoch"] == term.epoch
 
 
-async def test_what_executors_that_are_off_have_heard_counts(pool: Pool, term: Term) -> None:
+async def test_epochs_seen_by_executors_that_are_off_count(pool: Pool, term: Term) -> None:
     """Their last orders may be on the way still, and a restored database knows them only by this."""
     heard = Epoch(Epoch.unpack(term.epoch).generation, 900).pack()
     async with tx(pool) as t:

@@ -114,7 +114,7 @@ def test_a_job_that_had_to_wait_says_so(guard: Any) -> None:
     assert [text for _, text in flat(guard.blocks, 1)] == [b"%d" % number for number in range(1, 100_001)]
 
 
-def test_a_hold_that_nobody_noticed_is_not_told(guard: Any) -> None:
+def test_a_hold_without_effect_is_not_logged(guard: Any) -> None:
     token = guard.spawn("sleep", "60")
     guard.send(HoldOutput(on=True))
     guard.receive(AttemptStart)

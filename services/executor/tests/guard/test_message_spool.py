@@ -53,7 +53,7 @@ def test_what_is_written_is_read_and_a_file_that_was_cut_is_its_beginning(said: 
         assert some == said[: len(some)]
 
 
-def test_everything_is_left_that_nobody_has_on_disk(guard: Any) -> None:
+def test_everything_is_spooled_that_no_executor_has_on_disk(guard: Any) -> None:
     guard.run("sh", "-c", "echo a; echo b >&2", ticket=b"ticket")
     guard.run("true")
     said = found(guard)

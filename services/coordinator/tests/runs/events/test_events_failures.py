@@ -38,7 +38,7 @@ async def test_a_payload_that_does_not_fit_is_tried_again_and_then_kept_as_faile
     assert len(await inbox.runs()) == 1
 
 
-async def test_an_event_whose_trigger_is_mended_in_time_starts_its_job(world: Any, make: Any, inbox: Any) -> None:
+async def test_an_event_whose_trigger_is_corrected_in_time_starts_its_job(world: Any, make: Any, inbox: Any) -> None:
     await world.apply(make.job(), inbox.trigger(payload={"n": "{{ event.payload.order.id }}"}))
     await inbox.emit(id=5)
     await world.turn("events")
@@ -121,7 +121,7 @@ async def test_emitting_needs_no_partition(world: Any, make: Any, inbox: Any) ->
     assert len(await inbox.runs()) == 2 and await inbox.outcomes(unprocessed=True) == {}
 
 
-async def test_what_cannot_be_read_stops_nobody_else(world: Any, make: Any, inbox: Any) -> None:
+async def test_what_cannot_be_read_stops_no_other_trigger(world: Any, make: Any, inbox: Any) -> None:
     await world.apply(
         make.job(),
         make.job("broken"),
@@ -148,7 +148,7 @@ async def test_what_cannot_be_read_stops_nobody_else(world: Any, make: Any, inbo
     assert "cannot be read" in await inbox.last_error("odd") and "definition" in await inbox.last_error("b")
 
 
-async def test_a_trigger_that_changed_under_the_plan_is_judged_anew(
+async def test_a_trigger_that_changed_under_the_plan_is_judged_again(
     world: Any, make: Any, inbox: Any, monkeypatch: Any
 ) -> None:
     await world.apply(make.job(), inbox.trigger(payload={"v": 1}))

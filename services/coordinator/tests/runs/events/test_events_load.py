@@ -68,7 +68,7 @@ async def test_deep_payloads_are_refused_by_every_call(world: Any, make: Any, in
         assert caught.value.code in (ErrorCode.PAYLOAD_INVALID, ErrorCode.MANIFEST_INVALID) and "100 levels" in said
 
 
-async def test_what_nobody_expected_fails_one_event_and_is_counted(
+async def test_an_unexpected_error_fails_one_event_and_is_counted(
     world: Any, make: Any, inbox: Any, monkeypatch: Any
 ) -> None:
     await world.apply(make.job(), inbox.trigger(payload="{{ event.payload }}"))
@@ -91,7 +91,7 @@ async def test_what_nobody_expected_fails_one_event_and_is_counted(
     assert await world.sql("SELECT 1 FROM scheduler.event_keys") == [], "it may be emitted again under its key"
 
 
-async def test_large_events_leave_the_event_loop_its_breath(world: Any, make: Any, inbox: Any) -> None:
+async def test_large_events_yield_to_the_event_loop(world: Any, make: Any, inbox: Any) -> None:
     schema = {"type": "object"}
     names = [f"job{n}" for n in range(5)]
     await world.apply(

@@ -42,7 +42,7 @@ async def test_old_partitions_go_and_young_ones_stay(world: Any) -> None:
 
 
 @pytest.mark.parametrize("unsure", ["history_retention_days", "dedupe_days"])
-async def test_nothing_goes_by_a_setting_that_nobody_knows(world: Any, unsure: str) -> None:
+async def test_nothing_is_deleted_by_an_unknown_setting(world: Any, unsure: str) -> None:
     """PostgreSQL was not asked yet, or what is stored is of another release: the default would take what an operator keeps for years."""
     await make_days(world, 93, 92)
     await world.sql(

@@ -83,7 +83,7 @@ async def test_it_stops_no_other_and_says_why(world: Any, make: Any, desk: Any, 
 
 
 @pytest.mark.parametrize("what", BAD)
-async def test_it_can_be_mended_and_taken_away(world: Any, make: Any, desk: Any, what: str) -> None:
+async def test_it_can_be_corrected_and_deleted(world: Any, make: Any, desk: Any, what: str) -> None:
     await world.apply(make.job(), make.schedule("bad"))
     await spoil(world, BAD[what][0])
     await desk.passed(20)

@@ -211,7 +211,7 @@ async def test_a_deleted_schedule_is_forgotten_with_its_ledger(world: Any, make:
     assert [row["name"] for row in rows] == ["often"]
 
 
-async def test_one_made_anew_begins_where_the_deleted_one_ended(world: Any, make: Any, desk: Any) -> None:
+async def test_one_created_again_begins_where_the_deleted_one_ended(world: Any, make: Any, desk: Any) -> None:
     await world.apply(make.job(), make.schedule())
     await desk.delete()
     [gone] = await world.sql(
@@ -253,7 +253,7 @@ async def test_slots_that_a_disabled_job_skipped_ahead_are_free_for_an_edit(worl
     assert [name for name, _ in await desk.ledger()] == ["disabled", "fired", "fired", "fired"]
 
 
-async def test_a_rule_that_cannot_be_read_any_more_can_be_mended(world: Any, make: Any, desk: Any) -> None:
+async def test_a_rule_that_cannot_be_read_any_more_can_be_corrected(world: Any, make: Any, desk: Any) -> None:
     await world.apply(make.job(), make.schedule(), make.schedule("other"))
     await world.sql('UPDATE scheduler.schedules SET spec = spec || \'{"timezone": "Mars/Crater", "cron": "x"}\'')
     await desk.passed(20)

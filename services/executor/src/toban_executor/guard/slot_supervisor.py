@@ -130,7 +130,7 @@ class SlotSupervisor:
         """Decide, carry out, and arm the timer of the next tick."""
         next_event: Event | None = event
         while next_event is not None:
-            # Anew for each event: carrying out an effect may take long.
+            # Read again for each event: carrying out an effect may take long.
             now = instant()
             self._state, effects = decide(self._state, next_event, now)
             next_event = None

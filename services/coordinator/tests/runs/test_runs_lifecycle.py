@@ -88,7 +88,7 @@ async def test_a_report_of_another_executor_is_not_held(world: Any, make: Any) -
     assert await world.state(run) == "ASSIGNED"
 
 
-async def test_a_restarted_executor_hands_in_its_journal(world: Any, make: Any) -> None:
+async def test_a_restarted_executor_reports_its_journal(world: Any, make: Any) -> None:
     await world.executor(1, instance="same")
     await world.apply(make.job())
     [run] = await world.start()
