@@ -263,3 +263,32 @@ def test_a_crontab_that_is_no_text_is_refused_in_one_line(toban: Toban, tmp_path
     (tmp_path / "crontab").write_bytes(b"0 3 * * * /bin/true\n0 4 * * * /bin/caf\xe9\n0 5 * * * /bin/a\0b\n")
     code, out, err = toban("import", "crontab", str(tmp_path / "crontab"))
     assert code == 65 and "/bin/true" in out and "not UTF-8" in err and "NUL" in err
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (
+            b"0 3 * * * true\n\n0 4 * * * echo " + b"x" * 400_000 + b"\n",
+            "crontab, line 3: it has 400015 bytes, the limit is 65536; put its command into a script and import again",
+        ),
+        (
+            b"# blank\n" * 10_001,
+            "crontab has 10001 lines, the limit is 10000: line 10001 and later ones do not fit; split the file",
+        ),
+    ],
+    ids=["long", "many"],
+)
+def test_a_crontab_that_would_take_long_is_refused_in_one_line(
+    toban: Toban, tmp_path: Path, content: bytes, said: str
+) -> None:
+    (tmp_path / "crontab").write_bytes(content)
+    code, out, err = toban("import", "crontab", str(tmp_path / "crontab"))
+    assert (code, out, err) == (65, "", f"error: {tmp_path}/{said}\n")
+
+
+def test_a_crontab_of_the_largest_size_is_imported(toban: Toban, tmp_path: Path) -> None:
+    longest = b"0 3 * * * true " + b"x" * (65536 - 15) + b"\n"
+    (tmp_path / "crontab").write_bytes(b"# blank\n" * 9999 + longest)
+    _, _, err = toban("import", "crontab", str(tmp_path / "crontab"))
+    assert "the limit is" not in err and "line 10000" in err

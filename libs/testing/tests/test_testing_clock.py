@@ -40,3 +40,21 @@ async def test_a_cancelled_sleeper_is_not_counted(fake_clock: FakeClock) -> None
     task.cancel()
     await fake_clock.advance(10)
     assert fake_clock.sleepers == 0
+
+
+async def test_a_loop_whose_pause_is_less_than_a_float_step_does_not_stop_the_clock(fake_clock: FakeClock) -> None:
+    await fake_clock.advance(1e6)
+    turns = 0
+
+    async def loop() -> None:
+        nonlocal turns
+        while True:
+            # Far more than the yields of one `advance`: a clock that turns for ever in it fails here.
+            assert turns < 10_000
+            turns += 1
+            await fake_clock.sleep(1e-12)
+
+    task = asyncio.create_task(loop())
+    await fake_clock.advance(1.0)
+    assert fake_clock.monotonic() == 1e6 + 1.0 and turns > 0 and not task.done()
+    task.cancel()

@@ -33,8 +33,9 @@ class FakeClock:
         return self._start + timedelta(seconds=self._elapsed)
 
     async def sleep(self, seconds: float) -> None:
-        """Sleeps until `advance` has passed the time; zero or less yields once."""
-        if seconds <= 0:
+        """Sleeps until `advance` has passed the time; yields once for zero or less, and for less than the clock can represent."""
+        # A time that does not lie after now would be due at once, for ever again in a loop.
+        if self._elapsed + seconds <= self._elapsed:
             await asyncio.sleep(0)
             return
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()

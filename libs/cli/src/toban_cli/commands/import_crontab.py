@@ -17,6 +17,9 @@ from toban_cli.sanitize import clean
 from toban_domain.errors import ErrorCode, TobanError
 
 _MAX_BYTES = 4 * 1024 * 1024
+# The time to split a command grows with the square of its length: seconds from here on.
+_MAX_LINE_BYTES = 64 * 1024
+_MAX_LINES = 10_000
 # Control characters that no text has. Compressed data, where every byte is as likely as any other, is a tenth of them.
 _CONTROLS = bytes(set(range(32)) - set(b"\t\n\v\f\r\x1b"))
 _ODD_ALLOWED = 3
@@ -67,6 +70,7 @@ def crontab(
     source = "stdin" if file == "-" else file
     _check_prefix(name_prefix)
     _check_text(content, source)
+    _check_lines(content, source)
     if not content.strip():
         report.note(f"{source} is empty: there is nothing to import")
         return 0
@@ -114,6 +118,23 @@ def _check_text(content: bytes, source: str) -> None:
     odd = len(content) - len(content.translate(None, _CONTROLS))
     if odd > max(_ODD_ALLOWED, len(content) * _ODD_SHARE):
         raise TobanError(ErrorCode.INVALID_ARGUMENT, f"{source} is not text in UTF-8; give a crontab, or use {_PIPED}")
+
+
+def _check_lines(content: bytes, source: str) -> None:
+    """Raises INVALID_ARGUMENT for more lines, or a longer one, than are converted within seconds."""
+    lines = content.removesuffix(b"\n").split(b"\n")
+    if len(lines) > _MAX_LINES:
+        raise TobanError(
+            ErrorCode.INVALID_ARGUMENT,
+            f"{source} has {len(lines)} lines, the limit is {_MAX_LINES}: line {_MAX_LINES + 1} and later ones do not fit; split the file",
+        )
+    for number, line in enumerate(lines, start=1):
+        if len(line) > _MAX_LINE_BYTES:
+            raise TobanError(
+                ErrorCode.INVALID_ARGUMENT,
+                f"{source}, line {number}: it has {len(line)} bytes, the limit is {_MAX_LINE_BYTES};"
+                " put its command into a script and import again",
+            )
 
 
 def _check_prefix(prefix: str) -> None:
