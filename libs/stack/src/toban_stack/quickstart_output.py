@@ -5,7 +5,7 @@ from pathlib import Path
 
 from toban_runtime.clock import SystemClock
 from toban_stack.console import columns, print_lines
-from toban_stack.first_run import Backlog, FirstRun
+from toban_stack.first_run import Backlog, FirstRun, NothingDue
 from toban_stack.stack import Stack
 from toban_stack.toban_command import Run, TobanCommand, typed
 
@@ -34,6 +34,8 @@ def run(stack: Stack, *, root: Path) -> None:
         raise
     if isinstance(first, Backlog):
         print_lines(f"• catching up: {first}; to watch: {typed('scripts/toban run list --watch')}", "")
+    elif isinstance(first, NothingDue):
+        print_lines(f"• {first}; see {typed('scripts/toban schedule list')}", "")
     else:
         print_lines("", *columns([HEADER, row(first)]), "")
     _addresses(stack)

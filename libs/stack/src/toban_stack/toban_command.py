@@ -13,7 +13,10 @@ from toban_domain.run import RunState
 from toban_stack.errors import StackError
 
 COMMAND_SECONDS = 30.0
+# Rows of a list at most; the command refuses more.
+MOST_ROWS = 10_000
 Run = Mapping[str, Any]
+Schedule = Mapping[str, Any]
 
 
 class TobanCommand:
@@ -23,11 +26,21 @@ class TobanCommand:
         self._environment = {**os.environ, "TOBAN_HOME": str(home)}
         self._root = root
 
-    def runs(self, *states: RunState, limit: int = 100) -> list[Run]:
-        """Scheduled runs, the newest slot first; only those in one of `states` when there are any."""
+    def runs(self, *states: RunState, limit: int = 100, ahead: bool = False) -> list[Run]:
+        """Scheduled runs, the newest slot first; only those in one of `states` when there are any. `ahead`: also runs that are not due yet."""
         filters = [argument for state in states for argument in ("--state", state.value)]
+        filters += ["--ahead"] if ahead else []
         rows = json.loads(self.output("run", "list", "--limit", str(limit), *filters, "-o", "json"))
         return [row for row in rows if row.get("schedule")]
+
+    def schedules(self) -> list[Schedule]:
+        """All schedules, MOST_ROWS at most."""
+        return list(json.loads(self.output("schedule", "list", "--limit", str(MOST_ROWS), "-o", "json")))
+
+    def disabled_jobs(self) -> set[str]:
+        """Names of the jobs that are disabled, among the first MOST_ROWS."""
+        rows = json.loads(self.output("job", "list", "--limit", str(MOST_ROWS), "-o", "json"))
+        return {row["name"] for row in rows if not row["enabled"]}
 
     def lines(self, *arguments: str) -> int:
         """The number of lines that a command prints."""
