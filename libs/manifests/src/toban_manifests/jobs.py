@@ -175,7 +175,8 @@ class Job(Section):
         dict[str, Any] | None, PlainValidator(_read_schema), WithJsonSchema({"type": "object"})
     ] = key(
         None,
-        "JSON Schema (2020-12) of the payload; a run whose payload does not fit is refused",
+        "JSON Schema (2020-12) of the payload; a run whose payload does not fit is refused. `$ref` names a part of the same "
+        "schema (`#/$defs/…`); patterns match in linear time, so without look-around and back-references",
         {"type": "object", "required": ["name"]},
         type_name="JSON Schema",
         unset="none",

@@ -5,7 +5,9 @@ from typing import Any
 import pytest
 from cachetools import LRUCache
 
+from toban_coordinator.app import payload_validator
 from toban_coordinator.app.definition_cache import DefinitionCache
+from toban_coordinator.app.large_payload import LargePayloads
 from toban_coordinator.app.payload_validator import PayloadValidator
 from toban_coordinator.app.start_runs import RunRequest, StartRuns
 from toban_domain.errors import ErrorCode, TobanError
@@ -72,3 +74,45 @@ async def test_a_call_with_more_jobs_than_are_kept_finds_all_of_them(world: Any,
     for names in (["a"], ["a", "b"], ["b", "a"]):
         started = await service.start([RunRequest(job=name) for name in names], "tester")
         assert [(await world.run(one.run_id))["job_name"] for one in started] == names
+
+
+async def test_a_schema_that_refers_to_an_address_is_refused_at_apply(world: Any, make: Any) -> None:
+    schema = {"properties": {"a": {"$ref": "http://127.0.0.1:9/a"}}}
+    with pytest.raises(TobanError) as caught:
+        await world.apply(make.job(payload_schema=schema))
+    assert caught.value.code is ErrorCode.MANIFEST_INVALID
+    assert "spec.payload_schema.properties.a.$ref: 'http://127.0.0.1:9/a' refers to" in caught.value.message
+    assert "write that part into `$defs`" in caught.value.message
+
+
+async def test_a_stored_schema_that_refers_to_an_address_refuses_its_starts(
+    world: Any, make: Any, service: StartRuns
+) -> None:
+    await world.apply(make.job(payload_schema={"type": "object"}))
+    await world.sql(
+        "UPDATE scheduler.job_definition_versions SET spec = jsonb_set(spec, '{payload_schema}', '{\"$ref\": \"http://127.0.0.1:9/a\"}')"
+    )
+    with pytest.raises(TobanError, match=r"spec\.payload_schema\.\$ref") as caught:
+        await start(service)
+    assert caught.value.code is ErrorCode.MANIFEST_INVALID
+
+
+async def test_a_large_check_is_done_outside_of_the_transaction(
+    world: Any, make: Any, service: StartRuns, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its transaction would be ended after half a second."""
+    monkeypatch.setattr(payload_validator, "CHECKED_HERE", 0)
+    monkeypatch.setattr(payload_validator, "EXPLAINED_HERE", 0)
+    monkeypatch.setattr(payload_validator, "PROCESS_WIDE", LargePayloads(limit_seconds=60))
+    schema = {"type": "object", "properties": {"n": {"type": "integer"}}}
+    service = StartRuns(
+        pool=world.pool, definitions=world.definitions, payloads=PayloadValidator(), fast_path=world.fast_path
+    )
+    await world.apply(make.job(payload_schema=schema), make.schedule(payload={"n": 3}))
+    [started] = await service.start([RunRequest(job="hello", payload_json='{"n": 1}', idempotency_key="k")], "tester")
+    assert (await world.run(started.run_id))["payload"] == {"n": 1}
+    with pytest.raises(TobanError, match=r"payload\.n"):
+        await service.start([RunRequest(job="hello", payload_json='{"n": "x"}')], "tester")
+    await world.turn("fire")
+    [slot, *_] = await world.sql("SELECT payload FROM scheduler.job_runs WHERE origin = 'slot'")
+    assert slot["payload"] == {"n": 3}

@@ -12,8 +12,10 @@ from functools import partial
 from toban_coordinator.app.apply_schedule import ScheduleWriter, WantedSchedule
 from toban_coordinator.app.apply_trigger import TriggerWriter
 from toban_coordinator.app.edit_schedule import ScheduleEdit
+from toban_coordinator.app.large_payload import CheckPending, with_large_checks
 from toban_coordinator.app.manifests import Applied, ManifestText, parse_json
-from toban_coordinator.app.payload_validator import PayloadValidator, compile_schema
+from toban_coordinator.app.payload_schema import PayloadSchema
+from toban_coordinator.app.payload_validator import PayloadValidator
 from toban_coordinator.app.slot_counting import Counts, with_counts
 from toban_coordinator.app.write_batches import WriteBatches
 from toban_coordinator.store import audit, jobs
@@ -120,7 +122,7 @@ class Apply:
             return work.edits
 
         with suppress(_DryRun):
-            for edit in await with_counts(once):
+            for edit in await with_large_checks(lambda: with_counts(once)):
                 edit.count()
         return applied
 
@@ -175,9 +177,9 @@ def _schema_problems(manifest: Manifest) -> list[ManifestProblem]:
     if not isinstance(manifest.spec, JobSpec) or manifest.spec.payload_schema is None:
         return []
     try:
-        compile_schema(manifest.spec.payload_schema)
+        PayloadSchema(manifest.spec.payload_schema)
     except TobanError as error:
-        return [ManifestProblem(manifest.source, "spec.payload_schema", error.message)]
+        return [ManifestProblem(manifest.source, str(error.detail["path"]), str(error.detail["why"]))]
     return []
 
 
@@ -265,6 +267,8 @@ async def _check_payloads(work: _Work, wanted: Sequence[WantedSchedule], job_spe
         job = one.spec.job
         try:
             payloads.make(keys[job], specs[job], one.spec.payload)
+        except CheckPending:
+            raise
         except TobanError as error:
             raise TobanError(
                 error.code, f"{one.source}: spec.payload: {error.message} {job!r}", detail=error.detail

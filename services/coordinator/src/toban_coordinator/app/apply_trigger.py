@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from toban_coordinator.app.large_payload import CheckPending
 from toban_coordinator.app.manifests import Applied
 from toban_coordinator.app.payload_validator import PayloadValidator
 from toban_coordinator.app.write_batches import WriteBatches
@@ -89,6 +90,8 @@ def _check_payload(source: str, spec: TriggerSpec, job: JobSpec) -> None:
         return
     try:
         PayloadValidator().make((0, 0), job, spec.payload)
+    except CheckPending:
+        raise
     except TobanError as error:
         raise TobanError(
             error.code, f"{source}: spec.payload: {error.message} {spec.job!r}", detail=error.detail

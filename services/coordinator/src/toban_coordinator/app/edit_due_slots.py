@@ -7,6 +7,7 @@ from dataclasses import replace
 from datetime import datetime
 
 from toban_coordinator.app.definition_cache import DefinitionCache
+from toban_coordinator.app.large_payload import CheckPending
 from toban_coordinator.app.payload_validator import PayloadValidator
 from toban_coordinator.app.slot_counting import Counts, Uncounted, changed
 from toban_coordinator.app.write_batches import WriteBatches
@@ -86,6 +87,8 @@ class DueSlots:
             if key not in self._specs:
                 raise TobanError(ErrorCode.INTERNAL, self._definitions.broken(key))
             payload = self._payloads.make(key, self._specs[key], old.due.spec.payload)
+        except CheckPending:
+            raise
         except TobanError as error:
             return self._pass_by(old.due, rule, "submit_failed", error.message[:500])
         made_from = decide.template(self._specs[key], payload)

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from toban_coordinator.app.definition_cache import DefinitionCache
+from toban_coordinator.app.large_payload import CheckPending
 from toban_coordinator.app.payload_validator import Key, PayloadValidator
 from toban_coordinator.decide import fire
 from toban_domain.errors import ErrorCode, TobanError
@@ -23,6 +24,7 @@ class Templates:
         self._payloads = payloads
         self._specs = specs
         self._whole: dict[Key, RunTemplate | TobanError] = {}
+        self._pending: list[CheckPending] = []
 
     def make(self, trigger: DueTrigger, payload: Mapping[str, Any]) -> RunTemplate:
         """Raises PAYLOAD_INVALID, PAYLOAD_TOO_LARGE, or INTERNAL when the definition cannot be read."""
@@ -43,4 +45,15 @@ class Templates:
         spec = self._specs.get(key)
         if spec is None:
             raise TobanError(ErrorCode.INTERNAL, self._definitions.broken(key))
-        return fire.template(spec, self._payloads.make(key, spec, payload))
+        try:
+            return fire.template(spec, self._payloads.make(key, spec, payload))
+        except CheckPending as pending:
+            self._pending.append(pending)
+            raise
+
+    async def check_pending(self) -> bool:
+        """Do the large checks that `make` came upon; True when there were any, so that the event has to be judged again."""
+        pending, self._pending, self._whole = self._pending, [], {}
+        for one in pending:
+            await one.check()
+        return bool(pending)

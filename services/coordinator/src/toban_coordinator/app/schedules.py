@@ -11,6 +11,7 @@ from typing import Any
 
 from toban_coordinator.app.edit_due_slots import rule_or_none
 from toban_coordinator.app.edit_schedule import ScheduleEdit, Settled, state_of
+from toban_coordinator.app.large_payload import with_large_checks
 from toban_coordinator.app.manifests import ManifestText, parse_json
 from toban_coordinator.app.next_slots import check_after, checked_count, note_of
 from toban_coordinator.app.paging import FIRST_PAGE, Page, PageRequest
@@ -172,7 +173,7 @@ class Schedules:
                 await t.notify("assign")
             return edit
 
-        (await with_counts(once)).count()
+        (await with_large_checks(lambda: with_counts(once))).count()
 
     async def get(self, name: str) -> Row:
         """One schedule. Raises SCHEDULE_NOT_FOUND."""

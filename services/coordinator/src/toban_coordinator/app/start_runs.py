@@ -10,6 +10,7 @@ from cachetools import LRUCache
 
 from toban_coordinator.app.definition_cache import DefinitionCache
 from toban_coordinator.app.fast_path import CurrentFastPath
+from toban_coordinator.app.large_payload import with_large_checks
 from toban_coordinator.app.metrics import submitted
 from toban_coordinator.app.payload_validator import PayloadValidator
 from toban_coordinator.decide.start_runs import refusal
@@ -72,6 +73,9 @@ class StartRuns:
             raise TobanError(ErrorCode.INVALID_ARGUMENT, f"{len(wanted)} runs in one call, the limit is {MAX_RUNS}")
         if not wanted:
             return []
+        return await with_large_checks(lambda: self._start(wanted, actor))
+
+    async def _start(self, wanted: Sequence[RunRequest], actor: str) -> list[StartedRun]:
         origin = tracing.current()
         if (placed := await self._place(wanted, actor)) is not None:
             submitted.labels("demand").inc(len(placed))

@@ -108,11 +108,19 @@ class Events:
         if known is not None:
             return known
         templates = Templates(self._definitions, self._payloads, turn.specs)
+        judged = await self._judge(turn, event, templates, pause)
+        if await templates.check_pending():
+            judged = await self._judge(turn, event, templates, pause)
+        return decide.plan_event(event, judged)
+
+    async def _judge(
+        self, turn: _Turn, event: InboxEvent, templates: Templates, pause: CooperativeYield
+    ) -> list[Start | Failure | None]:
         judged: list[Start | Failure | None] = []
         for one in decide.judge(event, turn.triggers.get(event.type, ()), templates.make):
             judged.append(one)
             await pause.yield_if_due()
-        return decide.plan_event(event, judged)
+        return judged
 
     async def _write(self, turn: _Turn, plans: Sequence[EventPlan]) -> None:
         """Writes in parts as large as fitted lately; one that fails is cut, down to one run of one event; that event steps aside then."""

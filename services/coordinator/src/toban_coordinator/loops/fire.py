@@ -12,6 +12,7 @@ from cachetools import LRUCache
 from toban_coordinator.app import metrics
 from toban_coordinator.app.adaptive_batch import split_on_refusal
 from toban_coordinator.app.definition_cache import DefinitionCache
+from toban_coordinator.app.large_payload import with_large_checks
 from toban_coordinator.app.payload_validator import PayloadValidator
 from toban_coordinator.decide import fire as decide
 from toban_coordinator.decide.leader_health import MAX_SKEW_SECONDS
@@ -175,12 +176,18 @@ class Fire:
             rule = self._rules.of(schedule)
             if spec is None:
                 raise TobanError(ErrorCode.INTERNAL, self._definitions.broken(key))
-            payload = self._payloads.make(key, spec, schedule.spec.payload)
+            payload = await self._payload(key, spec, schedule)
             return decide.plan(schedule, rule, decide.template(spec, payload), now=now, until=until)
         except Exception as error:
             # Whatever it is: it is wrong with this one schedule, and the others go on.
             await self._failed(progress, schedule, error)
             return None
+
+    async def _payload(self, key: tuple[int, int], spec: JobSpec, schedule: DueSchedule) -> str:
+        async def make() -> str:
+            return self._payloads.make(key, spec, schedule.spec.payload)
+
+        return await with_large_checks(make)
 
     async def _write_all(self, progress: _Progress, plans: Sequence[FirePlan], now: datetime, until: datetime) -> int:
         return sum([await self._write(progress, batch, now, until) for batch in _batches(plans)])

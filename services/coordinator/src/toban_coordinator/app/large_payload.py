@@ -1,0 +1,139 @@
+"""Checks of large payloads against large schemas, in a process of their own: the library holds the interpreter's lock while it checks."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import resource
+import sys
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, TypeVar
+from weakref import WeakKeyDictionary
+
+from cachetools import LRUCache
+
+from toban_coordinator.app.payload_schema import PayloadSchema
+from toban_domain.errors import ErrorCode, TobanError
+
+LIMIT_SECONDS = 3.0
+LIMIT_BYTES = 1 << 30
+AT_ONCE = 2
+# More than one call can need: it is repeated until all are known.
+KEPT_VERDICTS = 6_000
+_MODULE = "toban_coordinator.app.large_payload"
+_VALID = "valid"
+_INVALID = "invalid"
+T = TypeVar("T")
+
+
+class CheckPending(TobanError):
+    """The payload is too large to be checked in the event loop. It ends a transaction, which does not wait for so long."""
+
+    def __init__(self, large: LargePayloads, key: bytes, schema: Mapping[str, Any], payload: Mapping[str, Any]) -> None:
+        super().__init__(ErrorCode.UNAVAILABLE, "the payload is not checked yet; try again")
+        self._task = (key, schema, payload)
+        self._large = large
+
+    async def check(self) -> None:
+        """Keep the verdict, which the next try finds."""
+        await self._large.check(*self._task)
+
+
+async def with_large_checks(work: Callable[[], Awaitable[T]]) -> T:
+    """Runs `work`, and again after each large check that it comes upon. It opens its transactions itself."""
+    while True:
+        try:
+            return await work()
+        except CheckPending as pending:
+            await pending.check()
+
+
+class LargePayloads:
+    """At most two checks at once, each bounded in time and memory. Verdicts are kept by digests of schema and payload."""
+
+    def __init__(self, *, limit_seconds: float = LIMIT_SECONDS) -> None:
+        self._limit_seconds = limit_seconds
+        self._slots: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore] = WeakKeyDictionary()
+        self._verdicts: LRUCache[bytes, TobanError | None] = LRUCache(KEPT_VERDICTS)
+
+    def verdict(self, schema: PayloadSchema, payload: Mapping[str, Any], text: str) -> TobanError | None:
+        """None when the payload fits, else PAYLOAD_INVALID; `text` is its canonical form. Raises CheckPending until it is checked."""
+        key = hashlib.sha256(schema.digest + text.encode()).digest()
+        if key not in self._verdicts:
+            raise CheckPending(self, key, schema.source, payload)
+        return self._verdicts[key]
+
+    async def check(self, key: bytes, schema: Mapping[str, Any], payload: Mapping[str, Any]) -> None:
+        """Keeps the verdict. Raises OSError when the machine has no process for it."""
+        slots = self._slots.setdefault(asyncio.get_running_loop(), asyncio.Semaphore(AT_ONCE))
+        async with slots:
+            if key not in self._verdicts:
+                self._verdicts[key] = await self._judge(schema, payload)
+
+    async def _judge(self, schema: Mapping[str, Any], payload: Mapping[str, Any]) -> TobanError | None:
+        answer = await self._ask(json.dumps({"schema": dict(schema), "payload": dict(payload)}).encode())
+        verdict, _, rest = answer.decode(errors="replace").partition("\n")
+        if verdict == _VALID:
+            return None
+        if verdict == _INVALID:
+            return _told(rest)
+        return TobanError(
+            ErrorCode.PAYLOAD_INVALID,
+            f"checking the payload against `payload_schema` of the job takes more than {self._limit_seconds:g} s; "
+            "simplify the schema (alternatives within alternatives multiply), or make the payload smaller",
+        )
+
+    async def _ask(self, task: bytes) -> bytes:
+        """What the child has written when it ends or its time is over."""
+        child = await asyncio.create_subprocess_exec(
+            sys.executable, "-I", "-m", _MODULE, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE
+        )
+        assert child.stdin is not None and child.stdout is not None
+        heard = bytearray()
+        try:
+            async with asyncio.timeout(self._limit_seconds):
+                child.stdin.write(task)
+                child.stdin.close()
+                while part := await child.stdout.read(1 << 16):
+                    heard += part
+        except (TimeoutError, ConnectionError):
+            pass
+        finally:
+            if child.returncode is None:
+                child.kill()
+            await child.wait()
+        return bytes(heard)
+
+
+PROCESS_WIDE = LargePayloads()
+
+
+def _told(text: str) -> TobanError:
+    try:
+        told = json.loads(text)
+        return TobanError(ErrorCode.PAYLOAD_INVALID, told["message"], detail=told["detail"])
+    except (ValueError, LookupError):
+        return TobanError(ErrorCode.PAYLOAD_INVALID, "the payload does not fit `payload_schema` of the job")
+
+
+def main() -> None:
+    """The child: reads schema and payload from stdin, writes the verdict, then the first mistake."""
+    resource.setrlimit(resource.RLIMIT_AS, (LIMIT_BYTES, LIMIT_BYTES))
+    task = json.load(sys.stdin)
+    schema = PayloadSchema(task["schema"])
+    if schema.is_valid(task["payload"]):
+        _write(_VALID)
+        return
+    _write(_INVALID)
+    error = schema.explain(task["payload"], every=False)
+    _write(json.dumps({"message": error.message, "detail": error.detail}))
+
+
+def _write(line: str) -> None:
+    sys.stdout.write(line + "\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main()
