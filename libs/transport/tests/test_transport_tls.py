@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from toban_domain.errors import TobanError
+from toban_domain.errors import ErrorCode, TobanError
 from toban_observability import metrics
 from toban_proto.v1 import executor_pb2, executor_pb2_grpc, logs_pb2, logs_pb2_grpc
 from toban_runtime.clock import SystemClock
@@ -195,7 +195,7 @@ def sample(name: str) -> float:
 
 
 async def test_a_certificate_that_ends_while_in_use(tls: Path, tmp_path: Path) -> None:
-    """An open connection lives on; a new one needs a certificate that is valid, which is taken as soon as it is there."""
+    """Calls of an open connection are refused, and so is a new one, until there is a valid certificate, which is taken at once."""
     folder = Path(shutil.copytree(tls / "coordinator", tmp_path / "client"))
     certs.reissue(tls / "ca", "coordinator", folder, validity=timedelta(seconds=2))
     files = TlsFiles(folder)
@@ -219,7 +219,9 @@ async def test_a_certificate_that_ends_while_in_use(tls: Path, tmp_path: Path) -
     left = files.current().certificate.not_valid_after_utc - SystemClock().wall()
     await asyncio.sleep(max(0.0, left.total_seconds()) + 1.1)
     assert certificate_check(files, SystemClock().wall()).status == "error"
-    await ping()
+    with pytest.raises(TobanError, match="certificate expired at") as caught:
+        await ping()
+    assert caught.value.code is ErrorCode.UNAUTHENTICATED
     await server.stop(0)
     server, _ = await serve(port)
     with pytest.raises(TobanError):

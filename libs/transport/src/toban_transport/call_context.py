@@ -1,10 +1,14 @@
 """What a call must pass before its handler runs, and what the handler may ask about its caller."""
 
 from collections.abc import Mapping
+from datetime import datetime
+from functools import lru_cache
 from typing import Any
 
 import grpc.aio
+from cryptography import x509
 
+from toban_domain.errors import ErrorCode, TobanError
 from toban_observability import metrics
 from toban_transport import authz, deadline
 
@@ -23,18 +27,48 @@ def admit(
     rules: authz.Rules,
     shared: bool,
     streaming: bool,
+    now: datetime,
 ) -> float | None:
     """Authorise the caller and bound the call: seconds to enforce here, None when the caller's own deadline is the earlier one.
 
-    Raises TobanError PERMISSION_DENIED or DEADLINE_REQUIRED.
+    Raises TobanError UNAUTHENTICATED for a certificate that has expired at `now`, PERMISSION_DENIED or DEADLINE_REQUIRED.
     """
+    left = certificate_seconds(context, now)
     name = authz.authorise(method, peer_spiffe_ids(context), trust_domain, rules, shared=shared)
     if authz.is_shared(name):
         _shared_calls.labels(method).inc()
     # The library's stub promises a float; without a deadline it is None.
     remaining: float | None = context.time_remaining()
-    admitted = deadline.admitted_seconds(method, remaining, streaming=streaming)
+    admitted = min(left, deadline.admitted_seconds(method, remaining, streaming=streaming))
     return admitted if remaining is not None and admitted < remaining else None
+
+
+def certificate_seconds(context: "grpc.aio.ServicerContext[Any, Any]", now: datetime) -> float:
+    """How long the peer's certificate is still valid. Raises UNAUTHENTICATED when it has expired: TLS checks that in full handshakes only,
+    so without this it would go on in open connections and in sessions that it resumes."""
+    found = context.auth_context().get("x509_pem_cert", ())
+    if not found:
+        raise TobanError(
+            ErrorCode.UNAUTHENTICATED, "the connection has no client certificate; connect with one of this CA"
+        )
+    ends = _not_after(bytes(next(iter(found))))
+    left = (ends - now).total_seconds()
+    if left <= 0:
+        raise expired(ends)
+    return left
+
+
+def expired(ends: datetime) -> TobanError:
+    """UNAUTHENTICATED for a certificate that is valid until `ends`."""
+    return TobanError(
+        ErrorCode.UNAUTHENTICATED,
+        f"the caller's certificate expired at {ends:%Y-%m-%d %H:%M:%S} UTC; issue it again; callers read new certificate files by themselves",
+    )
+
+
+@lru_cache(maxsize=1024)
+def _not_after(pem: bytes) -> datetime:
+    return x509.load_pem_x509_certificate(pem).not_valid_after_utc
 
 
 def peer_spiffe_ids(context: "grpc.aio.ServicerContext[Any, Any]") -> tuple[str, ...]:

@@ -51,8 +51,10 @@ KNOWN_METHODS = PROTO_METHODS | frozenset(METHODS)
 
 MAX_MESSAGE_BYTES = 4 * 1024 * 1024
 MAX_CONNECTION_AGE_SECONDS = 600
-"""Connections end by age, so that revoked and expired certificates go; calls under way get the grace to finish."""
+"""Connections end by age, so that certificates of a CA that was removed go; calls under way get the grace to finish."""
 MAX_CONNECTION_AGE_GRACE_SECONDS = 60
+HANDSHAKE_SECONDS = 5.0
+"""A connection that has not finished its TLS handshake by then is closed; the default of gRPC is 120 s."""
 
 _OPTIONS: Sequence[tuple[str, Any]] = (
     ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
@@ -76,8 +78,9 @@ Handlers = Mapping[str, "grpc.RpcMethodHandler[Any, Any]"]
 class GrpcServer:
     """Add servicers, start, stop. `start` refuses a method without a rule and a rule without a method (CONFIG_INVALID)."""
 
-    def __init__(self, *, tls: TlsFiles, policy: Policy) -> None:
+    def __init__(self, *, tls: TlsFiles, policy: Policy, handshake_seconds: float = HANDSHAKE_SECONDS) -> None:
         self._tls = tls
+        self._options = [*_OPTIONS, ("grpc.server_handshake_timeout_ms", int(handshake_seconds * 1000))]
         self._policy = policy
         self._served: Triple | None = None
         self._methods: dict[str, Handlers] = {}
@@ -96,7 +99,7 @@ class GrpcServer:
         check_rules(registered, KNOWN_METHODS, self._policy.rules)
         accept(self._tls, trust_domain=self._policy.trust_domain, shared=self._policy.shared)
         # Made here and not in __init__: it belongs to the running event loop.
-        server = grpc.aio.server(options=list(_OPTIONS))
+        server = grpc.aio.server(options=self._options)
         for service, handlers in self._methods.items():
             wrapped = {name: wrap(f"/{service}/{name}", item, self._policy) for name, item in handlers.items()}
             server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(service, wrapped),))
@@ -154,10 +157,11 @@ def build_server(
     rules: Rules = METHOD_RULES,
     ids: IdSource | None = None,
     shared_identity: bool = False,
+    handshake_seconds: float = HANDSHAKE_SECONDS,
 ) -> GrpcServer:
     """A server of this process, without servicers yet. `shared_identity`: it takes certificates that services have in common."""
     policy = Policy(trust_domain=trust_domain, rules=rules, clock=clock, ids=ids or IdSource(), shared=shared_identity)
-    return GrpcServer(tls=tls, policy=policy)
+    return GrpcServer(tls=tls, policy=policy, handshake_seconds=handshake_seconds)
 
 
 class _Recorder:

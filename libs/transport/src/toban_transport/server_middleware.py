@@ -20,7 +20,7 @@ from toban_observability.logs import get_logger
 from toban_runtime.clock import Clock
 from toban_runtime.ids import IdSource
 from toban_transport import authz
-from toban_transport.call_context import admit, metadata, peer_spiffe_ids
+from toban_transport.call_context import admit, certificate_seconds, metadata, peer_spiffe_ids
 from toban_transport.errors import to_status
 
 _log = get_logger(__name__)
@@ -130,6 +130,7 @@ class _Guard:
             rules=policy.rules,
             shared=policy.shared,
             streaming=self._streaming,
+            now=policy.clock.wall(),
         )
         try:
             async with asyncio.timeout(bound) as limit:
@@ -137,6 +138,7 @@ class _Guard:
         except TimeoutError:
             if not limit.expired():
                 raise
+            certificate_seconds(context, policy.clock.wall())
             raise TobanError(
                 ErrorCode.DEADLINE_EXCEEDED, f"{self._method} may last {bound:g} s; call it again"
             ) from None
@@ -156,7 +158,7 @@ class _Guard:
         )
 
     async def _abort(self, context: Any, error: TobanError) -> NoReturn:
-        if error.code is ErrorCode.PERMISSION_DENIED:
+        if error.code in (ErrorCode.PERMISSION_DENIED, ErrorCode.UNAUTHENTICATED):
             self._note_refused(peer_spiffe_ids(context), error.message)
         status, details, trailing = to_status(error)
         await context.abort(status, details, trailing)
