@@ -122,3 +122,15 @@ def test_a_crash_is_logged_and_ends_with_70() -> None:
     )
     assert done.returncode == 70
     assert "service failed" in done.stderr and "RuntimeError: bug" in done.stderr
+
+
+def test_a_service_may_open_as_many_files_as_the_machine_allows() -> None:
+    """Started with a low soft limit, a few hundred silent connections would shut it."""
+    code = (
+        "import resource; from toban_runtime.lifecycle import run_service\n"
+        "async def main(stop): print(*resource.getrlimit(resource.RLIMIT_NOFILE))\n"
+        "run_service(main)"
+    )
+    command = ["prlimit", "--nofile=100:300", sys.executable, "-c", code]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout.split() == ["300", "300"]

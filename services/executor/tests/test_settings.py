@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from toban_executor.guard import fd_limits
+from toban_executor.adapters import initial_slots
 from toban_executor.guard.clock import boottime
 from toban_testing.fake_coordinator import EPOCH
 
@@ -100,7 +100,7 @@ async def test_slots_come_from_the_setting_when_the_executor_does_not_say(opened
 
 
 FEW_FILES = ("prlimit", "--nofile=100:300")
-MOST = (300 - fd_limits.RESERVED_FILES) // fd_limits.FILES_A_SLOT
+MOST = (300 - initial_slots.RESERVED_FILES) // initial_slots.FILES_A_SLOT
 
 
 async def test_more_slots_than_the_open_files_allow(opened: Any) -> None:

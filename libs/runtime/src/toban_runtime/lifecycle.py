@@ -12,6 +12,7 @@ from typing import Any
 
 from toban_domain.errors import TobanError
 from toban_observability.logs import get_logger
+from toban_runtime.open_files import raise_open_files
 
 EXIT_OK = 0
 """Asked to stop, and stopped in order."""
@@ -40,9 +41,11 @@ class Stop(asyncio.Event):
 def run_service(main: Callable[[Stop], Coroutine[Any, Any, None]]) -> int:
     """Run `main(stop)` until it returns and give the exit code of the process.
 
+    The process may open as many files as the machine allows.
     SIGTERM and SIGINT set `stop`; `main` then ends in order and the code is 0. A second signal cancels `main`.
     A TobanError gives its exit code (a ConfigError 78) and one line on stderr; any other error is logged and gives 70.
     """
+    raise_open_files()
     # What is imported by now lives as long as the process: no collection needs to visit it.
     gc.freeze()
     gc.set_threshold(*_GC_THRESHOLDS)

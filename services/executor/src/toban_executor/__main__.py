@@ -11,12 +11,12 @@ from toban_domain.errors import TobanError
 from toban_executor.adapters.initial_slots import start_slots
 from toban_executor.adapters.state_dir import StateDir
 from toban_executor.config import ExecutorConfig
-from toban_executor.guard.fd_limits import raise_open_files, set_open_files
 from toban_executor.guard.launch import GuardSet, start_guards
 from toban_executor.guard.reap_previous import end_previous
 from toban_observability.logs import setup_logging
 from toban_runtime.config import load
 from toban_runtime.ids import IdSource
+from toban_runtime.open_files import raise_open_files, set_open_files
 
 EXIT_USAGE = 64
 """Exit code for unknown arguments (EX_USAGE)."""

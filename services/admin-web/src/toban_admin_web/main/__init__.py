@@ -14,6 +14,7 @@ from toban_admin_web.server.startup_checks import check_config, listen
 from toban_domain.errors import TobanError
 from toban_observability.logs import get_logger, setup_logging
 from toban_runtime.config import load
+from toban_runtime.open_files import raise_open_files
 
 if TYPE_CHECKING:
     from toban_admin_web.main.worker import SiteWorker
@@ -27,6 +28,7 @@ def run() -> int:
     """Runs admin-web until it is stopped; the exit code of the process."""
     config = load(AdminWebConfig)
     setup_logging(SERVICE, config.log_format, config.log_level)
+    raise_open_files()
     try:
         check_config(config)
         listener = listen(config)

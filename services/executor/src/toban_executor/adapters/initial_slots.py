@@ -6,11 +6,15 @@ from pathlib import Path
 from toban_domain.errors import ErrorCode, TobanError
 from toban_domain.settings import SETTINGS
 from toban_executor.adapters.state_dir import clear_saved_slots, saved_slots
-from toban_executor.guard.fd_limits import most_slots, open_files
 from toban_executor.guard.launch import GuardSet
 from toban_observability.logs import get_logger
+from toban_runtime.open_files import open_files
 
 DEFAULT = int(SETTINGS["max_jobs_per_worker"].default)
+RESERVED_FILES = 128
+"""Files for everything but the slots: the journal, connections, the admin port."""
+FILES_A_SLOT = 2
+"""While the guards start, both ends of a slot's socket are open here; half of them serve connections later."""
 _log = get_logger(__name__)
 Start = Callable[[int], GuardSet]
 
@@ -54,3 +58,8 @@ def _started(slots: int, start: Start) -> GuardSet:
             ErrorCode.RESOURCE_EXHAUSTED,
             f"the guards of {slots} slots do not start ({error}); check the limits of open files, processes and memory",
         ) from error
+
+
+def most_slots() -> int:
+    """How many slots the open files of this process allow; one at least."""
+    return max(1, (open_files() - RESERVED_FILES) // FILES_A_SLOT)

@@ -35,11 +35,11 @@ from toban_executor.guard import cgroup, guard_state, message_spool
 from toban_executor.guard.cgroup import SlotCgroup
 from toban_executor.guard.channel import Channel
 from toban_executor.guard.clock import pause
-from toban_executor.guard.fd_limits import set_open_files
 from toban_executor.guard.process_tree import become_subreaper, children, signal_tree, start_time
 from toban_executor.guard.protocol import encode_report
 from toban_executor.guard.slot_supervisor import serve, signal_pipe
 from toban_executor.guard.work_dir import WorkDir, make_payload_home, payload_home
+from toban_runtime.open_files import set_open_files
 
 _IGNORED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGPIPE)
 """A service manager or a terminal signals all processes of a service; how jobs end is the executor's decision alone."""

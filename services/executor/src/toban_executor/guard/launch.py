@@ -7,8 +7,8 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from toban_executor.guard.fd_limits import open_files
 from toban_executor.guard.protocol import socket_pair
+from toban_runtime.open_files import open_files
 
 START_SECONDS = 20.0
 
