@@ -48,7 +48,7 @@ def test_a_full_job() -> None:
     body = job(
         enabled=False,
         steps=[
-            {"id": "one", "name": "First", "argv": ["tar", "-c"], "timeout_seconds": 5, "cancelable": False},
+            {"id": "one", "name": "First", "argv": ["tar", "-c"], "timeout_seconds": 5, "cancelable": True},
             {"argv": ["true"], "type": "command"},
             {"type": "python", "callable": "pack.age:Class.make", "python_path": ["/srv", "/srv/lib"]},
         ],
@@ -58,7 +58,7 @@ def test_a_full_job() -> None:
         working_dir="/srv",
         timeout_seconds=60,
         retry={"max_attempts": 3, "backoff_seconds": {"initial": 1, "multiplier": 3, "max": 20, "jitter": 0.5}},
-        cancel={"mode": "cooperative", "grace_seconds": 2.5},
+        cancel={"mode": "kill", "grace_seconds": 2.5},
         concurrency={"policy": "allow"},
         priority=-5,
         selector={"labels": {"zone": "a"}},
@@ -80,7 +80,7 @@ def test_a_full_job() -> None:
     )
     assert spec.logs == LogSpec(max_mb=5, max_lines_per_second=0, redact=("TOKEN", "password"))
     assert (spec.cancel.mode, spec.cancel.grace_seconds, spec.max_lost, spec.skip_late_after_seconds) == (
-        "cooperative",
+        "kill",
         2.5,
         0,
         0,
@@ -177,6 +177,12 @@ def test_a_full_schedule() -> None:
         (job(retry={"from": "failed_step"}), "spec.retry.from", "not available in this version"),
         (job(retry=3), "spec.retry", "must be a mapping"),
         (job(cancel={"mode": "ask"}), "spec.cancel.mode", "use one of kill, cooperative"),
+        (job(cancel={"mode": "cooperative"}), "spec.cancel.mode", "not available in this version; use kill"),
+        (
+            job(steps=[{"argv": ["x"], "cancelable": False}]),
+            "spec.steps[0].cancelable",
+            "false is not available in this version; a cancel ends every step",
+        ),
         (job(cancel={"grace_seconds": "1s"}), "spec.cancel.grace_seconds", "must be a number"),
         (job(concurrency={"policy": "replace"}), "spec.concurrency.policy", "not available in this version"),
         (job(concurrency={"policy": "forbids"}), "spec.concurrency.policy", "did you mean 'forbid'?"),

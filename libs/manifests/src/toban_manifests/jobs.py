@@ -35,10 +35,8 @@ class Cancel(Section):
     MEANT = {"grace": "grace_seconds"}
 
     supported: bool = key(True, "whether `run cancel` is allowed", False)
-    mode: Literal["kill", "cooperative"] = key(
-        "kill",
-        "kill: SIGTERM at once; cooperative: the job is asked first, SIGTERM after the grace",
-        "cooperative",
+    mode: Annotated[Literal["kill"], NotYet(("cooperative",), "use kill, or leave it out")] = key(
+        "kill", "kill: SIGTERM at once, SIGKILL after the grace; `cooperative` is not available in this version", "kill"
     )
     grace_seconds: float = key(DEFAULT_GRACE_SECONDS, "SIGTERM to SIGKILL", 2.5, type_name="seconds", ge=0, le=3600.0)
 

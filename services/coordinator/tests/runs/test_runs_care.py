@@ -231,16 +231,23 @@ async def test_cancel_what_is_named_ahead(world: Any, make: Any) -> None:
     ],
 )
 async def test_cancel_what_runs(world: Any, make: Any, kind: str, fields: dict[str, Any], state: str) -> None:
-    run = await sent(world, make, retry={"max_retries": 3}, cancel={"mode": "cooperative", "grace_seconds": 3})
+    run = await sent(world, make, retry={"max_retries": 3}, cancel={"grace_seconds": 3})
     await world.report(world.key(run), world.now())
     await world.cancel(run)
     assert await world.state(run) == "CANCEL_REQUESTED"
     await world.cancel(run)
     await world.turn("dispatch", "dispatch")
     [(_, order)] = world.orders.cancels
-    assert (order.key, order.mode, order.grace_seconds, order.reason) == (world.key(run), "cooperative", 3.0, "test")
+    assert (order.key, order.mode, order.grace_seconds, order.reason) == (world.key(run), "kill", 3.0, "test")
     assert await world.report(world.key(run), make.outcome(kind, **fields)) == "accepted"
     assert await world.state(run) == state
+
+
+async def test_a_cooperative_cancel_is_refused_by_name(world: Any, make: Any) -> None:
+    run = await sent(world, make)
+    with pytest.raises(TobanError, match="'cooperative' is not available in this version; use kill") as caught:
+        await world.cancel(run, "cooperative")
+    assert caught.value.code is ErrorCode.INVALID_ARGUMENT
 
 
 async def test_a_cancel_of_what_the_executor_does_not_know(world: Any, make: Any) -> None:

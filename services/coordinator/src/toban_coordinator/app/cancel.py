@@ -14,7 +14,7 @@ from toban_domain.transitions import Finish, RequestCancel
 from toban_store.pool import Pool
 from toban_store.tx import Tx, tx
 
-MODES = ("", "cooperative", "kill")
+MODES = ("", "kill")
 MAX_REASON = 1000
 
 
@@ -28,7 +28,8 @@ class CancelRun:
     async def cancel(self, run_id: int, *, reason: str, mode: str, actor: str) -> None:
         """Raises RUN_NOT_FOUND, RESOURCE_INVALID_STATE for a terminal run, CANCEL_UNSUPPORTED for a sent one whose job says so."""
         if mode not in MODES:
-            raise TobanError(ErrorCode.INVALID_ARGUMENT, f"mode is {mode!r}; use cooperative or kill")
+            why = "is not available in this version" if mode == "cooperative" else "is not a mode of a cancel"
+            raise TobanError(ErrorCode.INVALID_ARGUMENT, f"mode {mode!r} {why}; use kill, or leave it out")
         reason = reason.replace("\0", "�")[:MAX_REASON]
         async with tx(self.pool) as t:
             run = await runs.lock_for_cancel(t, run_id)
