@@ -58,6 +58,8 @@ class OrderBook(Generic[S]):
         self.drained = False
         self.stopping = False
         self.row_closed = False
+        # A process of a job refused a signal.
+        self.out_of_reach = False
         self._gate = EpochGate(incarnation=incarnation)
         self._table = AttemptTable()
         self._unfit = unfit
@@ -214,7 +216,7 @@ class OrderBook(Generic[S]):
     @property
     def accepting(self) -> bool:
         """True while new work may be taken."""
-        return not (self.drained or self.stopping or self.row_closed)
+        return not (self.drained or self.stopping or self.row_closed or self.out_of_reach)
 
     @property
     def free_slots(self) -> int:

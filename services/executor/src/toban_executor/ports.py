@@ -243,6 +243,10 @@ class GuardListener(Protocol):
         """Lines of an attempt, in order, always before its end."""
         ...
 
+    def unreachable(self, key: AttemptKey, processes: int) -> None:
+        """So many processes of the attempt refuse signals: the guard cannot end them."""
+        ...
+
     def ended(self, end: AttemptEnd) -> None:
         """The attempt is over and nothing of its tree is left."""
         ...

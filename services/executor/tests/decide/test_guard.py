@@ -27,10 +27,12 @@ from toban_executor.decide.guard_types import (
     Kill,
     PauseOutput,
     ProcessEnd,
+    ProcessesUnreachable,
     Received,
     Refuse,
     ReportEnd,
     ReportStart,
+    ReportUnreachable,
     Reset,
     ResumeOutput,
     SetDeadline,
@@ -271,6 +273,14 @@ def test_no_step_starts_after_the_deadline() -> None:
     state = running(steps=(StepOrder(type="command", argv=("x",)),) * 2, lease=10.0)
     _, effects = decide(state, TreeChecked(main=EXIT_0, empty=True), Instant(START.boot, START.wall + 10.0))
     assert isinstance(effects[1], ReportEnd) and effects[1].end.cause == "lease"
+
+
+def test_processes_that_refuse_signals_are_reported_once() -> None:
+    state, _ = run(running(), (1.0, received(kill())))
+    state, effects = run(state, (1.1, TreeChecked(empty=False, unreachable=2)))
+    assert effects == [ReportUnreachable(ProcessesUnreachable(key=spawn().order.key, processes=2))]
+    state, effects = run(state, (1.2, TreeChecked(empty=False, unreachable=3)))
+    assert effects == []
 
 
 def test_the_end_of_the_executor_ends_the_attempt_then_the_guard() -> None:

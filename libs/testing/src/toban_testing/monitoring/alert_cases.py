@@ -135,6 +135,9 @@ CASES = {
         of("toban_executor_disk_free_bytes", 1e9, EXECUTOR) | of("toban_executor_disk_size_bytes", 1e11, EXECUTOR),
         of("toban_executor_disk_free_bytes", 3e9, EXECUTOR) | of("toban_executor_disk_size_bytes", 1e11, EXECUTOR),
     ),
+    "TobanProcessesUnreachable": Case(
+        of("toban_executor_processes_unreachable", 1, EXECUTOR), of("toban_executor_processes_unreachable", 0, EXECUTOR)
+    ),
     "TobanPostgresUnreachable": Case(check("postgresql", 2), check("postgresql", 0) | check("redis", 2, OTHER)),
     "TobanPostgresGone": Case(
         check("postgresql", 2) | check("postgresql", 2, OTHER) | check("postgresql", 0, ARCHIVER),

@@ -15,6 +15,7 @@ from toban_executor.decide.guard_types import (
     Command,
     HoldOutput,
     Kill,
+    ProcessesUnreachable,
     Reset,
     SetDeadline,
     SlotLost,
@@ -226,6 +227,8 @@ class GuardClient:
             return
         elif isinstance(report, AttemptStart):
             self._listener.started(order.key, report.pid, report.started_ns)
+        elif isinstance(report, ProcessesUnreachable):
+            self._listener.unreachable(order.key, report.processes)
         else:
             self._ended(slot, report)
 

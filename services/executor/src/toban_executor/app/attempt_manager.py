@@ -37,6 +37,10 @@ _outcomes = metrics.counter(
     "toban_executor_outcomes_total", "Ended attempts by outcome and reason.", ("kind", "reason")
 )
 _slots = metrics.gauge("toban_executor_slots", "Number of slots: attempts that may run at the same time.")
+_unreachable = metrics.gauge(
+    "toban_executor_processes_unreachable",
+    "1 after processes of a job have refused signals (EPERM): no new work until a restart.",
+)
 _used = metrics.gauge("toban_executor_slots_used", "Slots in use.")
 
 
@@ -276,6 +280,18 @@ class AttemptManager:
         """Lines of an attempt."""
         self._collector.add(key, block)
         self.progress.read(key, stream=block.stream, text=block.text, partial=block.partial, at_ns=block.at_ns)
+
+    def unreachable(self, key: AttemptKey, processes: int) -> None:
+        """No new work for the rest of this incarnation: what cannot be killed outlives its lease. The next one registers when it is gone."""
+        self.book.out_of_reach = True
+        _unreachable.set(1)
+        _log.error(
+            "processes of a job refuse signals (EPERM); this executor takes no new work until it is restarted",
+            run_id=key.run_id,
+            token=key.token,
+            processes=processes,
+            remedy="end these processes as root, then restart the executor; see the runbook TobanProcessesUnreachable",
+        )
 
     def ended(self, end: AttemptEnd) -> None:
         """The attempt is over: its slot is free at once; its outcome is reported when all its lines are in the journal."""

@@ -28,10 +28,12 @@ from toban_executor.decide.guard_types import (
     HoldOutput,
     Kill,
     PauseOutput,
+    ProcessesUnreachable,
     Received,
     Refuse,
     ReportEnd,
     ReportStart,
+    ReportUnreachable,
     Reset,
     ResumeOutput,
     SetDeadline,
@@ -82,7 +84,7 @@ def decide(state: SlotState, event: Event, now: Instant) -> Step:
         case TreeSignaled(signal=signal):
             return _on_signaled(state, attempt, signal, now) if attempt else (state, ())
         case TreeChecked():
-            return _on_tree(state, attempt, event, now) if attempt else (state, ())
+            return _on_tree_checked(state, attempt, event, now) if attempt else (state, ())
         case StepStarted(pid=pid):
             return (_with(state, attempt._replace(pid=pid)), ()) if attempt else (state, ())
         case StepNotStarted(reason=reason):
@@ -248,6 +250,14 @@ def _next_step(state: SlotState, attempt: Attempt, now: Instant) -> Step:
     seconds = attempt.spawn.order.steps[step].timeout_seconds
     attempt = attempt._replace(step=step, step_timeout_at=_timeout_at(now, seconds), main=None, kill_at=math.inf)
     return _with(state, attempt), (DrainOutput(), StartStep(attempt.spawn, step))
+
+
+def _on_tree_checked(state: SlotState, attempt: Attempt, event: TreeChecked, now: Instant) -> Step:
+    if not event.unreachable or attempt.unreachable_reported:
+        return _on_tree(state, attempt, event, now)
+    report = ProcessesUnreachable(key=attempt.spawn.order.key, processes=event.unreachable)
+    state, effects = _on_tree(state, attempt._replace(unreachable_reported=True), event, now)
+    return state, (ReportUnreachable(report), *effects)
 
 
 def _on_tree(state: SlotState, attempt: Attempt, event: TreeChecked, now: Instant) -> Step:

@@ -113,11 +113,13 @@ class ProcessEnd(NamedTuple):
 class TreeChecked(NamedTuple):
     """Ended children were collected, for CheckTree or because the kernel signalled an end.
 
-    `main` is the end of the step's main process when it was among them; `empty`: no process is left.
+    `main` is the end of the step's main process when it was among them; `empty`: no process is left. `unreachable` processes
+    refused the last signals (EPERM): they run with rights that the guard has not.
     """
 
     empty: bool
     main: ProcessEnd | None = None
+    unreachable: int = 0
 
 
 class TreeSignal(Enum):
@@ -208,6 +210,13 @@ class ReportEnd(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
+class ReportUnreachable:
+    """Report to the executor that processes of the attempt refuse signals: this machine must get no new work."""
+
+    report: ProcessesUnreachable
+
+
+@dataclass(frozen=True, slots=True)
 class Refuse:
     """The attempt never started in this slot."""
 
@@ -230,6 +239,7 @@ Effect = (
     | DropAcked
     | ReportStart
     | ReportEnd
+    | ReportUnreachable
     | Refuse
     | Stop
 )
@@ -245,6 +255,14 @@ class AttemptStart:
     key: AttemptKey
     pid: int
     started_ns: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProcessesUnreachable:
+    """So many processes of the attempt cannot be signalled; sent once an attempt."""
+
+    key: AttemptKey
+    processes: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -279,6 +297,7 @@ class Attempt(NamedTuple):
     kill_at: float = math.inf
     # Seconds from SIGTERM to SIGKILL.
     grace: float = 0.0
+    unreachable_reported: bool = False
 
     @property
     def token(self) -> int:

@@ -6,6 +6,8 @@ import os
 from pathlib import Path
 
 _PR_SET_CHILD_SUBREAPER = 36
+_PR_SET_NO_NEW_PRIVS = 38
+_CAP_KILL = 5
 
 
 def become_subreaper() -> None:
@@ -48,14 +50,36 @@ def descendants(pid: int) -> list[int]:
     return found
 
 
-def signal_tree(pid: int, signals: tuple[int, ...]) -> int:
-    """Send each of `signals` to everything below `pid`; returns how many processes were there."""
-    below = descendants(pid)
-    for member in below:
+def signal_tree(pid: int, signals: tuple[int, ...]) -> list[int]:
+    """Send each of `signals` to everything below `pid`; returns the living processes that refused one (EPERM)."""
+    refused = set()
+    for member in descendants(pid):
         for number in signals:
-            with contextlib.suppress(ProcessLookupError, PermissionError):
+            try:
                 os.kill(member, number)
-    return len(below)
+            except ProcessLookupError:
+                break
+            except PermissionError:
+                refused.add(member)
+    return [member for member in refused if start_time(member)]
+
+
+def keep_within_reach() -> None:
+    """From now on nothing below this process gets other rights by a setuid program (no_new_privs), unless it could be killed all the same.
+
+    Raises OSError when the kernel refuses.
+    """
+    if _may_signal_everything():
+        return
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0:
+        raise OSError(ctypes.get_errno(), "prctl(PR_SET_NO_NEW_PRIVS)")
+
+
+def _may_signal_everything(status: Path = Path("/proc/self/status")) -> bool:
+    """True for root with CAP_KILL."""
+    fields = dict(line.split(":", 1) for line in status.read_text().splitlines() if ":" in line)
+    return fields["Uid"].split()[1] == "0" and bool(int(fields["CapEff"], 16) & 1 << _CAP_KILL)
 
 
 def with_environment(marker: bytes) -> list[int]:

@@ -19,6 +19,7 @@ from toban_executor.decide.guard_types import (
     Command,
     HoldOutput,
     Kill,
+    ProcessesUnreachable,
     Received,
     Reset,
     SetDeadline,
@@ -32,7 +33,7 @@ from toban_fencing.executor_lease import Instant
 MAX_MESSAGE = 192 * 1024
 """Bytes. An order whose message is larger is refused; far above the 32 KiB of a payload."""
 
-Report = AttemptStart | AttemptEnd | SlotLost | LogBlock
+Report = AttemptStart | AttemptEnd | ProcessesUnreachable | SlotLost | LogBlock
 """What a guard sends."""
 
 _ENCODER = json.JSONEncoder(separators=(",", ":"))
@@ -156,13 +157,15 @@ _COMMANDS: Mapping[str, Callable[..., Command]] = {
 # ---- guard to executor
 
 
-def encode_report(report: AttemptStart | AttemptEnd | SlotLost) -> bytes:
+def encode_report(report: AttemptStart | AttemptEnd | ProcessesUnreachable | SlotLost) -> bytes:
     """One report; blocks of output have their own form."""
     match report:
         case AttemptEnd():
             return _json(_end_fields(report))
         case AttemptStart(key=key, pid=pid, started_ns=at_ns):
             return _json({"t": "started", "run": key.run_id, "token": key.token, "pid": pid, "at_ns": at_ns})
+        case ProcessesUnreachable(key=key, processes=processes):
+            return _json({"t": "unreachable", "run": key.run_id, "token": key.token, "processes": processes})
         case SlotLost(slot=slot, losses=losses):
             return _json({"t": "lost", "slot": slot, "losses": losses})
 
@@ -184,6 +187,8 @@ def decode_report(data: bytes) -> Report:
             return _end(body)
         case "started":
             return AttemptStart(key=_key(body), pid=int(body["pid"]), started_ns=int(body["at_ns"]))
+        case "unreachable":
+            return ProcessesUnreachable(key=_key(body), processes=int(body["processes"]))
         case "lost":
             return SlotLost(slot=int(body["slot"]), losses=int(body["losses"]))
         case kind:

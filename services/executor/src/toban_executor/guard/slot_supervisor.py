@@ -24,6 +24,7 @@ from toban_executor.decide.guard_types import (
     Refuse,
     ReportEnd,
     ReportStart,
+    ReportUnreachable,
     ResumeOutput,
     SignalTree,
     SlotState,
@@ -43,7 +44,7 @@ from toban_executor.guard.cgroup import SlotCgroup
 from toban_executor.guard.channel import Channel
 from toban_executor.guard.clock import boottime, instant, wall_ns
 from toban_executor.guard.output_pipeline import OutputPipeline, OutputStream
-from toban_executor.guard.process_tree import signal_tree
+from toban_executor.guard.process_tree import keep_within_reach, signal_tree
 from toban_executor.guard.protocol import decode_command, encode_block, encode_report
 from toban_executor.guard.spawn import LEASE_FD, SpawnError, enter, find_program, start_process
 from toban_executor.guard.work_dir import WorkDir
@@ -65,6 +66,8 @@ class SlotSupervisor:
         # CLOCK_BOOTTIME of the next tick.
         self._due = math.inf
         self._main_pid = 0
+        # Processes that refused the last signals.
+        self._unreachable = 0
         # Of the attempt in the slot; the pipes are registered with poll unless paused.
         self._no_output = _pipeline(LogRules(), env={}, payload_json="")
         self._output = self._no_output
@@ -89,6 +92,7 @@ class SlotSupervisor:
             DropAcked: self._drop_acked,
             ReportStart: self._report_start,
             ReportEnd: self._report_end,
+            ReportUnreachable: self._report_unreachable,
             Refuse: self._refuse,
             Stop: self._stop,
         }
@@ -173,6 +177,7 @@ class SlotSupervisor:
 
     def _prepare(self, spawn: Spawn) -> None:
         order = spawn.order
+        self._unreachable = 0
         self._output = _pipeline(order.logs, env=spawn.env, payload_json=order.payload_json)
         self._work_dir.prepare(order.payload_json)
         self._send_blocks(self._output.opening())
@@ -210,11 +215,13 @@ class SlotSupervisor:
 
     def _signal_tree(self, effect: SignalTree) -> TreeSignaled:
         if effect.signal is TreeSignal.TERMINATE:
-            signal_tree(os.getpid(), (signal.SIGTERM, signal.SIGCONT))
-            return TreeSignaled(effect.signal)
-        if self._cgroup is not None:
-            self._cgroup.kill()
-        signal_tree(os.getpid(), (signal.SIGKILL,))
+            refused = signal_tree(os.getpid(), (signal.SIGTERM, signal.SIGCONT))
+        else:
+            if self._cgroup is not None:
+                self._cgroup.kill()
+            refused = signal_tree(os.getpid(), (signal.SIGKILL,))
+        # The kernel kills a cgroup whatever the rights of its processes.
+        self._unreachable = 0 if self._cgroup is not None else len(refused)
         return TreeSignaled(effect.signal)
 
     def _check_tree(self, _effect: CheckTree | None = None) -> TreeChecked:
@@ -223,9 +230,9 @@ class SlotSupervisor:
             try:
                 pid, status = os.waitpid(-1, os.WNOHANG)
             except ChildProcessError:
-                return TreeChecked(main=main, empty=True)
+                return TreeChecked(main=main, empty=True, unreachable=self._unreachable)
             if pid == 0:
-                return TreeChecked(main=main, empty=False)
+                return TreeChecked(main=main, empty=False, unreachable=self._unreachable)
             if pid == self._main_pid:
                 main = _process_end(status)
 
@@ -277,6 +284,9 @@ class SlotSupervisor:
         self._channel.send(encode_report(end), ticket=report.ticket)
         # It holds the values to redact.
         self._output = self._no_output
+
+    def _report_unreachable(self, effect: ReportUnreachable) -> None:
+        self._channel.send(encode_report(effect.report))
 
     def _refuse(self, refusal: Refuse) -> None:
         self._channel.send(encode_report(refusal.end))
@@ -346,4 +356,6 @@ def serve(*, channel: Channel, incarnation: str, work_dir: WorkDir, group: SlotC
     """Body of a slot supervisor's process, already its own child subreaper."""
     entered = group is not None and group.prepare()
     cgroup = group if entered else None
+    if cgroup is None:
+        keep_within_reach()
     SlotSupervisor(channel=channel, incarnation=incarnation, work_dir=work_dir, cgroup=cgroup, losses=losses).run()

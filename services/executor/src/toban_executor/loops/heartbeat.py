@@ -124,7 +124,7 @@ class Heartbeat:
             held=held,
             progress=self._attempts.progress.unacknowledged(key for key, _state in held),
             outcomes=list(self._order_results),
-            draining=book.drained or book.stopping,
+            draining=book.drained or book.stopping or book.out_of_reach,
             settings_version=self._settings.known.version,
             load=self._machine.load(),
             labels=self._machine.labels,

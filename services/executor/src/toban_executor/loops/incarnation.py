@@ -202,6 +202,9 @@ class Health:
                 "slots": Check("ok", f"{book.slots - book.free_slots}/{book.slots}"),
                 "certificate": self._certificate(),
                 "draining": Check("ok" if book.accepting else "warning", not book.accepting),
+                "processes": Check(
+                    "error" if book.out_of_reach else "ok", "some refuse signals" if book.out_of_reach else "reachable"
+                ),
                 "errors_5_minutes": self._errors.check(),
                 "reports": Check("ok" if pending < MANY_REPORTS else "warning", pending),
             }
