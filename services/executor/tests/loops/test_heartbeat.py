@@ -1,5 +1,6 @@
 """How often heartbeats are sent, and what an answer means: only a grant counts, from its send on (docs/fencing.md 3.5)."""
 
+import asyncio
 import math
 from collections.abc import Iterable
 from types import SimpleNamespace
@@ -174,6 +175,30 @@ async def test_the_last_heartbeat_carries_the_results_of_relayed_orders(world: W
     await world.beat.send_stopped()
     last: HeartbeatRequest = world.coordinator.beats[-1]
     assert last.stopped and list(last.outcomes) == [(7, "WRONG_INCARNATION")]
+
+
+async def test_a_relayed_order_that_waits_for_the_disk_costs_no_grant(world: World) -> None:
+    """A revoke is answered when it is in the journal; the lease must not wait for that."""
+    disk = asyncio.Event()
+    journal: Any = world.attempts._journal
+
+    async def record(_records: Any) -> None:
+        await disk.wait()
+
+    journal.record = AsyncMock(side_effect=record)
+    revoke = RelayedOrder(order_id=7, header=Header(5, 1, "me"), revoke=(KEY,))
+    for number in (1, 2, 3):
+        world.says(True, number, orders=[revoke])
+        async with asyncio.timeout(60):
+            assert await world.beat.run_once()
+    assert len(world.granted) == 3
+    assert [list(beat.outcomes) for beat in world.coordinator.beats] == [[], [], []]
+    assert journal.record.await_count == 1, "the order is carried out once, however often it comes"
+    disk.set()
+    await world.beat.orders_carried_out(60.0)
+    world.says(True, 4)
+    await world.beat.run_once()
+    assert list(world.coordinator.beats[-1].outcomes) == [(7, "gone")]
 
 
 REGISTERED = Registered(

@@ -1,5 +1,6 @@
 """The lease in time: heartbeats that ask for grants and apply the answers, and the watchdog of the deadline."""
 
+import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -15,6 +16,8 @@ from toban_runtime.settings_watch import SettingsWatch
 WATCHDOG_SECONDS = 0.1
 # A lease has room for so many heartbeats, even if the setting is longer: it may be meant for longer leases.
 HEARTBEATS_PER_LEASE = 3
+# The last heartbeat waits so long for relayed orders under way.
+STOP_SECONDS = 1.0
 
 _log = get_logger(__name__)
 _heartbeats = metrics.counter(
@@ -65,6 +68,9 @@ class Heartbeat:
         self._clock = clock
         self._echo = 0
         self._order_results: list[tuple[int, str]] = []
+        # Relayed orders that are not carried out yet, oldest first, by their id, and the task that does it.
+        self._relayed: dict[int, RelayedOrder] = {}
+        self._carrying: asyncio.Task[None] | None = None
 
     def interval_seconds(self) -> float:
         """The time between two heartbeats of the registered incarnation."""
@@ -112,6 +118,7 @@ class Heartbeat:
         It closes the executor's row at once instead of after its lease, and carries the results of relayed orders, so that
         refused runs are not taken for lost. Raises TobanError when no coordinator answers.
         """
+        await self.orders_carried_out(STOP_SECONDS)
         await self._gateway.heartbeat(replace(self._request(), stopped=True))
 
     def _request(self) -> HeartbeatRequest:
@@ -148,7 +155,27 @@ class Heartbeat:
         if answer.log_archivers:
             self._on_archivers(answer.log_archivers)
         for order in answer.orders:
-            self._order_results.append((order.order_id, await self._carry_out(order)))
+            self._relayed.setdefault(order.order_id, order)
+        if self._relayed and (self._carrying is None or self._carrying.done()):
+            # Not awaited: they wait for the journal, and a disk that hangs must cost no lease.
+            self._carrying = asyncio.create_task(self._carry_out_all(), name="relayed orders")
+
+    async def orders_carried_out(self, at_most_seconds: float) -> None:
+        """Wait for the relayed orders received so far, whose results the next heartbeat takes along."""
+        if self._carrying is not None:
+            await asyncio.wait({self._carrying}, timeout=at_most_seconds)
+
+    async def _carry_out_all(self) -> None:
+        while self._relayed:
+            order_id, order = next(iter(self._relayed.items()))
+            try:
+                self._order_results.append((order_id, await self._carry_out(order)))
+            except TobanError as error:
+                _log.warning("relayed order failed; a coordinator repeats it", order_id=order_id, error=error.message)
+            except Exception:
+                _log.exception("relayed order failed; a coordinator repeats it", order_id=order_id)
+            finally:
+                del self._relayed[order_id]
 
     def _apply_state(self, state: str) -> None:
         attempts = self._attempts
