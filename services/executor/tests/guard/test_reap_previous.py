@@ -1,21 +1,28 @@
 """What an earlier incarnation left is only proven to be gone where its process ids mean something (docs/fencing.md 3.8)."""
 
+import json
 import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from toban_executor.guard import guard_state, reap_previous
+from toban_executor.guard import cgroup, guard_state, reap_previous
 from toban_executor.guard.process_tree import start_time
 from toban_executor.guard.reap_previous import end_previous
 
 
 @pytest.mark.parametrize(
     ("differs", "proven"),
-    [({"pid_namespace": "pid:[1]"}, False), ({"boot_id": "another"}, True), ({"supervisor_start": 1}, False)],
+    [
+        ({"pid_namespace": "pid:[1]"}, False),
+        ({"pid_namespace": guard_state.pid_namespace() + "1", "supervisor_start": 1}, False),
+        ({"boot_id": "another"}, True),
+        ({"supervisor_start": 1}, False),
+    ],
     ids=[
         "another namespace",
+        "another namespace that had the same inode",
         "another boot",
         "a guard supervisor that died before it recorded an empty tree, and no cgroup",
     ],
@@ -53,3 +60,38 @@ def test_guards_that_write_before_they_end_are_waited_for(
         guard_state.write(tmp_path / "guards", guard_state.GuardState(incarnation="i", cgroup="", **here))
         end_previous(tmp_path)
     assert left.exists() is whole
+
+
+def group_of(root: Path, name: str, populated: int) -> Path:
+    """A folder that looks like a cgroup."""
+    group = root / name
+    group.mkdir()
+    (group / "cgroup.events").write_text(f"populated {populated}\nfrozen 0\n")
+    return group
+
+
+def test_a_missing_group_is_empty_only_where_it_would_be_seen(tmp_path: Path) -> None:
+    """In another cgroup namespace, or below another mount, its path is missing too while its processes live."""
+    root, elsewhere = tmp_path / "root", tmp_path / "elsewhere"
+    root.mkdir()
+    elsewhere.mkdir()
+    group = group_of(root, "toban-i", 1)
+    ids = {"group_id": cgroup.identity(group), "root_id": cgroup.identity(root)}
+    assert not cgroup.is_empty(group, root=root, **ids)
+    assert not cgroup.is_empty(elsewhere / "toban-i", root=elsewhere, **ids), "another mount"
+    assert not cgroup.is_empty(elsewhere / "toban-i", root=None, **ids)
+    (group / "cgroup.events").write_text("populated 0\n")
+    assert cgroup.is_empty(group, root=root, **ids)
+    assert not cgroup.is_empty(group_of(root, "other", 0), root=root, **ids), "another group"
+    assert cgroup.is_empty(root / "removed", root=root, **ids)
+    assert not cgroup.is_empty(root / "removed", root=root, group_id="", root_id=""), "a record of an earlier release"
+
+
+def test_records_of_an_earlier_release_are_read(tmp_path: Path) -> None:
+    old = {"incarnation": "i", "boot_id": "b", "pid_namespace": "pid:[1]", "master": 1, "master_start": 2}
+    (tmp_path / "i.json").write_text(json.dumps(old | {"cgroup": "/g", "empty": True}))
+    [one] = guard_state.read_all(tmp_path)
+    assert (one.supervisor, one.cgroup, one.cgroup_root, one.empty) == (1, "/g", "", True)
+    here = guard_state.pid_namespace()
+    assert guard_state.in_this_namespace(here) and guard_state.in_this_namespace(here.partition("@")[0])
+    assert not guard_state.in_this_namespace(here + "1")

@@ -45,8 +45,7 @@ def _enter(group: Path) -> None:
 def find_base(name: str, mounts: Path = Path("/proc/mounts"), own: Path = Path("/proc/self/cgroup")) -> Path | None:
     """Where groups called `name` may be made: below this process's own group of a cgroup2 mount; None when impossible."""
     try:
-        lines = [line.split() for line in mounts.read_text().splitlines()]
-        mount = next((Path(fields[1]) for fields in lines if fields[2] == "cgroup2"), None)
+        mount = mount_root(mounts)
         inside = next((line[3:] for line in own.read_text().splitlines() if line.startswith("0::")), None)
     except (OSError, IndexError):
         return None
@@ -67,14 +66,39 @@ def kill_all(base: Path) -> None:
             (group / "cgroup.kill").write_text("1")
 
 
-def is_empty(base: Path) -> bool:
-    """True when the kernel shows that no process is left in `base` or below. A group that is missing is empty."""
+def identity(group: Path) -> str:
+    """Device and inode of a group; "" when it is not there."""
     try:
-        return "populated 0" in (base / "cgroup.events").read_text()
+        found = group.stat()
+    except OSError:
+        return ""
+    return f"{found.st_dev}:{found.st_ino}"
+
+
+def mount_root(mounts: Path = Path("/proc/mounts")) -> Path | None:
+    """Where groups of version 2 are mounted; None without them. Another cgroup namespace shows another group there."""
+    try:
+        lines = [line.split() for line in mounts.read_text().splitlines()]
+        return next((Path(fields[1]) for fields in lines if fields[2] == "cgroup2"), None)
+    except (OSError, IndexError):
+        return None
+
+
+def is_empty(base: Path, *, group_id: str, root_id: str, root: Path | None) -> bool:
+    """True when the kernel shows that no process is left in `base` or below.
+
+    A group that is missing is empty, but only for one who sees the same hierarchy: elsewhere its path means another group, or none.
+    `group_id` and `root_id` are the identities of the group and of the `root` of the mount when it was made.
+    """
+    if not root_id or root is None or identity(root) != root_id:
+        return False
+    try:
+        events = (base / "cgroup.events").read_text()
     except FileNotFoundError:
         return True
     except OSError:
         return False
+    return identity(base) == group_id and "populated 0" in events
 
 
 def remove(base: Path) -> None:

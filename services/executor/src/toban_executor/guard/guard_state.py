@@ -6,6 +6,8 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
+from toban_executor.guard.process_tree import start_time
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GuardState:
@@ -18,11 +20,16 @@ class GuardState:
     supervisor: int
     supervisor_start: int
     cgroup: str
+    # Device and inode of that group, and of the root of its mount as this process sees it.
+    cgroup_id: str = ""
+    cgroup_root: str = ""
     empty: bool = False
 
 
 _KEYS = {"supervisor": "master", "supervisor_start": "master_start"}
 """Field to its key in the file, where they differ: the next release reads the files of this one."""
+_ADDED = ("cgroup_id", "cgroup_root")
+"""Fields that files of earlier releases do not have."""
 
 
 def boot_id() -> str:
@@ -31,8 +38,14 @@ def boot_id() -> str:
 
 
 def pid_namespace() -> str:
-    """Names the pid namespace: pids of another one mean nothing here."""
-    return str(Path("/proc/self/ns/pid").readlink())
+    """Names the pid namespace, whose inode is used again later, with the start of its first process: pids of another one mean nothing here."""
+    return f"{Path('/proc/self/ns/pid').readlink()}@{start_time(1)}"
+
+
+def in_this_namespace(recorded: str) -> bool:
+    """Whether a record was written in this pid namespace; earlier releases recorded the inode alone."""
+    here = pid_namespace()
+    return recorded == (here if "@" in recorded else here.partition("@")[0])
 
 
 def write(directory: Path, record: GuardState) -> None:
@@ -58,7 +71,13 @@ def read_all(directory: Path) -> list[GuardState]:
 
 
 def _read(values: dict[str, Any]) -> GuardState:
-    return GuardState(**{field.name: values[_KEYS.get(field.name, field.name)] for field in fields(GuardState)})
+    return GuardState(**_with_defaults(values))
+
+
+def _with_defaults(values: dict[str, Any]) -> dict[str, Any]:
+    """Fields that earlier releases did not record keep their defaults."""
+    keys = {field.name: _KEYS.get(field.name, field.name) for field in fields(GuardState)}
+    return {name: values[key] for name, key in keys.items() if key in values or name not in _ADDED}
 
 
 def forget(directory: Path, incarnation: str) -> None:

@@ -78,6 +78,8 @@ class GuardSupervisor:
             supervisor=os.getpid(),
             supervisor_start=start_time(os.getpid()),
             cgroup=str(self._cgroup or ""),
+            cgroup_id=cgroup.identity(self._cgroup) if self._cgroup else "",
+            cgroup_root=cgroup.identity(root) if (root := cgroup.mount_root()) else "",
         )
 
     def run(self) -> None:

@@ -32,7 +32,7 @@ def end_previous(state_dir: Path) -> dict[str, bool]:
 def _reap_one(state_dir: Path, one: guard_state.GuardState) -> bool:
     if one.empty or one.boot_id != guard_state.boot_id():
         return True
-    if one.pid_namespace != guard_state.pid_namespace():
+    if not guard_state.in_this_namespace(one.pid_namespace):
         return False
     _wait_for_end(state_dir / "guards", one)
     if any(now.incarnation == one.incarnation and now.empty for now in guard_state.read_all(state_dir / "guards")):
@@ -66,13 +66,17 @@ def _kill_rest(one: guard_state.GuardState) -> bool:
         _kill(remaining)
         if group is not None:
             cgroup.kill_all(group)
-        if not remaining and (group is None or cgroup.is_empty(group)):
+        if not remaining and (group is None or _is_empty(group, one)):
             break
         pause(0.01)
-    if group is None or not cgroup.is_empty(group):
+    if group is None or not _is_empty(group, one):
         return False
     cgroup.remove(group)
     return True
+
+
+def _is_empty(group: Path, one: guard_state.GuardState) -> bool:
+    return cgroup.is_empty(group, group_id=one.cgroup_id, root_id=one.cgroup_root, root=cgroup.mount_root())
 
 
 def _kill(pids: list[int]) -> None:
