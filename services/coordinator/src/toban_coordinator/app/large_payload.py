@@ -90,20 +90,20 @@ class LargePayloads:
             sys.executable, "-I", "-m", _MODULE, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE
         )
         assert child.stdin is not None and child.stdout is not None
-        heard = bytearray()
+        received = bytearray()
         try:
             async with asyncio.timeout(self._limit_seconds):
                 child.stdin.write(task)
                 child.stdin.close()
                 while part := await child.stdout.read(1 << 16):
-                    heard += part
+                    received += part
         except (TimeoutError, ConnectionError):
             pass
         finally:
             if child.returncode is None:
                 child.kill()
             await child.wait()
-        return bytes(heard)
+        return bytes(received)
 
 
 PROCESS_WIDE = LargePayloads()
