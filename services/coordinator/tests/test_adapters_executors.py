@@ -1,6 +1,7 @@
 """Orders to an executor over real mTLS: serials, tickets, and what happens to orders that cannot be delivered."""
 
 import asyncio
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
@@ -34,6 +35,8 @@ class Worker(WorkerServiceServicer):
         self.seen = []
         self.busy = 0
         self.overlapped = False
+        # Starts that it takes before it fails.
+        self.most = 1000
 
     async def _order(self, request):
         self.overlapped |= self.busy > 0
@@ -43,6 +46,8 @@ class Worker(WorkerServiceServicer):
         self.seen.append(request)
 
     async def StartJob(self, request, context):
+        if len(self.seen) >= self.most:
+            raise TobanError(ErrorCode.UNAVAILABLE, "no more")
         await self._order(request)
         results = [
             pb.StartResult(key=order.key, accepted=order.attempt == 1, refusal="NO_SLOT") for order in request.orders
@@ -90,8 +95,8 @@ async def setting(pg_url, tls, worker):
     await pool.close()
 
 
-def start_order(number, attempt=1):
-    return StartOrder(
+def start_order(number, attempt=1, **fields):
+    order = StartOrder(
         key=AttemptKey(number, 1000 + number),
         attempt=attempt,
         job_name="j",
@@ -101,6 +106,7 @@ def start_order(number, attempt=1):
         slot=datetime(2026, 11, 21, tzinfo=UTC),
         logs=LogSpec(max_mb=2, max_lines_per_second=3, redact=("TOKEN",)),
     )
+    return replace(order, **fields)
 
 
 async def test_a_start_carries_authority_and_a_ticket(setting, worker, tls):
@@ -150,3 +156,36 @@ async def test_what_cannot_be_delivered_is_queued_or_raised(setting, free_port):
         await orders.start(away, term, [start_order(1)], 0)
     assert caught.value.code is ErrorCode.UNAVAILABLE
     assert await orders.ping(away.address) is None
+
+
+async def test_starts_with_large_payloads_are_cut_into_messages_that_fit(setting, worker):
+    orders, term, target, _ = setting
+    payload = '{"text":"' + "x" * (32 * 1024) + '"}'
+    batch = [start_order(number, payload_json=payload) for number in range(1, 201)]
+    results = await orders.start(target, term, batch, 7)
+    assert [(result.key, result.accepted) for result in results] == [(order.key, True) for order in batch]
+    assert len(worker.seen) > 1 and max(request.ByteSize() for request in worker.seen) < 1.1 * 2**20
+    assert {request.smallest_live_token for request in worker.seen} == {7}
+    serials = [request.header.serial for request in worker.seen]
+    assert serials == sorted(set(serials))
+
+
+async def test_a_later_message_that_fails_leaves_the_answers_to_the_first(setting, worker):
+    orders, term, target, _ = setting
+    worker.most = 1
+    payload = '{"text":"' + "x" * (32 * 1024) + '"}'
+    batch = [start_order(number, payload_json=payload) for number in range(1, 101)]
+    results = await orders.start(target, term, batch, 0)
+    assert 0 < len(results) < len(batch)
+    assert [result.key for result in results] == [order.key for order in batch[: len(results)]]
+
+
+@pytest.mark.parametrize(
+    "bad", [{"payload_json": "\ud800"}, {"timeout_seconds": 2**40}, {"env": {"A": "x" * 4_100_000}}]
+)
+async def test_an_order_of_which_no_message_can_be_made_is_refused_alone(setting, worker, bad):
+    orders, term, target, _ = setting
+    results = await orders.start(target, term, [start_order(1), start_order(2, **bad), start_order(3)], 0)
+    answers = {result.key.run_id: result.refusal for result in results if not result.accepted}
+    assert answers == {2: "ORDER_INVALID"}
+    assert [order.key.run_id for request in worker.seen for order in request.orders] == [1, 3]

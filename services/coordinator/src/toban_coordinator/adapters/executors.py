@@ -7,14 +7,14 @@ from collections import defaultdict
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
-from toban_coordinator.adapters.order_messages import cancel_request, revoke_request, start_request
+from toban_coordinator.adapters.order_messages import cancel_request, header, revoke_request, start_requests
 from toban_coordinator.ports.orders import QUEUED, CancelOrder, OrderQueue, StartOrder, StartResult, Target
 from toban_domain.epoch import Term
 from toban_domain.errors import ErrorCode, TobanError
 from toban_domain.outcome import AttemptKey
 from toban_observability import metrics
 from toban_observability.logs import get_logger
-from toban_proto.v1.executor_pb2 import PingRequest
+from toban_proto.v1.executor_pb2 import PingRequest, StartJobRequest
 from toban_proto.v1.executor_pb2_grpc import WorkerServiceStub
 from toban_transport.authz import EXECUTOR
 from toban_transport.channel import ChannelPool
@@ -48,10 +48,26 @@ class ExecutorOrders:
     async def start(
         self, target: Target, term: Term, orders: Sequence[StartOrder], smallest_live_token: int
     ) -> list[StartResult]:
-        """Start attempts; raises TobanError when delivery is not certain."""
+        """Start attempts in requests that fit; raises TobanError when the delivery of the first one is not certain."""
+        requests, results = start_requests(target, orders, smallest_live_token, self._signer)
+        for number, request in enumerate(requests):
+            try:
+                results += await self._start(target, term, request)
+            except TobanError as error:
+                if number == 0:
+                    raise
+                _log.warning(
+                    "some starts not delivered; they are sent again",
+                    worker_id=target.worker_id,
+                    orders=sum(len(rest.orders) for rest in requests[number:]),
+                    error=error.message,
+                )
+                break
+        return results
 
+    async def _start(self, target: Target, term: Term, request: StartJobRequest) -> list[StartResult]:
         async def send(stub: Any, serial: int) -> list[StartResult]:
-            request = start_request(target, term, serial, orders, smallest_live_token, self._signer)
+            request.header.CopyFrom(header(term.epoch, serial, target.incarnation))
             answer = await unary(stub.StartJob, request, timeout=START_SECONDS)
             return [
                 StartResult(AttemptKey(item.key.run_id, item.key.token), item.accepted, item.refusal, item.message)

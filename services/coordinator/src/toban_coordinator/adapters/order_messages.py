@@ -4,12 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from toban_coordinator.ports.orders import CancelOrder, OrderStep, StartOrder, Target
+from google.protobuf.message import EncodeError
+
+from toban_coordinator.ports.orders import ORDER_INVALID, CancelOrder, OrderStep, StartOrder, StartResult, Target
 from toban_domain.epoch import Term
 from toban_domain.outcome import AttemptKey
 from toban_proto.v1 import executor_pb2 as pb
 from toban_transport.convert import key_to_pb, timestamp_to_pb
 from toban_transport.log_ticket import TicketSigner
+
+# gRPC takes messages of up to 4 MiB; requests are cut far below it, and one order alone may come near it.
+REQUEST_BYTES = 1 << 20
+ORDER_BYTES = 4_000_000
 
 
 def header(epoch: int, serial: int, incarnation: str) -> pb.OrderHeader:
@@ -17,20 +23,31 @@ def header(epoch: int, serial: int, incarnation: str) -> pb.OrderHeader:
     return pb.OrderHeader(leader_epoch=epoch, serial=serial, incarnation=incarnation)
 
 
-def start_request(
-    target: Target,
-    term: Term,
-    serial: int,
-    orders: Sequence[StartOrder],
-    smallest_live_token: int,
-    signer: TicketSigner,
-) -> pb.StartJobRequest:
-    """Starts, each with its signed log ticket."""
-    return pb.StartJobRequest(
-        header=header(term.epoch, serial, target.incarnation),
-        orders=[_start(order, target.incarnation, signer) for order in orders],
-        smallest_live_token=smallest_live_token,
-    )
+def start_requests(
+    target: Target, orders: Sequence[StartOrder], smallest_live_token: int, signer: TicketSigner
+) -> tuple[list[pb.StartJobRequest], list[StartResult]]:
+    """Starts, each with its signed log ticket, as requests of at most REQUEST_BYTES that have no header yet, and a refusal for each order of
+    which no message can be made. Raises TobanError when tickets cannot be signed."""
+    requests: list[pb.StartJobRequest] = []
+    refused: list[StartResult] = []
+    size = REQUEST_BYTES
+    for order in orders:
+        try:
+            message = _start(order, target.incarnation, signer)
+            length = message.ByteSize()
+        except (TypeError, ValueError, OverflowError, EncodeError) as error:
+            refused.append(StartResult(order.key, False, ORDER_INVALID, f"no message can be made of it: {error}"))
+            continue
+        if length > ORDER_BYTES:
+            problem = f"it has {length} bytes, at most {ORDER_BYTES} fit into a message: shorten its steps or its env"
+            refused.append(StartResult(order.key, False, ORDER_INVALID, problem))
+            continue
+        if size + length > REQUEST_BYTES:
+            requests.append(pb.StartJobRequest(smallest_live_token=smallest_live_token))
+            size = 0
+        requests[-1].orders.append(message)
+        size += length
+    return requests, refused
 
 
 def _start(order: StartOrder, incarnation: str, signer: TicketSigner) -> pb.StartOrder:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeVar
 
-from toban_store.errors import TooLong
+from toban_store.errors import Refused, TooLong
 
 T = TypeVar("T")
 E = TypeVar("E", bound=Exception)
@@ -29,13 +29,21 @@ class AdaptiveBatch:
         if items >= self.size:
             self.size = min(self._most, max(1, self.size * 2))
 
-    async def each(self, items: Sequence[T], write: Write[T]) -> None:
-        """Awaits `write(part)` for all of `items`, in order; raises TooLong when one item alone takes too long."""
+    async def each(
+        self, items: Sequence[T], write: Write[T], alone: Callable[[T, Refused], Awaitable[None]] | None = None
+    ) -> None:
+        """Awaits `write(part)` for all of `items`, in order; raises TooLong when one item alone takes too long.
+
+        With `alone` a part that PostgreSQL refuses is split until the bad item is alone, which then goes there.
+        """
         done = 0
         while done < len(items):
             part = items[done : done + max(1, self.size)]
             try:
-                await write(part)
+                if alone is None:
+                    await write(part)
+                else:
+                    await split_on_refusal(part, write, alone, refusals=(Refused,))
             except TooLong:
                 self.too_long(len(part))
                 if len(part) == 1:

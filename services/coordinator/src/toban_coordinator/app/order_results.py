@@ -19,6 +19,7 @@ from toban_domain.epoch import Term
 from toban_domain.outcome import AttemptKey
 from toban_domain.transitions import CloseAttempt, Finish, LiveRun, Release
 from toban_observability.logs import get_logger
+from toban_store.errors import Refused
 from toban_store.pool import Pool
 from toban_store.tx import fenced_tx
 
@@ -51,7 +52,8 @@ class OrderResults:
         faults = [r for r in refused if r.gone and r.refusal in decide.JOB_FAULTS]
         if faults:
             await self._fail(target, faults)
-        await self._batches.each([r for r in refused if r.gone and r.refusal not in decide.JOB_FAULTS], self._put_back)
+        back = [r for r in refused if r.gone and r.refusal not in decide.JOB_FAULTS]
+        await self._batches.each(back, self._put_back, _not_written)
 
     async def _fail(self, target: Target, faults: Sequence[StartResult]) -> None:
         now = self.server_time.now()
@@ -82,7 +84,7 @@ class OrderResults:
     async def gone(self, keys: Sequence[AttemptKey]) -> None:
         """Attempts that the executor promised never to run: CANCEL_REQUESTED → CANCELED, ASSIGNED → PENDING, same attempt."""
         results = [StartResult(key, False, TAKEN_BACK, "its start did not reach the executor") for key in keys]
-        await self._batches.each(results, self._put_back)
+        await self._batches.each(results, self._put_back, _not_written)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,6 +101,16 @@ class UndeliveredOrders:
             await queued_orders.queue(
                 t, incarnation=target.incarnation, kind=kind, serial=serial, orders=list(payloads.items())
             )
+
+
+async def _not_written(result: StartResult, error: Refused) -> None:
+    """The others are written; this one is asked for again."""
+    _log.error(
+        "answer of an executor cannot be written: PostgreSQL refuses it",
+        run_id=result.key.run_id,
+        answer=result.refusal,
+        error=error.message,
+    )
 
 
 def _refused(run: LiveRun | None, result: StartResult) -> tuple[Release | Finish | None, CloseAttempt | None]:

@@ -8,7 +8,15 @@ from typing import Protocol
 
 from toban_coordinator.app import metrics
 from toban_coordinator.app.reachability import Reachability
-from toban_coordinator.ports.orders import QUEUED, CancelOrder, StartOrder, StartResult, Target, WorkerOrders
+from toban_coordinator.ports.orders import (
+    ORDER_INVALID,
+    QUEUED,
+    CancelOrder,
+    StartOrder,
+    StartResult,
+    Target,
+    WorkerOrders,
+)
 from toban_domain.epoch import Term
 from toban_domain.errors import FencedOut, TobanError
 from toban_domain.outcome import AttemptKey
@@ -146,16 +154,34 @@ class OrderSender:
             results = await self._orders.start(lane.target, self._term, batch, lane.smallest)
         except TobanError as error:
             _end_spans(batch, lane.target, {}, error.message)
-            metrics.undelivered.labels("start").inc()
-            self.reach.failed(lane.target.incarnation)
+            self._note_undelivered(lane)
             raise
-        self.reach.answered(lane.target.incarnation)
+        if len(results) < len(batch):
+            # The loop `dispatch` sends the rest again.
+            self._note_undelivered(lane)
+        else:
+            self.reach.answered(lane.target.incarnation)
         _end_spans(batch, lane.target, {result.key: result.refusal for result in results if not result.accepted})
         now = self._clock.monotonic()
         self.accepted.update((result.key, now) for result in results if result.accepted)
         if any(not result.accepted for result in results):
-            await self._answers.started(lane.target, results)
+            await self._answers.started(lane.target, await self._without_doubt(lane, results))
         lane.flying = set()
+
+    def _note_undelivered(self, lane: Lane) -> None:
+        metrics.undelivered.labels("start").inc()
+        self.reach.failed(lane.target.incarnation)
+
+    async def _without_doubt(self, lane: Lane, results: Sequence[StartResult]) -> list[StartResult]:
+        """`results` without invalid orders that the executor may have had in another form: it must promise never to start them."""
+        invalid = [result.key for result in results if result.refusal == ORDER_INVALID]
+        if not invalid:
+            return list(results)
+        _log.error(
+            "starts cannot be sent", worker_id=lane.target.worker_id, orders=len(invalid), run_id=invalid[0].run_id
+        )
+        promised = await self._orders.revoke(lane.target, self._term, invalid)
+        return [r for r in results if r.refusal != ORDER_INVALID or promised.get(r.key) == "gone"]
 
     async def _send_cancels(self, lane: Lane) -> None:
         batch, lane.cancels = list(lane.cancels.values()), {}

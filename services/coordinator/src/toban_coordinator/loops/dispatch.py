@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 
 from toban_coordinator.app.definition_cache import DefinitionCache
@@ -37,27 +38,31 @@ class Dispatch:
         self._sender = sender
         # When each cancel or revoke went out last, by this machine's monotonic clock.
         self._asked: dict[AttemptKey, float] = {}
+        # The last run of the page before, 0 = begin again: runs that stay open for long must not hide those behind them.
+        self._sent_after = 0
+        self._cancel_after = 0
 
     async def run_once(self) -> TurnOutcome:
         """One turn; raises what broke a lane of the sender, so that a fence reaches the leader."""
         self._sender.raise_broken()
         before = self._deps.server_time.now() - timedelta(seconds=RESEND_SECONDS)
         async with autocommit(self._deps.pool) as t:
-            sent = await runs_assign.unconfirmed(t, before, limit=BATCH)
-            canceling = await runs_assign.to_cancel(t, limit=BATCH)
+            sent = await runs_assign.unconfirmed(t, before, after=self._sent_after, limit=BATCH)
+            canceling = await runs_assign.to_cancel(t, after=self._cancel_after, limit=BATCH)
             keys = {(run.definition_id, run.definition_version) for run in sent}
             await self._definitions.find(t, keys | {(run.definition_id, run.definition_version) for run in canceling})
-        self._asked = {key: at for key, at in self._asked.items() if key in _open_keys(sent, canceling)}
+        self._forget(sent)
+        self._sent_after, self._cancel_after = _next_page(sent), _next_page(canceling)
         origins = await trace_origins(self._deps.pool, [run.id for run in sent if run.slot is None])
-        return TurnOutcome(self._restart(sent, origins) + self._cancel(canceling))
+        moved = self._restart(sent, origins) + self._cancel(canceling)
+        return TurnOutcome(moved, 0.0 if self._sent_after or self._cancel_after else None)
 
     def idle_turn(self, agenda: Agenda) -> TurnOutcome | None:
         """A turn without work; None when an order is not confirmed. Raises as `run_once`."""
         self._sender.raise_broken()
         return None if agenda.ordered or self._asked or self._sender.accepted else TurnOutcome()
 
-    def _restart(self, sent: list[SentRun], origins: Mapping[int, TraceContext]) -> int:
-        self._forget_accepted({AttemptKey(run.id, run.token) for run in sent})
+    def _restart(self, sent: Sequence[SentRun], origins: Mapping[int, TraceContext]) -> int:
         orders: dict[Target, list[StartOrder]] = defaultdict(list)
         back: dict[Target, list[AttemptKey]] = defaultdict(list)
         oldest = self._deps.server_time.now() - timedelta(seconds=TAKE_BACK_SECONDS)
@@ -83,12 +88,17 @@ class Dispatch:
         self._asked[key] = now
         return True
 
-    def _forget_accepted(self, assigned: set[AttemptKey]) -> None:
-        """An attempt that was accepted a while ago and is not ASSIGNED any more will not be looked for again; one that still is, is asked for."""
+    def _forget(self, sent: Sequence[SentRun]) -> None:
+        """Drops old questions, and accepted attempts that are not ASSIGNED any more or stay so for BELIEVED_SECONDS."""
         now, accepted = self._deps.clock.monotonic(), self._sender.accepted
+        self._asked = {key: at for key, at in self._asked.items() if now - at < RESEND_SECONDS}
+        assigned = {AttemptKey(run.id, run.token) for run in sent}
+        first, last = self._sent_after, _next_page(sent) or math.inf
         old, oldest = now - 2 * RESEND_SECONDS, now - BELIEVED_SECONDS
-        for key in [key for key, at in accepted.items() if at < oldest or (at < old and key not in assigned)]:
-            del accepted[key]
+        for key, at in tuple(accepted.items()):
+            confirmed = first < key.run_id <= last and key not in assigned
+            if at < oldest or (at < old and confirmed):
+                del accepted[key]
 
     def _start_order(self, key: AttemptKey, run: SentRun, origin: TraceContext | None) -> StartOrder | None:
         spec = self._definitions.known((run.definition_id, run.definition_version))
@@ -107,7 +117,7 @@ class Dispatch:
         )
         return start_order(attempt, spec, cluster=self._deps.term.system_id)
 
-    def _cancel(self, canceling: list[CancelingRun]) -> int:
+    def _cancel(self, canceling: Sequence[CancelingRun]) -> int:
         orders: dict[Target, list[CancelOrder]] = defaultdict(list)
         for run in canceling:
             key = AttemptKey(run.id, run.token)
@@ -127,5 +137,6 @@ class Dispatch:
         )
 
 
-def _open_keys(sent: list[SentRun], canceling: list[CancelingRun]) -> set[AttemptKey]:
-    return {AttemptKey(run.id, run.token) for run in sent} | {AttemptKey(run.id, run.token) for run in canceling}
+def _next_page(runs: Sequence[SentRun] | Sequence[CancelingRun]) -> int:
+    """The run after which the next page begins; 0 when this one was the last."""
+    return runs[-1].id if len(runs) >= BATCH else 0

@@ -19,9 +19,12 @@ from toban_coordinator.store.queued_orders import DoneOrder
 from toban_coordinator.store.runs import Waiting
 from toban_domain.job import JobSpec
 from toban_domain.transitions import Finish, RequestCancel
+from toban_observability.logs import get_logger
+from toban_store.errors import Refused
 from toban_store.tx import FencedTx, Tx, autocommit, fenced_tx
 
 BATCH = 200
+_log = get_logger(__name__)
 
 
 class Reap:
@@ -32,6 +35,8 @@ class Reap:
         self._definitions = definitions
         self._answers = answers
         self._batch = AdaptiveBatch(BATCH)
+        # Runs that are past their timeout and have a long grace must not hide those behind them.
+        self._overdue_after = runs_reap.FIRST_PAGE
 
     async def run_once(self) -> TurnOutcome:
         """One turn."""
@@ -39,20 +44,21 @@ class Reap:
         async with autocommit(self._deps.pool) as t:
             off = await runs_reap.held_by_off(t, limit=BATCH)
             orphans = await runs_reap.orphaned(t, limit=BATCH)
-            overdue = await self._overdue(t, now)
+            overdue, more_overdue = await self._overdue(t, now)
             ends = await self._waiting(t, now)
             done = await queued_orders.done(t, limit=BATCH)
         if done:
             await self._answered(done)
-        await self._batch.each(off, self._off)
+        await self._batch.each(off, self._off, _not_moved)
         if off or orphans:
             async with autocommit(self._deps.pool) as t:
                 orphans = await runs_reap.orphaned(t, limit=BATCH)
-            await self._batch.each(orphans, self._orphans)
-        await self._batch.each(overdue, self._overdue_ones)
-        await self._batch.each(ends, self._end)
+            await self._batch.each(orphans, self._orphans, _not_moved)
+        await self._batch.each(overdue, self._overdue_ones, _not_moved)
+        await self._batch.each(ends, self._end, _not_moved)
         found = len(off) + len(orphans) + len(overdue) + len(ends) + len(done)
-        return TurnOutcome(found, 0.0 if max(len(off), len(orphans), len(ends), len(done)) >= BATCH else None)
+        full = max(len(off), len(orphans), len(ends), len(done)) >= BATCH
+        return TurnOutcome(found, 0.0 if full or more_overdue else None)
 
     def idle_turn(self, agenda: Agenda) -> TurnOutcome | None:
         """A turn without work; None when something needs care, or a run waits and may have to end."""
@@ -67,8 +73,11 @@ class Reap:
         async with fenced_tx(self._deps.pool, self._deps.term) as t:
             await queued_orders.forget(t, ids)
 
-    async def _overdue(self, t: Tx, now: datetime) -> list[RequestCancel]:
-        found = await runs_reap.overdue(t, now, limit=BATCH)
+    async def _overdue(self, t: Tx, now: datetime) -> tuple[list[RequestCancel], bool]:
+        """The cancels of the next page, and whether more pages follow."""
+        found = await runs_reap.overdue(t, now, after=self._overdue_after, limit=BATCH)
+        more = len(found) >= BATCH
+        self._overdue_after = found[-1].place if more else runs_reap.FIRST_PAGE
         specs = await self._definitions.find(t, {(o.run.definition_id, o.run.definition_version) for o in found})
         moves = [
             decide.overdue(
@@ -79,7 +88,7 @@ class Reap:
             for o in found
             if (o.run.definition_id, o.run.definition_version) in specs
         ]
-        return [move for move in moves if move is not None]
+        return [move for move in moves if move is not None], more
 
     async def _waiting(self, t: Tx, now: datetime) -> list[Finish]:
         """What is due and waits, and is ended where its definition says so."""
@@ -121,6 +130,12 @@ class Reap:
         if plan.cancels:
             await t.notify("dispatch")
         metrics.count_finished(finished, self._definitions.known)
+
+
+async def _not_moved(move: int | RequestCancel | Finish, error: Refused) -> None:
+    """The others are moved; this run is found again by the next turn."""
+    run_id = move if isinstance(move, int) else move.run_id
+    _log.error("run cannot be moved: PostgreSQL refuses the change", run_id=run_id, error=error.message)
 
 
 async def _ends(t: Tx, waiting: Waiting, spec: JobSpec, setting: float, now: datetime) -> list[Finish]:

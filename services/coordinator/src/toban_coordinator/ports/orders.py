@@ -22,6 +22,9 @@ NOT_GONE = frozenset({"STALE_EPOCH", "WRONG_INCARNATION"})
 # The answer for an order that was not delivered and waits in executor_orders.
 QUEUED = "queued"
 
+# The leader's own refusal of a start: no message can be made of it, so it was not sent.
+ORDER_INVALID = "ORDER_INVALID"
+
 
 @dataclass(frozen=True, slots=True)
 class Target:
@@ -100,7 +103,11 @@ class WorkerOrders(Protocol):
     async def start(
         self, target: Target, term: Term, orders: Sequence[StartOrder], smallest_live_token: int
     ) -> list[StartResult]:
-        """Start attempts. Raises TobanError (UNAVAILABLE, DEADLINE_EXCEEDED …) when delivery is not certain: send again, it is idempotent."""
+        """Start attempts, in as many calls as their size needs. Raises TobanError (UNAVAILABLE, DEADLINE_EXCEEDED …) when the first call is not
+        certainly delivered; after a later one that fails, its orders and those behind it have no result. Send again what has none: it is idempotent.
+
+        ORDER_INVALID is the refusal of an order of which no message can be made. The executor has not seen this order.
+        """
         ...
 
     async def cancel(self, target: Target, term: Term, orders: Sequence[CancelOrder]) -> dict[AttemptKey, str]:

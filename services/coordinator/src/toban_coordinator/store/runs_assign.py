@@ -145,15 +145,15 @@ async def name_executors(t: FencedTx, names: Sequence[tuple[int, str]]) -> set[i
     return {row["id"] for row in await t.fetch_all(_sql.name_executors, parameters)}
 
 
-async def unconfirmed(t: Tx, before: datetime, *, limit: int) -> list[SentRun]:
-    """Runs sent before `before` that are ASSIGNED still."""
-    rows = await t.fetch_all(_sql.unconfirmed, {"before": before, "limit": limit})
+async def unconfirmed(t: Tx, before: datetime, *, after: int = 0, limit: int) -> list[SentRun]:
+    """Runs sent before `before` that are ASSIGNED still, with ids above `after`, by id."""
+    rows = await t.fetch_all(_sql.unconfirmed, {"before": before, "after": after, "limit": limit})
     return [SentRun(**_addressed(row)) for row in rows]
 
 
-async def to_cancel(t: Tx, *, limit: int) -> list[CancelingRun]:
-    """Sent runs in CANCEL_REQUESTED."""
-    rows = await t.fetch_all(_sql.to_cancel, {"limit": limit})
+async def to_cancel(t: Tx, *, after: int = 0, limit: int) -> list[CancelingRun]:
+    """Sent runs in CANCEL_REQUESTED with ids above `after`, by id."""
+    rows = await t.fetch_all(_sql.to_cancel, {"after": after, "limit": limit})
     return [CancelingRun(**_addressed(row)) for row in rows]
 
 

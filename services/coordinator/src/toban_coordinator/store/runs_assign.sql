@@ -135,19 +135,19 @@ WITH input AS MATERIALIZED (
 SELECT id FROM moved
 
 -- name: unconfirmed
--- Sent runs that no report has confirmed: their start goes out again.
+-- Sent runs that no report has confirmed: their start goes out again. A page begins after the last run of the one before.
 SELECT r.id, r.token, r.definition_id, r.definition_version, r.job_name, r.slot, r.attempt, r.payload::text AS payload, r.timeout_seconds,
        r.log_day::text AS log_day, r.dispatched_at, r.assigned_incarnation::text AS incarnation, e.worker_id, e.grpc_host, e.grpc_port
   FROM scheduler.runs_live r JOIN scheduler.executors e ON e.incarnation = r.assigned_incarnation
- WHERE r.state = 'ASSIGNED' AND r.dispatched_at < %(before)s::timestamptz AND e.state <> 'off'
+ WHERE r.state = 'ASSIGNED' AND r.dispatched_at < %(before)s::timestamptz AND e.state <> 'off' AND r.id > %(after)s::bigint
  ORDER BY r.id
  LIMIT %(limit)s::integer
 
 -- name: to_cancel
--- Sent runs whose cancel waits for its proof.
+-- Sent runs whose cancel waits for its proof, by pages as in `unconfirmed`.
 SELECT r.id, r.token, r.definition_id, r.definition_version, r.cancel_mode, r.cancel_reason, r.assigned_incarnation::text AS incarnation,
        e.worker_id, e.grpc_host, e.grpc_port
   FROM scheduler.runs_live r JOIN scheduler.executors e ON e.incarnation = r.assigned_incarnation
- WHERE r.state = 'CANCEL_REQUESTED' AND r.token IS NOT NULL AND e.state <> 'off'
+ WHERE r.state = 'CANCEL_REQUESTED' AND r.token IS NOT NULL AND e.state <> 'off' AND r.id > %(after)s::bigint
  ORDER BY r.id
  LIMIT %(limit)s::integer

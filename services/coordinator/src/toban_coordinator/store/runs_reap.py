@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
+from typing import NamedTuple
 
 from toban_domain.run import RunState
 from toban_domain.transitions import LiveRun
@@ -14,13 +15,24 @@ from toban_store.tx import FencedTx, Tx
 _sql = queries.load(__name__)
 
 
+class OverduePage(NamedTuple):
+    """A place in the list of overdue runs: when the timeout of a run passed, and the run."""
+
+    deadline: datetime
+    run_id: int
+
+
+FIRST_PAGE = OverduePage(datetime(1, 1, 2, tzinfo=UTC), 0)
+
+
 @dataclass(frozen=True, slots=True)
 class OverdueRun:
-    """A RUNNING run past its timeout."""
+    """A RUNNING run past its timeout, and its place in the list of them."""
 
     run: LiveRun
     started_at: datetime
     timeout_seconds: int
+    place: OverduePage
 
 
 async def orphaned(t: Tx, *, limit: int) -> list[int]:
@@ -39,10 +51,12 @@ async def lock_held_by_off(t: FencedTx, ids: Sequence[int]) -> list[LiveRun]:
     return [LiveRun(**{**row, "state": RunState(row["state"])}) for row in rows]
 
 
-async def overdue(t: Tx, now: datetime, *, limit: int) -> list[OverdueRun]:
-    """RUNNING runs past their timeout at `now`."""
+async def overdue(t: Tx, now: datetime, *, after: OverduePage = FIRST_PAGE, limit: int) -> list[OverdueRun]:
+    """RUNNING runs past their timeout at `now`, the longest first, that come behind `after`."""
     found = []
-    for row in await t.fetch_all(_sql.overdue, {"now": now, "limit": limit}):
-        started_at, timeout = row.pop("started_at"), row.pop("timeout_seconds")
-        found.append(OverdueRun(LiveRun(**row, state=RunState.RUNNING, started=True), started_at, timeout))
+    params = {"now": now, "after_deadline": after.deadline, "after_id": after.run_id, "limit": limit}
+    for row in await t.fetch_all(_sql.overdue, params):
+        started_at, timeout, deadline = row.pop("started_at"), row.pop("timeout_seconds"), row.pop("deadline")
+        run = LiveRun(**row, state=RunState.RUNNING, started=True)
+        found.append(OverdueRun(run, started_at, timeout, OverduePage(deadline, run.id)))
     return found

@@ -26,11 +26,14 @@ SELECT {{run_to_decide}}
    FOR UPDATE OF r
 
 -- name: overdue
--- RUNNING runs that are past their timeout, the longest first, by the index of deadlines.
+-- RUNNING runs that are past their timeout, the longest first, by the index of deadlines. A page begins after the last run of the one before.
 SELECT r.id, r.token, r.assigned_incarnation::text AS incarnation, r.attempt, r.max_attempts, r.lost_count, r.max_lost, r.definition_id,
-       r.definition_version, r.started_at, r.timeout_seconds
+       r.definition_version, r.started_at, r.timeout_seconds,
+       r.started_at + make_interval(secs => r.timeout_seconds) AS deadline
   FROM scheduler.runs_live r
  WHERE r.state = 'RUNNING' AND r.timeout_seconds > 0
    AND r.started_at AT TIME ZONE 'UTC' + make_interval(secs => r.timeout_seconds) < %(now)s::timestamptz AT TIME ZONE 'UTC'
- ORDER BY r.started_at AT TIME ZONE 'UTC' + make_interval(secs => r.timeout_seconds)
+   AND (r.started_at AT TIME ZONE 'UTC' + make_interval(secs => r.timeout_seconds), r.id)
+       > (%(after_deadline)s::timestamptz AT TIME ZONE 'UTC', %(after_id)s::bigint)
+ ORDER BY r.started_at AT TIME ZONE 'UTC' + make_interval(secs => r.timeout_seconds), r.id
  LIMIT %(limit)s::integer
