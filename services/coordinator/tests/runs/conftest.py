@@ -78,6 +78,7 @@ class FakeOrders:
     starts: list[tuple[str, StartOrder]] = field(default_factory=list)
     cancels: list[tuple[str, CancelOrder]] = field(default_factory=list)
     refuse: Callable[[StartOrder], tuple[str, str] | None] = lambda order: None
+    revokes: list[tuple[str, AttemptKey]] = field(default_factory=list)
     cancel_answer: str = "cancelling"
     revoke_answer: str = "gone"
     pool: Pool | None = None
@@ -116,6 +117,7 @@ class FakeOrders:
     async def revoke(self, target: Target, term: Term, keys: Sequence[AttemptKey]) -> dict[AttemptKey, str]:
         if target.incarnation in self.down:
             return await self.queue(target, term, "revoke", keys)
+        self.revokes += [(target.incarnation, key) for key in keys]
         return dict.fromkeys(keys, self.revoke_answer)
 
     async def queue(self, target: Target, term: Term, kind: str, keys: Sequence[AttemptKey]) -> dict[AttemptKey, str]:

@@ -116,7 +116,8 @@ async def test_a_turn_reads_no_run_that_goes_on_or_waits_for_its_time(world: Any
         e=gone,
     )
     await world.sql("ANALYZE scheduler.runs_live")
-    asked = {"now": world.now(), "until": world.now() + timedelta(seconds=30), "limit": 200}
+    first = {"after_deadline": runs_reap.FIRST_PAGE.deadline, "after_id": runs_reap.FIRST_PAGE.run_id}
+    asked = {"now": world.now(), "until": world.now() + timedelta(seconds=30), "limit": 200, **first}
     for mode in ("force_custom_plan", "force_generic_plan"):
         async with tx(world.pool) as t:
             await t._run(f"SET LOCAL plan_cache_mode = {mode}", {})

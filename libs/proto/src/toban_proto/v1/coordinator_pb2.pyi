@@ -215,6 +215,9 @@ class HeartbeatRequest(_message.Message):
     DISK_FREE_BYTES_FIELD_NUMBER: _builtins.int
     CERTIFICATE_NOT_AFTER_FIELD_NUMBER: _builtins.int
     STOPPED_FIELD_NUMBER: _builtins.int
+    NAMES_ALL_FIELD_NUMBER: _builtins.int
+    UNANSWERED_FIELD_NUMBER: _builtins.int
+    QUARANTINED_FIELD_NUMBER: _builtins.int
     incarnation: _builtins.str
     echo: _builtins.int
     """Highest grant_seq received in any response."""
@@ -227,6 +230,8 @@ class HeartbeatRequest(_message.Message):
     disk_free_bytes: _builtins.int
     stopped: _builtins.bool
     """Final heartbeat of a stopping incarnation: its guards have ended, every outcome is committed, it starts no more attempts."""
+    names_all: _builtins.bool
+    """True: `held`, `unanswered` and `quarantined` name every attempt of this incarnation whose outcome no coordinator has accepted."""
     @_builtins.property
     def labels(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]: ...
     @_builtins.property
@@ -239,6 +244,14 @@ class HeartbeatRequest(_message.Message):
 
     @_builtins.property
     def certificate_not_after(self) -> _timestamp_pb2.Timestamp: ...
+    @_builtins.property
+    def unanswered(self) -> _containers.RepeatedCompositeFieldContainer[_common_pb2.AttemptKey]:
+        """Ended attempts whose outcome is not answered yet."""
+
+    @_builtins.property
+    def quarantined(self) -> _containers.RepeatedCompositeFieldContainer[Global___QuarantinedOutcome]:
+        """Ended attempts whose outcome was refused; the executor keeps it and sends it again."""
+
     def __init__(
         self,
         *,
@@ -257,14 +270,41 @@ class HeartbeatRequest(_message.Message):
         disk_free_bytes: _builtins.int = ...,
         certificate_not_after: _timestamp_pb2.Timestamp | None = ...,
         stopped: _builtins.bool = ...,
+        names_all: _builtins.bool = ...,
+        unanswered: _abc.Iterable[_common_pb2.AttemptKey] | None = ...,
+        quarantined: _abc.Iterable[Global___QuarantinedOutcome] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["certificate_not_after", b"certificate_not_after", "wall_clock", b"wall_clock"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["certificate_not_after", b"certificate_not_after", "disk_free_bytes", b"disk_free_bytes", "draining", b"draining", "echo", b"echo", "epoch_max", b"epoch_max", "free_slots", b"free_slots", "held", b"held", "incarnation", b"incarnation", "labels", b"labels", "load", b"load", "order_outcomes", b"order_outcomes", "running", b"running", "settings_version", b"settings_version", "stopped", b"stopped", "wall_clock", b"wall_clock"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["certificate_not_after", b"certificate_not_after", "disk_free_bytes", b"disk_free_bytes", "draining", b"draining", "echo", b"echo", "epoch_max", b"epoch_max", "free_slots", b"free_slots", "held", b"held", "incarnation", b"incarnation", "labels", b"labels", "load", b"load", "names_all", b"names_all", "order_outcomes", b"order_outcomes", "quarantined", b"quarantined", "running", b"running", "settings_version", b"settings_version", "stopped", b"stopped", "unanswered", b"unanswered", "wall_clock", b"wall_clock"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___HeartbeatRequest: _TypeAlias = HeartbeatRequest  # noqa: Y015
+
+@_typing.final
+class QuarantinedOutcome(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    KEY_FIELD_NUMBER: _builtins.int
+    MESSAGE_FIELD_NUMBER: _builtins.int
+    message: _builtins.str
+    """Why it was refused."""
+    @_builtins.property
+    def key(self) -> _common_pb2.AttemptKey: ...
+    def __init__(
+        self,
+        *,
+        key: _common_pb2.AttemptKey | None = ...,
+        message: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["key", b"key"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "message", b"message"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___QuarantinedOutcome: _TypeAlias = QuarantinedOutcome  # noqa: Y015
 
 @_typing.final
 class OpenOrder(_message.Message):
@@ -407,7 +447,10 @@ class ReportRequest(_message.Message):
 
     INCARNATION_FIELD_NUMBER: _builtins.int
     REPORTS_FIELD_NUMBER: _builtins.int
+    KEEPS_REFUSED_FIELD_NUMBER: _builtins.int
     incarnation: _builtins.str
+    keeps_refused: _builtins.bool
+    """The sender keeps refused outcomes and sends them again. Without it, a report that PostgreSQL cannot store now has no result."""
     @_builtins.property
     def reports(self) -> _containers.RepeatedCompositeFieldContainer[Global___AttemptReport]: ...
     def __init__(
@@ -415,10 +458,11 @@ class ReportRequest(_message.Message):
         *,
         incarnation: _builtins.str = ...,
         reports: _abc.Iterable[Global___AttemptReport] | None = ...,
+        keeps_refused: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["incarnation", b"incarnation", "reports", b"reports"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["incarnation", b"incarnation", "keeps_refused", b"keeps_refused", "reports", b"reports"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -431,9 +475,14 @@ class ReportResult(_message.Message):
     KEY_FIELD_NUMBER: _builtins.int
     SEQ_FIELD_NUMBER: _builtins.int
     RESULT_FIELD_NUMBER: _builtins.int
+    MESSAGE_FIELD_NUMBER: _builtins.int
     seq: _builtins.int
     result: _builtins.str
-    """accepted | already_accepted | orphan_result | not_held | refused. All are final: the journal may delete the report."""
+    """accepted | already_accepted | orphan_result | not_held: final, the journal may delete the report.
+    refused: PostgreSQL does not store it. The executor quarantines an outcome and sends it again. A report without a result is sent again too.
+    """
+    message: _builtins.str
+    """Why it was refused."""
     @_builtins.property
     def key(self) -> _common_pb2.AttemptKey: ...
     def __init__(
@@ -442,10 +491,11 @@ class ReportResult(_message.Message):
         key: _common_pb2.AttemptKey | None = ...,
         seq: _builtins.int = ...,
         result: _builtins.str = ...,
+        message: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["key", b"key"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "result", b"result", "seq", b"seq"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "message", b"message", "result", b"result", "seq", b"seq"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

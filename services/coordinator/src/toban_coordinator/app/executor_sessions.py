@@ -15,6 +15,7 @@ from toban_coordinator.ports.leader import LeaderSource, LeaderView, ServerClock
 from toban_coordinator.ports.settings import SettingsSource
 from toban_coordinator.ports.worker_registry import MemberMirror
 from toban_coordinator.store import executors, queued_orders
+from toban_coordinator.store.unresolved_attempts import Named
 from toban_domain.epoch import Epoch
 from toban_domain.errors import ErrorCode, TobanError
 from toban_domain.lease import ExecutorState
@@ -92,6 +93,8 @@ class Heartbeat:
     held: Sequence[AttemptKey] = ()
     progress: Mapping[AttemptKey, Progress] = field(default_factory=dict)
     stopped: bool = False
+    # None: the executor does not name what it has not reported.
+    named: Named | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -177,7 +180,7 @@ class ExecutorSessions:
                 await executors.attest_stopped(self._deps.pool, incarnation)
             return self._answer(Answer(grant=None))
         self._checked_epoch(heartbeat.beat.epoch_max)
-        answer = await self._grants.heartbeat(heartbeat.beat, heartbeat.held)
+        answer = await self._grants.heartbeat(heartbeat.beat, heartbeat.held, heartbeat.named)
         if answer.grant is not None:
             self._mirror(answer.grant, heartbeat)
             self._deps.on_progress(incarnation, heartbeat.progress)

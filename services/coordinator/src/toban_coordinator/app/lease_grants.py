@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from toban_coordinator.store import executors, queued_orders
+from toban_coordinator.store import executors, queued_orders, unresolved_attempts
+from toban_coordinator.store.unresolved_attempts import Named
 from toban_domain.outcome import AttemptKey
 from toban_observability import metrics
 from toban_observability.logs import get_logger
@@ -38,6 +39,7 @@ class Answer:
 class _Call:
     beat: executors.Beat
     held: Sequence[AttemptKey]
+    named: Named | None
 
 
 class LeaseGrants:
@@ -47,9 +49,11 @@ class LeaseGrants:
         self._pool = pool
         self._group = GroupCommit(self._grant, limits=GroupLimits(max_items=MAX_BATCH), name="lease grants")
 
-    async def heartbeat(self, beat: executors.Beat, held: Sequence[AttemptKey]) -> Answer:
-        """The answer, after the commit. `held` are the attempts that the executor has not finished. Raises TobanError: no grant is certain."""
-        return await self._group.submit(_Call(beat, held))
+    async def heartbeat(self, beat: executors.Beat, held: Sequence[AttemptKey], named: Named | None = None) -> Answer:
+        """The answer, after the commit. `held` are the attempts that the executor has not finished, `named` all that it knows of (None: it does
+        not say). Raises TobanError: no grant is certain.
+        """
+        return await self._group.submit(_Call(beat, held, named))
 
     async def _grant(self, calls: Sequence[_Call]) -> list[Answer]:
         with _batch.time():
@@ -71,17 +75,46 @@ class LeaseGrants:
         _grants.labels("off").inc(len(beats) - len(grants))
         for grant in grants.values():
             _grants.labels("granted" if grant.granted else "withheld").inc()
-        updates = await self._updates(
-            {name: keys for name, keys in held.items() if name in grants and (keys or grants[name].has_updates)}
-        )
+        wanted = {name: keys for name, keys in held.items() if name in grants and (keys or grants[name].has_updates)}
+        named = _named(call for call in calls if call.beat.incarnation in wanted)
+        updates = await self._updates(wanted, {name: said.known for name, said in named.items()})
+        await self._note({name: said for name, said in named.items() if updates.get(name, NO_UPDATES).unresolved})
         return {name: Answer(grant=grants.get(name), updates=updates.get(name, NO_UPDATES)) for name in beats}
 
-    async def _updates(self, held: dict[str, list[AttemptKey]]) -> dict[str, queued_orders.OrderUpdates]:
+    async def _note(self, unresolved: Mapping[str, Named]) -> None:
+        """Keeps which attempts these incarnations do not name, or name as quarantined."""
+        if not unresolved:
+            return
+        try:
+            await unresolved_attempts.note(self._pool, unresolved)
+        except StoreError as error:
+            # The grant stands; the next heartbeat says it again.
+            _log.warning("could not compare a heartbeat with the runs of its executor", error=error.message)
+
+    async def _updates(
+        self, held: dict[str, list[AttemptKey]], unanswered: Mapping[str, Sequence[AttemptKey]]
+    ) -> dict[str, queued_orders.OrderUpdates]:
         if not held:
             return {}
         try:
-            return await queued_orders.updates(self._pool, held)
+            return await queued_orders.updates(self._pool, held, unanswered)
         except StoreError as error:
             # The grant stands; the orders go out with the next heartbeat.
             _log.warning("could not load pending orders; heartbeats answered without them", error=error.message)
             return {}
+
+
+def _named(calls: Iterable[_Call]) -> dict[str, Named]:
+    """What each incarnation names; what one of its heartbeats names is named. Those that do not name everything are left out."""
+    said: dict[str, Named] = {}
+    silent = set()
+    for call in calls:
+        name, named = call.beat.incarnation, call.named
+        if named is None:
+            silent.add(name)
+            continue
+        earlier = said.get(name, Named())
+        said[name] = Named(
+            known=[*earlier.known, *call.held, *named.known], quarantined={**earlier.quarantined, **named.quarantined}
+        )
+    return {name: named for name, named in said.items() if name not in silent}

@@ -62,6 +62,11 @@ fire_failures = metrics.counter(
 refusals = metrics.counter(
     "toban_dispatch_refused_total", "Start orders that executors refused, by refusal.", ("refusal",)
 )
+unstored_results = metrics.counter(
+    "toban_run_results_missing_total",
+    "Ended attempts without a stored result: lost_result (the executor holds none; the run is repeated), result_refused (the run failed).",
+    ("kind",),
+)
 undelivered = metrics.counter("toban_dispatch_undelivered_total", "Order RPCs that failed, by kind.", ("kind",))
 
 # A series that begins with its first event has no increase: those that alerts look at begin with 0.
@@ -71,6 +76,8 @@ for _outcome in ("retry", "failed"):
     fire_failures.labels(_outcome)
 for _state in TERMINAL:
     finished_runs.labels(_state.value)
+for _kind in ("lost_result", "result_refused"):
+    unstored_results.labels(_kind)
 for _origin in ORIGINS:
     submitted.labels(_origin)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,21 +11,41 @@ from toban_coordinator.app.adaptive_batch import AdaptiveBatch
 from toban_coordinator.app.commit_reports import commit_reports
 from toban_coordinator.app.definition_cache import DefinitionCache
 from toban_coordinator.decide import dispatch as decide
+from toban_coordinator.decide import reconcile
 from toban_coordinator.decide.report import Report
 from toban_coordinator.ports.leader import ServerClock
 from toban_coordinator.ports.orders import StartResult, Target
 from toban_coordinator.store import attempts, queued_orders, runs_finish
 from toban_domain.epoch import Term
 from toban_domain.outcome import AttemptKey
-from toban_domain.transitions import CloseAttempt, Finish, LiveRun, Release
+from toban_domain.run import RunState
+from toban_domain.transitions import CloseAttempt, Finish, LiveRun, Orphan, Release
 from toban_observability.logs import get_logger
+from toban_runtime.clock import Clock
 from toban_store.errors import Refused
 from toban_store.pool import Pool
 from toban_store.tx import fenced_tx
 
 BATCH = 200
+# Much longer than an outcome takes to arrive, seconds.
+KEEP_SECONDS = 120.0
 TAKEN_BACK = "TAKEN_BACK"
 _log = get_logger(__name__)
+
+
+class EndedAttempts:
+    """Attempts that executors said have ended: `since` when, by this machine's monotonic clock. Their outcomes are on the way, or lost."""
+
+    def __init__(self, *, clock: Clock) -> None:
+        self._clock = clock
+        self.since: dict[AttemptKey, float] = {}
+
+    def note(self, keys: Iterable[AttemptKey]) -> None:
+        """The executor answered `finished`; the first answer counts until KEEP_SECONDS have passed without another."""
+        now = self._clock.monotonic()
+        self.since = {key: at for key, at in self.since.items() if now - at < KEEP_SECONDS}
+        for key in keys:
+            self.since.setdefault(key, now)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,6 +56,7 @@ class OrderResults:
     term: Term
     server_time: ServerClock
     definitions: DefinitionCache
+    ended: EndedAttempts
     _batches: AdaptiveBatch = field(default_factory=lambda: AdaptiveBatch(BATCH))
 
     async def started(self, target: Target, results: Sequence[StartResult]) -> None:
@@ -63,6 +84,7 @@ class OrderResults:
     async def _put_back(self, refused: Sequence[StartResult]) -> None:
         releases: list[Release] = []
         finishes: list[Finish] = []
+        orphans: list[Orphan] = []
         closes: list[CloseAttempt] = []
         async with fenced_tx(self.pool, self.term) as t:
             live = await runs_finish.lock_live(t, [r.key.run_id for r in refused])
@@ -70,19 +92,26 @@ class OrderResults:
                 move, close = _refused(live.get(result.key.run_id), result)
                 if isinstance(move, Release):
                     releases.append(move)
+                elif isinstance(move, Orphan):
+                    orphans.append(move)
                 elif move is not None:
                     finishes.append(move)
                 if close is not None:
                     closes.append(close)
             await runs_finish.release(t, releases)
             finished = await runs_finish.finish(t, finishes)
+            await runs_finish.orphan(t, orphans)
             await attempts.close(t, closes)
             if releases:
                 await t.notify("assign")
+            if orphans:
+                await t.notify("reap")
         metrics.count_finished(finished)
 
     async def gone(self, keys: Sequence[AttemptKey]) -> None:
-        """Attempts that the executor promised never to run: CANCEL_REQUESTED → CANCELED, ASSIGNED → PENDING, same attempt."""
+        """Attempts that the executor promised never to run: CANCEL_REQUESTED → CANCELED, ASSIGNED → PENDING with the same attempt. One that is
+        RUNNING has run there without a trace that is left: ORPHANED.
+        """
         results = [StartResult(key, False, TAKEN_BACK, "its start did not reach the executor") for key in keys]
         await self._batches.each(results, self._put_back, _not_written)
 
@@ -113,7 +142,9 @@ async def _not_written(result: StartResult, error: Refused) -> None:
     )
 
 
-def _refused(run: LiveRun | None, result: StartResult) -> tuple[Release | Finish | None, CloseAttempt | None]:
+def _refused(run: LiveRun | None, result: StartResult) -> tuple[Release | Finish | Orphan | None, CloseAttempt | None]:
     if run is None or run.token != result.key.token:
         return None, None
+    if run.state is RunState.RUNNING and result.refusal == TAKEN_BACK:
+        return reconcile.lost_result(run, result.key)
     return decide.refused(run, result.refusal, result.message)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol
 
 from toban_coordinator.app import metrics
@@ -26,6 +26,14 @@ from toban_runtime.clock import Clock
 _log = get_logger(__name__)
 
 
+class EndedAttempts(Protocol):
+    """Keeps when executors answered that attempts have ended."""
+
+    def note(self, keys: Iterable[AttemptKey]) -> None:
+        """They ended before now."""
+        ...
+
+
 class Answers(Protocol):
     """Takes what executors answer."""
 
@@ -35,6 +43,11 @@ class Answers(Protocol):
 
     async def gone(self, keys: Sequence[AttemptKey]) -> None:
         """Attempts that were to be canceled or taken back and of which the executor holds nothing, by its promise."""
+        ...
+
+    @property
+    def ended(self) -> EndedAttempts:
+        """Takes attempts that were to be canceled or taken back and have ended there."""
         ...
 
 
@@ -192,6 +205,7 @@ class OrderSender:
             metrics.undelivered.labels("cancel").inc()
             raise
         self._note_reachable(lane, "cancel", results)
+        self._answers.ended.note(key for key, result in results.items() if result == "finished")
         # A cancel of what the executor has never seen proves nothing; its promise never to start it does. The answer to a queued
         # cancel may be just that, so the question for the promise waits beside it.
         await self._take_back(lane, [key for key, result in results.items() if result in ("unknown", QUEUED)])
@@ -211,6 +225,7 @@ class OrderSender:
             metrics.undelivered.labels("revoke").inc()
             raise
         self._note_reachable(lane, "revoke", results)
+        self._answers.ended.note(key for key, result in results.items() if result == "finished")
         gone = [key for key, result in results.items() if result == "gone"]
         if gone:
             await self._answers.gone(gone)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from toban_coordinator.app.definition_cache import DefinitionCache
 from toban_coordinator.app.fast_path import FastPath, FastPathDeps
-from toban_coordinator.app.order_results import OrderResults
+from toban_coordinator.app.order_results import EndedAttempts, OrderResults
 from toban_coordinator.app.order_sender import OrderSender
 from toban_coordinator.app.payload_validator import PayloadValidator
 from toban_coordinator.app.run_marks import RunMarker
@@ -28,18 +28,22 @@ from toban_coordinator.loops.pending_work_poller import PendingWorkPoller
 from toban_coordinator.loops.prune import TICK_SECONDS as PRUNE_SECONDS
 from toban_coordinator.loops.prune import Prune
 from toban_coordinator.loops.reap import Reap
+from toban_coordinator.loops.reconcile import Reconcile
 from toban_coordinator.loops.term_loop import LoopDeps, TermLoop
 from toban_domain.epoch import Term
 from toban_runtime.loop import Loop, TurnResult
 
 
 def leader_loops(deps: LoopDeps) -> list[Loop]:
-    """Fresh loops for one term: fire, events, assign, dispatch, reap, prune, cluster_metrics.
+    """Fresh loops for one term: fire, events, assign, dispatch, reap, reconcile, prune, cluster_metrics.
 
     Cancel them when the term ends; nothing of them goes on then.
     """
     definitions, pending = DefinitionCache(), PendingWorkPoller(deps=deps)
-    answers = OrderResults(pool=deps.pool, term=deps.term, server_time=deps.server_time, definitions=definitions)
+    ended = EndedAttempts(clock=deps.clock)
+    answers = OrderResults(
+        pool=deps.pool, term=deps.term, server_time=deps.server_time, definitions=definitions, ended=ended
+    )
     sender = OrderSender(orders=deps.orders, term=deps.term, answers=answers, clock=deps.clock)
     fire = Fire(deps=deps, definitions=definitions, payloads=PayloadValidator())
     events = Events(deps=deps, definitions=definitions, payloads=PayloadValidator())
@@ -53,6 +57,7 @@ def leader_loops(deps: LoopDeps) -> list[Loop]:
     assign = Assign(deps=deps, definitions=definitions, sender=sender, marks=marks, fast_path=fast_path)
     dispatch = Dispatch(deps=deps, definitions=definitions, sender=sender)
     reap = Reap(deps=deps, definitions=definitions, answers=answers)
+    reconcile = Reconcile(deps=deps, definitions=definitions, sender=sender, ended=ended)
     cluster_metrics = ClusterMetrics(deps=deps, definitions=definitions)
     return [
         TermLoop("fire", fire.run_once, deps.tick, deps, idle_turn=pending.idle_turn(fire.idle_turn)),
@@ -74,6 +79,13 @@ def leader_loops(deps: LoopDeps) -> list[Loop]:
             close=sender.close,
         ),
         TermLoop("reap", reap.run_once, deps.tick, deps, idle_turn=pending.idle_turn(reap.idle_turn)),
+        TermLoop(
+            "reconcile",
+            reconcile.run_once,
+            deps.tick,
+            deps,
+            idle_turn=pending.idle_turn(reconcile.idle_turn),
+        ),
         TermLoop("prune", Prune(deps=deps).run_once, PRUNE_SECONDS, deps),
         TermLoop("cluster_metrics", cluster_metrics.run_once, CLUSTER_METRICS_SECONDS, deps),
     ]

@@ -67,6 +67,7 @@ class Reap:
     async def _answered(self, done: Sequence[DoneOrder]) -> None:
         """What executors answered to orders that a heartbeat carried: first to the runs, then the orders are dropped."""
         await self._answers.gone([key for order in done if (key := order.gone) is not None])
+        self._answers.ended.note(key for order in done if (key := order.ended) is not None)
         await self._batch.each([order.id for order in done], self._forget)
 
     async def _forget(self, ids: Sequence[int]) -> None:

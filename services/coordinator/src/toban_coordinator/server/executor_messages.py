@@ -11,6 +11,7 @@ from toban_coordinator.app.executor_sessions import MAX_EPOCH, MAX_SLOTS, Heartb
 from toban_coordinator.decide.report import Report
 from toban_coordinator.store import executors
 from toban_coordinator.store.queued_orders import QueuedOrder
+from toban_coordinator.store.unresolved_attempts import Named
 from toban_domain.errors import ErrorCode, TobanError
 from toban_domain.lease import ExecutorState
 from toban_domain.outcome import AttemptKey
@@ -20,6 +21,8 @@ from toban_proto.v1 import coordinator_pb2 as pb
 from toban_proto.v1 import executor_pb2 as worker
 from toban_proto.v1.common_pb2 import ATTEMPT_STATE_FINISHED
 from toban_transport.convert import key_from_pb, key_to_pb, outcome_from_pb, progress_from_text, timestamp_from_pb
+
+MAX_MESSAGE = 500
 
 
 def introduction_from_pb(message: pb.RegisterRequest) -> Introduction:
@@ -81,7 +84,14 @@ def heartbeat_from_pb(message: pb.HeartbeatRequest, incarnation: str, *, skew: f
         held=held,
         progress=progress_from_pb(message),
         stopped=message.stopped,
+        named=named_from_pb(message) if message.names_all else None,
     )
+
+
+def named_from_pb(message: pb.HeartbeatRequest) -> Named:
+    """Ended attempts whose outcomes no coordinator has accepted."""
+    refused = {key_from_pb(item.key): item.message.replace("\0", "")[:MAX_MESSAGE] for item in message.quarantined}
+    return Named(known=[key_from_pb(key) for key in message.unanswered], quarantined=refused)
 
 
 def progress_from_pb(message: pb.HeartbeatRequest) -> dict[AttemptKey, Progress]:

@@ -14,7 +14,8 @@ _sql = queries.load(__name__)
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Agenda:
     """What waits: schedules with slots up to `until` (`next_slot`: the earliest slot of all), events, runs that are due up to `until` (`next_due`:
-    the earliest time of all), runs that were ordered (to start or to be canceled) and not confirmed, and whatever `reap` takes care of."""
+    the earliest time of all), runs that were ordered (to start or to be canceled) and not confirmed, whatever `reap` takes care of, and
+    attempts that heartbeats left unresolved."""
 
     fire: bool
     next_slot: datetime | None
@@ -23,6 +24,7 @@ class Agenda:
     next_due: datetime | None
     ordered: bool
     care: bool
+    unresolved: bool
 
 
 async def read(t: Tx, now: datetime, until: datetime) -> Agenda:

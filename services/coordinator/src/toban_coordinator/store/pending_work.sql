@@ -28,4 +28,5 @@ SELECT (SELECT 1 FROM scheduler.schedules s
           < %(now)s::timestamptz AT TIME ZONE 'UTC'
        OR (SELECT 1 FROM scheduler.executor_orders o JOIN scheduler.executors x ON x.incarnation = o.incarnation
             WHERE o.done_at IS NOT NULL OR x.state = 'off'
-            ORDER BY o.id LIMIT 1) IS NOT NULL AS care;
+            ORDER BY o.id LIMIT 1) IS NOT NULL AS care,
+       (SELECT 1 FROM scheduler.unresolved_attempts u ORDER BY u.run_id LIMIT 1) IS NOT NULL AS unresolved;

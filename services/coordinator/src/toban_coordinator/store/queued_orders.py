@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
+from toban_coordinator.decide.reconcile import DISPATCH_SECONDS
 from toban_domain.outcome import AttemptKey
 from toban_store import queries
 from toban_store.pool import Pool
@@ -53,21 +55,37 @@ class OrderUpdates:
 
     `smallest_live_token`: of the attempts that the incarnation still holds (0: none). `not_held`: attempts that it reports as held and that
     PostgreSQL does not hold for it. `orders`: its open orders, oldest first.
+
+    `unresolved`: PostgreSQL holds an attempt for it that it does not name, or did so before.
     """
 
     smallest_live_token: int = 0
     not_held: tuple[AttemptKey, ...] = ()
     orders: tuple[QueuedOrder, ...] = ()
+    unresolved: bool = False
 
 
-async def updates(pool: Pool, held: Mapping[str, Sequence[AttemptKey]]) -> dict[str, OrderUpdates]:
-    """The updates for each incarnation, given the attempts that it says it holds; all of it as one statement shows it."""
-    flat = [(incarnation, *key) for incarnation, keys in held.items() for key in keys]
+async def updates(
+    pool: Pool,
+    held: Mapping[str, Sequence[AttemptKey]],
+    unanswered: Mapping[str, Sequence[AttemptKey]] = MappingProxyType({}),
+) -> dict[str, OrderUpdates]:
+    """The updates for each incarnation, given the attempts that it says it holds; all of it as one statement shows it.
+
+    `unanswered` has the incarnations that name every attempt, each with those that have ended and are not answered.
+    """
+    held_by, runs, tokens = _columns(held)
+    ended_by, ended_runs, ended_tokens = _columns(unanswered)
     params = {
         "incarnations": list(held),
-        "held_by": [incarnation for incarnation, _, _ in flat],
-        "runs": [run for _, run, _ in flat],
-        "tokens": [token for _, _, token in flat],
+        "held_by": held_by,
+        "runs": runs,
+        "tokens": tokens,
+        "complete": list(unanswered),
+        "unanswered_by": ended_by,
+        "unanswered_runs": ended_runs,
+        "unanswered_tokens": ended_tokens,
+        "grace": DISPATCH_SECONDS,
         "limit": OPEN_LIMIT,
     }
     async with autocommit(pool) as t:
@@ -77,9 +95,16 @@ async def updates(pool: Pool, held: Mapping[str, Sequence[AttemptKey]]) -> dict[
             smallest_live_token=row["smallest_live_token"],
             not_held=tuple(AttemptKey(run, token) for run, token in row["not_held"]),
             orders=tuple(QueuedOrder(**order) for order in row["orders"]),
+            unresolved=row["unresolved"],
         )
         for row in rows
     }
+
+
+def _columns(attempts: Mapping[str, Sequence[AttemptKey]]) -> tuple[list[str], list[int], list[int]]:
+    """Incarnations, runs and tokens, row by row."""
+    rows = [(incarnation, *key) for incarnation, keys in attempts.items() for key in keys]
+    return [row[0] for row in rows], [row[1] for row in rows], [row[2] for row in rows]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,9 +120,16 @@ class DoneOrder:
     @property
     def gone(self) -> AttemptKey | None:
         """The attempt that the executor promised never to run; None when it said anything else."""
-        if self.kind != "revoke" or self.result != "gone" or self.run_id is None or self.token is None:
-            return None
-        return AttemptKey(self.run_id, self.token)
+        return self._key if self.kind == "revoke" and self.result == "gone" else None
+
+    @property
+    def ended(self) -> AttemptKey | None:
+        """The attempt that the executor has ended, by its word; None when it said anything else."""
+        return self._key if self.result == "finished" else None
+
+    @property
+    def _key(self) -> AttemptKey | None:
+        return None if self.run_id is None or self.token is None else AttemptKey(self.run_id, self.token)
 
 
 async def done(t: Tx, *, limit: int) -> list[DoneOrder]:

@@ -7,7 +7,8 @@ SELECT %(incarnation)s::uuid, %(kind)s::text, t.run_id, t.token, t.payload, %(ep
 
 -- name: updates
 -- For some incarnations: the smallest token that each still holds; attempts that it says it holds and PostgreSQL does not hold for it; open
--- orders, oldest first.
+-- orders, oldest first. Of `complete` ones, which name all their attempts, also whether one is unresolved: dispatched a while ago and neither
+-- held nor unanswered there, or noted as such before.
 WITH smallest AS (
     SELECT r.assigned_incarnation AS incarnation, min(r.token) AS token
       FROM scheduler.runs_live r
@@ -21,6 +22,18 @@ WITH smallest AS (
                         WHERE r.id = h.run_id AND r.token = h.token AND r.assigned_incarnation = h.incarnation
                           AND r.state IN ('ASSIGNED', 'RUNNING', 'CANCEL_REQUESTED'))
      GROUP BY h.incarnation
+), unresolved AS (
+    SELECT i.incarnation
+      FROM unnest(%(complete)s::uuid[]) AS i (incarnation)
+     WHERE EXISTS (SELECT 1 FROM scheduler.unresolved_attempts u WHERE u.incarnation = i.incarnation)
+        OR EXISTS (SELECT 1 FROM scheduler.runs_live r
+                    WHERE r.assigned_incarnation = i.incarnation AND r.state IN ('ASSIGNED', 'RUNNING', 'CANCEL_REQUESTED')
+                      AND r.token IS NOT NULL AND r.dispatched_at < now() - make_interval(secs => %(grace)s::double precision)
+                      AND NOT EXISTS (
+                        SELECT 1
+                          FROM unnest(%(held_by)s::uuid[] || %(unanswered_by)s::uuid[], %(runs)s::bigint[] || %(unanswered_runs)s::bigint[],
+                                      %(tokens)s::bigint[] || %(unanswered_tokens)s::bigint[]) AS n (incarnation, run_id, token)
+                         WHERE n.run_id = r.id AND n.token = r.token AND n.incarnation = r.assigned_incarnation))
 ), queued AS (
     SELECT o.incarnation, jsonb_agg(to_jsonb(o) ORDER BY o.id) AS orders
       FROM (SELECT id, incarnation, kind, run_id, token, payload, epoch, serial
@@ -30,7 +43,7 @@ WITH smallest AS (
      GROUP BY o.incarnation
 )
 SELECT i.incarnation::text AS incarnation, coalesce(s.token, 0) AS smallest_live_token, coalesce(m.attempts, '[]') AS not_held,
-       coalesce(q.orders, '[]') AS orders
+       coalesce(q.orders, '[]') AS orders, EXISTS (SELECT 1 FROM unresolved u WHERE u.incarnation = i.incarnation) AS unresolved
   FROM unnest(%(incarnations)s::uuid[]) AS i (incarnation)
   LEFT JOIN smallest s USING (incarnation) LEFT JOIN missing m USING (incarnation) LEFT JOIN queued q USING (incarnation);
 
