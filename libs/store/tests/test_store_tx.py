@@ -8,7 +8,7 @@ import pytest
 
 from toban_domain.epoch import Term
 from toban_domain.errors import ErrorCode
-from toban_store.errors import DidNotHappen, FencedOut, OutcomeUnknown, Refused, TooLong, sort_error
+from toban_store.errors import DidNotHappen, FencedOut, OutcomeUnknown, Refused, TooLong, Unsuitable, sort_error
 from toban_store.pool import Pool, open_pool
 from toban_store.tx import FencedTx, Tx, autocommit, fenced_tx, tx
 
@@ -148,6 +148,38 @@ async def test_a_refused_row_names_its_constraint(pg_major: int, pool: Pool) -> 
             await t.execute(SETTING, {"name": "a"})
     assert caught.value.constraint == "settings_pkey"
     assert await settings(pool) == []
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "SELECT no_such_column FROM scheduler.settings",
+        "INSERT INTO scheduler.no_such_table VALUES (1)",
+        "INSERT INTO scheduler.job_events (at, run_id, type) VALUES ('1999-01-01', 1, 'x')",
+    ],
+)
+async def test_what_the_database_lacks_is_no_refusal_of_the_data(pg_major: int, pool: Pool, statement: str) -> None:
+    with pytest.raises(Unsuitable) as caught:
+        async with tx(pool) as t:
+            await t.execute(statement)
+    assert not isinstance(caught.value, Refused)
+    missing_partition = "job_events" in statement
+    assert caught.value.lacks_partition is missing_partition
+    assert caught.value.code is (ErrorCode.UNAVAILABLE if missing_partition else ErrorCode.INTERNAL)
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        # A rule with a name, and a trigger that names neither table nor rule.
+        "UPDATE scheduler.leader SET epoch = -1",
+        "DO $$ BEGIN RAISE EXCEPTION 'no' USING ERRCODE = 'check_violation'; END $$",
+    ],
+)
+async def test_a_check_that_fails_is_a_refusal_of_the_data(pg_major: int, pool: Pool, statement: str) -> None:
+    with pytest.raises(Refused):
+        async with tx(pool) as t:
+            await t.execute(statement)
 
 
 async def test_a_swallowed_error_does_not_pass_for_a_commit(pg_major: int, pool: Pool) -> None:

@@ -78,6 +78,12 @@ def test_names_that_are_no_coordinator_are_refused(forge: Any, verifier: TicketV
     assert "signer is unknown" in refused(verifier, signed(forge(uris, DNS)))
 
 
+def test_a_clock_that_is_a_few_minutes_behind_accepts_a_fresh_certificate(forge: Any, verifier: TicketVerifier) -> None:
+    ticket = signed(forge(COORDINATOR, DNS, valid=(NOW, NOW + timedelta(days=1))))
+    verifier.verify(ticket, now=NOW - timedelta(minutes=9))
+    assert "not valid at this time" in refused(verifier, ticket, NOW - timedelta(minutes=11))
+
+
 def test_an_expired_or_early_certificate_is_refused_also_when_remembered(
     forge: Any, tls: Path, verifier: TicketVerifier
 ) -> None:

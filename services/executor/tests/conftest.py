@@ -61,6 +61,9 @@ class FakeArchiver(LogIngestServicer):
         # Lines that came in two different chunks, which an archiver would store twice.
         self.doubled = 0
         self.down = False
+        # Refuse every chunk and seal with this code.
+        self.refusing = ""
+        self.refused = 0
 
     async def Append(self, requests: Any, context: Any) -> AsyncIterator[Any]:
         """Store and acknowledge."""
@@ -71,6 +74,9 @@ class FakeArchiver(LogIngestServicer):
             for ticket in request.tickets:
                 self.tickets.append(ticket.body)
                 known.add(ticket.body)
+            if self.refusing:
+                yield self._refuse(request)
+                continue
             for chunk in request.chunks:
                 assert known, "a chunk without any ticket on this stream"
                 self.chunks += 1
@@ -78,6 +84,18 @@ class FakeArchiver(LogIngestServicer):
             for seal in request.seals:
                 self.seals[(seal.run_id, seal.token)] = seal.last_seq
             yield logs_pb2.AppendResponse(request_id=request.request_id)
+
+    def _refuse(self, request: Any) -> Any:
+        places = [(one.run_id, one.token, one.seq_from) for one in request.chunks]
+        places += [(one.run_id, one.token, 0) for one in request.seals]
+        self.refused += len(places)
+        refusals = [
+            logs_pb2.ChunkRefusal(
+                key=common_pb2.AttemptKey(run_id=run, token=token), seq_from=seq_from, code=self.refusing
+            )
+            for run, token, seq_from in places
+        ]
+        return logs_pb2.AppendResponse(request_id=request.request_id, refusals=refusals)
 
     def _store(self, chunk: Any) -> None:
         stored = self.lines.setdefault((chunk.run_id, chunk.token), {})

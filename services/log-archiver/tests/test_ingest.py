@@ -157,7 +157,7 @@ async def test_a_day_without_partition_is_made_near_today_only(archiver: Any) ->
             chunks=[archiver.chunk(1, 10, [1]), archiver.chunk(2, 11, [2])],
         )
     )
-    assert codes(answers) == [(2, "CHUNK_INVALID")]
+    assert codes(answers) == [(2, "TICKET_INVALID")]
     assert await archiver.lines(1) == [(10, 1)]
 
 

@@ -1,6 +1,7 @@
 """What a failed write means: it did not happen, the lease is not ours any more, or the outcome is unknown.
 
-`DidNotHappen`: nothing was committed; the next tick may try again. `FencedOut` (toban_domain.errors): another leader writes now; stop leading.
+`DidNotHappen`: nothing was committed; the next tick may try again. `Refused` is about the data, `Unsuitable` about the database.
+`FencedOut` (toban_domain.errors): another leader writes now; stop leading.
 `OutcomeUnknown`: the connection broke while COMMIT was under way; take a new token, then read. No psycopg exception leaves this package.
 """
 
@@ -18,6 +19,7 @@ __all__ = [
     "Refused",
     "StoreError",
     "TooLong",
+    "Unsuitable",
     "connection_lost",
     "sort_error",
 ]
@@ -27,6 +29,11 @@ _TIMEOUTS = frozenset({"57014", "55P03", "25P03", "25P04"})
 # Connection exceptions, shutdowns by the server, and "statement completion unknown".
 _LOST_PREFIXES = ("08", "57P")
 _LOST = frozenset({"40003", "25P03", "25P04"})
+_CHECK_VIOLATION = "23514"
+# Undefined or forbidden objects, features that this server lacks, catalogs and schemas that are missing, its own faults.
+_UNSUITABLE = ("0A", "3D", "3F", "42", "XX", "F0")
+# Out of resources, the wrong state of an object, an operator's intervention, a failed disk: nothing can be stored for now.
+_UNAVAILABLE = ("40", "53", "55", "57", "25", "58")
 
 
 class StoreError(TobanError):
@@ -46,13 +53,22 @@ class TooLong(DidNotHappen):
 
 
 class Refused(DidNotHappen):
-    """The database refused the data (classes 22 and 23, or a trigger); `constraint` names the rule where there is one."""
+    """The database refused the data (classes 22, 23 and 54, or a trigger); `constraint` names the rule where there is one."""
 
     def __init__(
         self, message: str, *, sqlstate: str, constraint: str = "", code: ErrorCode = ErrorCode.CONFLICT
     ) -> None:
         super().__init__(code, message, sqlstate=sqlstate)
         self.constraint = constraint
+
+
+class Unsuitable(DidNotHappen):
+    """The database cannot store this as it is now: a partition, a table or a right is missing. The data may be good: keep it and try again."""
+
+    @property
+    def lacks_partition(self) -> bool:
+        """True when a row found no partition."""
+        return self.sqlstate == _CHECK_VIOLATION
 
 
 class OutcomeUnknown(StoreError):
@@ -82,13 +98,22 @@ def sort_error(error: psycopg.Error | PoolTimeout | PoolClosed, *, committing: b
     if connection_lost(error):
         kind = OutcomeUnknown if committing else DidNotHappen
         return kind(ErrorCode.UNAVAILABLE, f"the connection to PostgreSQL was lost: {message}", sqlstate=state)
-    if state.startswith(("22", "23")) or state == "P0001":
+    if _lacks_partition(error, state):
+        return Unsuitable(ErrorCode.UNAVAILABLE, f"PostgreSQL cannot store this now: {message}", sqlstate=state)
+    if state.startswith(_UNSUITABLE):
+        return Unsuitable(ErrorCode.INTERNAL, f"PostgreSQL refused the statement: {message}", sqlstate=state)
+    if state.startswith(("22", "23", "54")) or state == "P0001":
         return Refused(message, sqlstate=state, constraint=_constraint(error))
     if not state and isinstance(error, psycopg.DataError) and "NUL" in message:
         # The driver's own refusal, before anything was sent.
         return Refused("a text has a NUL character; leave it out", sqlstate="", code=ErrorCode.INVALID_ARGUMENT)
-    code = ErrorCode.UNAVAILABLE if state.startswith(("40", "53", "55", "57", "25", "58")) else ErrorCode.INTERNAL
+    code = ErrorCode.UNAVAILABLE if state.startswith(_UNAVAILABLE) else ErrorCode.INTERNAL
     return DidNotHappen(code, f"PostgreSQL refused the statement: {message}", sqlstate=state)
+
+
+def _lacks_partition(error: psycopg.Error, state: str) -> bool:
+    """PostgreSQL names the table and no constraint; a trigger that refuses a change names neither."""
+    return state == _CHECK_VIOLATION and not _constraint(error) and bool(error.diag.table_name)
 
 
 def _first_line(error: BaseException) -> str:

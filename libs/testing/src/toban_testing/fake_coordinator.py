@@ -74,6 +74,8 @@ class FakeCoordinator(ExecutorGatewayServicer):
         self.smallest_live = 0
         self.archivers: list[str] = []
         self.address = ""
+        # Refuse reports with this message.
+        self.refusing = ""
         self._grant_seq = 0
 
     async def Register(self, request: Any, context: Any) -> Any:
@@ -125,7 +127,7 @@ class FakeCoordinator(ExecutorGatewayServicer):
             yield coordinator_pb2.WatchSettingsResponse(version=seen.version, values_json=values)
 
     async def Report(self, request: Any, context: Any) -> Any:
-        """Accepts every report."""
+        """Accepts every report, or refuses all."""
         self._check(request, context)
         await self._maybe_silent()
         self.reports += request.reports
@@ -134,7 +136,12 @@ class FakeCoordinator(ExecutorGatewayServicer):
                 self.outcomes[(report.key.run_id, report.key.token)] = report.outcome
         return coordinator_pb2.ReportResponse(
             results=[
-                coordinator_pb2.ReportResult(key=report.key, seq=report.seq, result="accepted")
+                coordinator_pb2.ReportResult(
+                    key=report.key,
+                    seq=report.seq,
+                    result="refused" if self.refusing else "accepted",
+                    message=self.refusing,
+                )
                 for report in request.reports
             ]
         )

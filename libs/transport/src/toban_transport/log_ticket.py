@@ -22,6 +22,8 @@ from toban_transport.tls import TlsFiles, issued
 MAX_BODY_BYTES = 512
 MAX_CERTIFICATE_BYTES = 8192
 _CACHE_SIZE = 4096
+# The verifier's clock may be so far behind that of the CA which has just issued the signer's certificate.
+CLOCK_LEEWAY = timedelta(minutes=10)
 _ALGORITHM = ec.ECDSA(SHA256())
 
 
@@ -74,7 +76,8 @@ class TicketVerifier:
             if len(self._good) > _CACHE_SIZE:
                 self._good.popitem(last=False)
         body, certificate = held
-        if not certificate.not_valid_before_utc <= now <= certificate.not_valid_after_utc + self._leeway:
+        begin = certificate.not_valid_before_utc - CLOCK_LEEWAY
+        if not begin <= now <= certificate.not_valid_after_utc + self._leeway:
             raise _invalid("its signer's certificate is not valid at this time")
         return body
 

@@ -251,7 +251,7 @@ class World:
 
     async def report(self, key: AttemptKey, what: datetime | Outcome, incarnation: str = "") -> Answer:
         incarnation = incarnation or next(i for i, order in self.orders.starts if order.key == key)
-        return (await commit_reports(self.pool, self.definitions, incarnation, [Report(key, 1, what)]))[0]
+        return (await commit_reports(self.pool, self.definitions, incarnation, [Report(key, 1, what)]))[0].answer
 
     async def heartbeat(self, incarnation: str, answer: Callable[[QueuedOrder], str]) -> list[str]:
         """What a heartbeat by way of another coordinator does: the open orders go out, and their answers come back; their kinds."""

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
+from toban_coordinator.app.commit_reports import Committed
 from toban_coordinator.app.report_queue import ReportQueue
-from toban_coordinator.decide.report import Report
+from toban_coordinator.decide.report import Answer, Report
 from toban_coordinator.server.job_reader import JobReader
 from toban_coordinator.store import read_models
 from toban_coordinator.store.settings import SettingsCache
@@ -229,11 +230,12 @@ async def test_reports_of_one_executor_are_merged(world: Any, make: Any) -> None
     outcome = make.outcome()
     keys = [world.key(run) for run in runs]
     answers = await asyncio.gather(*(reports.commit(incarnation, [Report(key, 1, outcome)]) for key in keys))
-    assert answers == [["accepted"]] * 30
+    assert answers == [[Committed(Answer.ACCEPTED)]] * 30
     other = make.outcome(error_summary="nul \0 in it")
-    assert await reports.commit(incarnation, [Report(key, 1, other) for key in keys[:2]]) == ["orphan_result"] * 2
+    again = await reports.commit(incarnation, [Report(key, 1, other) for key in keys[:2]])
+    assert again == [Committed(Answer.ORPHAN_RESULT)] * 2
     stranger = await reports.commit(incarnation, [Report(AttemptKey(999, 1), 1, outcome)])
-    assert stranger == ["not_held"]
+    assert stranger == [Committed(Answer.NOT_HELD)]
 
 
 async def test_settings_are_cached_and_checked(world: Any) -> None:

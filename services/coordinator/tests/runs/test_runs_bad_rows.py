@@ -103,7 +103,7 @@ async def test_a_report_that_postgresql_refuses_is_alone(world: Any, make: Any) 
     reports = [Report(world.key(run), 1, make.outcome("FAILED")) for run in runs]
     reports[2] = replace(reports[2], what=make.outcome("FAILED", exit_code=2**40))
     answers = await commit_reports(world.pool, world.definitions, incarnation, reports)
-    assert answers == [Answer.ACCEPTED] * 4
+    assert [committed.answer for committed in answers] == [Answer.ACCEPTED] * 4
     rows = [await world.run(run) for run in runs]
     assert [row["state"] for row in rows] == ["FAILED"] * 4
     assert rows[1]["exit_code"] == 1 and rows[2]["exit_code"] is None
@@ -118,8 +118,29 @@ async def test_a_report_that_is_refused_in_every_form_is_answered(world: Any, ma
     await world.sql("ALTER TABLE scheduler.runs_history ADD CHECK (job_name <> 'poison')")
     reports = [Report(world.key(run), 1, make.outcome()) for run in (bad, good)]
     answers = await commit_reports(world.pool, world.definitions, incarnation, reports)
-    assert answers == [Answer.REFUSED, Answer.ACCEPTED]
+    assert [committed.answer for committed in answers] == [Answer.REFUSED, Answer.ACCEPTED]
+    assert "runs_history" in answers[0].message
     assert [await world.state(run) for run in (bad, good)] == ["ASSIGNED", "SUCCEEDED"]
+
+
+async def test_a_report_without_a_partition_is_not_refused(world: Any, make: Any) -> None:
+    incarnation = await world.executor()
+    await world.apply(make.job())
+    runs = await world.start(count=3)
+    await world.turn("assign")
+    # As when PostgreSQL's clock is stepped beyond the partitions that were made ahead.
+    for part in await world.sql(
+        "SELECT inhrelid::regclass::text AS name FROM pg_inherits WHERE inhparent = 'scheduler.runs_history'::regclass"
+    ):
+        await world.sql(f"DROP TABLE {part['name']}")
+    reports = [Report(world.key(run), 1, make.outcome("FAILED" if run == runs[1] else "SUCCEEDED")) for run in runs]
+    answers = await commit_reports(world.pool, world.definitions, incarnation, reports)
+    assert [committed.answer for committed in answers] == [Answer.NOT_STORED] * 3
+    assert "no partition" in answers[0].message
+    assert {await world.state(run) for run in runs} == {"ASSIGNED"}
+    await world.turn("prune")
+    answers = await commit_reports(world.pool, world.definitions, incarnation, reports)
+    assert [committed.answer for committed in answers] == [Answer.ACCEPTED] * 3
 
 
 async def test_a_lost_tree_that_is_not_empty_waits_for_the_fence(world: Any, make: Any) -> None:

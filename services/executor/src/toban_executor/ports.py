@@ -88,6 +88,8 @@ class JournalContents:
     seen: tuple[AttemptKey, ...] = ()
     tombstones: tuple[AttemptKey, ...] = ()
     reports: tuple[Report, ...] = ()
+    # Outcomes that were refused, each with the text of the refusal.
+    quarantined: tuple[tuple[Report, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -160,7 +162,10 @@ class Vitals:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeartbeatRequest:
-    """One heartbeat of the executor. `progress` of held attempts is what no coordinator has acknowledged."""
+    """One heartbeat of the executor. `progress` of held attempts is what no coordinator has acknowledged.
+
+    `names_all`: `held`, `unanswered` and `quarantined` (with the text of the refusal) are all attempts whose outcome is not accepted.
+    """
 
     echo: int
     epoch_max: int
@@ -174,6 +179,9 @@ class HeartbeatRequest:
     load: float = 0.0
     labels: Mapping[str, str] = field(default_factory=dict)
     vitals: Vitals | None = None
+    names_all: bool = False
+    unanswered: Sequence[AttemptKey] = ()
+    quarantined: Mapping[AttemptKey, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -195,6 +203,15 @@ class HeartbeatAnswer:
     log_archivers: Sequence[str] = ()
 
 
+class ReportAnswer(NamedTuple):
+    """A coordinator's answer to one report. `refused` is not final: the outcome is kept, and `message` says why it was not stored."""
+
+    key: AttemptKey
+    seq: int
+    result: str
+    message: str = ""
+
+
 class Gateway(Protocol):
     """Any coordinator: the leader first, then the others. All raise TobanError when none gives a usable answer."""
 
@@ -206,8 +223,8 @@ class Gateway(Protocol):
         """Ask for a grant."""
         ...
 
-    async def report(self, reports: Sequence[Report]) -> Sequence[tuple[AttemptKey, int, str]]:
-        """Submit reports; the answer names each that is final (key, seq, result)."""
+    async def report(self, reports: Sequence[Report]) -> Sequence[ReportAnswer]:
+        """Submit reports; those without an answer are to be sent again."""
         ...
 
 
@@ -226,9 +243,12 @@ class Journal(Protocol):
     def forget_below(self, token: int) -> None: ...
     def put_report(self, report: Report) -> None: ...
     def drop_reports(self, done: Sequence[tuple[AttemptKey, int]]) -> None: ...
+    def quarantine_report(self, report: Report, message: str) -> None: ...
     async def store(self, batch: JournalBatch) -> int: ...
     async def chunks_after(self, chunk_id: int, limit: int, max_bytes: int) -> ChunkBatch: ...
     def drop_chunks(self, ids: Sequence[int], seals: Sequence[AttemptKey]) -> None: ...
+    async def quarantine_chunks(self, ids: Sequence[int], seals: Sequence[AttemptKey]) -> int: ...
+    async def requeue_chunks(self, most: int) -> tuple[int, int]: ...
     async def log_bytes(self) -> int: ...
 
 
@@ -326,6 +346,10 @@ class Archivers(Protocol):
 
     def open(self) -> "AbstractAsyncContextManager[LogStream]":
         """A stream to one of them, another one after a failure."""
+        ...
+
+    def try_another(self) -> None:
+        """The next stream goes to another one."""
         ...
 
 

@@ -50,6 +50,34 @@ async def test_remembers_over_a_restart(tmp_path: Path) -> None:
     again.close()
 
 
+async def test_the_quarantine_survives_a_restart(tmp_path: Path) -> None:
+    journal = await opened(tmp_path / "j")
+    report = Report(key=KEY, seq=2, outcome=END)
+    journal.put_report(report)
+    journal.quarantine_report(report, "no partition")
+    await journal.store(JournalBatch(chunks=[chunk(KEY, 1), chunk(KEY, 2)], seals=[Seal(KEY, 2)], tickets={KEY: b"t"}))
+    first = (await journal.chunks_after(0, limit=10, max_bytes=1000)).chunks[0]
+    assert await journal.quarantine_chunks([first.id], [KEY]) == 1
+    assert await journal.log_bytes() == 10
+    # Lines in quarantine count for the budget of the journal.
+    assert await journal.store(JournalBatch()) == 20
+    journal.close()
+    again = Journal(tmp_path / "j")
+    kept = again.remembered()
+    assert (kept.reports, kept.quarantined) == ((), ((report, "no partition"),))
+    again.tidy()
+    again.start()
+    assert await again.requeue_chunks(5) == (1, 0)
+    back = await again.chunks_after(0, limit=10, max_bytes=1000)
+    assert ([one.seq_from for one in back.chunks], back.seals, back.tickets) == ([2, 1], [Seal(KEY, 2)], {KEY: b"t"})
+    again.drop_reports([(KEY, 2)])
+    await again.flush()
+    again.close()
+    last = Journal(tmp_path / "j")
+    assert last.remembered().quarantined == ()
+    last.close()
+
+
 async def test_what_was_answered_survives_kill_9(tmp_path: Path) -> None:
     code = """
 import asyncio, os, signal, sys

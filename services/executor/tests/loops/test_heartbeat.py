@@ -17,7 +17,7 @@ from toban_domain.settings import SETTINGS
 from toban_executor.adapters.coordinator_client import call_seconds
 from toban_executor.app.attempt_manager import AttemptManager, Launcher
 from toban_executor.decide.models import StartOrder, StepOrder
-from toban_executor.loops.heartbeat import Heartbeat, LeaseWatchdog, Machine, heartbeat_seconds
+from toban_executor.loops.heartbeat import MOST_NAMES, Heartbeat, LeaseWatchdog, Machine, heartbeat_seconds
 from toban_executor.ports import HeartbeatAnswer, HeartbeatRequest, Registered, RelayedOrder
 from toban_fencing.epoch_gate import Header, Record
 from toban_fencing.executor_lease import Instant
@@ -52,7 +52,7 @@ class Attempts(AttemptManager):
         journal = SimpleNamespace(
             post_records=world.posted.extend, forget_below=lambda token: None, record=AsyncMock(return_value=None)
         )
-        fields: Any = {"guards": None, "reporter": None, "collector": None, "journal": journal}
+        fields: Any = {"guards": None, "reporter": world.reporter, "collector": world.collector, "journal": journal}
         launcher = Launcher(program=lambda _name: "", home="/")
         super().__init__(book=world.book, launcher=launcher, clock=world.clock, **fields)
         self.world = world
@@ -79,6 +79,8 @@ class World:
         self.posted: list[Record] = []
         self.book = OrderBook(incarnation="me", slots=2, unfit=lambda order: None)
         self.directly = 0
+        self.reporter = SimpleNamespace(unanswered=[], quarantined={})
+        self.collector = SimpleNamespace(outcomes_pending=[])
         self.attempts = Attempts(self)
         coordinator: Any = self.coordinator
         self.beat = Heartbeat(
@@ -102,6 +104,25 @@ class World:
 @pytest.fixture
 def world(fake_clock: FakeClock) -> World:
     return World(fake_clock)
+
+
+async def test_a_heartbeat_names_every_attempt_whose_outcome_is_not_accepted(world: World) -> None:
+    waiting, reported, refused = (AttemptKey(number, 100 + number) for number in (1, 2, 3))
+    world.collector.outcomes_pending.append(waiting)
+    world.reporter.unanswered.append(reported)
+    world.reporter.quarantined[refused] = "no partition"
+    world.says(True, 1)
+    await world.beat.run_once()
+    [beat] = world.coordinator.beats
+    assert (beat.names_all, beat.unanswered, beat.quarantined) == (True, [waiting, reported], {refused: "no partition"})
+
+
+async def test_a_heartbeat_that_cannot_name_all_names_none(world: World) -> None:
+    world.reporter.unanswered += [AttemptKey(number, number) for number in range(1, MOST_NAMES + 2)]
+    world.says(True, 1)
+    await world.beat.run_once()
+    [beat] = world.coordinator.beats
+    assert (beat.names_all, beat.unanswered, beat.quarantined) == (False, (), {})
 
 
 async def test_a_grant_counts_from_the_send(world: World) -> None:

@@ -44,6 +44,12 @@ class Archive:
         self.answers: list[Shipped | TobanError] = []
         self.got: list[ChunkBatch] = []
         self.opened = 0
+        self.others = 0
+        # Refuse every chunk with this code.
+        self.refusing = ""
+
+    def try_another(self) -> None:
+        self.others += 1
 
     @asynccontextmanager
     async def open(self) -> AsyncIterator[Any]:
@@ -55,6 +61,8 @@ class Archive:
         if isinstance(answer, TobanError):
             raise answer
         self.got.append(batch)
+        if self.refusing:
+            return Shipped(refused=[(chunk.key, chunk.seq_from, self.refusing) for chunk in batch.chunks])
         return answer
 
 
@@ -118,9 +126,55 @@ async def test_everything_uncommitted_goes_again(journal: Journal) -> None:
 async def test_what_can_never_be_stored_does_not_block_the_rest(journal: Journal) -> None:
     archive = Archive()
     await fill(journal, 1)
-    archive.answers = [Shipped(refused=[(KEY, 1, "TICKET_INVALID")])]
+    archive.answers = [Shipped(refused=[(KEY, 1, "CHUNK_INVALID")])]
     await LogShipper(journal=journal, archivers=archive).run_once()
     assert await stored(journal) == 0
+    assert await journal.requeue_chunks(10) == (0, 0)
+
+
+async def test_what_a_misconfigured_archiver_refuses_is_kept_and_stored_later(journal: Journal) -> None:
+    archive = Archive()
+    await fill(journal, 3, seal=True)
+    # The archiver does not accept the ticket: neither the lines nor the end of the attempt.
+    archive.answers = [Shipped(refused=[(KEY, number, "TICKET_INVALID") for number in (1, 2, 3, 0)])]
+    shipper = LogShipper(journal=journal, archivers=archive)
+    await shipper.run_once()
+    assert await stored(journal) == 0 and archive.others == 1
+    assert await shipper.resend()
+    await shipper.run_once()
+    last = archive.got[-1]
+    assert [chunk.seq_from for chunk in last.chunks] == [1, 2, 3]
+    assert ([seal.last_seq for seal in last.seals], last.tickets) == ([3], {KEY: b"t"})
+    assert not await shipper.resend()
+    # Everything is committed, so the ticket is dropped too.
+    assert (await journal.chunks_after(0, 10, 1000)).tickets == {}
+
+
+async def test_quarantined_lines_do_not_hold_up_new_ones(journal: Journal) -> None:
+    archive = Archive()
+    other = AttemptKey(2, 102)
+    await fill(journal, 1)
+    archive.answers = [Shipped(refused=[(KEY, 1, "TICKET_INVALID")])]
+    shipper = LogShipper(journal=journal, archivers=archive)
+    await shipper.run_once()
+    await journal.store(JournalBatch(chunks=[Chunk.of(other, [block(1)], b"data")], tickets={other: b"o"}))
+    assert await shipper.run_once() == 1
+    assert [chunk.key for chunk in archive.got[-1].chunks] == [other]
+
+
+async def test_a_refused_probe_leaves_the_rest_in_quarantine(journal: Journal) -> None:
+    archive = Archive()
+    await fill(journal, 200)
+    archive.refusing = "TICKET_INVALID"
+    shipper = LogShipper(journal=journal, archivers=archive)
+    await shipper.run_once()
+    archive.got.clear()
+    assert await shipper.resend()
+    assert await shipper.run_once() == 64 and len(archive.got) == 1
+    archive.refusing = ""
+    assert await shipper.resend()
+    assert await shipper.run_once() == 200
+    assert await journal.requeue_chunks(10) == (0, 0)
 
 
 async def test_refusals_are_logged_in_one_line_a_code_however_many_they_are(

@@ -13,7 +13,7 @@ from toban_domain.settings import Settings
 from toban_executor.config import ExecutorConfig
 from toban_executor.decide.models import AttemptEnd, Report
 from toban_executor.main.wiring import Factories, build
-from toban_executor.ports import HeartbeatAnswer, HeartbeatRequest, Identity, Prepared, Registered
+from toban_executor.ports import HeartbeatAnswer, HeartbeatRequest, Identity, Prepared, Registered, ReportAnswer
 from toban_proto.v1 import executor_pb2
 from toban_runtime.backoff import Backoff
 from toban_runtime.ids import SeededIdSource
@@ -55,7 +55,7 @@ class Coordinator:
 
     async def report(self, reports: Sequence[Report]) -> list[Any]:
         self.reports += reports
-        return [(report.key, report.seq, "accepted") for report in reports]
+        return [ReportAnswer(report.key, report.seq, "accepted") for report in reports]
 
     async def watch_settings(self, _known_version: int) -> AsyncIterator[Settings]:
         yield Settings({"heartbeat_interval_seconds": 0.5}, version=9)

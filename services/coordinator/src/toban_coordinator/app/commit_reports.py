@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from typing import Any
 
 from toban_coordinator.app.adaptive_batch import split_on_refusal
@@ -17,7 +18,7 @@ from toban_domain.retry import RetrySpec
 from toban_domain.run import RunState
 from toban_domain.transitions import LiveRun
 from toban_observability.logs import get_logger
-from toban_store.errors import Refused, StoreError
+from toban_store.errors import DidNotHappen, Refused, StoreError, Unsuitable
 from toban_store.pool import Pool
 from toban_store.tx import Tx, autocommit, tx
 
@@ -25,22 +26,55 @@ MAX_SUMMARY = 500
 _log = get_logger(__name__)
 
 
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """The answer to one report, and for REFUSED why."""
+
+    answer: Answer
+    message: str = ""
+
+
 async def commit_reports(
     pool: Pool, definitions: DefinitionCache, incarnation: str, reports: Sequence[Report]
-) -> list[Answer]:
-    """The answers to `reports` of one executor, in order, after everything that they change is committed."""
+) -> list[Committed]:
+    """The answers to `reports` of one executor, in order, after everything that they change is committed.
+
+    Reports that PostgreSQL does not store, for the sake of their data or of its own state, hold up no other.
+    """
     if not reports:
         return []
-    answers: list[Answer] = []
+    answers: list[Committed] = []
+    unsuitable: list[Unsuitable] = []
 
     async def write(part: Sequence[Report]) -> None:
-        answers.extend(await _commit(pool, definitions, incarnation, part))
+        answers.extend([Committed(answer) for answer in await _commit(pool, definitions, incarnation, part)])
 
-    async def alone(report: Report, error: Refused) -> None:
-        answers.append(await _commit_without_details(pool, definitions, incarnation, report, error))
+    async def alone(report: Report, error: DidNotHappen) -> None:
+        if isinstance(error, Unsuitable):
+            unsuitable.append(error)
+            answers.append(Committed(Answer.NOT_STORED, error.message))
+        else:
+            answers.append(await _commit_without_details(pool, definitions, incarnation, report, error))
 
-    await split_on_refusal(reports, write, alone, refusals=(Refused,))
+    await split_on_refusal(reports, write, alone, refusals=(Refused, Unsuitable))
+    if unsuitable:
+        await _note_unsuitable(pool, unsuitable, incarnation, len(reports))
     return answers
+
+
+async def _note_unsuitable(pool: Pool, errors: Sequence[Unsuitable], incarnation: str, reports: int) -> None:
+    _log.error(
+        "outcomes cannot be stored now; their executor keeps them",
+        incarnation=incarnation,
+        outcomes=len(errors),
+        of=reports,
+        error=errors[0].message,
+    )
+    if any(error.lacks_partition for error in errors):
+        # The leader makes the partitions of today at once, instead of with its next round.
+        with suppress(StoreError):
+            async with autocommit(pool) as t:
+                await t.notify("prune")
 
 
 async def _commit(
@@ -53,8 +87,8 @@ async def _commit(
 
 
 async def _commit_without_details(
-    pool: Pool, definitions: DefinitionCache, incarnation: str, report: Report, error: Refused
-) -> Answer:
+    pool: Pool, definitions: DefinitionCache, incarnation: str, report: Report, error: DidNotHappen
+) -> Committed:
     """A report that PostgreSQL refuses by itself: its outcome without details, so that the run ends; else REFUSED."""
     key, what = report.key, report.what
     _log.error("report rejected by PostgreSQL", run_id=key.run_id, incarnation=incarnation, error=error.message)
@@ -68,10 +102,10 @@ async def _commit_without_details(
             tree_empty=what.tree_empty,
         )
         try:
-            return (await _commit(pool, definitions, incarnation, [replace(report, what=bare)]))[0]
-        except Refused as again:
+            return Committed((await _commit(pool, definitions, incarnation, [replace(report, what=bare)]))[0])
+        except (Refused, Unsuitable) as again:
             _log.error("outcome rejected even without its details", run_id=key.run_id, error=again.message)
-    return Answer.REFUSED
+    return Committed(Answer.REFUSED, error.message)
 
 
 async def _end_certain(

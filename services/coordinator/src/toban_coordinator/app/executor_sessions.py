@@ -221,7 +221,10 @@ class ExecutorSessions:
                 if intro.reports_error is not None:
                     raise intro.reports_error
                 if intro.reports:
-                    await self._deps.reports.commit(new.incarnation, intro.reports)
+                    for committed in await self._deps.reports.commit(new.incarnation, intro.reports):
+                        if not committed.answer.final:
+                            # Its run would be repeated although it has ended; the lease leaves some time to store the outcome.
+                            raise TobanError(ErrorCode.CONFLICT, f"an outcome is not stored: {committed.message}")
                 await executors.attest(self._deps.pool, new)
         except (TobanError, TimeoutError) as error:
             _log.warning(

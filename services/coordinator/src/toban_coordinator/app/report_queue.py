@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from toban_coordinator.app.commit_reports import commit_reports
+from toban_coordinator.app.commit_reports import Committed, commit_reports
 from toban_coordinator.app.definition_cache import DefinitionCache
-from toban_coordinator.decide.report import Answer, Report
+from toban_coordinator.decide.report import Report
 from toban_domain.errors import ErrorCode, TobanError
 from toban_domain.outcome import Outcome
 from toban_runtime.group_commit import GroupCommit, GroupLimits
@@ -18,7 +18,7 @@ MAX_BATCH = 1000
 MAX_REPORTS = 5000
 MAX_SUMMARY = 2000
 MAX_LINE = 200
-Group = GroupCommit[Sequence[Report], list[Answer]]
+Group = GroupCommit[Sequence[Report], list[Committed]]
 
 
 class ReportQueue:
@@ -29,7 +29,7 @@ class ReportQueue:
         self._definitions = DefinitionCache()
         self._groups: dict[str, Group] = {}
 
-    async def commit(self, incarnation: str, reports: Sequence[Report]) -> list[Answer]:
+    async def commit(self, incarnation: str, reports: Sequence[Report]) -> list[Committed]:
         """The answers to `reports` of one executor, in order, after the commit.
 
         Raises INVALID_ARGUMENT for too many; any other TobanError when nothing was committed, or that is unknown: send them again.
@@ -44,7 +44,7 @@ class ReportQueue:
         return await group.submit([_storable(report) for report in reports])
 
     def _group_of(self, incarnation: str) -> Group:
-        async def commit(calls: Sequence[Sequence[Report]]) -> list[list[Answer]]:
+        async def commit(calls: Sequence[Sequence[Report]]) -> list[list[Committed]]:
             answers = iter(
                 await commit_reports(
                     self._pool, self._definitions, incarnation, [report for call in calls for report in call]

@@ -29,14 +29,21 @@ _HELD = frozenset({RunState.ASSIGNED, RunState.RUNNING, RunState.ORPHANED, RunSt
 
 
 class Answer(StrEnum):
-    """What the executor hears; each is final, so that its journal may forget the report."""
+    """The answer to a report. All but the last two are final, so that the executor's journal may forget the report."""
 
     ACCEPTED = "accepted"
     ALREADY_ACCEPTED = "already_accepted"
     ORPHAN_RESULT = "orphan_result"
     NOT_HELD = "not_held"
-    # PostgreSQL takes it in no form: logged, and not to be sent again.
+    # PostgreSQL refuses the data in every form. The executor keeps it in quarantine.
     REFUSED = "refused"
+    # PostgreSQL cannot store it as it is now (no partition, no right): for the executor the same, until it is stored.
+    NOT_STORED = "not_stored"
+
+    @property
+    def final(self) -> bool:
+        """True when the report needs not be sent again."""
+        return self not in (Answer.REFUSED, Answer.NOT_STORED)
 
 
 @dataclass(frozen=True, slots=True)

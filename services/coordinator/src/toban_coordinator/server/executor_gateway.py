@@ -16,6 +16,7 @@ from toban_coordinator.server.executor_messages import (
     heartbeat_to_pb,
     introduction_from_pb,
     report_from_pb,
+    report_result,
     time_or_none,
 )
 from toban_proto.v1 import coordinator_pb2 as pb
@@ -69,12 +70,11 @@ class Gateway(ExecutorGatewayServicer):
         incarnation = await self._deps.keys.verified(metadata(context), request.incarnation)
         reports = [report_from_pb(message) for message in request.reports]
         answers = await self._deps.reports.commit(incarnation, reports)
-        return pb.ReportResponse(
-            results=[
-                pb.ReportResult(key=message.key, seq=message.seq, result=answer.value)
-                for message, answer in zip(request.reports, answers, strict=True)
-            ]
-        )
+        results = [
+            report_result(message, committed, keeps_refused=request.keeps_refused)
+            for message, committed in zip(request.reports, answers, strict=True)
+        ]
+        return pb.ReportResponse(results=[result for result in results if result is not None])
 
     async def WatchSettings(
         self, _request: pb.WatchSettingsRequest, context: Context

@@ -7,8 +7,9 @@ from datetime import datetime
 from typing import Any
 
 from toban_coordinator.adapters.order_messages import header
+from toban_coordinator.app.commit_reports import Committed
 from toban_coordinator.app.executor_sessions import MAX_EPOCH, MAX_SLOTS, Heartbeat, HeartbeatAnswer, Introduction
-from toban_coordinator.decide.report import Report
+from toban_coordinator.decide.report import Answer, Report
 from toban_coordinator.store import executors
 from toban_coordinator.store.queued_orders import QueuedOrder
 from toban_coordinator.store.unresolved_attempts import Named
@@ -64,6 +65,17 @@ def report_from_pb(message: pb.AttemptReport) -> Report:
             ErrorCode.INVALID_ARGUMENT, f"the report of run {key.run_id} has neither a start nor an outcome"
         )
     return Report(key, message.seq, started)
+
+
+def report_result(message: pb.AttemptReport, committed: Committed, *, keeps_refused: bool) -> pb.ReportResult | None:
+    """The answer to one report; None: not stored, and its executor would delete what has an answer."""
+    result = pb.ReportResult(key=message.key, seq=message.seq, result=committed.answer.value, message=committed.message)
+    if committed.answer is not Answer.NOT_STORED:
+        return result
+    if not keeps_refused:
+        return None
+    result.result = Answer.REFUSED.value
+    return result
 
 
 def heartbeat_from_pb(message: pb.HeartbeatRequest, incarnation: str, *, skew: float | None) -> Heartbeat:

@@ -111,6 +111,12 @@ def heartbeat_to_pb(request: HeartbeatRequest, incarnation: str) -> coordinator_
         wall_clock=timestamp_to_pb(vitals.wall_clock) if vitals else None,
         disk_free_bytes=vitals.disk_free_bytes if vitals else 0,
         certificate_not_after=timestamp_to_pb(vitals.certificate_not_after) if vitals else None,
+        names_all=request.names_all,
+        unanswered=[key_to_pb(key) for key in request.unanswered],
+        quarantined=[
+            coordinator_pb2.QuarantinedOutcome(key=key_to_pb(key), message=message)
+            for key, message in request.quarantined.items()
+        ],
     )
 
 

@@ -3,11 +3,10 @@
 from collections.abc import AsyncIterator, Sequence
 
 from toban_domain.errors import ErrorCode
-from toban_domain.outcome import AttemptKey
 from toban_domain.settings import Settings
 from toban_executor.adapters.convert import heartbeat_answer_from_pb, heartbeat_to_pb, report_to_pb, settings_from_pb
 from toban_executor.decide.models import Report
-from toban_executor.ports import HeartbeatAnswer, HeartbeatRequest, Identity, Registered
+from toban_executor.ports import HeartbeatAnswer, HeartbeatRequest, Identity, Registered, ReportAnswer
 from toban_proto.v1 import coordinator_pb2
 from toban_proto.v1.coordinator_pb2_grpc import ExecutorGatewayStub
 from toban_runtime.clock import Clock
@@ -113,12 +112,15 @@ class CoordinatorClient:
         async for message in stream(method, request, timeout=STREAM_SECONDS, metadata=self._metadata):
             yield settings_from_pb(message)
 
-    async def report(self, reports: Sequence[Report]) -> list[tuple[AttemptKey, int, str]]:
-        """Send reports; the answer names each that is final."""
+    async def report(self, reports: Sequence[Report]) -> list[ReportAnswer]:
+        """Send reports; those without an answer are to be sent again."""
         request = coordinator_pb2.ReportRequest(
-            incarnation=self._incarnation, reports=[report_to_pb(report) for report in reports]
+            incarnation=self._incarnation, reports=[report_to_pb(report) for report in reports], keeps_refused=True
         )
         answer = await self._replicas.call(
             lambda stub: unary(stub.Report, request, timeout=REPORT_SECONDS, metadata=self._metadata)
         )
-        return [(key_from_pb(result.key), result.seq, result.result) for result in answer.results]
+        return [
+            ReportAnswer(key_from_pb(result.key), result.seq, result.result, result.message)
+            for result in answer.results
+        ]

@@ -15,6 +15,7 @@ from typing import Any
 
 from toban_domain.errors import ErrorCode, TobanError
 from toban_domain.outcome import AttemptKey
+from toban_executor.adapters import journal_sql
 from toban_executor.adapters.convert import report_from_bytes, report_to_bytes
 from toban_executor.decide.models import Report
 from toban_executor.ports import Chunk, ChunkBatch, JournalBatch, JournalContents, Seal
@@ -22,29 +23,6 @@ from toban_fencing.epoch_gate import Record
 from toban_observability import metrics
 from toban_observability.logs import get_logger
 
-_SCHEMA = """
-CREATE TABLE IF NOT EXISTS meta (key TEXT PRIMARY KEY, value) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS seen (token INTEGER, run_id INTEGER, PRIMARY KEY (token, run_id)) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS tombstones (token INTEGER, run_id INTEGER, PRIMARY KEY (token, run_id)) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS reports (token INTEGER, run_id INTEGER, seq INTEGER, body BLOB,
-    PRIMARY KEY (token, run_id, seq)) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS tickets (token INTEGER, run_id INTEGER, ticket BLOB, PRIMARY KEY (token, run_id)) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS chunks (id INTEGER PRIMARY KEY AUTOINCREMENT, token INTEGER, run_id INTEGER, stream INTEGER,
-    seq_from INTEGER, seq_to INTEGER, lines INTEGER, raw_bytes INTEGER, first_ns INTEGER, last_ns INTEGER, data BLOB);
-CREATE TABLE IF NOT EXISTS seals (token INTEGER, run_id INTEGER, last_seq INTEGER, PRIMARY KEY (token, run_id)) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS heard (guard TEXT PRIMARY KEY, number INTEGER) WITHOUT ROWID;
-"""
-# The size of all chunks, maintained by triggers: adding up thousands of rows for each read would be slow.
-_SIZE = """
-CREATE TEMP TABLE log_size (bytes INTEGER);
-INSERT INTO log_size SELECT coalesce(sum(length(data)), 0) FROM main.chunks;
-CREATE TEMP TRIGGER chunk_in AFTER INSERT ON main.chunks BEGIN UPDATE log_size SET bytes = bytes + length(NEW.data); END;
-CREATE TEMP TRIGGER chunk_out AFTER DELETE ON main.chunks BEGIN UPDATE log_size SET bytes = bytes - length(OLD.data); END;
-"""
-# Of attempts whose executor and guard were both killed: their seals never arrive.
-_UNUSED_TICKETS = """
-DELETE FROM tickets WHERE (token, run_id) NOT IN (SELECT token, run_id FROM chunks) AND (token, run_id) NOT IN (SELECT token, run_id FROM seals)
-"""
 _RETRY_SECONDS = 0.5
 _BUSY_MS = 5000
 _GATHER_SECONDS = 0.01
@@ -96,6 +74,10 @@ class Journal:
             seen=tuple(AttemptKey(run, token) for token, run in query("SELECT token, run_id FROM seen")),
             tombstones=tuple(AttemptKey(run, token) for token, run in query("SELECT token, run_id FROM tombstones")),
             reports=tuple(report_from_bytes(body) for (body,) in query("SELECT body FROM reports ORDER BY token, seq")),
+            quarantined=tuple(
+                (report_from_bytes(body), str(message))
+                for body, message in query("SELECT body, message FROM refused_reports ORDER BY token, seq")
+            ),
         )
 
     def meta(self, key: str) -> str:
@@ -125,7 +107,7 @@ class Journal:
         Raises sqlite3.Error. Only before `start`.
         """
         self._connection.execute("DELETE FROM heard")
-        self._connection.execute(_UNUSED_TICKETS)
+        self._connection.execute(journal_sql.DROP_UNUSED_TICKETS)
 
     def start(self) -> None:
         """Begin to write."""
@@ -164,15 +146,22 @@ class Journal:
         self._post([_report(report)])
 
     def drop_reports(self, done: Iterable[tuple[AttemptKey, int]]) -> None:
-        """Forget reports that were answered."""
-        sql = "DELETE FROM reports WHERE token = ? AND run_id = ? AND seq = ?"
-        self._post([(sql, (key.token, key.run_id, seq)) for key, seq in done])
+        """Forget reports that were answered, quarantined ones too."""
+        rows = [(key.token, key.run_id, seq) for key, seq in done]
+        self._post([(sql, row) for row in rows for sql in (journal_sql.DROP_REPORT, journal_sql.DROP_REFUSED_REPORT)])
+
+    def quarantine_report(self, report: Report, message: str) -> None:
+        """Keep a refused report apart, with the text of the refusal, until it is dropped."""
+        key, body = report.key, report_to_bytes(report)
+        put = "INSERT OR REPLACE INTO refused_reports VALUES (?, ?, ?, ?, ?)"
+        row = (key.token, key.run_id, report.seq)
+        self._post([(put, (*row, body, message)), (journal_sql.DROP_REPORT, row)])
 
     async def store(self, batch: JournalBatch) -> int:
         """Keep log chunks, ends and tickets until an archiver has committed them, and reports until they are answered.
 
-        All or nothing; on disk when this returns. Returns the compressed bytes of log chunks that wait there. Raises UNAVAILABLE
-        when the disk refuses.
+        All or nothing; on disk when this returns. Returns the compressed bytes of log chunks that are there, quarantined ones
+        included. Raises UNAVAILABLE when the disk refuses.
         """
         waiting: int = await self._submit(_Work(statements=_batch_statements(batch), read=_log_bytes))
         return waiting
@@ -184,16 +173,35 @@ class Journal:
 
     def drop_chunks(self, ids: Iterable[int], seals: Iterable[AttemptKey]) -> None:
         """Forget what an archiver has committed; with the seal goes the attempt's ticket."""
-        statements: list[Statement] = [("DELETE FROM chunks WHERE id = ?", (chunk_id,)) for chunk_id in ids]
+        statements: list[Statement] = [(journal_sql.DROP_CHUNK, (chunk_id,)) for chunk_id in ids]
         for key in seals:
             pair = (key.token, key.run_id)
-            statements.append(("DELETE FROM seals WHERE token = ? AND run_id = ?", pair))
-            statements.append(("DELETE FROM tickets WHERE token = ? AND run_id = ?", pair))
+            statements.append((journal_sql.DROP_SEAL, pair))
+            statements.append((journal_sql.DROP_TICKET, pair))
         self._post(statements)
 
+    async def quarantine_chunks(self, ids: Iterable[int], seals: Iterable[AttemptKey]) -> int:
+        """Keep refused chunks and seals apart, with their tickets; how many chunks are there now. Raises UNAVAILABLE when the disk refuses."""
+        statements: list[Statement] = [
+            (sql, (chunk_id,)) for chunk_id in ids for sql in (journal_sql.REFUSE_CHUNK, journal_sql.DROP_CHUNK)
+        ]
+        statements += [
+            (sql, (key.token, key.run_id)) for key in seals for sql in (journal_sql.REFUSE_SEAL, journal_sql.DROP_SEAL)
+        ]
+        count: int = await self._submit(_Work(statements=statements, read=_refused_chunks))
+        return count
+
+    async def requeue_chunks(self, most: int) -> tuple[int, int]:
+        """Put `most` of the oldest quarantined chunks and seals back; how many chunks came back, and how many are left."""
+        before: int = await self._submit(_Work(read=_refused_chunks))
+        left: int = await self._submit(
+            _Work(statements=[(sql, (most,)) for sql in journal_sql.REQUEUE], read=_refused_chunks)
+        )
+        return before - left, left
+
     async def log_bytes(self) -> int:
-        """Compressed bytes of log chunks that wait on disk."""
-        waiting: int = await self._submit(_Work(read=_log_bytes))
+        """Compressed bytes of log chunks that wait on disk, without quarantined ones."""
+        waiting: int = await self._submit(_Work(read=_waiting_bytes))
         return waiting
 
     async def flush(self) -> None:
@@ -278,7 +286,7 @@ def _open(path: Path) -> sqlite3.Connection:
     connection.execute("PRAGMA journal_mode=WAL")
     connection.execute("PRAGMA synchronous=FULL")
     connection.execute("PRAGMA temp_store=MEMORY")
-    connection.executescript(_SCHEMA + _SIZE)
+    connection.executescript(journal_sql.SCHEMA + journal_sql.SIZE)
     return connection
 
 
@@ -330,7 +338,15 @@ def _report(report: Report) -> Statement:
 
 
 def _log_bytes(db: sqlite3.Connection) -> int:
+    return int(db.execute("SELECT bytes + refused FROM log_size").fetchone()[0])
+
+
+def _waiting_bytes(db: sqlite3.Connection) -> int:
     return int(db.execute("SELECT bytes FROM log_size").fetchone()[0])
+
+
+def _refused_chunks(db: sqlite3.Connection) -> int:
+    return int(db.execute("SELECT count(*) FROM refused_chunks").fetchone()[0])
 
 
 def _chunk(chunk: Chunk) -> Statement:

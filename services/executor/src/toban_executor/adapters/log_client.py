@@ -67,9 +67,14 @@ class ArchiverClient:
         self._addresses = tuple(addresses)
         self._next = 0
 
-    def learn(self, addresses: Sequence[str]) -> None:
-        """Archivers that a coordinator knows; they replace the configured ones."""
-        self._addresses = tuple(addresses)
+    def learn(self, addresses: Sequence[str]) -> bool:
+        """Archivers that a coordinator knows; they replace the configured ones. True when they are others than before."""
+        before, self._addresses = self._addresses, tuple(addresses)
+        return set(before) != set(self._addresses)
+
+    def try_another(self) -> None:
+        """The next stream goes to the next archiver."""
+        self._next += 1
 
     @asynccontextmanager
     async def open(self) -> "AsyncIterator[AppendStream]":
@@ -81,7 +86,7 @@ class ArchiverClient:
         try:
             yield stream
         except TobanError:
-            self._next += 1
+            self.try_another()
             raise
         finally:
             await stream.close()

@@ -91,9 +91,10 @@ class AttemptManager:
 
     def restore(self, contents: JournalContents) -> None:
         """Load what earlier processes left in the journal."""
-        finished = {*contents.seen, *(report.key for report in contents.reports)}
+        unreported = [*contents.reports, *(report for report, _ in contents.quarantined)]
+        finished = {*contents.seen, *(report.key for report in unreported)}
         self.book.restore(epoch_max=contents.epoch_max, tombstones=contents.tombstones, finished=finished)
-        self._reporter.restore(contents.reports)
+        self._reporter.restore(contents)
 
     def first_reports(self, most: int) -> list[Report]:
         """The `most` oldest reports that are not answered."""
@@ -103,6 +104,16 @@ class AttemptManager:
     def reports_pending(self) -> int:
         """Number of reports that no coordinator has answered yet."""
         return self._reporter.pending
+
+    @property
+    def unanswered(self) -> list[AttemptKey]:
+        """Ended attempts whose outcome is on its way to a coordinator, or to the journal first."""
+        return [*self._collector.outcomes_pending, *self._reporter.unanswered]
+
+    @property
+    def quarantined(self) -> dict[AttemptKey, str]:
+        """Ended attempts whose outcome was refused, each with the text of the refusal."""
+        return self._reporter.quarantined
 
     # ---- orders
 

@@ -170,6 +170,11 @@ class LogCollector:
                 await self._finish_write(self._begin_write(self._guards.ack_offsets()))
 
     @property
+    def outcomes_pending(self) -> list[AttemptKey]:
+        """Attempts whose outcome waits for its last lines to be in the journal."""
+        return [report.key for report in self._outcomes.waiting]
+
+    @property
     def pending(self) -> bool:
         """True while something is not in the journal yet."""
         return self._buffer.pending

@@ -1,26 +1,35 @@
 """Reports starts and outcomes to a coordinator: all that wait in one call, repeated until each is answered."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from itertools import islice
 
 from toban_domain.outcome import AttemptKey
 from toban_executor.decide.models import Report
-from toban_executor.ports import Gateway, Journal
+from toban_executor.ports import Gateway, Journal, JournalContents
 from toban_observability import metrics
+from toban_observability.logs import get_logger
 
 _BATCH = 500
 """Reports of one call: about 150 KB, and one transaction at the coordinator."""
 INHERITED = 1000
 """Most reports of earlier incarnations that a registration carries."""
+REFUSED = "refused"
 
+_log = get_logger(__name__)
 _pending = metrics.gauge("toban_executor_reports_pending", "Outcome reports that no coordinator has acknowledged yet.")
+quarantined = metrics.gauge(
+    "toban_executor_quarantined",
+    "Journal entries that were refused and are kept and sent again, by kind: outcome, chunk.",
+    ("kind",),
+)
 _answers = metrics.counter("toban_executor_reports_total", "Answered outcome reports by result.", ("result",))
 
 
 class OutcomeReporter:
     """Reports in order of arrival; `wake` asks for a turn of `run_once`.
 
-    A start that was not sent yet is dropped when its outcome arrives, which implies it.
+    A start that was not sent yet is dropped when its outcome arrives, which implies it. An outcome that is refused is
+    quarantined: kept, and sent again by `resend`, until a coordinator gives it a final answer.
     """
 
     def __init__(self, *, gateway: Gateway, journal: Journal, wake: Callable[[], None]) -> None:
@@ -28,10 +37,14 @@ class OutcomeReporter:
         self._journal = journal
         self._wake = wake
         self._waiting: dict[tuple[AttemptKey, int], Report] = {}
+        self._quarantined: dict[tuple[AttemptKey, int], tuple[Report, str]] = {}
 
-    def restore(self, reports: Iterable[Report]) -> None:
-        """Reports of an earlier process that were not answered."""
-        self._waiting.update({(report.key, report.seq): report for report in reports})
+    def restore(self, contents: JournalContents) -> None:
+        """Reports of an earlier process that were not answered, or refused."""
+        self._waiting.update({(report.key, report.seq): report for report in contents.reports})
+        for report, message in contents.quarantined:
+            self._quarantined[report.key, report.seq] = report, message
+        self.resend()
 
     def add(self, report: Report) -> None:
         """Report this as soon as the present call has ended."""
@@ -39,6 +52,13 @@ class OutcomeReporter:
             self._waiting.pop((report.key, 1), None)
         self._waiting[(report.key, report.seq)] = report
         self._wake()
+
+    def resend(self) -> None:
+        """Report what is quarantined once more."""
+        quarantined.labels("outcome").set(len(self._quarantined))
+        if self._quarantined:
+            self._waiting.update({place: report for place, (report, _) in self._quarantined.items()})
+            self._wake()
 
     def first(self, most: int) -> list[Report]:
         """The `most` oldest reports that wait."""
@@ -49,6 +69,20 @@ class OutcomeReporter:
         """Number of reports that are not answered yet."""
         return len(self._waiting)
 
+    @property
+    def unanswered(self) -> list[AttemptKey]:
+        """Attempts whose outcome has no answer yet."""
+        return [
+            report.key
+            for place, report in self._waiting.items()
+            if report.outcome is not None and place not in self._quarantined
+        ]
+
+    @property
+    def quarantined(self) -> dict[AttemptKey, str]:
+        """Attempts whose outcome was refused, each with the text of the refusal."""
+        return {key: message for (key, _), (_, message) in self._quarantined.items()}
+
     async def run_once(self) -> int:
         """One call with what waits; returns the number of answers. Raises TobanError when no coordinator answers."""
         batch = self.first(_BATCH)
@@ -56,14 +90,36 @@ class OutcomeReporter:
         if not batch:
             return 0
         answered = await self._gateway.report(batch)
+        sent = {(report.key, report.seq): report for report in batch}
         durable = []
-        for key, seq, result in answered:
-            _answers.labels(result).inc()
-            self._waiting.pop((key, seq), None)
-            if seq > 1:
-                durable.append((key, seq))
+        for answer in answered:
+            _answers.labels(answer.result).inc()
+            report = sent.pop((answer.key, answer.seq), None)
+            self._waiting.pop((answer.key, answer.seq), None)
+            if answer.result == REFUSED and report is not None and report.outcome is not None:
+                self._quarantine(report, answer.message)
+            elif answer.seq > 1:
+                self._quarantined.pop((answer.key, answer.seq), None)
+                durable.append((answer.key, answer.seq))
         self._journal.drop_reports(durable)
+        for place in sent:
+            # PostgreSQL cannot store these now: behind the others, and not before the next tick.
+            if (report := self._waiting.pop(place, None)) is not None:
+                self._waiting[place] = report
         _pending.set(len(self._waiting))
-        if self._waiting:
+        quarantined.labels("outcome").set(len(self._quarantined))
+        if len(self._waiting) > len(sent):
             self._wake()
         return len(answered)
+
+    def _quarantine(self, report: Report, message: str) -> None:
+        place = report.key, report.seq
+        if place not in self._quarantined:
+            _log.error(
+                "outcome refused; kept in quarantine and sent again",
+                run_id=report.key.run_id,
+                token=report.key.token,
+                error=message,
+            )
+        self._quarantined[place] = report, message
+        self._journal.quarantine_report(report, message)

@@ -18,6 +18,8 @@ WATCHDOG_SECONDS = 0.1
 HEARTBEATS_PER_LEASE = 3
 # The last heartbeat waits so long for relayed orders under way.
 STOP_SECONDS = 1.0
+# Ended attempts that one heartbeat names; each takes about 20 bytes, a quarantined one up to a few hundred.
+MOST_NAMES = 5000
 
 _log = get_logger(__name__)
 _heartbeats = metrics.counter(
@@ -124,6 +126,9 @@ class Heartbeat:
     def _request(self) -> HeartbeatRequest:
         book = self._attempts.book
         held = book.live
+        unanswered, quarantined = self._attempts.unanswered, self._attempts.quarantined
+        # An executor that was cut off for long may have more than fits into a heartbeat: it names nothing then.
+        names_all = len(unanswered) + len(quarantined) <= MOST_NAMES
         return HeartbeatRequest(
             echo=self._echo,
             epoch_max=book.epoch_max,
@@ -136,6 +141,9 @@ class Heartbeat:
             load=self._machine.load(),
             labels=self._machine.labels,
             vitals=self._machine.vitals(),
+            names_all=names_all,
+            unanswered=unanswered if names_all else (),
+            quarantined=quarantined if names_all else {},
         )
 
     async def _apply(self, answer: HeartbeatAnswer) -> None:

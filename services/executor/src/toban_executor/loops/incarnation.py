@@ -206,6 +206,7 @@ class Health:
                     "error" if book.out_of_reach else "ok", "some refuse signals" if book.out_of_reach else "reachable"
                 ),
                 "errors_5_minutes": self._errors.check(),
+                "quarantine": Check("warning" if (refused := len(self._attempts.quarantined)) else "ok", refused),
                 "reports": Check("ok" if pending < MANY_REPORTS else "warning", pending),
             }
         )

@@ -2,7 +2,7 @@
 
 import math
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -25,7 +25,7 @@ from toban_executor.config import ExecutorConfig
 from toban_executor.decide.programs import ProgramRules
 from toban_executor.loops.heartbeat import WATCHDOG_SECONDS, Heartbeat, LeaseWatchdog, Machine
 from toban_executor.loops.incarnation import Connections, Health, Incarnation, Loops, UseCases
-from toban_executor.loops.log_shipper import LogShipper
+from toban_executor.loops.log_shipper import QUARANTINE_SECONDS, LogShipper, Quarantine
 from toban_executor.ports import Prepared
 from toban_executor.server import WorkerService, add_to_server
 from toban_fencing.order_book import OrderBook
@@ -80,7 +80,8 @@ def build(config: ExecutorConfig, prepared: Prepared, make: Factories | None = N
     journal, guards, gateway = outside.journal, outside.guards, outside.gateway
     # The objects below wake the loops that run them, so each loop is made first and looks its object up at its first turn.
     collect = Loop("collect", lambda: collector.run_once(), 1.0, clock)
-    ship = Loop("ship", LogShipper(journal=journal, archivers=outside.archivers).run_once, 2.0, clock)
+    shipper = LogShipper(journal=journal, archivers=outside.archivers)
+    ship = Loop("ship", shipper.run_once, 2.0, clock)
     reports = Loop("report", lambda: reporter.run_once(), 1.0, clock)
     heartbeats = Loop("heartbeat", lambda: heartbeat.run_once(), lambda: heartbeat.interval_seconds(), clock)
     reporter = OutcomeReporter(gateway=gateway, journal=journal, wake=reports.wake)
@@ -95,13 +96,19 @@ def build(config: ExecutorConfig, prepared: Prepared, make: Factories | None = N
         report=reporter.add,
     )
     attempts = _attempt_manager(config, prepared, outside, reporter, collector, clock)
-    settings = SettingsWatch(source=gateway, clock=clock, on_version=partial(_apply_settings, heartbeats))
+    quarantine = Loop(
+        "quarantine",
+        Quarantine(reporter=reporter, shipper=shipper, wake_shipper=ship.wake).run_once,
+        QUARANTINE_SECONDS,
+        clock,
+    )
+    settings = SettingsWatch(source=gateway, clock=clock, on_version=partial(_apply_settings, heartbeats, quarantine))
     heartbeat = Heartbeat(
         gateway=gateway,
         attempts=attempts,
         settings=settings,
         machine=_machine(config, prepared, outside.tls, clock),
-        on_archivers=outside.archivers.learn,
+        on_archivers=partial(_learn_archivers, outside.archivers, quarantine),
         clock=clock,
     )
     watchdog = Loop("lease", LeaseWatchdog(attempts=attempts, guards=guards).run_once, WATCHDOG_SECONDS, clock)
@@ -112,7 +119,7 @@ def build(config: ExecutorConfig, prepared: Prepared, make: Factories | None = N
         connections=_connections(config, outside, attempts, health, make),
         use_cases=_use_cases(config, prepared, outside, attempts, collector, make),
         loops=Loops(
-            always=[collect, ship, Loop("errors", health.sample_errors, SAMPLE_SECONDS, clock)],
+            always=[collect, ship, quarantine, Loop("errors", health.sample_errors, SAMPLE_SECONDS, clock)],
             leased=[reports, heartbeats, watchdog],
             settings=settings,
             heartbeat=heartbeat,
@@ -229,7 +236,14 @@ def _use_cases(
     )
 
 
-def _apply_settings(heartbeats: Loop, version: int) -> None:
-    """The settings have changed, perhaps the interval of heartbeats."""
+def _apply_settings(heartbeats: Loop, quarantine: Loop, version: int) -> None:
+    """The settings have changed, perhaps the interval of heartbeats, or what made a coordinator refuse outcomes."""
     _settings_version.set(version)
     heartbeats.wake()
+    quarantine.wake()
+
+
+def _learn_archivers(archivers: ArchiverClient, quarantine: Loop, addresses: Sequence[str]) -> None:
+    """Other archivers may accept what the ones before refused."""
+    if archivers.learn(addresses):
+        quarantine.wake()

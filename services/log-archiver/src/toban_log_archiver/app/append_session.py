@@ -141,7 +141,8 @@ class AppendSession:
         key = ticket.key
         problem = await self._partitions.ready(ticket.log_day) or _incarnation_problem(ticket.incarnation)
         if problem:
-            _remember(self._refused, key, (CHUNK_INVALID, problem))
+            # Not the chunk's fault, and perhaps that of a clock: the executor keeps its lines.
+            _remember(self._refused, key, (ErrorCode.TICKET_INVALID.value, problem))
             return None
         self._refused.pop(key, None)
         _remember(self._tickets, key, ticket)

@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from toban_domain.errors import ErrorCode
 from toban_log_archiver.app.followers import CHANNEL, wake_payload
 from toban_log_archiver.decide.stored_chunks import NewChunk
 from toban_log_archiver.store import chunks, log_attempts
@@ -16,7 +15,7 @@ from toban_observability.logs import get_logger
 from toban_runtime.backoff import Backoff
 from toban_runtime.clock import Clock
 from toban_runtime.group_commit import GroupCommit, GroupLimits
-from toban_store.errors import DidNotHappen, Refused, StoreError
+from toban_store.errors import Refused, StoreError, Unsuitable
 from toban_store.pool import Pool
 from toban_store.tx import tx
 
@@ -103,7 +102,7 @@ class ChunkWriter:
         """One result for each. After a refusal each request is committed alone, so that only the bad one fails."""
         try:
             refused = await self._write_with_retries(works)
-        except Refused as error:
+        except (Refused, Unsuitable) as error:
             if len(works) > 1:
                 return [result for work in works for result in await self._commit([work])]
             return [self._result_of_refused(works[0], error)]
@@ -113,11 +112,12 @@ class ChunkWriter:
             {chunk.place: refused[chunk.place] for chunk in work.chunks if chunk.place in refused} for work in works
         ]
 
-    def _result_of_refused(self, work: Work, error: Refused) -> Refusals | Exception:
-        if chunks.lacks_partition(error):
-            # The day was archived and its table dropped: when the chunks come again, it is made again.
+    def _result_of_refused(self, work: Work, error: Refused | Unsuitable) -> Refusals | Exception:
+        if isinstance(error, Unsuitable):
+            # A partition is missing when the day was archived and its table dropped: when the chunks come again, it is made again.
             self._on_missing_partition()
-            return DidNotHappen(ErrorCode.UNAVAILABLE, f"the day of a chunk left the database: {error.message}")
+            _log.warning("chunks cannot be stored now; their executor keeps them", error=error.message)
+            return error
         _log.warning("chunks refused by the database", error=error.message, requests=1)
         return {chunk.place: f"cannot be stored: {error.message}" for chunk in work.chunks}
 
@@ -126,7 +126,7 @@ class ChunkWriter:
         for attempt in range(1, MAX_TRIES + 1):
             try:
                 return await self._write(works)
-            except Refused:
+            except (Refused, Unsuitable):
                 raise
             except StoreError as error:
                 wait = self._backoff.delay(attempt)

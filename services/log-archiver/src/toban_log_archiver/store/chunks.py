@@ -19,13 +19,11 @@ from toban_log_archiver.decide.stored_chunks import (
     TokenSize,
 )
 from toban_store.array_literals import numbers, times, words
-from toban_store.errors import Refused
 from toban_store.queries import load
 from toban_store.tx import Tx
 
 _Q = load(__name__)
 # PostgreSQL's code for a row without a partition too, and then it names no constraint.
-_CHECK_VIOLATION = "23514"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,11 +108,6 @@ _LITERALS: Mapping[str, Callable[[Any], Any]] = {
     "log_day": _days,
     "data": list,
 }
-
-
-def lacks_partition(error: Refused) -> bool:
-    """True when a chunk was refused since its day has no partition."""
-    return error.sqlstate == _CHECK_VIOLATION and not error.constraint
 
 
 def _positions(after: Mapping[int, int]) -> dict[str, int]:

@@ -1,0 +1,106 @@
+"""Outcomes until a coordinator has stored them: refused ones are kept, named and sent again."""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from toban_domain.outcome import AttemptKey, Outcome, OutcomeKind
+from toban_executor.app.outcome_reporter import OutcomeReporter
+from toban_executor.decide.models import Report
+from toban_executor.ports import JournalContents, ReportAnswer
+
+END = Outcome(kind=OutcomeKind.SUCCEEDED, exit_code=0, finished_at=datetime(2026, 11, 21, tzinfo=UTC))
+
+
+def report(number: int) -> Report:
+    return Report(key=AttemptKey(number, 100 + number), seq=2, outcome=END)
+
+
+class World:
+    """A coordinator that refuses what it is told to refuse, leaves out what it cannot store, and a journal that notes."""
+
+    def __init__(self) -> None:
+        self.refused: dict[AttemptKey, str] = {}
+        self.left_out: set[AttemptKey] = set()
+        self.calls: list[list[AttemptKey]] = []
+        self.dropped: list[tuple[AttemptKey, int]] = []
+        self.kept: list[tuple[Report, str]] = []
+        self.wakes = 0
+        me: Any = self
+        self.reporter = OutcomeReporter(gateway=me, journal=me, wake=self.wake)
+
+    def wake(self) -> None:
+        self.wakes += 1
+
+    async def report(self, reports: Sequence[Report]) -> list[ReportAnswer]:
+        self.calls.append([one.key for one in reports])
+        return [
+            ReportAnswer(
+                one.key, one.seq, "refused" if one.key in self.refused else "accepted", self.refused.get(one.key, "")
+            )
+            for one in reports
+            if one.key not in self.left_out
+        ]
+
+    def drop_reports(self, done: Sequence[tuple[AttemptKey, int]]) -> None:
+        self.dropped += done
+
+    def quarantine_report(self, report: Report, message: str) -> None:
+        self.kept.append((report, message))
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+async def test_a_refused_outcome_is_kept_named_and_sent_again(world: World) -> None:
+    good, bad = report(1), report(2)
+    world.refused[bad.key] = "no partition"
+    for one in (bad, good):
+        world.reporter.add(one)
+    assert world.reporter.unanswered == [bad.key, good.key]
+    await world.reporter.run_once()
+    assert (world.dropped, world.kept) == ([(good.key, 2)], [(bad, "no partition")])
+    assert (world.reporter.unanswered, world.reporter.quarantined) == ([], {bad.key: "no partition"})
+    assert world.reporter.pending == 0
+    world.reporter.resend()
+    await world.reporter.run_once()
+    # Still refused: still named as quarantined, also while it was on its way.
+    assert world.reporter.quarantined == {bad.key: "no partition"}
+    world.refused.clear()
+    world.reporter.resend()
+    assert (world.reporter.unanswered, world.reporter.quarantined) == ([], {bad.key: "no partition"})
+    await world.reporter.run_once()
+    assert (world.reporter.quarantined, world.dropped[-1]) == ({}, (bad.key, 2))
+
+
+async def test_what_earlier_processes_left_in_quarantine_is_sent_at_once(world: World) -> None:
+    old, refused = report(1), report(2)
+    world.reporter.restore(JournalContents(reports=(old,), quarantined=((refused, "no"),)))
+    assert (world.reporter.unanswered, world.reporter.quarantined) == ([old.key], {refused.key: "no"})
+    await world.reporter.run_once()
+    assert world.calls == [[old.key, refused.key]] and world.reporter.quarantined == {}
+
+
+async def test_a_report_without_an_answer_stays_and_does_not_spin(world: World) -> None:
+    stuck, next_one = report(1), report(2)
+    world.left_out.add(stuck.key)
+    world.reporter.add(stuck)
+    world.reporter.add(next_one)
+    wakes = world.wakes
+    assert await world.reporter.run_once() == 1
+    assert world.reporter.unanswered == [stuck.key] and world.wakes == wakes
+    world.left_out.clear()
+    await world.reporter.run_once()
+    assert world.reporter.pending == 0
+
+
+async def test_a_refused_start_is_not_kept(world: World) -> None:
+    start = Report(key=AttemptKey(1, 101), seq=1, started_ns=5)
+    world.refused[start.key] = "no"
+    world.reporter.add(start)
+    await world.reporter.run_once()
+    assert (world.reporter.pending, world.kept, world.reporter.quarantined) == (0, [], {})
