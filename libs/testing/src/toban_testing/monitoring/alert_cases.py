@@ -164,6 +164,12 @@ CASES = {
         | of("toban_executor_log_budget_bytes", 100, EXECUTOR)
         | of("toban_executor_log_full", 0, EXECUTOR),
     ),
+    "TobanExecutorQuarantine": Case(
+        of("toban_executor_quarantined", 1, f'{EXECUTOR}, kind="outcome"'),
+        of("toban_executor_quarantined", 0, f'{EXECUTOR}, kind="outcome"')
+        | of("toban_executor_quarantined", 0, f'{EXECUTOR}, kind="chunk"'),
+        where='kind="outcome"',
+    ),
     "TobanArchiveFailing": Case(
         {f'toban_archive_failures_total{{{ARCHIVER}, kind="unavailable"}}': f"0+1x{LONG}"},
         # One outage of a minute.
