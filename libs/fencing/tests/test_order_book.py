@@ -183,6 +183,38 @@ def test_memory_below_the_smallest_live_token_is_let_go_and_never_needed() -> No
     assert it.smallest_live == 103
 
 
+def test_memory_beside_one_long_job_stays_small() -> None:
+    it = book(slots=2)
+    long = AttemptKey(1, 100)
+    start(it, order(long), header=Header(1, 1, "me"))
+    it.running(long)
+    for number in range(2, 500):
+        key = AttemptKey(number, 100 + number)
+        answers, accepted, _ = it.start(
+            Header(1, number, "me"), [order(key)], smallest_live=key.token, lease_valid=True
+        )
+        assert len(accepted) == 1 and not answers[0].refusal
+        it.running(key)
+        it.finished(key)
+    assert len(it._table._seen) < 5
+    # The long job is still known, and nothing that was forgotten starts again.
+    assert start(it, order(long), order(AttemptKey(7, 107)), header=Header(1, 500, "me")) == ["", "TOKEN_TOO_OLD"]
+
+
+def test_an_attempt_whose_outcome_is_not_accepted_is_remembered() -> None:
+    unreported = [A]
+    it: OrderBook[StartOrder] = OrderBook(
+        incarnation="me", slots=4, unfit=lambda _order: None, unreported=lambda: unreported
+    )
+    start(it, order(A), header=Header(1, 1, "me"))
+    it.finished(A)
+    it.forget_below(C.token)
+    assert it.revoke(Header(1, 2, "me"), [A])[0] == ["finished"]
+    unreported.clear()
+    it.forget_below(C.token + 1)
+    assert it.revoke(Header(1, 3, "me"), [A])[0] == ["gone"]
+
+
 def test_an_acceptance_that_was_not_written_down_did_not_happen() -> None:
     it = book(slots=1)
     start(it, order(A), header=Header(1, 1, "me"))

@@ -1,12 +1,12 @@
 """The attempts that one executor has seen, and its tombstones (docs/fencing.md 3.9). No I/O.
 
-A tombstone is a refused or revoked attempt that must never start here. Both tables forget what lies below the smallest live token, since such
-tokens are refused anyway.
+A tombstone is a refused or revoked attempt that must never start here. Both tables forget what lies below the smallest token whose start is
+not confirmed, since such tokens are refused anyway.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from toban_domain.outcome import AttemptKey, AttemptState
 from toban_fencing.epoch_gate import Record
@@ -77,12 +77,13 @@ class AttemptTable:
         self._live.discard(key)
         self._unsaved.discard(key)
 
-    def forget_below(self, smallest_live: int) -> None:
-        """Drop seen and refused attempts with smaller tokens; live ones stay. A smaller value than before changes nothing."""
+    def forget_below(self, smallest_live: int, keep: Callable[[], Iterable[AttemptKey]] = tuple) -> None:
+        """Drop seen and refused attempts with smaller tokens; live ones and those of `keep` stay. A smaller value than before changes nothing."""
         if smallest_live <= self.smallest_live:
             return
         self.smallest_live = smallest_live
-        old = [key for key in self._seen if key.token < smallest_live and key not in self._live]
+        kept = {*self._live, *keep()}
+        old = [key for key in self._seen if key.token < smallest_live and key not in kept]
         for key in old:
             del self._seen[key]
         self._tombstones = {key for key in self._tombstones if key.token >= smallest_live}

@@ -52,7 +52,15 @@ class Unfit:
 class OrderBook(Generic[S]):
     """An executor's memory of orders: the epoch gate, the attempts seen, and how many slots are in use."""
 
-    def __init__(self, *, incarnation: str, slots: int, unfit: Callable[[S], Unfit | None]) -> None:
+    def __init__(
+        self,
+        *,
+        incarnation: str,
+        slots: int,
+        unfit: Callable[[S], Unfit | None],
+        unreported: Callable[[], Iterable[AttemptKey]] = tuple,
+    ) -> None:
+        """`unreported` are ended attempts whose outcome is not accepted: a question about one is still answered `finished`."""
         self.slots = slots
         # Three independent reasons to accept no new work: a Drain order, the end of this process, the state of the executor's row.
         self.drained = False
@@ -63,6 +71,7 @@ class OrderBook(Generic[S]):
         self._gate = EpochGate(incarnation=incarnation)
         self._table = AttemptTable()
         self._unfit = unfit
+        self._unreported = unreported
 
     def restore(self, *, epoch_max: int, tombstones: Iterable[AttemptKey], finished: Iterable[AttemptKey]) -> None:
         """Load what the journal kept; attempts of earlier incarnations count as finished."""
@@ -81,7 +90,7 @@ class OrderBook(Generic[S]):
         refusal, records = self._gate.admit(header)
         if refusal:
             return [StartAnswer(key=order.key, refusal=refusal) for order in orders], [], records
-        self._table.forget_below(smallest_live)
+        self._table.forget_below(smallest_live, self._unreported)
         answers, accepted = [], []
         for order in orders:
             known = self._table.state(order.key)
@@ -193,8 +202,11 @@ class OrderBook(Generic[S]):
         return self._table.live_of(keys)
 
     def forget_below(self, smallest_live: int) -> None:
-        """Drop memory of attempts below the smallest live token; a smaller value than before changes nothing."""
-        self._table.forget_below(smallest_live)
+        """Drop memory of attempts below the smallest token whose start is not confirmed, but for live and unreported ones.
+
+        A smaller value than before changes nothing.
+        """
+        self._table.forget_below(smallest_live, self._unreported)
 
     # ---- state
 
@@ -210,7 +222,7 @@ class OrderBook(Generic[S]):
 
     @property
     def smallest_live(self) -> int:
-        """The smallest live token that a coordinator named."""
+        """The smallest token, named by a coordinator, that may still be started here."""
         return self._table.smallest_live
 
     @property

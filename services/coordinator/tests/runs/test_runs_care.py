@@ -7,8 +7,10 @@ from typing import Any
 
 import pytest
 
+from toban_coordinator.store import runs_assign
 from toban_domain.errors import ErrorCode, FencedOut, TobanError
 from toban_store.errors import TooLong
+from toban_store.tx import autocommit
 
 
 async def off(world: Any, incarnation: str) -> None:
@@ -336,3 +338,18 @@ async def test_a_program_that_could_not_be_started_leaves_no_start(world: Any, m
     row = await world.run(run)
     assert (row["state"], row["started_at"]) == ("FAILED", None)
     assert row["finished_at"] >= row["dispatched_at"]
+
+
+async def test_a_job_that_runs_for_long_does_not_hold_the_smallest_token(world: Any, make: Any) -> None:
+    """Executors refuse and forget what lies below the smallest token whose start is not confirmed."""
+    await world.executor()
+    await world.apply(make.job())
+    long, brief = await world.start(count=2)
+    await world.turn("assign")
+    async with autocommit(world.pool) as t:
+        [load] = await runs_assign.executor_loads(t)
+    assert load.smallest_token == world.key(long).token
+    await world.report(world.key(long), world.now())
+    async with autocommit(world.pool) as t:
+        [load] = await runs_assign.executor_loads(t)
+    assert (load.held, load.smallest_token) == (2, world.key(brief).token)

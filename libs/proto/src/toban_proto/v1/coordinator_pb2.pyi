@@ -370,6 +370,9 @@ class HeartbeatResponse(_message.Message):
     leader_address: _builtins.str
     settings_version: _builtins.int
     smallest_live_token: _builtins.int
+    """The smallest token of this incarnation whose start is not confirmed: the executor refuses smaller ones from then on, and keeps of them only
+    attempts that live or whose outcome is not accepted. 0 = no change.
+    """
     @_builtins.property
     def coordinators(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
     @_builtins.property

@@ -6,14 +6,13 @@ SELECT %(incarnation)s::uuid, %(kind)s::text, t.run_id, t.token, t.payload, %(ep
     ON CONFLICT (incarnation, kind, run_id, token) WHERE done_at IS NULL AND run_id IS NOT NULL DO NOTHING;
 
 -- name: updates
--- For some incarnations: the smallest token that each still holds; attempts that it says it holds and PostgreSQL does not hold for it; open
+-- For some incarnations: the smallest token there whose start is not confirmed; attempts that it says it holds and PostgreSQL does not hold for it; open
 -- orders, oldest first. Of `complete` ones, which name all their attempts, also whether one is unresolved: dispatched a while ago and neither
 -- held nor unanswered there, or noted as such before.
 WITH smallest AS (
     SELECT r.assigned_incarnation AS incarnation, min(r.token) AS token
       FROM scheduler.runs_live r
-     WHERE r.assigned_incarnation = ANY (%(incarnations)s::uuid[]) AND r.state IN ('ASSIGNED', 'RUNNING', 'CANCEL_REQUESTED')
-       AND r.token IS NOT NULL
+     WHERE r.assigned_incarnation = ANY (%(incarnations)s::uuid[]) AND r.state = 'ASSIGNED' AND r.token IS NOT NULL
      GROUP BY r.assigned_incarnation
 ), missing AS (
     SELECT h.incarnation, jsonb_agg(jsonb_build_array(h.run_id, h.token)) AS attempts

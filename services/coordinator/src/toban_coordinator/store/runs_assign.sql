@@ -58,13 +58,13 @@ SELECT LEAST(
     coalesce((SELECT at FROM ahead) <= %(until)s::timestamptz, false) AS unnamed
 
 -- name: executor_loads
--- Every incarnation that is not off, with what it holds.
+-- Every incarnation that is not off, with what it holds, and the smallest token there whose start is not confirmed.
 SELECT e.incarnation::text AS incarnation, e.worker_id, e.instance, e.grpc_host, e.grpc_port, e.state, e.slots, e.load, e.labels, e.last_heartbeat_at,
        d.instance IS NOT NULL AS drained, h.held, h.smallest_token
   FROM scheduler.executors e
   LEFT JOIN scheduler.executor_drains d ON d.instance = e.instance
  CROSS JOIN LATERAL (
-    SELECT count(*) AS held, min(r.token) AS smallest_token
+    SELECT count(*) AS held, min(r.token) FILTER (WHERE r.state = 'ASSIGNED') AS smallest_token
       FROM scheduler.runs_live r
      WHERE r.assigned_incarnation = e.incarnation AND r.state IN ('ASSIGNED', 'RUNNING', 'CANCEL_REQUESTED') AND r.dispatched_at IS NOT NULL) h
  WHERE e.state <> 'off'

@@ -156,9 +156,14 @@ def _attempt_manager(
     clock: Clock,
 ) -> AttemptManager:
     rules = ProgramRules(allowed=load_allow_list(config.allow_list), resolve=ProgramFinder())
-    slots = len(prepared.guards.slots)
-    return AttemptManager(
-        book=OrderBook(incarnation=prepared.guards.incarnation, slots=slots, unfit=rules.unfit),
+    book = OrderBook(
+        incarnation=prepared.guards.incarnation,
+        slots=len(prepared.guards.slots),
+        unfit=rules.unfit,
+        unreported=lambda: [*attempts.unanswered, *attempts.quarantined],
+    )
+    attempts = AttemptManager(
+        book=book,
         guards=outside.guards,
         journal=outside.journal,
         reporter=reporter,
@@ -166,6 +171,7 @@ def _attempt_manager(
         launcher=Launcher(program=rules.program, home=str(Path.home())),
         clock=clock,
     )
+    return attempts
 
 
 def _machine(config: ExecutorConfig, prepared: Prepared, tls: TlsFiles, clock: Clock) -> Machine:
