@@ -29,7 +29,7 @@ async def test_cancels_that_stay_open_do_not_hide_those_behind(
     assert {order.key.run_id for _, order in world.orders.cancels} == set(runs)
 
 
-async def test_a_sweep_over_open_cancels_goes_on_at_once_and_then_rests(
+async def test_a_sweep_over_open_cancels_goes_on_at_once_and_then_is_idle(
     world: Any, make: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(dispatch, "BATCH", 4)

@@ -53,10 +53,9 @@ async def queue(
 class OrderUpdates:
     """What the answer to a heartbeat contains besides the grant.
 
-    `smallest_live_token`: of the attempts whose start the incarnation has not confirmed (0: none). `not_held`: attempts that it reports as held and that
-    PostgreSQL does not hold for it. `orders`: its open orders, oldest first.
-
-    `unresolved`: PostgreSQL holds an attempt for it that it does not name, or did so before.
+    `smallest_live_token`: of the attempts whose start the incarnation has not confirmed (0: none). `not_held`: attempts that it reports as held
+    and that PostgreSQL does not hold for it. `orders`: its open orders, oldest first. `unresolved`: PostgreSQL holds an attempt for it that it
+    does not name, or did so before.
     """
 
     smallest_live_token: int = 0
