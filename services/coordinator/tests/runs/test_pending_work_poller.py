@@ -80,10 +80,14 @@ async def test_a_rest_ends_when_the_next_run_is_due(world: Any, make: Any) -> No
     assert await world.loops["assign"]._idle_turn() is None
 
 
-async def test_the_question_reads_no_run_that_goes_on(world: Any, make: Any) -> None:
+@pytest.mark.parametrize("analyzed", [False, True])
+async def test_the_question_reads_no_run_that_goes_on(world: Any, make: Any, analyzed: bool) -> None:
+    """Whether autovacuum has come by since the runs were made or not."""
     incarnation = await world.executor()
     await world.apply(make.job())
     await world.sql(RUNNING, e=incarnation)
+    if analyzed:
+        await world.sql("ANALYZE scheduler.runs_live")
     statement = queries.load(pending_work.__name__).agenda
     for mode in ("force_custom_plan", "force_generic_plan"):
         async with tx(world.pool) as t:
@@ -93,6 +97,7 @@ async def test_the_question_reads_no_run_that_goes_on(world: Any, make: Any) -> 
             plan = [row["QUERY PLAN"] for row in await cursor.fetchall()]
         read = [int(line.split(":")[1]) for line in plan if "Rows Removed by Filter" in line]
         assert sum(read) < 10, "\n".join(plan)
+        assert any("using runs_live_orphaned" in line for line in plan), "\n".join(plan)
 
 
 WAITING = """
