@@ -7,6 +7,7 @@ read, so their form stays: the first byte names the kind, ``J`` a JSON object, `
 
 import json
 import marshal
+import mmap
 import socket
 import struct
 from collections.abc import Callable, Mapping
@@ -53,10 +54,11 @@ def socket_pair() -> tuple[socket.socket, socket.socket]:
 
 
 class ReceiveBuffer:
-    """Where messages are received. `socket.recv` would map memory for the largest message, and unmap it again, for each one."""
+    """Where messages are received. `socket.recv` would map memory for the largest message, and unmap it again, for each one; only the pages
+    that a message has touched cost memory."""
 
     def __init__(self) -> None:
-        self._memory = memoryview(bytearray(_LARGEST_RECEIVED))
+        self._memory = memoryview(mmap.mmap(-1, _LARGEST_RECEIVED))
 
     def receive(self, sock: socket.socket) -> bytes:
         """The next message, b"" when the other end is closed. Raises what `socket.recv` raises."""
