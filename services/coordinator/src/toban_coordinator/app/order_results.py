@@ -24,7 +24,7 @@ from toban_observability.logs import get_logger
 from toban_runtime.clock import Clock
 from toban_store.errors import Refused
 from toban_store.pool import Pool
-from toban_store.tx import fenced_tx
+from toban_store.tx import FencedTx, fenced_tx
 
 BATCH = 200
 # Much longer than an outcome takes to arrive, seconds.
@@ -34,18 +34,52 @@ _log = get_logger(__name__)
 
 
 class EndedAttempts:
-    """Attempts that executors said have ended: `since` when, by this machine's monotonic clock. Their outcomes are on the way, or lost."""
+    """Attempts that have ended by their executors' word: `since` when, in monotonic seconds. Their outcomes are on the way, or lost."""
 
     def __init__(self, *, clock: Clock) -> None:
         self._clock = clock
         self.since: dict[AttemptKey, float] = {}
 
     def note(self, keys: Iterable[AttemptKey]) -> None:
-        """The executor answered `finished`; the first answer counts until KEEP_SECONDS have passed without another."""
+        """The executor answered `finished`; the first answer counts, and is kept for KEEP_SECONDS."""
         now = self._clock.monotonic()
         self.since = {key: at for key, at in self.since.items() if now - at < KEEP_SECONDS}
         for key in keys:
             self.since.setdefault(key, now)
+
+
+@dataclass(slots=True)
+class Moves:
+    """What one transaction does with live runs and their attempts."""
+
+    releases: list[Release] = field(default_factory=list)
+    finishes: list[Finish] = field(default_factory=list)
+    orphans: list[Orphan] = field(default_factory=list)
+    closes: list[CloseAttempt] = field(default_factory=list)
+
+    def add(self, move: Release | Finish | Orphan | None, close: CloseAttempt | None) -> None:
+        """One decision about one run; None changes nothing."""
+        match move:
+            case Release():
+                self.releases.append(move)
+            case Orphan():
+                self.orphans.append(move)
+            case Finish():
+                self.finishes.append(move)
+        if close is not None:
+            self.closes.append(close)
+
+    async def write(self, t: FencedTx) -> list[runs_finish.Finished]:
+        """Writes all of it and wakes the loops that go on with these runs; returns the runs that have finished."""
+        await runs_finish.release(t, self.releases)
+        finished = await runs_finish.finish(t, self.finishes)
+        await runs_finish.orphan(t, self.orphans)
+        await attempts.close(t, self.closes)
+        if self.releases:
+            await t.notify("assign")
+        if self.orphans:
+            await t.notify("reap")
+        return finished
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,30 +116,12 @@ class OrderResults:
         await commit_reports(self.pool, self.definitions, target.incarnation, reports)
 
     async def _put_back(self, refused: Sequence[StartResult]) -> None:
-        releases: list[Release] = []
-        finishes: list[Finish] = []
-        orphans: list[Orphan] = []
-        closes: list[CloseAttempt] = []
+        moves = Moves()
         async with fenced_tx(self.pool, self.term) as t:
             live = await runs_finish.lock_live(t, [r.key.run_id for r in refused])
             for result in refused:
-                move, close = _refused(live.get(result.key.run_id), result)
-                if isinstance(move, Release):
-                    releases.append(move)
-                elif isinstance(move, Orphan):
-                    orphans.append(move)
-                elif move is not None:
-                    finishes.append(move)
-                if close is not None:
-                    closes.append(close)
-            await runs_finish.release(t, releases)
-            finished = await runs_finish.finish(t, finishes)
-            await runs_finish.orphan(t, orphans)
-            await attempts.close(t, closes)
-            if releases:
-                await t.notify("assign")
-            if orphans:
-                await t.notify("reap")
+                moves.add(*_refused(live.get(result.key.run_id), result))
+            finished = await moves.write(t)
         metrics.count_finished(finished)
 
     async def gone(self, keys: Sequence[AttemptKey]) -> None:

@@ -8,16 +8,15 @@ from collections.abc import Sequence
 from toban_coordinator.app import metrics
 from toban_coordinator.app.adaptive_batch import AdaptiveBatch
 from toban_coordinator.app.definition_cache import DefinitionCache
-from toban_coordinator.app.order_results import EndedAttempts
+from toban_coordinator.app.order_results import EndedAttempts, Moves
 from toban_coordinator.app.order_sender import OrderSender
 from toban_coordinator.decide import reconcile as decide
 from toban_coordinator.decide.reconcile import Unresolved
 from toban_coordinator.loops.term_loop import LoopDeps, TurnOutcome
 from toban_coordinator.ports.orders import Target
-from toban_coordinator.store import attempts, runs_finish, unresolved_attempts
+from toban_coordinator.store import runs_finish, unresolved_attempts
 from toban_coordinator.store.pending_work import Agenda
 from toban_domain.outcome import AttemptKey
-from toban_domain.transitions import CloseAttempt, Finish, Orphan
 from toban_observability.logs import get_logger
 from toban_store.errors import Refused
 from toban_store.tx import autocommit, fenced_tx
@@ -78,31 +77,18 @@ class Reconcile:
             self._sender.revoke(target, keys)
 
     async def _lost(self, lost: Sequence[Unresolved]) -> None:
-        orphans: list[Orphan] = []
-        finishes: list[Finish] = []
-        closes: list[CloseAttempt] = []
+        moves = Moves()
         async with fenced_tx(self._deps.pool, self._deps.term) as t:
             live = await runs_finish.lock_live(t, [one.key.run_id for one in lost])
             still = await unresolved_attempts.still(t, lost)
             for one in lost:
                 run = live.get(one.key.run_id)
-                if run is None or one.key not in still:
-                    continue
-                move, close = decide.lost_result(run, one.key)
-                if isinstance(move, Orphan):
-                    orphans.append(move)
-                elif move is not None:
-                    finishes.append(move)
-                if close is not None:
-                    closes.append(close)
-            await runs_finish.orphan(t, orphans)
-            finished = await runs_finish.finish(t, finishes)
-            await attempts.close(t, closes)
+                if run is not None and one.key in still:
+                    moves.add(*decide.lost_result(run, one.key))
+            finished = await moves.write(t)
             await unresolved_attempts.forget(t, list(still))
-            if orphans:
-                await t.notify("reap")
         metrics.count_finished(finished, self._definitions.known)
-        metrics.unstored_results.labels(decide.LOST_RESULT).inc(len(orphans) + len(finished))
+        metrics.unstored_results.labels(decide.LOST_RESULT).inc(len(moves.orphans) + len(finished))
         for one in lost:
             if one.key in still:
                 _log.warning("result of a run is lost", run_id=one.key.run_id, worker_id=one.worker_id)
