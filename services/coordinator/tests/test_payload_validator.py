@@ -147,7 +147,7 @@ def test_of_few_mistakes_all_are_listed() -> None:
 
 async def test_a_check_without_end_is_ended_and_the_loop_goes_on() -> None:
     """In this process it would hold the interpreter's lock: nothing else could run until it ends."""
-    payloads = PayloadValidator(LargePayloads(limit_seconds=1.0))
+    payloads = PayloadValidator(LargePayloads(limit_seconds=1))
     job = spec(doubling(40))
     turns = 0
 
@@ -160,15 +160,28 @@ async def test_a_check_without_end_is_ended_and_the_loop_goes_on() -> None:
     with pytest.raises(CheckPending):
         payloads.make(KEY, job, {"a": 1})
     task = asyncio.create_task(others())
-    with pytest.raises(TobanError, match="takes more than 1 s; simplify the schema") as caught:
+    with pytest.raises(TobanError, match="takes more than 1 s of CPU time; simplify the schema") as caught:
         await made(payloads, job, {"a": 1})
     task.cancel()
     assert caught.value.code is ErrorCode.PAYLOAD_INVALID and turns > 0
 
 
+LARGE = {"properties": {"a": {"allOf": [{"items": {"type": "integer"}}] * 400}}}
+MANY = {"a": list(range(3000))}
+
+
+async def test_a_machine_that_is_too_busy_says_nothing_of_the_payload() -> None:
+    large = LargePayloads(limit_seconds=60, wait_seconds=0)
+    payloads = PayloadValidator(large)
+    with pytest.raises(TobanError, match="this machine is too busy; try again") as caught:
+        await made(payloads, spec(LARGE), MANY)
+    assert caught.value.code is ErrorCode.UNAVAILABLE
+    large._wait_seconds = 60.0
+    assert (await made(payloads, spec(LARGE), MANY)).startswith('{"a":[0,1,')
+
+
 async def test_a_large_payload_that_fits_is_checked_apart() -> None:
-    schema = {"properties": {"a": {"allOf": [{"items": {"type": "integer"}}] * 400}}}
-    given = {"a": list(range(3000))}
+    schema, given = LARGE, MANY
     compiled = PayloadSchema(schema)
     assert compiled.steps(given, 14_000) > CHECKED_HERE
     payloads = PayloadValidator(LargePayloads(limit_seconds=60))

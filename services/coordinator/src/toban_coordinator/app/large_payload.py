@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
+import math
 import resource
 import sys
 from collections.abc import Awaitable, Callable, Mapping
@@ -16,8 +17,11 @@ from cachetools import LRUCache
 from toban_coordinator.app.payload_schema import PayloadSchema
 from toban_domain.errors import ErrorCode, TobanError
 
-LIMIT_SECONDS = 3.0
+# CPU time of one check: its verdict must not depend on how busy the machine is.
+LIMIT_SECONDS = 3
 LIMIT_BYTES = 1 << 30
+# How long the process of one check may take in all, seconds. After that nothing is known of the payload.
+WAIT_SECONDS = 10.0
 AT_ONCE = 2
 # More than one call can need: it is repeated until all are known.
 KEPT_VERDICTS = 6_000
@@ -50,10 +54,11 @@ async def with_large_checks(work: Callable[[], Awaitable[T]]) -> T:
 
 
 class LargePayloads:
-    """At most two checks at once, each bounded in time and memory. Verdicts are kept by digests of schema and payload."""
+    """At most two checks at once, each bounded in CPU time and memory. Verdicts are kept by digests of schema and payload."""
 
-    def __init__(self, *, limit_seconds: float = LIMIT_SECONDS) -> None:
+    def __init__(self, *, limit_seconds: int = LIMIT_SECONDS, wait_seconds: float = WAIT_SECONDS) -> None:
         self._limit_seconds = limit_seconds
+        self._wait_seconds = wait_seconds
         self._slots: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore] = WeakKeyDictionary()
         self._verdicts: LRUCache[bytes, TobanError | None] = LRUCache(KEPT_VERDICTS)
 
@@ -65,7 +70,7 @@ class LargePayloads:
         return self._verdicts[key]
 
     async def check(self, key: bytes, schema: Mapping[str, Any], payload: Mapping[str, Any]) -> None:
-        """Keeps the verdict. Raises OSError when the machine has no process for it."""
+        """Keeps the verdict. Raises OSError when the machine has no process for it, UNAVAILABLE when the process does not end in time."""
         slots = self._slots.setdefault(asyncio.get_running_loop(), asyncio.Semaphore(AT_ONCE))
         async with slots:
             if key not in self._verdicts:
@@ -77,27 +82,34 @@ class LargePayloads:
         if verdict == _VALID:
             return None
         if verdict == _INVALID:
-            return _told(rest)
+            return _mistakes_from(rest)
         return TobanError(
             ErrorCode.PAYLOAD_INVALID,
-            f"checking the payload against `payload_schema` of the job takes more than {self._limit_seconds:g} s; "
+            f"checking the payload against `payload_schema` of the job takes more than {self._limit_seconds} s of CPU time; "
             "simplify the schema (alternatives within alternatives multiply), or make the payload smaller",
         )
 
     async def _ask(self, task: bytes) -> bytes:
-        """What the child has written when it ends or its time is over."""
+        """What the child has written when it ends."""
+        argv = (sys.executable, "-I", "-m", _MODULE, str(self._limit_seconds))
         child = await asyncio.create_subprocess_exec(
-            sys.executable, "-I", "-m", _MODULE, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE
+            *argv, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE
         )
         assert child.stdin is not None and child.stdout is not None
         received = bytearray()
         try:
-            async with asyncio.timeout(self._limit_seconds):
+            async with asyncio.timeout(self._wait_seconds):
                 child.stdin.write(task)
                 child.stdin.close()
                 while part := await child.stdout.read(1 << 16):
                     received += part
-        except (TimeoutError, ConnectionError):
+        except TimeoutError:
+            raise TobanError(
+                ErrorCode.UNAVAILABLE,
+                f"the payload could not be checked within {self._wait_seconds:g} s: this machine is too busy; try again",
+            ) from None
+        except ConnectionError:
+            # The child has ended before it read all: what it has written counts.
             pass
         finally:
             if child.returncode is None:
@@ -109,10 +121,10 @@ class LargePayloads:
 PROCESS_WIDE = LargePayloads()
 
 
-def _told(text: str) -> TobanError:
+def _mistakes_from(text: str) -> TobanError:
     try:
-        told = json.loads(text)
-        return TobanError(ErrorCode.PAYLOAD_INVALID, told["message"], detail=told["detail"])
+        found = json.loads(text)
+        return TobanError(ErrorCode.PAYLOAD_INVALID, found["message"], detail=found["detail"])
     except (ValueError, LookupError):
         return TobanError(ErrorCode.PAYLOAD_INVALID, "the payload does not fit `payload_schema` of the job")
 
@@ -120,6 +132,10 @@ def _told(text: str) -> TobanError:
 def main() -> None:
     """The child: reads schema and payload from stdin, writes the verdict, then the first mistake."""
     resource.setrlimit(resource.RLIMIT_AS, (LIMIT_BYTES, LIMIT_BYTES))
+    # The kernel ends the process at the limit. What the imports took does not count.
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    seconds = math.ceil(used.ru_utime + used.ru_stime) + int(sys.argv[1])
+    resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds))
     task = json.load(sys.stdin)
     schema = PayloadSchema(task["schema"])
     if schema.is_valid(task["payload"]):
