@@ -5,12 +5,14 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import redis
 
+from toban_fencing.worker_registry import SEQUENCE_KEY
 from toban_runtime.clock import SystemClock
 from toban_stack.stack import Stack
 from toban_testing.admin_client import AdminClient
 from toban_testing.run_recorder import by_run, recorder_job
-from toban_testing.stack_fixtures import admin_of, flush_redis, running_stack
+from toban_testing.stack_fixtures import admin_of, flush_redis, running_stack, sql
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(240)]
 OUTAGE_SECONDS = 30
@@ -65,6 +67,12 @@ def test_redis_emptied_under_load(tmp_path: Path) -> None:
         ids, epochs = load_until(admin, record, emptied_thrice, seconds=60)
         check(admin, record, ids, [epoch, *epochs])
         assert admin.cluster().epoch == epoch, "an empty Redis deposes nobody"
+        flush_redis(stack)
+        newest = sql(stack, "SELECT max(worker_id) AS id FROM scheduler.executors")[0]["id"]
+        with redis.Redis.from_url(stack.endpoints().redis_url) as client:
+            admin.until(
+                lambda: int(client.get(SEQUENCE_KEY) or 0) >= newest, seconds=30, of="the mirror of ids returns"
+            )
 
 
 def test_redis_stopped_for_thirty_seconds_under_load(tmp_path: Path) -> None:

@@ -56,8 +56,14 @@ def test_executors_and_cluster(cluster: Any, toban: Callable[..., tuple[int, str
         worker_id=1, node_id="node-1", address="127.0.0.1:6001", role="leader", status="ok", last_heartbeat_at=ago(0.3)
     )
     cluster.reader.answers["GetCluster"] = answer
+    assert "Sub-leader: none " in " ".join(toban("cluster", "status")[1].split())
+    for worker_id, status in ((2, "lost"), (3, "ok")):
+        answer.coordinators.add(
+            worker_id=worker_id, node_id="node-2", address=f"127.0.0.1:600{worker_id}", role="subleader", status=status
+        )
     code, out, _ = toban("cluster", "status")
     assert code == 0
+    assert "Sub-leader: 127.0.0.1:6003 on node-2 " in " ".join(out.split())
     assert f"Leader: 127.0.0.1:6001 (worker 1, epoch {EPOCH}, since 1h ago)" in " ".join(out.split())
     assert "Health: warning: redis warning (down)" in " ".join(out.split())
     assert "Runs: 2 running, 1 waiting" in " ".join(out.split())

@@ -14,6 +14,8 @@ from toban_fencing import election_types as e
 from toban_fencing.election_state_machine import decide, next_due
 
 STEP = 1 << 27
+# A lock that anybody wrote: of an epoch that never was, without an end.
+POISON = ((1 << 62, "nobody"), float("inf"))
 
 
 class World:
@@ -117,7 +119,12 @@ class Node:
                 self.call("pg", lambda: self.resign(epoch), lambda _: None, None)
             case e.TryLock():
                 gone = e.LockTried(sent_at=sent, outcome=e.LockOutcome.UNREACHABLE)
-                self.call("redis", lambda: self.claim(0, False), lambda o: e.LockTried(sent_at=sent, outcome=o), gone)
+                self.call(
+                    "redis",
+                    lambda: self.claim(0, e.Overwrite.OLDER),
+                    lambda o: e.LockTried(sent_at=sent, outcome=o),
+                    gone,
+                )
             case e.Renew(epoch=epoch, overwrite=overwrite):
                 gone = e.RenewDone(epoch=epoch, sent_at=sent, outcome=e.LockOutcome.UNREACHABLE)
                 self.call(
@@ -153,9 +160,9 @@ class Node:
 
     def claim(self, epoch, overwrite):
         held = self.world.held()
-        if held is not None and held[0] != (epoch, self.name):
+        if held is not None and held[0] != (epoch, self.name) and overwrite is not e.Overwrite.ANY:
             theirs = held[0][0]
-            if epoch == 0 or theirs >= epoch or (theirs == 0 and not overwrite):
+            if epoch == 0 or theirs >= epoch or (theirs == 0 and overwrite is e.Overwrite.OLDER):
                 return e.LockOutcome.FOREIGN
         self.world.lock = ((epoch, self.name), self.world.now + 2.0)
         return e.LockOutcome.HELD
@@ -168,7 +175,9 @@ class Node:
 
 FAULTS = st.lists(
     st.tuples(
-        st.sampled_from(["pause", "kill", "redis", "flush", "pg", "slow", "evidence", "degrade", "way", "rest"]),
+        st.sampled_from(
+            ["pause", "kill", "redis", "flush", "poison", "pg", "slow", "evidence", "degrade", "way", "rest"]
+        ),
         st.integers(0, 2),
         st.floats(0.05, 6.0),
     ),
@@ -190,6 +199,8 @@ def inject(world, kind, number, seconds):
             setattr(world, kind, True)
         case "flush":
             world.lock = None
+        case "poison":
+            world.lock = POISON
         case "slow":
             world.delay = min(0.4, seconds / 10)
             world.run(seconds)
@@ -247,6 +258,32 @@ def test_redis_alone_never_deposes_a_healthy_leader(size, seconds, flush):
         world.lock = None
     world.run(10.0)
     assert len(world.epochs) == 1
+    assert world.held()[0][0] == world.row["epoch"]
+
+
+@settings(max_examples=60, deadline=None)
+@given(size=st.integers(1, 3), seconds=st.floats(0.1, 10.0), every=st.floats(0.02, 2.0))
+def test_a_poisoned_lock_deposes_nobody(size, seconds, every):
+    """Once, or again and again as another installation on the same Redis does it."""
+    world = World(size)
+    world.run(3.0)
+    for _ in range(int(seconds / every) + 1):
+        world.lock = POISON
+        world.run(every)
+    world.run(1.0)
+    assert len(world.epochs) == 1
+    assert world.held()[0][0] == world.row["epoch"]
+
+
+@settings(max_examples=40, deadline=None)
+@given(size=st.integers(2, 3), moment=st.floats(0.0, 1.0))
+def test_a_poisoned_lock_keeps_no_candidate_back(size, moment):
+    world = World(size)
+    world.run(3.0 + moment)
+    world.leaders()[0].up = False
+    world.lock = POISON
+    world.run(4.5)
+    assert len(world.epochs) == 2
     assert world.held()[0][0] == world.row["epoch"]
 
 

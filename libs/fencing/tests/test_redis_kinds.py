@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from toban_domain.errors import TobanError
-from toban_fencing.election_types import LockOutcome
+from toban_fencing.election_types import LockOutcome, Overwrite
 from toban_fencing.redis_client import CALL_SECONDS, RedisGone, RedisLink, open_client
 from toban_fencing.redis_info import inspect
 from toban_fencing.redis_locks import LeaderLock, SubleaderLock
@@ -80,15 +80,14 @@ async def test_everything_that_a_coordinator_does_there(url: str) -> None:
     mine, other = (LeaderLock(link=link, worker_id=number) for number in (1, 2))
     await held(mine, 5)
     assert await other.try_lock() is LockOutcome.FOREIGN
-    assert (await mine.renew(EPOCH, overwrite=True, last_tick=CLOCK.wall())).outcome is LockOutcome.HELD
+    assert (await mine.renew(EPOCH, overwrite=Overwrite.CANDIDATE, last_tick=CLOCK.wall())).outcome is LockOutcome.HELD
     assert await SubleaderLock(link=link, node_id="node", worker_id=1).hold()
     members = Members(link=link)
     # More workers than nodes: one pipeline over keys of every slot.
-    await members.write({number: {"role": "worker"} for number in range(30)}, ttl_seconds=5, now=1000.0)
+    await members.write({number: {"role": "worker"} for number in range(30)}, ttl_seconds=5, now=1000.0, newest_id=30)
     assert [await members.read(number) for number in range(30)] == [{"role": "worker"}] * 30
     await members.set_degrade(1, EPOCH)
-    assert (await mine.renew(EPOCH, overwrite=True)).degrade == EPOCH
-    await members.raise_sequence(30)
+    assert (await mine.renew(EPOCH, overwrite=Overwrite.CANDIDATE)).degrade == EPOCH
     await link.call(lambda client: client.set("scheduler:detach:9", "stop"))
     assert await members.detach_flags(range(30)) == {9: "stop"}
     await members.clear_detach(9)

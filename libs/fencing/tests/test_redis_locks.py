@@ -6,15 +6,16 @@ from urllib.parse import urlsplit
 import pytest
 
 from toban_domain.errors import TobanError
-from toban_fencing.election_types import LockOutcome
+from toban_fencing.election_types import LockOutcome, Overwrite
 from toban_fencing.redis_client import CALL_SECONDS, RedisGone, RedisLink, open_client
 from toban_fencing.redis_info import inspect
 from toban_fencing.redis_locks import EPOCH_KEY, LOCK_KEY, LeaderLock, Renewal, SubleaderLock
-from toban_fencing.worker_registry import Members, RunLeases, worker_key
+from toban_fencing.worker_registry import DEGRADE_TTL_MS, SEQUENCE_KEY, Members, RunLeases, worker_key
 from toban_runtime.clock import SystemClock
 from toban_testing.proxy import FaultProxy
 
 HELD, FOREIGN, UNREACHABLE = LockOutcome.HELD, LockOutcome.FOREIGN, LockOutcome.UNREACHABLE
+OLDER, CANDIDATE, ANY = Overwrite.OLDER, Overwrite.CANDIDATE, Overwrite.ANY
 # Beyond 2^53, where doubles repeat.
 EPOCH = (5 << 51) | (7 << 27)
 CLOCK = SystemClock()
@@ -53,7 +54,7 @@ async def test_one_candidate_gets_the_lock(locks, link):
 
 
 async def test_a_renewal_sets_a_missing_lock_again(locks, link):
-    assert (await locks[0].renew(EPOCH, overwrite=False)).outcome is HELD
+    assert (await locks[0].renew(EPOCH, overwrite=OLDER)).outcome is HELD
     assert await owner(link) == f"{EPOCH}:1"
     assert 0 < await link.call(lambda client: client.pttl(LOCK_KEY)) <= 2000
 
@@ -61,23 +62,40 @@ async def test_a_renewal_sets_a_missing_lock_again(locks, link):
 @pytest.mark.parametrize(
     ("there", "overwrite", "outcome"),
     [
-        (EPOCH - 1, False, HELD),
-        (EPOCH + 1, False, FOREIGN),
-        (EPOCH + 1, True, FOREIGN),
-        (EPOCH * 16, True, FOREIGN),
-        (9, False, HELD),
-        (0, False, FOREIGN),
-        (0, True, HELD),
+        (EPOCH - 1, OLDER, HELD),
+        (EPOCH + 1, OLDER, FOREIGN),
+        (EPOCH + 1, CANDIDATE, FOREIGN),
+        (EPOCH * 16, CANDIDATE, FOREIGN),
+        (EPOCH * 16, ANY, HELD),
+        (9, OLDER, HELD),
+        (0, OLDER, FOREIGN),
+        (0, CANDIDATE, HELD),
     ],
 )
 async def test_whose_lock_is_overwritten(locks, link, there, overwrite, outcome):
     await link.call(lambda client: client.set(LOCK_KEY, f"{there}:2"))
-    assert (await locks[0].renew(EPOCH, overwrite=overwrite)).outcome is outcome
+    renewal = await locks[0].renew(EPOCH, overwrite=overwrite)
+    assert (renewal.outcome, renewal.owner) == (outcome, f"{there}:2" if outcome is FOREIGN else "")
+    assert await owner(link) == (f"{EPOCH}:1" if outcome is HELD else f"{there}:2")
+
+
+@pytest.mark.parametrize(
+    ("there", "shown"), [("", ""), (b"\xff\x00:1", "??:1"), ("9" * 5000, "9" * 64), (["x"], "a key of another type")]
+)
+async def test_nonsense_in_the_lock_is_a_foreign_owner_that_can_be_overwritten(locks, link, there, shown):
+    def poison(client):
+        return client.rpush(LOCK_KEY, *there) if isinstance(there, list) else client.set(LOCK_KEY, there)
+
+    await link.call(poison)
+    assert await locks[0].try_lock() is FOREIGN
+    assert await locks[0].renew(EPOCH, overwrite=OLDER) == Renewal(FOREIGN, owner=shown)
+    assert (await locks[0].renew(EPOCH, overwrite=ANY)).outcome is HELD
+    assert await owner(link) == f"{EPOCH}:1"
 
 
 async def test_the_epoch_is_only_ever_raised(locks, link):
     for epoch, expected in ((EPOCH, EPOCH), (EPOCH + 1, EPOCH + 1), (EPOCH, EPOCH + 1), (999, EPOCH + 1)):
-        await locks[0].renew(epoch, overwrite=True)
+        await locks[0].renew(epoch, overwrite=CANDIDATE)
         assert await link.call(lambda client: client.get(EPOCH_KEY)) == str(expected)
 
 
@@ -92,7 +110,7 @@ async def test_one_subleader_a_node(link):
 
 async def test_members(link):
     members = Members(link=link)
-    await members.write({7: {"role": "worker"}, 8: {"role": "leader"}}, ttl_seconds=5, now=1000.0)
+    await members.write({7: {"role": "worker"}, 8: {"role": "leader"}}, ttl_seconds=5, now=1000.0, newest_id=8)
     assert await members.read(7) == {"role": "worker"}
     assert 0 < await link.call(lambda client: client.pttl(worker_key(8))) <= 5000
     await link.call(lambda client: client.set("scheduler:detach:7", "stop"))
@@ -106,13 +124,34 @@ async def test_members(link):
 @pytest.mark.parametrize("nonsense", ["", "x", "-5", "1.5", "9" * 20, "9" * 5000])
 async def test_a_renewal_brings_the_degrade_flag_and_survives_nonsense_there(locks, link, nonsense):
     members = Members(link=link)
-    assert (await locks[0].renew(EPOCH, overwrite=True)).degrade is None
+    assert (await locks[0].renew(EPOCH, overwrite=CANDIDATE)).degrade is None
     await members.set_degrade(1, EPOCH)
-    assert (await locks[0].renew(EPOCH, overwrite=True)).degrade == EPOCH
+    assert (await locks[0].renew(EPOCH, overwrite=CANDIDATE)).degrade == EPOCH
     await members.clear_degrade(1)
-    assert (await locks[0].renew(EPOCH, overwrite=True)).degrade is None
+    assert (await locks[0].renew(EPOCH, overwrite=CANDIDATE)).degrade is None
     await link.call(lambda client: client.hset(worker_key(1), "degrade_leader", nonsense))
-    assert await locks[0].renew(EPOCH, overwrite=True) == Renewal(HELD)
+    assert await locks[0].renew(EPOCH, overwrite=CANDIDATE) == Renewal(HELD)
+
+
+async def test_a_degrade_flag_keeps_no_hash_of_a_leader_that_is_gone(link):
+    members = Members(link=link)
+    await members.set_degrade(1, EPOCH)
+    assert 0 < await link.call(lambda client: client.pttl(worker_key(1))) <= DEGRADE_TTL_MS
+    await members.write({2: {"role": "leader"}}, ttl_seconds=5, now=1000.0, newest_id=2)
+    await members.set_degrade(2, EPOCH)
+    assert 0 < await link.call(lambda client: client.pttl(worker_key(2))) <= 5000, "it does not outlive its time"
+
+
+async def test_the_sequence_of_worker_ids_follows_the_newest_and_is_never_lowered(link):
+    members = Members(link=link)
+    for newest, expected in ((7, "7"), (12, "12"), (9, "12")):
+        await members.write({newest: {"role": "worker"}}, ttl_seconds=5, now=1000.0, newest_id=newest)
+        assert await link.call(lambda client: client.get(SEQUENCE_KEY)) == expected
+    await link.call(lambda client: client.delete(SEQUENCE_KEY))
+    await link.call(lambda client: client.rpush(SEQUENCE_KEY, "nonsense"))
+    await members.write({3: {"role": "worker"}}, ttl_seconds=5, now=1000.0, newest_id=12)
+    assert await link.call(lambda client: client.get(SEQUENCE_KEY)) == "12"
+    assert link.up
 
 
 async def test_marks_of_runs_yield_to_a_higher_epoch(link):

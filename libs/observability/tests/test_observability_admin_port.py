@@ -56,7 +56,7 @@ async def test_a_healthy_service(served: Served) -> None:
     assert await served.get("/readyz?verbose=1") == (200, "ok\n")
     status, body = await served.get("/healthz")
     assert status == 200
-    assert json.loads(body) == {"status": "ok", "checks": {"postgresql": {"status": "ok", "value": 0.3}}}
+    assert json.loads(body) == {"status": "ok", "ready": True, "checks": {"postgresql": {"status": "ok", "value": 0.3}}}
 
 
 async def test_a_warning_is_ready_and_an_error_is_not_but_lives(served: Served) -> None:
@@ -68,6 +68,15 @@ async def test_a_warning_is_ready_and_an_error_is_not_but_lives(served: Served) 
     status, body = await served.get("/healthz")
     assert (status, json.loads(body)["status"]) == (503, "error")
     assert (await served.get("/livez"))[0] == 200
+
+
+async def test_an_error_that_leaves_the_process_able_to_serve_is_ready(served: Served) -> None:
+    served.checks["leader"] = Check("error", "none for 7 s", ready=True)
+    assert (await served.get("/readyz"))[0] == 200
+    status, body = await served.get("/healthz")
+    assert (status, json.loads(body)["status"], json.loads(body)["ready"]) == (503, "error", True)
+    served.checks["postgresql"] = Check("error", "refused")
+    assert (await served.get("/readyz"))[0] == 503
 
 
 async def test_a_broken_health_check_is_an_error_and_not_a_dead_port(served: Served) -> None:
@@ -132,7 +141,7 @@ async def test_stop_ends_open_connections() -> None:
 
 
 def test_no_checks_is_ok() -> None:
-    assert report({}) == {"status": "ok", "checks": {}}
+    assert report({}) == {"status": "ok", "ready": True, "checks": {}}
 
 
 def test_names_of_metrics_are_ours() -> None:

@@ -22,9 +22,10 @@ from toban_coordinator.store import executors, leader, queued_orders
 from toban_domain.epoch import Term
 from toban_domain.errors import FencedOut
 from toban_domain.outcome import AttemptKey
+from toban_fencing.election_types import Overwrite
 from toban_fencing.redis_client import RedisLink, open_client
 from toban_fencing.redis_locks import LeaderLock
-from toban_fencing.worker_registry import Members, worker_key
+from toban_fencing.worker_registry import SEQUENCE_KEY, Members, worker_key
 from toban_proto.v1 import coordinator_pb2 as pb
 from toban_runtime.clock import SystemClock
 from toban_runtime.ids import IdSource
@@ -158,6 +159,22 @@ async def test_worker_hashes_live_for_the_time_to_live(link: RedisLink, redis_ur
             assert seconds - 2 < await client.pttl(worker_key(5)) / 1000 <= seconds
 
 
+async def test_the_mirror_of_worker_ids_follows_executors_and_returns_after_a_flush(
+    link: RedisLink, redis_url: str
+) -> None:
+    mirror = RedisMirror(members=Members(link=link), clock=SystemClock(), settings=FixedSettings())
+    async with redis.asyncio.Redis.from_url(redis_url, decode_responses=True) as client:
+        mirror.put(5, {"role": "leader"})
+        mirror.put(9, {"role": "worker"})
+        await mirror.run_once()
+        assert await client.get(SEQUENCE_KEY) == "9"
+        await client.flushall()
+        # The newest executor is gone by now; its number is not drawn again.
+        mirror.put(5, {"role": "leader"})
+        await mirror.run_once()
+        assert await client.get(SEQUENCE_KEY) == "9"
+
+
 class Leader:
     """A leader whose last tick the test sets, seen by its sub-leader."""
 
@@ -187,9 +204,10 @@ class Stuck:
         return PeerStatus(incarnation="i", role="leader", epoch=7, ticking=False)
 
 
-async def test_how_long_a_leader_may_go_without_a_tick(link: RedisLink) -> None:
+async def test_how_long_a_leader_may_go_without_a_tick(link: RedisLink, pool: Pool) -> None:
     settings, seen, members = FixedSettings(leader_stale_seconds=11), Leader(), Members(link=link)
     checker = Checker(
+        pool=pool,
         leadership=seen,  # type: ignore[arg-type]
         peers=Stuck(),  # type: ignore[arg-type]
         members=members,
@@ -198,12 +216,12 @@ async def test_how_long_a_leader_may_go_without_a_tick(link: RedisLink) -> None:
     )
     await checker.run_once()
     lock = LeaderLock(link=link, worker_id=3)
-    assert (await lock.renew(7, overwrite=True)).degrade is None
+    assert (await lock.renew(7, overwrite=Overwrite.CANDIDATE)).degrade is None
     settings.set(leader_stale_seconds=9)
     with capture_logs() as lines:
         await checker.run_once()
         await checker.run_once()
-    assert (await lock.renew(7, overwrite=True)).degrade == 7
+    assert (await lock.renew(7, overwrite=Overwrite.CANDIDATE)).degrade == 7
     assert [line["epoch"] for line in lines] == [7], "told once a term, however long nobody can obey"
 
     server = PeerServer(incarnation="i", leader=seen, now=Time(), settings=settings)

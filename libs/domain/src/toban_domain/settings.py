@@ -116,7 +116,8 @@ _ALL = (
         5.0,
         1,
         600,
-        "maximum time since the leader's last completed tick; after it the sub-leader deposes the leader and health reports a warning",
+        "maximum time since the leader's last completed tick; after it the sub-leader deposes the leader and health reports a warning; "
+        "after the same time without a leader, an error",
     ),
     _seconds("subleader_check_seconds", 1.0, 0.2, 60, "how often the sub-leader checks the leader's health"),
     _seconds(

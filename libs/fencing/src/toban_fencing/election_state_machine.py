@@ -6,8 +6,10 @@ PostgreSQL's leader row makes the leader, by compare-and-set on its epoch. Redis
         \\------------------------ Leave ----------------------> LEFT
 
 A candidate tries the lock only when it has itself seen the beat stand still, and gives it back as soon as the beat moves. A leader stops at once on
-a renewal that names another owner, a degrade flag, a fence, a second without a commit, or silence of its own timers; Redis being gone is no doubt
-about a leader whose beat goes on. Not covered here: whether a write is still allowed. That is the fence's work in PostgreSQL.
+a degrade flag, a fence, a second without a commit, or silence of its own timers; Redis being gone is no doubt about a leader whose beat goes on.
+A renewal that names another owner of the lock makes it ask PostgreSQL: confirmed, it overwrites the lock; else it stops. So no value in Redis
+deposes a leader, and none keeps a candidate back for good.
+Not covered here: whether a write is still allowed. That is the fence's work in PostgreSQL.
 """
 
 from __future__ import annotations
@@ -29,10 +31,12 @@ from toban_fencing.election_types import (
     Leave,
     LockOutcome,
     LockTried,
+    Overwrite,
     ReadRow,
     ReleaseLock,
     Renew,
     RenewDone,
+    ReportForeignLock,
     Resign,
     Role,
     RowRead,
@@ -83,7 +87,8 @@ def next_due(state: ElectorState, now: float) -> float:
         term = state.term
         due += [term.committed_at + timings.commit_stale, _renewal_deadline(state, term)]
         due += [term.beat_at] if not term.beating else []
-        due += [term.renew_at] if not term.renewing else []
+        due += [term.renew_at] if not term.renewing and term.doubted_at is None else []
+        due += [term.doubted_at + timings.confirm] if term.doubted_at is not None else []
     elif state.role is not Role.LEFT and not state.candidate.reading:
         due.append(state.candidate.poll_at)
     return max(now, min(due))
@@ -114,7 +119,8 @@ def _on_tick(state: ElectorState, now: float, look: bool) -> Step:
 
 def _on_row(state: ElectorState, row: LeaderRow | None, now: float) -> Step:
     candidate = replace(state.candidate, reading=False)
-    if row is None:
+    if row is None or state.term is not None:
+        # A leader's read was under way at its take-over: it shows the term before.
         return replace(state, candidate=candidate), ()
     seen = candidate.seen
     if seen is not None and _same_beat(seen.row, row) and now - seen.read_at <= state.timings.gap:
@@ -146,10 +152,9 @@ def _contend(state: ElectorState, now: float) -> Step:
     still = now - seen.since
     if still < timings.still:
         return _release_lock(state)
-    if candidate.lock_sent is not None and now - candidate.lock_sent <= timings.renew_stale:
-        return _take(state, seen.row)
-    gone = candidate.redis_gone_at is not None and now - candidate.redis_gone_at <= timings.still
-    if gone and still >= timings.still_without_redis:
+    locked = candidate.lock_sent is not None and now - candidate.lock_sent <= timings.renew_stale
+    refused = candidate.refused_at is not None and now - candidate.refused_at <= timings.still
+    if locked or (refused and still >= timings.still_without_lock):
         return _take(state, seen.row)
     if candidate.trying or now < candidate.try_at:
         return state, ()
@@ -179,7 +184,7 @@ def _on_lock(state: ElectorState, event: LockTried, now: float) -> Step:
         state.candidate,
         trying=False,
         lock_sent=event.sent_at if held else None,
-        redis_gone_at=now if event.outcome is LockOutcome.UNREACHABLE else None,
+        refused_at=None if held else now,
     )
     state = replace(state, candidate=candidate)
     if state.role is Role.STANDING:
@@ -212,12 +217,15 @@ def _lead(state: ElectorState, term: Leading, now: float) -> Step:
         return _stop(state, term, "no commit in PostgreSQL", now)
     if now > _renewal_deadline(state, term):
         return _stop(state, term, "the lock was not renewed", now)
+    doubted = term.doubted_at is not None
+    if term.doubted_at is not None and now - term.doubted_at > timings.confirm:
+        return _stop(state, term, "the lock has another owner and PostgreSQL did not confirm the term", now)
     effects: list[Effect] = []
     if not term.beating and now >= term.beat_at - timings.early:
-        term = replace(term, beating=True, beat_at=now + timings.beat)
+        term = replace(term, beating=True, confirming=doubted, beat_at=now + timings.beat)
         effects.append(Beat(term.epoch))
-    if not term.renewing and now >= term.renew_at - timings.early:
-        effects.append(Renew(epoch=term.epoch, overwrite=term.by_beat))
+    if not term.renewing and not doubted and now >= term.renew_at - timings.early:
+        effects.append(Renew(epoch=term.epoch, overwrite=term.overwrite))
         term = replace(term, renewing=True, renew_at=now + timings.renew)
     return replace(state, term=term), tuple(effects)
 
@@ -237,22 +245,35 @@ def _on_beat(state: ElectorState, event: BeatDone, now: float) -> Step:
         # A commit that took longer than this to come back says nothing about now.
         if now - term.committed_at > state.timings.commit_stale:
             return _stop(state, term, "no commit in PostgreSQL", now)
-        term = replace(term, beating=False, committed_at=now)
-    else:
-        term = replace(term, beating=False, beat_at=now + state.timings.beat_retry)
+        return _committed(state, term, now)
+    term = replace(term, beating=False, confirming=False, beat_at=now + state.timings.beat_retry)
     return _lead(replace(state, term=term), term, now)
+
+
+def _committed(state: ElectorState, term: Leading, now: float) -> Step:
+    confirmed = term.confirming and term.doubted_at is not None
+    term = replace(term, beating=False, confirming=False, committed_at=now)
+    if not confirmed:
+        return _lead(replace(state, term=term), term, now)
+    term = replace(term, doubted_at=None, overwrite=Overwrite.ANY, renew_at=now)
+    state, effects = _lead(replace(state, term=term), term, now)
+    return state, (ReportForeignLock(term.epoch), *effects)
 
 
 def _on_renewal(state: ElectorState, event: RenewDone, now: float) -> Step:
     term = state.term
     if term is None or term.epoch != event.epoch:
         return state, ()
-    if event.outcome is LockOutcome.FOREIGN:
-        return _stop(state, term, "the lock has another owner", now)
-    if event.outcome is LockOutcome.HELD:
-        term = replace(term, renewing=False, renewed_at=event.sent_at, redis_gone_at=None, by_beat=False)
-    else:
-        term = replace(term, renewing=False, redis_gone_at=now, by_beat=True)
+    match event.outcome:
+        case LockOutcome.FOREIGN:
+            # Only PostgreSQL deposes: a beat sent from now on tells whether this term still leads.
+            term = replace(term, renewing=False, doubted_at=now, beat_at=min(now, term.beat_at))
+        case LockOutcome.HELD:
+            term = replace(
+                term, renewing=False, renewed_at=event.sent_at, redis_gone_at=None, overwrite=Overwrite.OLDER
+            )
+        case LockOutcome.UNREACHABLE:
+            term = replace(term, renewing=False, redis_gone_at=now, overwrite=max(term.overwrite, Overwrite.CANDIDATE))
     return _lead(replace(state, term=term), term, now)
 
 

@@ -4,7 +4,7 @@ process's CLOCK_BOOTTIME."""
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import StrEnum
+from enum import IntEnum, StrEnum
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,9 +18,10 @@ class Timings:
     early: float = 0.06
     poll: float = 0.15
     lock_ttl: float = 2.0
-    # How long the beat must stand still before a take-over: with the lock; without Redis; with death evidence.
+    # How long the beat must stand still before a take-over: with the lock; without it (Redis is gone, or the lock has another owner, whose
+    # own take-over would have come by then); with death evidence.
     still: float = 1.0
-    still_without_redis: float = 3.0
+    still_without_lock: float = 3.0
     still_with_evidence: float = 0.4
     # The last read of the beat may be this old at a take-over; two reads further apart than `gap` do not prove a stand-still between them.
     fresh: float = 0.2
@@ -28,6 +29,8 @@ class Timings:
     # A leader stops this long after the send of its last good renewal, and this long after its last commit.
     renew_stale: float = 1.5
     commit_stale: float = 1.0
+    # When Redis names another owner of its lock, a leader stops unless PostgreSQL confirms the term within this time.
+    confirm: float = 0.5
     aside: float = 2.0
 
 
@@ -48,6 +51,16 @@ class LockOutcome(StrEnum):
     HELD = "held"
     FOREIGN = "foreign"
     UNREACHABLE = "unreachable"
+
+
+class Overwrite(IntEnum):
+    """Whose lock a renewal takes. The lock of an older term, and the own one, it always takes; the values are those of renew.lua."""
+
+    OLDER = 0
+    # Also a candidate's: the term was won just now, or Redis was gone.
+    CANDIDATE = 1
+    # Whatever is there: PostgreSQL has confirmed the term after Redis had named another owner.
+    ANY = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,7 +125,8 @@ class TakeOverDone:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BeatDone:
-    """The beat of a term returned: `ok` True committed, False zero rows or another cluster, None no answer from PostgreSQL."""
+    """The beat of a term returned: `ok` True committed while the leader row names this term, False zero rows, another term or another
+    cluster, None no answer from PostgreSQL."""
 
     epoch: int
     ok: bool | None
@@ -233,14 +247,22 @@ class Beat:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Renew:
-    """Renew the lock of this term; answer with RenewDone. `overwrite`: a candidate's lock is taken from it as well (the term was won, or Redis
-    was gone); the lock of a higher epoch never is."""
+    """Renew the lock of this term; answer with RenewDone."""
 
     epoch: int
-    overwrite: bool
+    overwrite: Overwrite
 
 
-Effect = ReadRow | TryLock | TakeOver | StartLeading | StopLeading | Resign | ReleaseLock | Beat | Renew
+@dataclass(frozen=True, slots=True)
+class ReportForeignLock:
+    """Redis names another owner of the lock although PostgreSQL confirms this term: the lock is overwritten. People have to know."""
+
+    epoch: int
+
+
+Effect = (
+    ReadRow | TryLock | TakeOver | StartLeading | StopLeading | Resign | ReleaseLock | Beat | Renew | ReportForeignLock
+)
 
 # ---------------------------------------------------------------- state
 
@@ -254,7 +276,8 @@ class Candidate:
     evidence: int | None = None
     evidence_at: float = 0.0
     lock_sent: float | None = None
-    redis_gone_at: float | None = None
+    # When the lock was last not to be had: Redis is gone, or another owner has it.
+    refused_at: float | None = None
     poll_at: float = 0.0
     try_at: float = 0.0
     reading: bool = False
@@ -274,8 +297,11 @@ class Leading:
     renew_at: float = 0.0
     beating: bool = False
     renewing: bool = False
-    # Held by the beat alone until Redis takes a renewal again.
-    by_beat: bool = True
+    # What the next renewal may take; a term is held by the beat alone until Redis takes a renewal again.
+    overwrite: Overwrite = Overwrite.CANDIDATE
+    # When Redis named another owner, until PostgreSQL confirms the term; `confirming`: the beat under way was sent after that.
+    doubted_at: float | None = None
+    confirming: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from toban_fencing.election_types import LockOutcome
+from toban_fencing.election_types import LockOutcome, Overwrite
 from toban_fencing.redis_client import RedisGone, RedisLink, script
 from toban_fencing.worker_registry import DEGRADE_FIELD, flag_of, worker_key
 
@@ -19,10 +19,14 @@ SUBLEADER_TTL_MS = 3000
 
 @dataclass(frozen=True, slots=True)
 class Renewal:
-    """What a renewal says: the lock, and the degrade flag in this coordinator's hash (an epoch, 1 for the current one, None when unset)."""
+    """What a renewal says: the lock, and the degrade flag in this coordinator's hash (an epoch, 1 for the current one, None when unset).
+
+    `owner` is who holds a FOREIGN lock: printable, at most 64 characters, "" else.
+    """
 
     outcome: LockOutcome
     degrade: int | None = None
+    owner: str = ""
 
 
 class LeaderLock:
@@ -40,8 +44,8 @@ class LeaderLock:
         """Take the lock as a candidate if it is free."""
         return await self._ask("acquire_lock", self._owner(0), LOCK_TTL_MS)
 
-    async def renew(self, epoch: int, *, overwrite: bool, last_tick: datetime | None = None) -> Renewal:
-        """Renew a term's lock, or set it again when it is missing or an older term's; `overwrite` takes it from a candidate too.
+    async def renew(self, epoch: int, *, overwrite: Overwrite, last_tick: datetime | None = None) -> Renewal:
+        """Renew a term's lock, or set it again when it is missing or an older term's; `overwrite` says from whom else it is taken.
 
         The same round trip mirrors the epoch (only ever raised) and the time of the last finished tick (UTC seconds), and asks for the flag.
         """
@@ -49,22 +53,24 @@ class LeaderLock:
 
         async def send(client: Any) -> Any:
             pipe = client.pipeline(transaction=False)
-            pipe.eval(self._scripts["renew"], 1, LOCK_KEY, owner, LOCK_TTL_MS, "1" if overwrite else "0")
+            pipe.eval(self._scripts["renew"], 1, LOCK_KEY, owner, LOCK_TTL_MS, str(int(overwrite)))
             pipe.hget(worker_key(self._worker_id), DEGRADE_FIELD)
             pipe.eval(self._scripts["set_if_greater"], 1, EPOCH_KEY, str(epoch))
             if last_tick is not None:
                 pipe.set(LAST_SEEN_KEY, f"{last_tick.timestamp():.3f}")
-            mine, flag, *_ = await pipe.execute(raise_on_error=False)
-            if isinstance(mine, Exception):
-                raise mine
+            answer, flag, *_ = await pipe.execute(raise_on_error=False)
+            if isinstance(answer, Exception):
+                raise answer
             # An error in the other keys, which anybody may have written, says nothing about the lock.
-            return int(mine), flag if isinstance(flag, str) else None
+            return answer, flag if isinstance(flag, str) else None
 
         try:
-            mine, flag = await self._link.call(send)
+            answer, flag = await self._link.call(send)
         except RedisGone:
             return Renewal(LockOutcome.UNREACHABLE)
-        return Renewal(LockOutcome.HELD if mine == 1 else LockOutcome.FOREIGN, flag_of(flag))
+        if answer == 1:
+            return Renewal(LockOutcome.HELD, flag_of(flag))
+        return Renewal(LockOutcome.FOREIGN, flag_of(flag), owner=str(answer))
 
     async def release(self, epoch: int) -> None:
         """Delete the lock if it is ours; otherwise it ends by its TTL."""
@@ -79,7 +85,7 @@ class LeaderLock:
 
 
 class SubleaderLock:
-    """One standby a node is its sub-leader: the one that holds `scheduler:subleader:{node}:lock`."""
+    """`scheduler:subleader:{node}:lock`: shows who is the sub-leader of a node. The coordinators' rows in PostgreSQL decide who is."""
 
     def __init__(self, *, link: RedisLink, node_id: str, worker_id: int) -> None:
         self._link = link

@@ -13,6 +13,8 @@ DEGRADE_FIELD = "degrade_leader"
 RUN_LEASE_MS = 5000
 # Of a 63-bit epoch.
 MOST_DIGITS = 19
+# A degrade flag that its leader never read, since it is dead, ends after this time (ms). Its sub-leader sets it again at each look.
+DEGRADE_TTL_MS = 60_000
 # Workers that have not been written for this long leave the index (seconds); their hashes expired long before.
 INDEX_SECONDS = 3600
 
@@ -34,10 +36,16 @@ class Members:
     def __init__(self, *, link: RedisLink) -> None:
         self._link = link
 
-    async def write(self, workers: Mapping[int, Mapping[str, str]], *, ttl_seconds: float, now: float) -> None:
-        """Write the hashes of several workers in one pipeline; `now` (UTC seconds) goes into the index."""
+    async def write(
+        self, workers: Mapping[int, Mapping[str, str]], *, ttl_seconds: float, now: float, newest_id: int
+    ) -> None:
+        """Write the hashes of several workers in one pipeline; `now` (UTC seconds) goes into the index.
+
+        The mirror of PostgreSQL's sequence of worker ids is raised to `newest_id`, and never lowered.
+        """
         if not workers:
             return
+        raise_sequence = script("set_if_greater")
 
         async def send(client: Any) -> None:
             pipe = client.pipeline(transaction=False)
@@ -46,6 +54,7 @@ class Members:
                 pipe.pexpire(worker_key(worker_id), int(ttl_seconds * 1000))
             pipe.zadd(WORKERS_KEY, {str(worker_id): now for worker_id in workers})
             pipe.zremrangebyscore(WORKERS_KEY, "-inf", now - INDEX_SECONDS)
+            pipe.eval(raise_sequence, 1, SEQUENCE_KEY, str(newest_id))
             await pipe.execute()
 
         await self._link.call(send)
@@ -60,13 +69,16 @@ class Members:
         found: dict[str, str] = await self._link.call(lambda client: client.hgetall(worker_key(worker_id)))
         return found
 
-    async def raise_sequence(self, worker_id: int) -> None:
-        """Mirror a worker id drawn from PostgreSQL's sequence; the mirror is only ever raised."""
-        await self._link.run("set_if_greater", SEQUENCE_KEY, str(worker_id))
-
     async def set_degrade(self, worker_id: int, epoch: int) -> None:
-        """Ask the leader with this worker id to step down from this epoch."""
-        await self._link.call(lambda client: client.hset(worker_key(worker_id), DEGRADE_FIELD, str(epoch)))
+        """Ask the leader with this worker id to step down from this epoch. The hash of a leader that is gone ends again by itself."""
+
+        async def send(client: Any) -> None:
+            pipe = client.pipeline(transaction=False)
+            pipe.hset(worker_key(worker_id), DEGRADE_FIELD, str(epoch))
+            pipe.pexpire(worker_key(worker_id), DEGRADE_TTL_MS, nx=True)
+            await pipe.execute()
+
+        await self._link.call(send)
 
     async def clear_degrade(self, worker_id: int) -> None:
         """Forget the flag: the epoch it named is over."""

@@ -29,8 +29,7 @@ Answer = tuple[int, str, bytes]
 class AdminPort:
     """Serves one process's health and metrics.
 
-    `health` returns the document of `toban_observability.health.report` without blocking; the process is ready unless its
-    "status" is error.
+    `health` returns the document of `toban_observability.health.report` without blocking; the process is ready when its "ready" is true.
     """
 
     def __init__(self, host: str, port: int, health: Callable[[], dict[str, Any]]) -> None:
@@ -102,9 +101,9 @@ class AdminPort:
         if path not in ("/readyz", "/healthz"):
             return 404, _TEXT, b"one of /livez /readyz /healthz /metrics\n"
         document = self._document()
-        status = 503 if document["status"] == "error" else 200
         if path == "/readyz":
-            return status, _TEXT, b"not ready: see /healthz\n" if status == 503 else b"ok\n"
+            return (200, _TEXT, b"ok\n") if document["ready"] else (503, _TEXT, b"not ready: see /healthz\n")
+        status = 503 if document["status"] == "error" else 200
         return status, _JSON, json.dumps(document, default=str).encode() + b"\n"
 
     def _document(self) -> dict[str, Any]:
@@ -112,7 +111,8 @@ class AdminPort:
             return self._health()
         except Exception as error:
             _log.exception("computing the health document failed")
-            return {"status": "error", "checks": {"health": {"status": "error", "value": type(error).__name__}}}
+            failed = {"status": "error", "value": type(error).__name__}
+            return {"status": "error", "ready": False, "checks": {"health": failed}}
 
 
 def _encode(answer: Answer, *, with_body: bool) -> bytes:

@@ -22,17 +22,22 @@ _checks = metrics.gauge(
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One check: its status and the measured value (JSON-serialisable; seconds are numbers)."""
+    """One check: its status and the measured value (JSON-serialisable; seconds are numbers).
+
+    `ready`: with an error of this check the process can still serve its callers.
+    """
 
     status: Status
     value: Any = None
+    ready: bool = False
 
 
 def report(checks: Mapping[str, Check]) -> dict[str, Any]:
-    """The JSON document: the worst status, and each check by name. Without checks the status is ok."""
+    """The JSON document: the worst status, whether the process is ready, and each check by name. Without checks the status is ok."""
     worst = max((check.status for check in checks.values()), key=_ORDER.index, default="ok")
     return {
         "status": worst,
+        "ready": all(check.ready or check.status != "error" for check in checks.values()),
         "checks": {name: {"status": check.status, "value": check.value} for name, check in checks.items()},
     }
 

@@ -13,6 +13,7 @@ from toban_transport.channel import ChannelPool
 
 S = TypeVar("S")
 T = TypeVar("T")
+_NO_ANSWER = frozenset({ErrorCode.UNAVAILABLE, ErrorCode.DEADLINE_EXCEEDED})
 
 
 class Replicas(Generic[S]):
@@ -44,7 +45,8 @@ class Replicas(Generic[S]):
         self._avoid_seconds = avoid_seconds
         self._learned: tuple[str, ...] = ()
         self._leader = ""
-        self._answered_last = ""
+        # The address of the last good answer, "" before the first.
+        self.answered_last = ""
         # Address → until when it comes last, monotonic seconds.
         self._silent: dict[str, float] = {}
         self._streams = 0
@@ -56,10 +58,13 @@ class Replicas(Generic[S]):
         self._leader = leader or self._leader
         self._learned = tuple(addresses) or self._learned
 
-    async def call(self, attempt: Callable[[S], Awaitable[T | None]]) -> T:
+    async def call(
+        self, attempt: Callable[[S], Awaitable[T | None]], *, on_error: Callable[[str, TobanError], None] | None = None
+    ) -> T:
         """The first good answer of `attempt(stub)`; None counts as UNAVAILABLE: a stream that the replica ended before its first message.
 
-        Raises UNAVAILABLE when no address is known, else the last replica's error.
+        `on_error` gets each address that failed, with its error. Raises UNAVAILABLE when no address is known, else the last error; one that a
+        replica answered goes before "no answer".
         """
         failure = self._no_address()
         for address in self.addresses():
@@ -74,9 +79,12 @@ class Replicas(Generic[S]):
                     raise
                 if error.code is ErrorCode.DEADLINE_EXCEEDED:
                     self._silent[address] = self._clock.monotonic() + self._avoid_seconds
-                failure = error
+                if on_error is not None:
+                    on_error(address, error)
+                if failure.code in _NO_ANSWER or error.code not in _NO_ANSWER:
+                    failure = error
             else:
-                self._answered_last = address
+                self.answered_last = address
                 self._silent.pop(address, None)
                 return answer
         raise failure
@@ -101,7 +109,7 @@ class Replicas(Generic[S]):
         """All known addresses in the order of trial."""
         now = self._clock.monotonic()
         self._silent = {address: until for address, until in self._silent.items() if until > now}
-        known = dict.fromkeys((self._leader, self._answered_last, *self._learned, *self._configured))
+        known = dict.fromkeys((self._leader, self.answered_last, *self._learned, *self._configured))
         # Among silent ones, the one that has been silent for longest comes first.
         return sorted(filter(None, known), key=lambda address: self._silent.get(address, 0.0))
 

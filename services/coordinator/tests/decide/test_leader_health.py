@@ -6,8 +6,10 @@ import pytest
 
 from toban_coordinator.decide.leader_health import (
     LeaderSigns,
+    Standby,
     StreamEnd,
     is_death,
+    is_subleader,
     is_suspect,
     should_degrade,
     should_yield,
@@ -68,3 +70,23 @@ def test_a_suspect_leader_is_asked_first(ticking, degrade):
 )
 def test_who_gives_way_for_its_clock(skew, others, expected):
     assert should_yield(skew, others) is expected
+
+
+@pytest.mark.parametrize(
+    ("me", "others", "leader_node", "expected"),
+    [
+        ((1, "b"), [], "a", True),
+        ((1, "a"), [], "a", True),
+        ((1, "a"), [(2, "b")], "a", False),
+        ((2, "b"), [(1, "a")], "a", True),
+        ((2, "b"), [(1, "b")], "a", False),
+        ((1, "b"), [(2, "b"), (3, "c")], "a", True),
+        ((3, "c"), [(1, "b"), (2, "b")], "a", True),
+        ((2, "a"), [(1, "a")], "a", False),
+        ((1, "a"), [(2, "a")], "a", True),
+        ((1, "a"), [(2, "b")], "", True),
+    ],
+)
+def test_who_is_sub_leader(me, others, leader_node, expected):
+    mine, *rest = [Standby(f"i{worker_id}", worker_id, node_id) for worker_id, node_id in (me, *others)]
+    assert is_subleader(mine, rest, leader_node=leader_node) is expected

@@ -51,11 +51,11 @@ class Node:
 async def cluster(pg_url, redis_url):
     """`await cluster()` adds a coordinator."""
     async with AsyncExitStack() as stack:
-        yield lambda redis_url=redis_url: stack.enter_async_context(running(pg_url, redis_url))
+        yield lambda redis_url=redis_url, **how: stack.enter_async_context(running(pg_url, redis_url, **how))
 
 
 @asynccontextmanager
-async def running(pg_url, redis_url, *, first_known_epoch=0):
+async def running(pg_url, redis_url, *, first_known_epoch=0, node_id="n1", timings=None):
     pool = await open_pool(pg_url, application_name="test", min_size=2, max_size=4)
     link = RedisLink(client=open_client(redis_url), clock=CLOCK)
     worker_id = await coordinators.draw_worker_id(pool)
@@ -87,7 +87,7 @@ async def running(pg_url, redis_url, *, first_known_epoch=0):
             server_time=server_time,
         ),
         contender=leader.Contender(
-            incarnation=IdSource().uuid(), worker_id=worker_id, address=f"127.0.0.1:{worker_id}", node_id="n1"
+            incarnation=IdSource().uuid(), worker_id=worker_id, address=f"127.0.0.1:{worker_id}", node_id=node_id
         ),
         term_deps=TermDeps(
             pool=pool,
@@ -99,6 +99,7 @@ async def running(pg_url, redis_url, *, first_known_epoch=0):
             tick_seconds=lambda: 1.0,
             wakes=WakeRegistry(),
         ),
+        timings=timings,
     )
     node = Node(leadership, pool, link, asyncio.create_task(leadership.run()), terms)
     try:

@@ -8,7 +8,7 @@ import pytest
 from toban_coordinator.leadership import Presence, PresenceDeps
 from toban_coordinator.store import leader
 from toban_domain.epoch import Epoch
-from toban_fencing.election_types import LockOutcome
+from toban_fencing.election_types import LockOutcome, Overwrite
 from toban_fencing.redis_locks import LeaderLock
 from toban_runtime.clock import SystemClock
 from toban_store.tx import autocommit
@@ -97,7 +97,7 @@ async def test_an_unexpected_error_of_redis_counts_as_unreachable(cluster, monke
     assert first.leads
     await first.die()
     assert await until(lambda: second.leads) < 6.0
-    renewal = await second.leadership._deps.lock.renew(second.epoch, overwrite=False)
+    renewal = await second.leadership._deps.lock.renew(second.epoch, overwrite=Overwrite.OLDER)
     assert renewal.outcome is LockOutcome.HELD
 
 

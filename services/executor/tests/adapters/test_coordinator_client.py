@@ -8,8 +8,10 @@ from typing import Any
 
 import pytest
 
+from toban_domain.errors import ErrorCode, TobanError
 from toban_domain.settings import SETTINGS
 from toban_executor.adapters.coordinator_client import AVOID_SECONDS, CoordinatorClient, call_seconds
+from toban_executor.decide.unknown_incarnation import UnknownIncarnation
 from toban_executor.guard.clock import boottime
 from toban_executor.ports import HeartbeatRequest, Identity
 from toban_proto.v1.coordinator_pb2_grpc import add_ExecutorGatewayServicer_to_server
@@ -34,6 +36,7 @@ IDENTITY = Identity(
     ready_slots=1,
     version="0",
 )
+UNKNOWN = TobanError(ErrorCode.INCARNATION_UNKNOWN, "no such incarnation")
 HEARTBEAT = HeartbeatRequest(echo=0, epoch_max=0, free_slots=1, held=[])
 
 
@@ -43,6 +46,7 @@ class Freezing(FakeCoordinator):
     def __init__(self) -> None:
         super().__init__(lease_ms=LEASE_MS)
         self.frozen = False
+        self.refusal: TobanError | None = None
         self.asked = 0
 
     async def Heartbeat(self, request: Any, context: Any) -> Any:
@@ -50,6 +54,8 @@ class Freezing(FakeCoordinator):
         self.asked += 1
         if self.frozen:
             await asyncio.Event().wait()
+        if self.refusal is not None:
+            raise self.refusal
         return await super().Heartbeat(request, context)
 
 
@@ -113,3 +119,73 @@ async def test_when_all_were_silent_all_are_asked_again(cluster: Cluster) -> Non
     leader.frozen, other.frozen = False, True
     await cluster.beat()
     assert (leader.asked, other.asked) == (3, 2), "the one that was silent longer ago comes first of the two"
+
+
+def denial(coordinator: str) -> TobanError:
+    return TobanError(ErrorCode.INCARNATION_UNKNOWN, "no such incarnation", detail={"coordinator": coordinator})
+
+
+@pytest.mark.parametrize("code", [ErrorCode.INVALID_ARGUMENT, ErrorCode.INCARNATION_UNKNOWN])
+async def test_what_one_coordinator_refuses_another_one_is_asked(cluster: Cluster, code: ErrorCode) -> None:
+    """A leader that shows an old epoch, or sits on a PostgreSQL that lags, must not cost a lease."""
+    cluster.leader.refusal = TobanError(code, "by its own view")
+    answer = await cluster.client.heartbeat(HEARTBEAT)
+    assert answer.granted
+    assert (cluster.leader.asked, cluster.other.asked) == (1, 1)
+
+
+async def code_of(cluster: Cluster) -> ErrorCode:
+    with pytest.raises(TobanError) as caught:
+        await cluster.client.heartbeat(HEARTBEAT)
+    return caught.value.code
+
+
+async def test_one_denial_is_not_believed_while_another_coordinator_answered_within_the_lease(cluster: Cluster) -> None:
+    leader, other = cluster.leader, cluster.other
+    leader.refusal = denial("c1")
+    await cluster.beat()
+    other.refusal = TobanError(ErrorCode.UNAVAILABLE, "PostgreSQL is away")
+    assert await code_of(cluster) is ErrorCode.UNAVAILABLE
+    await cluster.clock.advance(LEASE_MS / 1000 + 0.1)
+    assert await code_of(cluster) is ErrorCode.INCARNATION_UNKNOWN, "no other one has answered for a lease"
+
+
+async def test_two_denials_are_believed_also_one_after_the_other(cluster: Cluster) -> None:
+    leader, other = cluster.leader, cluster.other
+    await cluster.beat()
+    leader.refusal, other.refusal = denial("c1"), TobanError(ErrorCode.UNAVAILABLE, "PostgreSQL is away")
+    await code_of(cluster)
+    leader.refusal, other.refusal = other.refusal, denial("c2")
+    assert await code_of(cluster) is ErrorCode.INCARNATION_UNKNOWN
+
+
+def test_one_coordinator_at_two_addresses_is_one_witness() -> None:
+    unknown = UnknownIncarnation(lease_seconds=10.0)
+    unknown.note_answer("c:1", 0.0)
+    for address in ("a:1", "b:1"):
+        unknown.note_error(address, denial("c1"), 1.0)
+    assert unknown.judge(UNKNOWN, 1.0).code is ErrorCode.UNAVAILABLE
+    unknown.note_error("c:1", denial("c2"), 2.0)
+    assert unknown.judge(UNKNOWN, 2.0).code is ErrorCode.INCARNATION_UNKNOWN
+
+
+async def test_an_answer_takes_back_what_others_denied(cluster: Cluster) -> None:
+    cluster.leader.refusal = denial("c1")
+    await cluster.beat()
+    cluster.leader.refusal, cluster.other.refusal = None, denial("c2")
+    await cluster.beat()
+    cluster.leader.frozen = True
+    assert await code_of(cluster) is ErrorCode.UNAVAILABLE
+
+
+async def test_the_only_coordinator_is_believed(cluster: Cluster, tls: Path) -> None:
+    channels = ChannelPool(tls=TlsFiles(tls / "executor"), trust_domain="toban.internal")
+    address, cluster.leader.address = cluster.leader.address, ""
+    client = CoordinatorClient(channels=channels, addresses=[address], incarnation="i", clock=cluster.clock)
+    await client.register(IDENTITY, 0, ())
+    await client.heartbeat(HEARTBEAT)
+    cluster.leader.refusal = denial("c1")
+    with pytest.raises(TobanError) as caught:
+        await client.heartbeat(HEARTBEAT)
+    assert caught.value.code is ErrorCode.INCARNATION_UNKNOWN
+    await channels.close()

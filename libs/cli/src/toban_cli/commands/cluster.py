@@ -117,6 +117,7 @@ def _page(cluster: Any, *, wide: bool) -> None:
         [
             ("Leader", leader.describe(since=age(cluster.leader_since, now))),
             ("Last beat", age(cluster.last_beat_at, now)),
+            ("Sub-leader", _subleaders(cluster.coordinators)),
             ("Database", "settled" if cluster.settled else unsettled),
             ("Health", _health(cluster.health_json)),
             ("Runs", f"{cluster.running} running, {cluster.pending} waiting"),
@@ -128,6 +129,12 @@ def _page(cluster: Any, *, wide: bool) -> None:
     report.echo("\nExecutors")
     table, more = executor_columns(now)
     show(output, cluster.executors, table=table, wide=more, empty="No executors.")
+
+
+def _subleaders(coordinators: Any) -> str:
+    """The sub-leaders that are there: one a node, preferably on other nodes than the leader's."""
+    found = [item for item in coordinators if item.role == "subleader" and item.status == "ok"]
+    return ", ".join(f"{item.address} on {item.node_id}" for item in found) or "none"
 
 
 def _server_now(cluster: Any) -> datetime:

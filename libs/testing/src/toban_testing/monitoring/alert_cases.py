@@ -74,6 +74,11 @@ CASES = {
         {f"toban_leader_epoch{{{COORDINATOR}}}": "0x4 100x4 0 101x9 102x1000"} | of("toban_leader_epoch", 0, OTHER),
         lead="5m",
     ),
+    "TobanLeaderLockForeign": Case(
+        {f"toban_leader_lock_conflicts_total{{{COORDINATOR}}}": jump(1)},
+        of("toban_leader_lock_conflicts_total", 1),
+        lead="2m",
+    ),
     "TobanEpochNearLimit": Case(of("toban_epoch_near_limit", 1), of("toban_epoch_near_limit", 0)),
     "TobanSlotsOverdue": Case(
         of("toban_watchdog_alarm", 1) | of("toban_schedules_overdue_seconds", 0, OTHER),

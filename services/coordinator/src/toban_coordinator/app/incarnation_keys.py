@@ -32,10 +32,11 @@ def valid_incarnation(text: str) -> str:
 
 
 class IncarnationKeys:
-    """Checks keys; a hash never changes, so each is read once."""
+    """Checks keys; a hash never changes, so each is read once. `coordinator` is the incarnation of the process that checks."""
 
-    def __init__(self, *, pool: Pool) -> None:
+    def __init__(self, *, pool: Pool, coordinator: str) -> None:
         self._pool = pool
+        self._coordinator = coordinator
         self._hashes: LRUCache[str, bytes] = LRUCache(_CACHE_SIZE)
 
     async def verified(self, metadata: Mapping[str, str], claimed: str) -> str:
@@ -57,7 +58,9 @@ class IncarnationKeys:
         found = await executors.key_hash(self._pool, incarnation)
         if found is None:
             raise TobanError(
-                ErrorCode.INCARNATION_UNKNOWN, f"incarnation {incarnation} is not registered; register a new one"
+                ErrorCode.INCARNATION_UNKNOWN,
+                f"incarnation {incarnation} is not registered; register a new one",
+                detail={"coordinator": self._coordinator},
             )
         self._hashes[incarnation] = found
         return found

@@ -53,3 +53,23 @@ def is_suspect(signs: LeaderSigns, *, now: datetime, stale_seconds: float) -> bo
 def should_degrade(signs: LeaderSigns, *, now: datetime, stale_seconds: float) -> bool:
     """True when a suspect leader does not answer, or says itself that it does not tick."""
     return is_suspect(signs, now=now, stale_seconds=stale_seconds) and not signs.ticking
+
+
+@dataclass(frozen=True, slots=True)
+class Standby:
+    """A coordinator that is there and does not lead."""
+
+    incarnation: str
+    worker_id: int
+    node_id: str
+
+
+def is_subleader(me: Standby, others: Sequence[Standby], *, leader_node: str) -> bool:
+    """Whether `me` is the sub-leader of its node: of the node's standbys the one with the lowest worker id.
+
+    The leader's own node has a sub-leader only while no other node has a standby: what takes the leader's machine would take both.
+    """
+    standbys = [me, *others]
+    elsewhere = [standby for standby in standbys if standby.node_id != leader_node]
+    here = [standby for standby in elsewhere or standbys if standby.node_id == me.node_id]
+    return min(here, key=lambda standby: standby.worker_id, default=None) == me

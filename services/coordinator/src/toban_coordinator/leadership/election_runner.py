@@ -11,7 +11,8 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, TypeVar
 
-from toban_coordinator.leadership import epoch_metrics
+from toban_coordinator.leadership.known_leader import KnownLeader
+from toban_coordinator.leadership.lock_calls import LockCalls
 from toban_coordinator.leadership.server_time import ServerTime
 from toban_coordinator.leadership.term import RunningTerm, TermDeps
 from toban_coordinator.ports.leader import LeaderView
@@ -20,7 +21,6 @@ from toban_domain.epoch import EpochExhausted
 from toban_domain.errors import TobanError
 from toban_fencing import election_types as e
 from toban_fencing.election_state_machine import decide, next_due
-from toban_fencing.redis_client import RedisGone
 from toban_fencing.redis_locks import LeaderLock
 from toban_fencing.worker_registry import Members
 from toban_observability import metrics
@@ -34,6 +34,9 @@ LEAVE_SECONDS = 2.0
 # How long a hand-over that an operator asked for waits for the turns under way.
 HAND_OVER_SECONDS = 0.5
 LOG_EVERY_SECONDS = 5.0
+# A candidate tries several times a second: what has kept it from leading counts for so long.
+OBSTACLE_SECONDS = 5.0
+NO_EPOCH = "no epoch is left, so no coordinator can lead: see docs/runbooks/TobanEpochNearLimit.md"
 T = TypeVar("T")
 
 _log = get_logger(__name__)
@@ -42,9 +45,6 @@ _takeovers = metrics.counter("toban_takeovers_total", "Terms that this coordinat
 _stops = metrics.counter("toban_terms_ended_total", "Ended terms of this coordinator, by reason.", ("reason",))
 _late = metrics.histogram("toban_elector_lateness_seconds", "Delay of the elector's timer, due to event loop load.")
 _beat_seconds = metrics.histogram("toban_leader_beat_seconds", "Commit latency of the leader's heartbeat.")
-_lock_seconds = metrics.histogram(
-    "toban_leader_lock_seconds", "Latency of calls to acquire or renew the leader lock in Redis.", ("call",)
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,13 +79,15 @@ class Leadership:
         self._state = e.ElectorState(me=contender.incarnation, timings=timings or e.Timings())
         self._running: RunningTerm | None = None
         self._won: rows.Taken | None = None
-        self._view = LeaderView()
+        self._known = KnownLeader(clock=deps.clock)
+        self._lock = LockCalls(lock=deps.lock, members=deps.members, worker_id=contender.worker_id, clock=deps.clock)
         self._standby_role = "standby"
         self._last_fire: datetime | None = None
         self._poked = asyncio.Event()
         self._changed = asyncio.Event()
         self._tasks: set[asyncio.Task[Any]] = set()
         self._logged_at = -LOG_EVERY_SECONDS
+        self._obstacle = ("", -OBSTACLE_SECONDS)
 
     # ------------------------------------------------------------ for others
 
@@ -100,13 +102,13 @@ class Leadership:
 
     def view(self) -> LeaderView:
         """Who leads, as last read or as this process itself knows."""
-        running = self._running
+        running, known = self._running, self._known.view
         if running is None:
-            return replace(self._view, role=self._standby_role)
+            return replace(known, role=self._standby_role)
         return replace(
-            self._view,
+            known,
             last_tick_at=running.last_tick_at,
-            last_fire_at=self._last_fire or self._view.last_fire_at,
+            last_fire_at=self._last_fire or known.last_fire_at,
             role="leader",
             leading=True,
             settled=running.settled,
@@ -116,6 +118,15 @@ class Leadership:
         """For how long the beat has not moved, as this process has seen it; 0 while it leads or has not looked."""
         seen = self._state.candidate.seen
         return 0.0 if self._running or seen is None else self._deps.clock.boottime() - seen.since
+
+    def leaderless_seconds(self) -> float:
+        """How long ago this process last saw any leader beat."""
+        return self._known.leaderless_seconds
+
+    def obstacle(self) -> str:
+        """What keeps this process from leading although it tries, with the remedy; "" when nothing does."""
+        text, at = self._obstacle
+        return text if self._deps.clock.monotonic() - at < OBSTACLE_SECONDS else ""
 
     def set_standby_role(self, role: str) -> None:
         """What this coordinator is while it does not lead: standby or subleader."""
@@ -225,6 +236,8 @@ class Leadership:
                 sent_at = self._deps.clock.boottime()
                 unrenewed = e.RenewDone(epoch=epoch, sent_at=sent_at, outcome=e.LockOutcome.UNREACHABLE)
                 self._spawn(self._renew(epoch, overwrite), unrenewed)
+            case e.ReportForeignLock(epoch=epoch):
+                self._lock.report_foreign(epoch)
             case _:
                 raise TypeError(f"no such effect: {effect}")
 
@@ -249,21 +262,13 @@ class Leadership:
             raise RuntimeError(f"term {epoch} was not won here")
         _takeovers.inc()
         _leads.set(1)
-        epoch_metrics.tell(epoch)
         _log.info(
             "leads", epoch=epoch, worker_id=self._me.worker_id, settled=taken.settled, timeline=taken.term.timeline
         )
         # A leader is no sub-leader any more, also after its term.
         self._standby_role = "standby"
-        me, self._last_fire = self._me, None
-        self._view = LeaderView(
-            epoch=epoch,
-            holder=me.incarnation,
-            worker_id=me.worker_id,
-            address=me.address,
-            node_id=me.node_id,
-            last_fire_at=self._view.last_fire_at,
-        )
+        self._last_fire = None
+        self._known.begin_term(epoch, self._me)
         self._running = RunningTerm(
             deps=self._term_deps, taken=taken, deposed=lambda reason: self.depose(epoch, reason)
         )
@@ -273,6 +278,7 @@ class Leadership:
         running, self._running, self._won = self._running, None, None
         if running is not None:
             running.cancel()
+        self._known.end_term(self._last_fire)
         _leads.set(0)
         metrics.clear_leader_gauges()
         _stops.labels(reason).inc()
@@ -286,18 +292,16 @@ class Leadership:
     # ------------------------------------------------------------ PostgreSQL
 
     async def _read_row(self) -> None:
-        clock, sent = self._deps.clock, self._deps.clock.monotonic()
+        clock, sent, read = self._deps.clock, self._deps.clock.monotonic(), self._known.begin_read()
         try:
             row = await self._bounded(rows.read_row(self._deps.pool), READ_SECONDS)
         except _NoAnswer:
             self._dispatch(e.RowRead(row=None))
             return
         self._deps.server_time.feed(row["server_time"], sent_at=sent, returned_at=clock.monotonic())
-        names = ("epoch", "holder", "worker_id", "address", "node_id", "beat")
-        shared = {name: row[name] for name in names}
-        self._view = LeaderView(**shared, last_tick_at=row["last_tick_at"], last_fire_at=row["last_fire_at"])
-        epoch_metrics.tell(row["epoch"])
-        self._dispatch(e.RowRead(row=e.LeaderRow(**shared, resigned_epoch=row["resigned_epoch"])))
+        self._known.note_row(row, read=read)
+        names = ("epoch", "holder", "worker_id", "address", "node_id", "beat", "resigned_epoch")
+        self._dispatch(e.RowRead(row=e.LeaderRow(**{name: row[name] for name in names})))
 
     async def _take_over(self, observed: e.LeaderRow) -> None:
         sent_at, sent = self._deps.clock.boottime(), self._deps.clock.monotonic()
@@ -324,9 +328,8 @@ class Leadership:
         ok = False
         if beaten is not None and self._won is not None:
             self._deps.server_time.feed(beaten.server_time, sent_at=sent, returned_at=clock.monotonic())
-            self._view = replace(self._view, beat=beaten.beat)
-            term = self._won.term
-            ok = (beaten.system_id, beaten.timeline) == (term.system_id, term.timeline)
+            self._known.note_beat(beaten.beat)
+            ok = beaten.is_of(self._won.term)
         self._dispatch(e.BeatDone(epoch=epoch, ok=ok))
         if ok and beaten is not None and beaten.demoted:
             self.hand_over(epoch)
@@ -334,7 +337,7 @@ class Leadership:
     async def _step_down(self, effects: list[e.Resign | e.ReleaseLock]) -> None:
         for effect in effects:
             if isinstance(effect, e.ReleaseLock):
-                await self._deps.lock.release(effect.epoch)
+                await self._lock.release(effect.epoch)
                 continue
             try:
                 await self._bounded(rows.resign(self._deps.pool, effect.epoch), READ_SECONDS)
@@ -350,15 +353,18 @@ class Leadership:
             raise _NoAnswer
         try:
             return task.result()
-        except (TobanError, LookupError, EpochExhausted) as error:
+        except EpochExhausted as error:
+            self._obstacle = (NO_EPOCH, self._deps.clock.monotonic())
+            if self._may_log():
+                _log.error("no epoch is left: no coordinator can lead", error=str(error), remedy=NO_EPOCH)
+            raise _NoAnswer from error
+        except (TobanError, LookupError) as error:
             self._complain(str(error))
             raise _NoAnswer from error
 
     def _complain(self, error: str) -> None:
         if self._may_log():
-            _log.warning(
-                "PostgreSQL does not serve the election", error=error, next_try_seconds=self._state.timings.poll
-            )
+            _log.warning("election query failed; will retry", error=error, next_try_seconds=self._state.timings.poll)
 
     def _may_log(self) -> bool:
         """True at most once in LOG_EVERY_SECONDS: a failing election fails several times a second."""
@@ -371,22 +377,11 @@ class Leadership:
     # ------------------------------------------------------------ Redis
 
     async def _try_lock(self) -> None:
-        sent_at = self._deps.clock.boottime()
-        outcome = await self._deps.lock.try_lock()
-        _lock_seconds.labels("acquire").observe(self._deps.clock.boottime() - sent_at)
-        self._dispatch(e.LockTried(sent_at=sent_at, outcome=outcome))
+        self._dispatch(await self._lock.try_lock())
 
-    async def _renew(self, epoch: int, overwrite: bool) -> None:
-        sent_at = self._deps.clock.boottime()
+    async def _renew(self, epoch: int, overwrite: e.Overwrite) -> None:
         last_tick = self._running.last_tick_at if self._running is not None else None
-        renewal = await self._deps.lock.renew(epoch, overwrite=overwrite, last_tick=last_tick)
-        _lock_seconds.labels("renew").observe(self._deps.clock.boottime() - sent_at)
-        self._dispatch(e.RenewDone(epoch=epoch, sent_at=sent_at, outcome=renewal.outcome))
-        if renewal.degrade is None or renewal.outcome is not e.LockOutcome.HELD:
-            return
-        try:
-            await self._deps.members.clear_degrade(self._me.worker_id)
-        except RedisGone:
-            # The flag is seen again with the next renewal.
-            return
-        self._dispatch(e.DegradeSeen(renewal.degrade))
+        done, degrade = await self._lock.renew(epoch, overwrite, last_tick=last_tick)
+        self._dispatch(done)
+        if degrade is not None and await self._lock.clear_degrade():
+            self._dispatch(e.DegradeSeen(degrade))

@@ -1,4 +1,5 @@
-"""A coordinator's own row and hash, once a second: that it is there, and what it is. Also who is sub-leader of its node."""
+"""A coordinator's own row and hash, once a second: that it is there, and what it is. Also who is sub-leader of its node: the coordinators' rows
+decide, so that there is one without Redis too."""
 
 from __future__ import annotations
 
@@ -7,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 
-from toban_coordinator.decide.leader_health import MAX_SKEW_SECONDS, should_yield
+from toban_coordinator.decide.leader_health import MAX_SKEW_SECONDS, Standby, is_subleader, should_yield
 from toban_coordinator.leadership.election_runner import Leadership
 from toban_coordinator.ports.leader import ServerClock
 from toban_coordinator.ports.worker_registry import MemberMirror
@@ -18,7 +19,7 @@ from toban_runtime.clock import Clock
 from toban_store.pool import Pool
 
 PRESENT_SECONDS = 15.0
-# One that is to lead instead has written its row within this time; it does so each second.
+# One that is to lead instead, or to be sub-leader, has written its row within this time; it does so each second.
 FRESH_SECONDS = 3.0
 _log = get_logger(__name__)
 
@@ -46,6 +47,7 @@ class Presence:
         self._deps = deps
         self._leadership = leadership
         self._present: list[coordinators.Coordinator] = []
+        self._looked = False
         # Whether the sub-leader's lock may be held by this process.
         self._may_hold = True
         self._alone_and_off = False
@@ -61,7 +63,7 @@ class Presence:
         await coordinators.register(self._deps.pool, self._process())
 
     async def run_once(self) -> None:
-        """Take or give the sub-leader's lock, tell the role to PostgreSQL and Redis, read who else is there."""
+        """Become or cease to be sub-leader, tell the role to PostgreSQL and Redis, read who else is there."""
         await self._settle_role()
         me, role = self._leadership.me, self._leadership.view().role
         host, _, port = me.address.rpartition(":")
@@ -84,6 +86,7 @@ class Presence:
             certificate_not_after=self._deps.certificate_end(),
             seconds=PRESENT_SECONDS,
         )
+        self._looked = True
         self._judge_clock(skew)
 
     def _process(self) -> coordinators.Process:
@@ -98,14 +101,28 @@ class Presence:
         )
 
     async def _settle_role(self) -> None:
+        elected = self._is_subleader()
         if not self._leadership.view().leading:
-            held = await self._deps.subleader.hold()
+            self._leadership.set_standby_role("subleader" if elected else "standby")
+        # The lock shows the sub-leader to others and decides nothing: whether Redis takes it does not matter.
+        if elected:
             self._may_hold = True
-            self._leadership.set_standby_role("subleader" if held else "standby")
+            await self._deps.subleader.hold()
         elif self._may_hold:
-            # Once: if Redis does not hear it, the lock ends by its TTL.
             self._may_hold = False
             await self._deps.subleader.release()
+
+    def _is_subleader(self) -> bool:
+        view, me = self._leadership.view(), self._leadership.me
+        if view.leading or not self._looked:
+            # Who else is there shows with the first answer.
+            return False
+        others = [
+            Standby(item.incarnation, item.worker_id, item.node_id)
+            for item in self._present
+            if item.age_seconds <= FRESH_SECONDS and item.incarnation not in (me.incarnation, view.holder)
+        ]
+        return is_subleader(Standby(me.incarnation, me.worker_id, me.node_id), others, leader_node=view.node_id)
 
     def _judge_clock(self, skew: float) -> None:
         """Let one with a better clock lead, if there is one; else lead on, fire nothing, and say so once."""

@@ -7,11 +7,14 @@ from toban_coordinator.leadership.election_runner import Leadership
 from toban_coordinator.ports.leader import LeaderView, ServerClock
 from toban_coordinator.ports.peers import Peers
 from toban_coordinator.ports.settings import SettingsSource
+from toban_coordinator.store import leader
 from toban_domain.errors import TobanError
 from toban_fencing.redis_client import RedisGone
 from toban_fencing.worker_registry import Members
 from toban_observability.logs import get_logger
 from toban_runtime.clock import Clock
+from toban_store.pool import Pool
+from toban_store.tx import autocommit
 
 IDLE_SECONDS = 0.5
 RECONNECT_SECONDS = 0.2
@@ -68,12 +71,14 @@ class Checker:
     def __init__(
         self,
         *,
+        pool: Pool,
         leadership: Leadership,
         peers: Peers,
         members: Members,
         now: ServerClock,
         settings: SettingsSource,
     ) -> None:
+        self._pool = pool
         self._settings = settings
         self._leadership = leadership
         self._peers = peers
@@ -82,7 +87,10 @@ class Checker:
         self._told = 0
 
     async def run_once(self) -> None:
-        """Ask a suspect leader; set its degrade flag when it does not answer or says that it does not tick."""
+        """Ask a suspect leader; ask it to step down when it does not answer or says that it does not tick.
+
+        Raises TobanError when neither Redis nor PostgreSQL takes that.
+        """
         view = self._leadership.view()
         if view.role != "subleader" or not view.address:
             return
@@ -93,17 +101,21 @@ class Checker:
             return
         asked = LeaderSigns(last_tick_at=view.last_tick_at, beat_still_seconds=still, ticking=await self._ticks(view))
         if should_degrade(asked, now=now, stale_seconds=stale):
-            self._tell(view)
-            try:
-                await self._members.set_degrade(view.worker_id, view.epoch)
-            except RedisGone:
-                _log.warning("cannot set the degrade flag: Redis is gone", epoch=view.epoch)
+            await self._degrade(view)
 
-    def _tell(self, view: LeaderView) -> None:
-        """Once a term: the flag is set again at each look, for as long as the leader cannot act on it (PostgreSQL is away)."""
-        if view.epoch != self._told:
-            _log.warning("the leader ticks no more: asks it to step down", epoch=view.epoch, worker_id=view.worker_id)
+    async def _degrade(self, view: LeaderView) -> None:
+        """By its flag in Redis. Through PostgreSQL, with its next beat, when Redis is gone or the flag of an earlier look did not help."""
+        asked_before = view.epoch == self._told
+        if not asked_before:
+            _log.warning("leader no longer ticks: asking it to step down", epoch=view.epoch, worker_id=view.worker_id)
             self._told = view.epoch
+        try:
+            await self._members.set_degrade(view.worker_id, view.epoch)
+        except RedisGone:
+            asked_before = True
+        if asked_before:
+            async with autocommit(self._pool) as t:
+                await leader.demote(t, view.epoch)
 
     async def _ticks(self, view: LeaderView) -> bool | None:
         try:

@@ -74,7 +74,7 @@ def _gateway(config: CoordinatorConfig, parts: Coordinator) -> Gateway:
         ids=parts.ids,
     )
     deps = GatewayDeps(
-        keys=IncarnationKeys(pool=parts.connections.grant_pool),
+        keys=IncarnationKeys(pool=parts.connections.grant_pool, coordinator=parts.leadership.me.incarnation),
         sessions=ExecutorSessions(deps=sessions),
         reports=reports,
         settings=parts.settings_streams,

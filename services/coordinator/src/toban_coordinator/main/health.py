@@ -19,7 +19,10 @@ POSTGRES_SECONDS = 3.0
 
 
 class Health:
-    """PostgreSQL is an error, Redis a warning; a coordinator that waits is as healthy as one that leads."""
+    """PostgreSQL is an error, and so is a cluster without a leader; Redis is a warning. A standby is as healthy as the leader.
+
+    Without a leader a coordinator still answers and grants leases, so it stays ready.
+    """
 
     def __init__(
         self,
@@ -50,6 +53,7 @@ class Health:
             # Documents travel: this one says whose it is.
             "coordinator": Check("ok", self._leadership.me.address),
             "role": Check("ok", view.role),
+            "leader": self._leader(),
             "epoch": Check("warning" if near_limit(view.epoch) else "ok", str(view.epoch)),
             "settled": Check("ok" if view.settled else "warning", view.settled),
             "clock_skew_seconds": Check("ok" if abs(skew) <= MAX_SKEW_SECONDS else "warning", round(skew, 3)),
@@ -59,6 +63,14 @@ class Health:
             "certificate": self._certificate(),
         }
         return report(checks)
+
+    def _leader(self) -> Check:
+        leaderless = self._leadership.leaderless_seconds()
+        if leaderless <= self._settings.known["leader_stale_seconds"]:
+            return Check("ok", self._leadership.view().address or None)
+        obstacle = self._leadership.obstacle()
+        text = f"none for {leaderless:.0f} s" + (f": {obstacle}" if obstacle else "")
+        return Check("error", text, ready=True)
 
     def _last_tick(self, fresh: bool) -> Check:
         view = self._leadership.view()

@@ -12,7 +12,6 @@ from toban_coordinator.main.health import Health, HealthDocument
 from toban_coordinator.main.wiring import Coordinator, Factories
 from toban_coordinator.store import coordinators
 from toban_domain.errors import TobanError
-from toban_fencing.redis_client import RedisGone
 from toban_observability.admin_port import AdminPort
 from toban_observability.logs import get_logger
 from toban_runtime.lifecycle import Stop, write_ready_file
@@ -72,7 +71,7 @@ async def _serve(
     grpc_port = await server.start(config.grpc_host, config.grpc_port)
     on_bound()
     parts.leadership.set_address(f"{config.advertised}:{grpc_port}")
-    await _retry(lambda: _register(parts), factories, stop)
+    await _retry(parts.presence.introduce, factories, stop)
     listener = Listener(config.database_url, application_name="toban/listen", clock=parts.clock)
     tasks = [
         _task("leadership", parts.leadership.run(), stop),
@@ -106,15 +105,6 @@ async def _retry(make: Callable[[], Awaitable[T]], factories: Factories, stop: S
             _log.warning("waits for PostgreSQL", attempt=attempt, error=error.message, next_try_seconds=round(wait, 2))
             await factories.clock.sleep(wait)
     return None
-
-
-async def _register(parts: Coordinator) -> None:
-    me = parts.leadership.me
-    await parts.presence.introduce()
-    try:
-        await parts.members.raise_sequence(me.worker_id)
-    except RedisGone as error:
-        _log.warning("cannot raise the worker id sequence in Redis", error=error.message)
 
 
 async def _deregister(parts: Coordinator) -> None:

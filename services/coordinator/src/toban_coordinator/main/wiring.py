@@ -88,6 +88,7 @@ class Coordinator:
         peers = PeerCalls(channels=connections.channels, incarnation=me.incarnation)
         self.watcher = Watcher(leadership=self.leadership, peers=peers, clock=clock)
         checker = Checker(
+            pool=pool,
             leadership=self.leadership,
             peers=peers,
             members=self.members,

@@ -34,13 +34,21 @@ class Taken:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Beaten:
-    """A committed beat, with the clock and the cluster of PostgreSQL. `demoted`: an operator asks this term to end."""
+    """A committed beat, with the clock and the cluster of PostgreSQL. `demoted`: an operator asks this term to end.
+
+    `holder` is whom the leader row names for this epoch, "" when it has another one.
+    """
 
     beat: int
     demoted: bool
     server_time: datetime
     timeline: int
     system_id: str
+    holder: str
+
+    def is_of(self, term: Term) -> bool:
+        """Whether it was written where the term was taken, while the leader row named its leader."""
+        return (self.system_id, self.timeline, self.holder) == (term.system_id, term.timeline, term.incarnation)
 
 
 async def read_row(pool: Pool) -> Row:

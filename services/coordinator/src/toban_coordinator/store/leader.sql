@@ -35,13 +35,14 @@ WITH won AS (
 SELECT won.epoch, won.settled_system_id, won.settled_timeline, moved.beat, clock_timestamp() AS server_time FROM won, moved;
 
 -- name: beat
--- Beat of a term: no row when the epoch has moved on.
+-- Beat of a term: no row when the epoch has moved on. With it, whom the leader row names.
 UPDATE scheduler.leader_beat
    SET beat = beat + 1, beaten_at = clock_timestamp(), last_tick_at = coalesce(%(last_tick_at)s::timestamptz, last_tick_at),
        last_fire_at = greatest(%(last_fire_at)s::timestamptz, last_fire_at)
  WHERE id = 1 AND epoch = %(epoch)s::bigint
 RETURNING beat, demote_epoch = epoch AS demoted, clock_timestamp() AS server_time, scheduler.current_timeline() AS timeline,
-          scheduler.current_system_id() AS system_id;
+          scheduler.current_system_id() AS system_id,
+          coalesce((SELECT l.holder::text FROM scheduler.leader l WHERE l.id = 1 AND l.epoch = %(epoch)s::bigint), '') AS holder;
 
 -- name: demote
 -- demote_epoch -> epoch: its leader sees it with its next beat and steps down; no row when another epoch leads.

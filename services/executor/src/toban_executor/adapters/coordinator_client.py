@@ -2,10 +2,11 @@
 
 from collections.abc import AsyncIterator, Sequence
 
-from toban_domain.errors import ErrorCode
+from toban_domain.errors import ErrorCode, TobanError
 from toban_domain.settings import Settings
 from toban_executor.adapters.convert import heartbeat_answer_from_pb, heartbeat_to_pb, report_to_pb, settings_from_pb
 from toban_executor.decide.models import Report
+from toban_executor.decide.unknown_incarnation import UnknownIncarnation
 from toban_executor.ports import HeartbeatAnswer, HeartbeatRequest, Identity, Registered, ReportAnswer
 from toban_proto.v1 import coordinator_pb2
 from toban_proto.v1.coordinator_pb2_grpc import ExecutorGatewayStub
@@ -33,6 +34,9 @@ _TRY_ANOTHER = frozenset(
         ErrorCode.FENCED_OUT,
         ErrorCode.CONFLICT,
         ErrorCode.UNIMPLEMENTED,
+        # One coordinator's view may be old: another one is asked before such an answer is believed.
+        ErrorCode.INVALID_ARGUMENT,
+        ErrorCode.INCARNATION_UNKNOWN,
     }
 )
 
@@ -56,6 +60,8 @@ class CoordinatorClient:
             try_another=_TRY_ANOTHER,
             avoid_seconds=AVOID_SECONDS,
         )
+        self._unknown = UnknownIncarnation()
+        self._clock = clock
         self._heartbeat_seconds = MAX_HEARTBEAT_SECONDS
         self._incarnation = incarnation
         self._metadata: tuple[tuple[str, str], ...] = ()
@@ -85,6 +91,7 @@ class CoordinatorClient:
             ("toban-incarnation", self._incarnation),
             ("toban-incarnation-key", answer.incarnation_key),
         )
+        self._unknown.lease_seconds = answer.lease_ms / 1000
         self._heartbeat_seconds = call_seconds(lease_ms=answer.lease_ms, margin_ms=answer.lease_margin_ms)
         return Registered(
             worker_id=answer.worker_id,
@@ -97,11 +104,16 @@ class CoordinatorClient:
         )
 
     async def heartbeat(self, request: HeartbeatRequest) -> HeartbeatAnswer:
-        """Ask for a grant."""
-        message = heartbeat_to_pb(request, self._incarnation)
-        answer = await self._replicas.call(
-            lambda stub: unary(stub.Heartbeat, message, timeout=self._heartbeat_seconds, metadata=self._metadata)
-        )
+        """Ask for a grant. Raises INCARNATION_UNKNOWN only when it is believed, see `UnknownIncarnation`."""
+        message, now, unknown = heartbeat_to_pb(request, self._incarnation), self._clock.monotonic, self._unknown
+        try:
+            answer = await self._replicas.call(
+                lambda stub: unary(stub.Heartbeat, message, timeout=self._heartbeat_seconds, metadata=self._metadata),
+                on_error=lambda address, error: unknown.note_error(address, error, now()),
+            )
+        except TobanError as error:
+            raise unknown.judge(error, now()) from error
+        unknown.note_answer(self._replicas.answered_last, now())
         self._replicas.learn(leader=answer.leader_address, addresses=answer.coordinators)
         return heartbeat_answer_from_pb(answer)
 

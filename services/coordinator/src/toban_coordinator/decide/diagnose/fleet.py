@@ -89,7 +89,7 @@ def leader(facts: LeaderFacts) -> list[Finding]:
                 value="none",
                 status="error",
                 message=f"no coordinator {why}: scheduling and dispatch are stopped",
-                remedy="see that a coordinator runs and reaches PostgreSQL; its log says why it does not stand",
+                remedy="see that a coordinator runs; the check `leader` of its /healthz and its log have the reason: docs/runbooks/TobanNoLeader.md",
             )
         ]
     found = [Finding(name="leader", subject="cluster", value=value)]
