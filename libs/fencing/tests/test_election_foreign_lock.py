@@ -64,7 +64,7 @@ def test_a_foreign_owner_ends_the_term_when_postgresql_confirms_nothing_within_h
     assert 0.5 < box.now - start <= 0.6
 
 
-def test_another_installation_that_renews_its_own_lock_deposes_nobody(box):
+def test_another_installation_that_renews_its_own_lock_deposes_no_leader(box):
     """Each renewal finds the other one's lock there again."""
 
     def answer(effect):

@@ -263,7 +263,7 @@ def test_redis_alone_never_deposes_a_healthy_leader(size, seconds, flush):
 
 @settings(max_examples=60, deadline=None)
 @given(size=st.integers(1, 3), seconds=st.floats(0.1, 10.0), every=st.floats(0.02, 2.0))
-def test_a_poisoned_lock_deposes_nobody(size, seconds, every):
+def test_a_poisoned_lock_deposes_no_leader(size, seconds, every):
     """Once, or again and again as another installation on the same Redis does it."""
     world = World(size)
     world.run(3.0)

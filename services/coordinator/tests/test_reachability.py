@@ -45,6 +45,25 @@ async def test_parts_halve_what_takes_too_long_and_grow_again() -> None:
         await parts.each([1], write)
 
 
+async def test_parts_go_on_without_what_cannot_be_written_alone() -> None:
+    good: list[int] = []
+    bad: dict[int, type[Exception]] = {}
+
+    async def write(part: Any) -> None:
+        if 5 in part:
+            raise Refused("no", sqlstate="22003")
+        if 2 in part:
+            raise TooLong(ErrorCode.DEADLINE_EXCEEDED, "slow")
+        good.extend(part)
+
+    async def alone(item: int, error: Refused | TooLong) -> None:
+        bad[item] = type(error)
+
+    await AdaptiveBatch(8).each(list(range(9)), write, alone)
+    assert set(good) == {0, 1, 3, 4, 6, 7, 8}
+    assert bad == {2: TooLong, 5: Refused}
+
+
 async def test_halves_find_the_bad_item() -> None:
     good, bad = [], []
 

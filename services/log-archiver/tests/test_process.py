@@ -1,5 +1,6 @@
 """The service as a process: configuration, readiness without PostgreSQL, orderly end; and the check of the bucket."""
 
+import asyncio
 import json
 import os
 import signal
@@ -11,9 +12,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from psycopg.conninfo import conninfo_to_dict
 
 from toban_log_archiver.adapters.object_store import S3Bucket
 from toban_stack.wait import wait_until
+from toban_testing.proxy import FaultProxy
 
 PROGRAM = (sys.executable, "-m", "toban_log_archiver")
 
@@ -75,6 +78,34 @@ def test_an_unmigrated_database_is_not_ready(pg_empty_url: str, tls: Path, tmp_p
     assert wait_until(lambda: b"schema logs is missing" in get(found["admin_port"], "/healthz")[1], 10)
     assert get(found["admin_port"], "/readyz")[0] == 503
     end(process)
+
+
+async def test_sessions_that_hang_are_replaced_and_hold_up_no_end(pg_url: str, tls: Path, tmp_path: Path) -> None:
+    ready, server = tmp_path / "ready.json", conninfo_to_dict(pg_url)
+    async with FaultProxy(host=str(server["host"]), port=int(server["port"] or 0)) as proxy:
+        through = f"postgresql://{server['user']}:{server['password']}@{proxy.address}/{server['dbname']}"
+        process = start(database_url=through, tls_dir=tls / "log-archiver", ready_file=ready)
+        try:
+            admin = (await asyncio.to_thread(ports, ready, process))["admin_port"]
+
+            def serves() -> bool:
+                return get(admin, "/readyz")[0] == 200
+
+            def has_closed_one() -> bool:
+                lines = get(admin, "/metrics")[1].decode().splitlines()
+                counts = [line for line in lines if line.startswith("toban_pool_sessions_hung_total{")]
+                return any(not line.endswith(" 0.0") for line in counts)
+
+            assert await asyncio.to_thread(wait_until, serves, 10)
+            proxy.swallow()
+            # The probe asks each second; nothing bounded its wait before.
+            assert await asyncio.to_thread(wait_until, has_closed_one, 20)
+            assert await asyncio.to_thread(wait_until, serves, 20)
+            proxy.swallow()
+            await asyncio.to_thread(end, process)
+        finally:
+            process.kill()
+            process.communicate()
 
 
 @pytest.mark.parametrize(

@@ -10,18 +10,20 @@ import asyncio
 from collections.abc import AsyncIterator
 
 import psycopg
-from psycopg import AsyncConnection, sql
+from psycopg import sql
 
 from toban_observability.logs import get_logger
 from toban_runtime.backoff import Backoff
 from toban_runtime.clock import Clock
 from toban_store.pool import SESSION, connect_arguments
+from toban_store.sessions import Session, SessionGroup, server_of
 from toban_store.tx import WAKE_CHANNEL
 
 RECONNECTED = ""
 """The payload that says: connected (again), look at everything once."""
-# Seconds of silence after which the connection is asked whether it still works.
+# Seconds of silence after which the connection is asked whether it still works, and how long it has to answer.
 QUIET_SECONDS = 5.0
+ANSWER_SECONDS = 1.0
 
 _log = get_logger(__name__)
 
@@ -32,6 +34,11 @@ class Listener:
     def __init__(self, url: str, *, application_name: str, clock: Clock, channel: str = WAKE_CHANNEL) -> None:
         # A listening session is idle by nature and runs no statement of ours but LISTEN and SELECT 1.
         self._connect = connect_arguments(url, application_name=application_name, session=SESSION)
+        self._group = SessionGroup(
+            name=application_name.removeprefix("toban/"),
+            server=server_of(self._connect),
+            at_most_seconds=ANSWER_SECONDS,
+        )
         self._clock = clock
         self._channel = channel
         self._backoff = Backoff(base=0.1, cap=5.0)
@@ -41,7 +48,7 @@ class Listener:
         failures = 0
         while True:
             try:
-                async with await AsyncConnection.connect(**self._connect, autocommit=True) as connection:
+                async with await Session.connect(**self._connect, group=self._group, autocommit=True) as connection:
                     await connection.execute(sql.SQL("LISTEN {}").format(sql.Identifier(self._channel)))
                     failures = 0
                     yield RECONNECTED
@@ -54,7 +61,7 @@ class Listener:
                 await self._clock.sleep(wait)
 
 
-async def _payloads(connection: AsyncConnection) -> AsyncIterator[str]:
+async def _payloads(connection: Session) -> AsyncIterator[str]:
     while True:
         # What is there; psycopg's own wait for more would look ten times a second.
         async for notification in connection.notifies(timeout=0):

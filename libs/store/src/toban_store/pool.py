@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import select
 from collections.abc import Mapping
 from typing import Any, Protocol
 from weakref import WeakKeyDictionary
 
 import psycopg
-from psycopg import AsyncConnection
 from psycopg.conninfo import conninfo_to_dict
-from psycopg.rows import DictRow, dict_row
+from psycopg.rows import dict_row
 from psycopg_pool import AsyncConnectionPool
 
 from toban_domain.errors import ErrorCode, TobanError
 from toban_observability import metrics
+from toban_store.sessions import Session, SessionGroup, server_of
 
 _connections = metrics.gauge(
     "toban_pool_connections",
@@ -80,8 +79,13 @@ def _grown(seen: dict[str, float], stats: Mapping[str, Any], figure: str) -> flo
 metrics.on_scrape(update_pool_metrics)
 
 
-Connection = AsyncConnection[DictRow]
-Pool = AsyncConnectionPool[Connection]
+class Pool(AsyncConnectionPool[Session]):
+    """Sessions with one database; `group` is what they share. `open_pool` makes one."""
+
+    def __init__(self, *, group: SessionGroup, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.group = group
+
 
 # Session bounds; a fenced transaction narrows them further. client_connection_check_interval ends statements of a client that has gone.
 SESSION = {
@@ -115,6 +119,8 @@ def connect_arguments(url: str, *, application_name: str, session: dict[str, str
         "keepalives_idle": 5,
         "keepalives_interval": 2,
         "keepalives_count": 3,
+        # A hot standby among several hosts is skipped.
+        "target_session_attrs": "read-write",
     }
     merged: dict[str, Any] = {**defaults, **given, "application_name": application_name}
     merged["options"] = f"{options} {given.get('options') or ''}".strip()
@@ -134,28 +140,41 @@ def _parsed(url: str) -> dict[str, Any]:
 
 
 async def open_pool(
-    url: str, *, application_name: str, min_size: int, max_size: int, statement_ms: int | None = None
+    url: str,
+    *,
+    application_name: str,
+    min_size: int,
+    max_size: int,
+    statement_ms: int | None = None,
+    answer_seconds: float | None = None,
 ) -> Pool:
     """An open pool, which may not have a connection yet: it keeps trying while PostgreSQL is away. Close it with `await pool.close()`.
 
     Statements that repeat are prepared. A caller waits at most ACQUIRE_SECONDS for a connection. `statement_ms` bounds a statement, and its
-    wait for a lock, more tightly than SESSION does.
+    wait for a lock, more tightly than SESSION does. `answer_seconds` bounds the wait for an answer more tightly than the statement's bound
+    and its margin do; a session that is silent for that long is closed.
     """
     bounds = {} if statement_ms is None else dict.fromkeys(("statement_timeout", "lock_timeout"), f"{statement_ms}ms")
-    pool: Pool = AsyncConnectionPool(
+    arguments = connect_arguments(url, application_name=application_name, session={**SESSION, **bounds})
+    group = SessionGroup(
+        name=application_name.removeprefix("toban/"), server=server_of(arguments), at_most_seconds=answer_seconds
+    )
+    pool = Pool(
+        group=group,
         kwargs={
-            **connect_arguments(url, application_name=application_name, session={**SESSION, **bounds}),
+            **arguments,
+            "group": group,
             "autocommit": True,
             "row_factory": dict_row,
             "prepare_threshold": 3,
         },
-        connection_class=Connection,
+        connection_class=Session,
         min_size=min_size,
         max_size=max_size,
         timeout=ACQUIRE_SECONDS,
         reconnect_timeout=RECONNECT_SECONDS,
         configure=_configure,
-        check=_check,
+        check=Session.check,
         open=False,
         name=application_name,
     )
@@ -164,14 +183,6 @@ async def open_pool(
     return pool
 
 
-async def _configure(connection: Connection) -> None:
+async def _configure(session: Session) -> None:
     # A service has about a hundred statements, each sent in one shape only.
-    connection.prepared_max = 300
-
-
-async def _check(connection: Connection) -> None:
-    """Costs no round trip for a quiet connection: an idle one whose socket is readable has been closed by the server, or got a notice."""
-    poll = select.poll()
-    poll.register(connection.pgconn.socket, select.POLLIN)
-    if poll.poll(0):
-        await AsyncConnectionPool.check_connection(connection)
+    session.prepared_max = 300

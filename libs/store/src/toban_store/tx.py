@@ -3,11 +3,15 @@
 A function that writes as leader takes a `Fenced`; only `fenced_tx` and `fenced_statement` make one, so forgetting the fence is a type
 error. The fence is a share lock on the leader row, taken before any other: a take-over waits for the commit, and a transaction that
 comes after a take-over finds no row and raises FencedOut before it has written anything.
+
+Every wait is bounded (toban_store.sessions): a session that gives no answer is closed, its place in the pool is free again, and the error is
+OutcomeUnknown when a COMMIT or a lone statement was under way, DidNotHappen otherwise.
 """
 
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from typing import Any
@@ -17,15 +21,18 @@ from psycopg_pool import PoolClosed, PoolTimeout
 
 from toban_domain.epoch import Term
 from toban_domain.errors import ErrorCode, FencedOut
-from toban_store.errors import DidNotHappen, TooLong, sort_error
-from toban_store.pool import Connection, Pool
+from toban_store.errors import DidNotHappen, StoreError, TooLong, sort_error
+from toban_store.pool import Pool
 from toban_store.queries import fragment
+from toban_store.sessions import CANCEL_SECONDS, MARGIN_SECONDS, Session
 
 WAKE_CHANNEL = "toban_wake"
 # A fenced transaction holds up every take-over, so it may last this long and no longer.
 FENCED_MS = 200
 # transaction_timeout exists from this version on; before it, each statement and each pause are bounded, and the whole is checked before COMMIT.
 _TRANSACTION_TIMEOUT_SINCE = 170_000
+# read_only_sql_transaction
+_READ_ONLY = "25006"
 
 # One text with the statements that bring their own fence.
 _FENCE = fragment("fence")
@@ -34,16 +41,22 @@ Row = dict[str, Any]
 Params = Mapping[str, Any]
 
 _KEY = object()
+# libpq begins each failed attempt with the address, which is no business of a caller.
+_PREFIX = re.compile(r"^(connection failed: )?connection to server at .*? failed: ")
 
 
 class Tx:
     """A transaction under way. Errors come as toban_store.errors; after one, leave the block: the transaction is gone."""
 
-    def __init__(self, key: object, connection: Connection, *, lone: bool = False) -> None:
+    def __init__(
+        self, key: object, connection: Session, *, lone: bool = False, answer_seconds: float | None = None
+    ) -> None:
         if key is not _KEY:
             raise TypeError(f"{type(self).__name__} is made by tx, fenced_tx and autocommit only")
         self._connection = connection
         self._lone = lone
+        # None: the bound of the session.
+        self._answer_seconds = answer_seconds
 
     async def fetch_all(self, sql: str, params: Params | None = None) -> list[Row]:
         """All rows of a statement."""
@@ -62,18 +75,40 @@ class Tx:
         params = {"channel": channel, "payload": payload}
         await self._run("SELECT pg_notify(%(channel)s::text, %(payload)s::text)", params)
 
+    async def allow_seconds(self, seconds: float) -> None:
+        """Gives each statement that follows in this transaction, and each pause between them, that long."""
+        limit = {"limit": f"{round(seconds * 1000)}ms"}
+        await self._run(
+            "SELECT set_config('statement_timeout', %(limit)s::text, true),"
+            " set_config('idle_in_transaction_session_timeout', %(limit)s::text, true)",
+            limit,
+        )
+        self._answer_seconds = seconds + MARGIN_SECONDS
+
     async def _run(self, sql: str, params: Params | None) -> psycopg.AsyncCursor[Row]:
         try:
-            return await self._connection.execute(sql, params)
+            with self._connection.within(self._answer_seconds):
+                return await self._connection.execute(sql, params)
         except psycopg.Error as error:
+            if error.sqlstate == _READ_ONLY:
+                # The server was demoted under this session; a new one is made with a primary.
+                await self._connection.close()
             raise sort_error(error, committing=self._lone) from error
 
 
 class Fenced(Tx):
     """What a function that writes as leader of `term` takes: a FencedTx, or a FencedStatement for a statement that brings its own fence."""
 
-    def __init__(self, key: object, connection: Connection, term: Term, *, lone: bool = False) -> None:
-        super().__init__(key, connection, lone=lone)
+    def __init__(
+        self,
+        key: object,
+        connection: Session,
+        term: Term,
+        *,
+        lone: bool = False,
+        answer_seconds: float | None = None,
+    ) -> None:
+        super().__init__(key, connection, lone=lone, answer_seconds=answer_seconds)
         self.term = term
 
     async def fetch_fenced(self, sql: str, params: Params) -> list[Row]:
@@ -129,7 +164,7 @@ async def fenced_tx(pool: Pool, term: Term) -> AsyncIterator[FencedTx]:
         async with _ending(connection):
             if not found:
                 raise FencedOut(term.epoch)
-            yield FencedTx(_KEY, connection, term)
+            yield FencedTx(_KEY, connection, term, answer_seconds=FENCED_MS / 1000 + MARGIN_SECONDS)
             if loop.time() - started > FENCED_MS / 1000:
                 raise TooLong(
                     ErrorCode.DEADLINE_EXCEEDED, f"a fenced transaction took longer than {FENCED_MS} ms: cut the work"
@@ -159,12 +194,14 @@ def _fence(term: Term, server_version: int) -> str:
 
 
 @asynccontextmanager
-async def _connection(pool: Pool) -> AsyncIterator[Connection]:
+async def _connection(pool: Pool) -> AsyncIterator[Session]:
     task = asyncio.current_task()
     cancels = task.cancelling() if task else 0
     try:
         connection = await pool.getconn()
-    except (PoolTimeout, PoolClosed, psycopg.Error) as error:
+    except PoolTimeout as error:
+        raise _no_connection(pool, error) from error
+    except (PoolClosed, psycopg.Error) as error:
         raise sort_error(error, committing=False) from error
     try:
         if task and task.cancelling() > cancels:
@@ -177,7 +214,20 @@ async def _connection(pool: Pool) -> AsyncIterator[Connection]:
         await asyncio.shield(pool.putconn(connection))
 
 
-async def _begin(connection: Connection, opening: str) -> bool:
+def _no_connection(pool: Pool, error: PoolTimeout) -> StoreError:
+    why = pool.group.connect_error
+    if not why:
+        return sort_error(error, committing=False)
+    text = f"cannot connect to PostgreSQL: {_PREFIX.sub('', why)}"
+    if "session is read-only" in why:
+        text += (
+            "; no host of SCHEDULER_DATABASE_URL accepts writes: name the primary, "
+            "or accept a standby with target_session_attrs=any in the URL"
+        )
+    return DidNotHappen(ErrorCode.UNAVAILABLE, text)
+
+
+async def _begin(connection: Session, opening: str) -> bool:
     """Sends the opening; whether its last statement found a row."""
     try:
         cursor = await connection.execute(opening)
@@ -191,7 +241,7 @@ async def _begin(connection: Connection, opening: str) -> bool:
 
 
 @asynccontextmanager
-async def _ending(connection: Connection) -> AsyncIterator[None]:
+async def _ending(connection: Session) -> AsyncIterator[None]:
     """Commits after the block, or rolls back on any exception, a cancellation included."""
     try:
         yield
@@ -211,8 +261,8 @@ async def _ending(connection: Connection) -> AsyncIterator[None]:
         raise DidNotHappen(ErrorCode.INTERNAL, "a statement of this transaction had failed, so nothing was committed")
 
 
-async def _roll_back(connection: Connection) -> None:
-    with suppress(psycopg.Error):
+async def _roll_back(connection: Session) -> None:
+    with suppress(psycopg.Error), connection.within(CANCEL_SECONDS):
         await connection.execute("ROLLBACK")
         return
     await connection.close()

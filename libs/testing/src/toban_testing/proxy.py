@@ -1,4 +1,4 @@
-"""A TCP proxy that injects faults: it forwards, delays, freezes or resets connections."""
+"""A TCP proxy that injects faults: it forwards, delays, freezes, swallows or resets connections."""
 
 import asyncio
 import socket
@@ -21,6 +21,9 @@ class FaultProxy:
         self._flowing.set()
         self._cut = False
         self._delay = 0.0
+        # Connections get the number of their generation; those below `_swallowed` are open and dead.
+        self._generation = 0
+        self._swallowed = 0
         self.port = 0
 
     @property
@@ -54,12 +57,21 @@ class FaultProxy:
         """Keeps connections open and forwards nothing, like a network partition, until `heal`."""
         self._flowing.clear()
 
+    def swallow(self) -> None:
+        """Open connections go on acknowledging bytes and forward none, for ever; new ones work. As a proxy does whose backend died."""
+        self._generation += 1
+        self._swallowed = self._generation
+
+    def retarget(self, *, host: str, port: int) -> None:
+        """New connections go to another target; open ones keep theirs."""
+        self._target = (host, port)
+
     def delay(self, seconds: float) -> None:
         """Delays each chunk by `seconds`, in each direction."""
         self._delay = seconds
 
     def heal(self) -> None:
-        """Forwards again immediately, also on frozen connections."""
+        """Forwards again immediately, also on frozen connections; what `swallow` killed stays dead."""
         self._cut = False
         self._delay = 0.0
         self._flowing.set()
@@ -72,12 +84,16 @@ class FaultProxy:
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         mine = {writer}
         self._writers.add(writer)
+        generation = self._generation
         try:
             if not self._cut:
                 upstream_reader, upstream_writer = await asyncio.open_connection(*self._target)
                 mine.add(upstream_writer)
                 self._writers.add(upstream_writer)
-                await asyncio.gather(self._forward(reader, upstream_writer), self._forward(upstream_reader, writer))
+                await asyncio.gather(
+                    self._forward(reader, upstream_writer, generation),
+                    self._forward(upstream_reader, writer, generation),
+                )
         except OSError:
             pass  # either side disconnected: the caller closes both
         finally:
@@ -88,13 +104,18 @@ class FaultProxy:
                 else:
                     side.close()
 
-    async def _forward(self, source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
+    async def _forward(self, source: asyncio.StreamReader, sink: asyncio.StreamWriter, generation: int) -> None:
         while chunk := await source.read(CHUNK_BYTES):
+            if generation < self._swallowed:
+                continue
             await self._flowing.wait()
             if self._delay:
                 await asyncio.sleep(self._delay)
             sink.write(chunk)
             await sink.drain()
+        if generation < self._swallowed:
+            # The other side does not get to know of this end either, until the proxy ends.
+            await asyncio.Event().wait()
         if sink.can_write_eof():
             sink.write_eof()
 

@@ -212,3 +212,22 @@ def test_a_zone_that_got_other_rules_doubles_no_run_of_a_schedule_of_every_two_h
         last_run_at=None if last is None else day + timedelta(hours=last),
     )
     assert fire.first_slot(due, Rule.of(spec)) == day + timedelta(hours=hour)
+
+
+def test_a_plan_is_cut_down_to_single_slots_that_follow_each_other() -> None:
+    times = [BEGIN + timedelta(seconds=10 * n) for n in range(6)]
+    skips = fire.stretch(times[:2], "catch_up", "missed")
+    whole = FirePlan(
+        schedule=due_at(times[0]),
+        template=RunTemplate(payload="{}"),
+        fires=tuple(times[2:5]),
+        skips=skips,
+        next_run_at=times[5],
+    )
+    parts = [whole]
+    while any(fire.cut(part) for part in parts):
+        parts = [piece for part in parts for piece in (fire.cut(part) or (part,))]
+    assert [(part.fires, part.skips) for part in parts] == [((), skips), *(((time,), ()) for time in times[2:5])]
+    # Each is conditional on the slot that the one before left as the next.
+    assert [part.schedule.next_run_at for part in parts] == [times[0], *times[2:5]]
+    assert [part.next_run_at for part in parts] == times[2:]

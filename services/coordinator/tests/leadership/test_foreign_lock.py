@@ -68,7 +68,7 @@ async def test_another_installation_that_renews_its_own_lock_changes_no_leader(c
     assert len([line for line in lines if line["log_level"] == "error"]) == 1, "one line, however often"
 
 
-async def test_a_poisoned_lock_keeps_nobody_from_leading_after_a_crash(cluster, client):
+async def test_a_poisoned_lock_keeps_no_candidate_from_leading_after_a_crash(cluster, client):
     first = await cluster()
     await until(lambda: first.leads)
     second = await cluster(timings=PATIENT)

@@ -62,7 +62,7 @@ def document(leadership, server_time=None):
         (61.0, "no epoch is left", "error", "none for 61 s: no epoch is left"),
     ],
 )
-def test_nobody_leads_for_longer_than_leader_stale_seconds(leaderless, reason, status, value):
+def test_no_leader_for_longer_than_leader_stale_seconds(leaderless, reason, status, value):
     seen = Seen()
     seen.leaderless, seen.reason = leaderless, reason
     found = document(seen)

@@ -72,7 +72,7 @@ async def test_an_older_epoch_is_ignored_until_no_newer_one_has_shown_for_a_whil
     assert known.view.address == "old:1"
 
 
-async def test_only_a_beat_within_a_term_shows_that_somebody_leads(known, clock):
+async def test_only_a_beat_within_a_term_shows_that_a_coordinator_leads(known, clock):
     read(known, epoch=STEP, beat=1)
     await clock.advance(4.0)
     for number in range(2, 6):

@@ -72,7 +72,7 @@ async def test_each_node_has_one_and_the_leaders_own_only_when_it_is_alone(
     assert await roles(nodes) == expected
 
 
-async def test_nobody_is_sub_leader_before_it_has_seen_who_else_is_there(cluster):
+async def test_no_coordinator_is_sub_leader_before_it_has_seen_who_else_is_there(cluster):
     _, second = await led(cluster, "a", "b", redis_url=NO_REDIS)
     mine = presence(second)
     await mine.run_once()

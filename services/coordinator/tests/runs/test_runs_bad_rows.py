@@ -1,5 +1,6 @@
 """One bad row stops nobody else: definitions that cannot be read, reports that PostgreSQL refuses, batches that take too long."""
 
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -11,7 +12,9 @@ from toban_coordinator.decide.report import Answer, Report
 from toban_coordinator.loops.executor_leases import LeaseDeps, LeaseKeeper, Observer
 from toban_domain.errors import ErrorCode, TobanError
 from toban_runtime.clock import SystemClock
-from toban_store.errors import StoreError
+from toban_store.errors import StoreError, TooLong
+from toban_store.pool import open_pool
+from toban_store.tx import FENCED_MS
 
 SLOW = "CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM pg_sleep(0.002); RETURN NEW; END $$"
 
@@ -161,6 +164,47 @@ async def test_a_lost_tree_that_is_not_empty_waits_for_the_fence(world: Any, mak
     assert (await world.run(run))["lost_count"] == 1
 
 
+NO_POISON = "ALTER TABLE scheduler.runs_live ADD CONSTRAINT no_poison CHECK (job_name <> 'poison' OR state = 'PENDING')"
+
+
+async def test_a_run_that_cannot_be_placed_stops_no_other(
+    world: Any, make: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    await world.executor(slots=20)
+    await world.apply(make.job(), make.job("poison", priority=9))
+    bad, good = await world.start("poison", count=2), await world.start(count=5)
+    await world.sql(NO_POISON)
+    await world.turn("assign", "assign")
+    assert {await world.state(run) for run in good} == {"ASSIGNED"}
+    assert {await world.state(run) for run in bad} == {"PENDING"}
+    lines = [record.getMessage() for record in caplog.records if "cannot be placed" in record.getMessage()]
+    assert len(lines) == 2 and all("no_poison" in line and "'sqlstate': '23514'" in line for line in lines)
+    world.loops["assign"]._work.__self__._aside.clear()
+    await world.sql("ALTER TABLE scheduler.runs_live DROP CONSTRAINT no_poison")
+    await world.turn("assign")
+    assert {await world.state(run) for run in bad} == {"ASSIGNED"}
+
+
+async def test_a_run_that_alone_takes_too_long_stops_no_other(world: Any, make: Any, pg_url: str) -> None:
+    quick = await open_pool(pg_url, application_name="test", min_size=1, max_size=1, statement_ms=FENCED_MS)
+    assign = world.loops["assign"]._work.__self__
+    assign._deps = replace(assign._deps, quick=quick)
+    await world.executor(slots=20)
+    await world.apply(make.job(), make.job("poison", priority=9))
+    [bad], good = await world.start("poison"), await world.start(count=5)
+    await world.sql(SLOW.replace("pg_sleep(0.002)", "pg_sleep(2) WHERE NEW.job_name = 'poison'"))
+    await world.sql("CREATE TRIGGER slow BEFORE UPDATE ON scheduler.runs_live FOR EACH ROW EXECUTE FUNCTION slow()")
+    # The batch shrinks by halves, until the slow one is alone.
+    for _ in range(30):
+        with suppress(TooLong):
+            await world.turn("assign")
+        if {await world.state(run) for run in good} == {"ASSIGNED"}:
+            break
+    await quick.close()
+    assert {await world.state(run) for run in good} == {"ASSIGNED"}
+    assert await world.state(bad) == "PENDING"
+
+
 async def test_reap_cuts_what_takes_too_long(world: Any, make: Any) -> None:
     await world.executor(slots=200)
     await world.apply(make.job())
@@ -172,6 +216,24 @@ async def test_reap_cuts_what_takes_too_long(world: Any, make: Any) -> None:
     await world.turn("reap")
     rows = await world.sql("SELECT state::text AS state, count(*) AS runs FROM scheduler.runs_live GROUP BY 1")
     assert [(row["state"], row["runs"]) for row in rows] == [("PENDING", 150)]
+
+
+async def test_a_run_that_reap_cannot_move_stops_no_other(
+    world: Any, make: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    await world.executor(slots=20)
+    await world.apply(make.job(), make.job("poison"), make.job("slow"))
+    bad, slow, good = await world.start("poison"), await world.start("slow"), await world.start(count=9)
+    await world.turn("assign")
+    await world.sql(NO_POISON.replace("'PENDING'", "'ASSIGNED'"))
+    await world.sql(SLOW.replace("pg_sleep(0.002)", "pg_sleep(2) WHERE NEW.job_name = 'slow'"))
+    await world.sql("CREATE TRIGGER slow BEFORE UPDATE ON scheduler.runs_live FOR EACH ROW EXECUTE FUNCTION slow()")
+    await world.sql("UPDATE scheduler.executors SET state = 'off', off_at = now()")
+    await world.turn("reap", "reap")
+    assert {await world.state(run) for run in good} == {"PENDING"}
+    assert [await world.state(run) for run in (*bad, *slow)] == ["ASSIGNED", "ASSIGNED"]
+    lines = [record.getMessage() for record in caplog.records if "cannot be moved" in record.getMessage()]
+    assert {run for run in (*bad, *slow) for line in lines if f"'run_id': {run}," in line} == {*bad, *slow}
 
 
 class NoFlags:

@@ -160,6 +160,12 @@ CASES = {
         of("toban_pool_errors_total", 9, f'{COORDINATOR}, pool="grants", kind="wait"'),
         lead="1m",
     ),
+    "TobanPostgresSessionsHang": Case(
+        {f'toban_pool_sessions_hung_total{{{COORDINATOR}, pool="election"}}': f"0+1x{LONG}"},
+        # A proxy whose backend died: every session once.
+        {f'toban_pool_sessions_hung_total{{{COORDINATOR}, pool="election"}}': jump(20)},
+        lead="1m",
+    ),
     "TobanLogBudget": Case(of("toban_log_budget_ratio", 0.81, ARCHIVER), of("toban_log_budget_ratio", 0.79, ARCHIVER)),
     "TobanExecutorLogsFull": Case(
         of("toban_executor_log_bytes", 81, EXECUTOR)

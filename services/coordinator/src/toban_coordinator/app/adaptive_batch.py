@@ -30,11 +30,15 @@ class AdaptiveBatch:
             self.size = min(self._most, max(1, self.size * 2))
 
     async def each(
-        self, items: Sequence[T], write: Write[T], alone: Callable[[T, Refused], Awaitable[None]] | None = None
+        self,
+        items: Sequence[T],
+        write: Write[T],
+        alone: Callable[[T, Refused | TooLong], Awaitable[None]] | None = None,
     ) -> None:
         """Awaits `write(part)` for all of `items`, in order; raises TooLong when one item alone takes too long.
 
-        With `alone` a part that PostgreSQL refuses is split until the bad item is alone, which then goes there.
+        With `alone` a part that PostgreSQL refuses is split until the bad item is alone, which then goes there, as does one that alone takes
+        too long; the others are written.
         """
         done = 0
         while done < len(items):
@@ -44,12 +48,15 @@ class AdaptiveBatch:
                     await write(part)
                 else:
                     await split_on_refusal(part, write, alone, refusals=(Refused,))
-            except TooLong:
+            except TooLong as error:
                 self.too_long(len(part))
-                if len(part) == 1:
+                if len(part) > 1:
+                    continue
+                if alone is None:
                     raise
-                continue
-            self.fitted(len(part))
+                await alone(part[0], error)
+            else:
+                self.fitted(len(part))
             done += len(part)
 
 

@@ -59,6 +59,11 @@ fire_failures = metrics.counter(
     "Failures to create the runs of a due schedule, by outcome: retry (attempted again) or failed (the schedule is stopped).",
     ("outcome",),
 )
+set_aside = metrics.counter(
+    "toban_run_set_aside_total",
+    "Runs that could not be moved and were set aside so that others go on: refused (by PostgreSQL) or slow (one run took too long).",
+    ("kind",),
+)
 refusals = metrics.counter(
     "toban_dispatch_refused_total", "Start orders that executors refused, by refusal.", ("refusal",)
 )
@@ -74,6 +79,8 @@ for _outcome in ("run", "skipped"):
     missed_slots.labels(_outcome)
 for _outcome in ("retry", "failed"):
     fire_failures.labels(_outcome)
+for _kind in ("refused", "slow"):
+    set_aside.labels(_kind)
 for _state in TERMINAL:
     finished_runs.labels(_state.value)
 for _kind in ("lost_result", "result_refused"):

@@ -22,7 +22,7 @@ from toban_domain.run import RunState
 from toban_domain.transitions import CloseAttempt, Finish, LiveRun, Orphan, Release
 from toban_observability.logs import get_logger
 from toban_runtime.clock import Clock
-from toban_store.errors import Refused
+from toban_store.errors import Refused, TooLong
 from toban_store.pool import Pool
 from toban_store.tx import FencedTx, fenced_tx
 
@@ -148,10 +148,10 @@ class UndeliveredOrders:
             )
 
 
-async def _not_written(result: StartResult, error: Refused) -> None:
+async def _not_written(result: StartResult, error: Refused | TooLong) -> None:
     """The others are written; this one is asked for again."""
     _log.error(
-        "answer of an executor cannot be written: PostgreSQL refuses it",
+        "answer of an executor cannot be written",
         run_id=result.key.run_id,
         answer=result.refusal,
         error=error.message,

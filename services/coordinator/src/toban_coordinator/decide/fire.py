@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from datetime import datetime, timedelta
 from itertools import islice, takewhile
 
@@ -138,6 +139,20 @@ def ledger_skips(slots: Iterable[datetime], outcome: str, message: str) -> tuple
     if not all_slots:
         return ()
     return (Skip(first=all_slots[0], last=all_slots[-1], slots=len(all_slots), outcome=outcome, message=message),)
+
+
+def cut(plan: FirePlan) -> tuple[FirePlan, ...]:
+    """Two plans that settle the slots of `plan` one after the other; () when it cannot be cut."""
+    if len(plan.fires) + len(plan.skips) < 2 or not plan.fires:
+        return ()
+    # Skipped slots lie before those that get a run.
+    first = 0 if plan.skips else len(plan.fires) // 2
+    boundary = plan.fires[first]
+    rest = replace(plan.schedule, next_run_at=boundary)
+    return (
+        replace(plan, fires=plan.fires[:first], next_run_at=boundary),
+        replace(plan, schedule=rest, fires=plan.fires[first:], skips=()),
+    )
 
 
 def retry_seconds(failures: int) -> float:

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 
 from toban_coordinator.app import metrics
-from toban_coordinator.app.adaptive_batch import AdaptiveBatch
+from toban_coordinator.app.adaptive_batch import AdaptiveBatch, split_on_refusal
 from toban_coordinator.app.definition_cache import DefinitionCache
 from toban_coordinator.app.fast_path import FastPath
 from toban_coordinator.app.order_sender import OrderSender
@@ -23,8 +23,9 @@ from toban_domain.job import JobSpec
 from toban_domain.outcome import AttemptKey
 from toban_domain.placement import DueRun, ExecutorLoad
 from toban_domain.traceparent import TraceContext
-from toban_domain.transitions import Placement
-from toban_store.errors import TooLong
+from toban_domain.transitions import Finish, Placement, Release
+from toban_observability.logs import get_logger
+from toban_store.errors import Refused, TooLong
 from toban_store.tx import autocommit, fenced_statement, fenced_tx
 
 # Runs that one turn places: its fenced transaction has to stay far below its bound.
@@ -37,7 +38,12 @@ LOOK_AHEAD_SECONDS = 0.5
 PACE_SECONDS = 0.01
 # While nothing waits, free slots are read this often for the fast path, whose write checks the executor again anyway, seconds.
 BOARD_SECONDS = 5.0
+# How long a run is left out that PostgreSQL refuses to move, and one that alone takes too long, seconds.
+REFUSED_SECONDS = 30.0
+SLOW_SECONDS = 2.0
 
+_log = get_logger(__name__)
+Move = decide.Placed | Finish
 Specs = dict[tuple[int, int], JobSpec]
 
 
@@ -63,6 +69,8 @@ class Assign:
         self._looked_ahead_at = 0.0
         # Less than that while the fenced transaction does not fit into its bound, for example on a slow disk.
         self._batch = AdaptiveBatch(BATCH)
+        # Runs that could not be moved alone, and until when they are left out, by the monotonic clock.
+        self._aside: dict[int, float] = {}
         self._turned_at = 0.0
 
     async def run_once(self) -> TurnOutcome:
@@ -88,10 +96,13 @@ class Assign:
         batch, late = self._batch.size, settings["skip_late_runs_after_seconds"]
         plan = decide.plan(due, usable, specs, now=now, late_seconds=late, most=batch)
         self._blocked |= plan.unplaced
+        moves: list[Move] = [*plan.placed, *plan.skips]
         try:
-            moved = await self._write(plan, specs)
-        except TooLong:
-            self._batch.too_long(len(plan.placed) + len(plan.skips))
+            moved = await self._write(moves, plan.releases, specs)
+        except TooLong as error:
+            self._batch.too_long(len(moves))
+            if len(moves) == 1:
+                await self._put_aside(moves[0], error)
             raise
         self._batch.fitted(moved)
         # The orders go out before this turn goes on.
@@ -143,8 +154,11 @@ class Assign:
         return decide.usable(executors, now, self._sender.reach.avoided(), fresh=fresh)
 
     async def _due(self, now: datetime, most: int) -> tuple[list[DueRun], Specs]:
+        at = self._deps.clock.monotonic()
+        self._aside = {run: until for run, until in self._aside.items() if until > at}
         async with autocommit(self._deps.pool) as t:
-            due = await runs_assign.due_runs(t, now, limit=most + SPARE, blocked=self._blocked)
+            found = await runs_assign.due_runs(t, now, limit=most + SPARE + len(self._aside), blocked=self._blocked)
+            due = [run for run in found if run.id not in self._aside]
             return due, await self._definitions.find(t, {(run.definition_id, run.definition_version) for run in due})
 
     def _unblock(self, roomy: Sequence[ExecutorLoad]) -> None:
@@ -155,16 +169,28 @@ class Assign:
             if spec is None or any(spec.selector.fits(e.labels) for e in roomy):
                 self._blocked.discard(key)
 
-    async def _write(self, plan: decide.AssignPlan, specs: Specs) -> int:
-        self._marks.begin([placed.run.id for placed in plan.placed])
-        tokens = [(placed, self._deps.tokens.next_token()) for placed in plan.placed]
-        if not tokens and not plan.skips:
-            return 0
+    async def _write(self, moves: Sequence[Move], releases: Sequence[Release], specs: Specs) -> int:
+        """How many runs were moved; one that PostgreSQL refuses is set aside, and the others are moved without it."""
+        self._marks.begin([move.run.id for move in moves if isinstance(move, decide.Placed)])
+        released = {release.run_id: release for release in releases}
+        moved = 0
+
+        async def write(part: Sequence[Move]) -> None:
+            nonlocal moved
+            moved += await self._write_part(part, released, specs)
+
+        await split_on_refusal(moves, write, self._put_aside, refusals=(Refused,))
+        return moved
+
+    async def _write_part(self, part: Sequence[Move], released: Mapping[int, Release], specs: Specs) -> int:
+        tokens = [(move, self._deps.tokens.next_token()) for move in part if isinstance(move, decide.Placed)]
+        skips = [move for move in part if isinstance(move, Finish)]
         placements = [
             Placement(run_id=placed.run.id, token=token, incarnation=placed.executor.incarnation)
             for placed, token in tokens
         ]
-        days, finished = await self._commit(plan, placements)
+        releases = [released[skip.run_id] for skip in skips if skip.run_id in released]
+        days, finished = await self._commit(placements, releases, skips)
         metrics.count_finished(finished)
         sent = [(p, token) for p, token in tokens if p.run.id in days]
         origins = await trace_origins(self._deps.pool, [p.run.id for p, _ in sent if p.run.slot is None])
@@ -172,16 +198,32 @@ class Assign:
         return len(days) + len(finished)
 
     async def _commit(
-        self, plan: decide.AssignPlan, placements: Sequence[Placement]
+        self, placements: Sequence[Placement], releases: Sequence[Release], skips: Sequence[Finish]
     ) -> tuple[dict[int, str], list[runs_finish.Finished]]:
-        if not (plan.skips or plan.releases):
+        if not skips:
             # The common case, in one round trip.
             async with fenced_statement(self._deps.quick, self._deps.term) as lone:
                 return await runs_assign.place(lone, placements), []
         async with fenced_tx(self._deps.pool, self._deps.term) as t:
             days = await runs_assign.place(t, placements)
-            await runs_finish.release(t, plan.releases)
-            return days, await runs_finish.finish(t, plan.skips)
+            await runs_finish.release(t, releases)
+            return days, await runs_finish.finish(t, skips)
+
+    async def _put_aside(self, move: Move, error: Refused | TooLong) -> None:
+        self._set_aside(move.run.id if isinstance(move, decide.Placed) else move.run_id, error)
+
+    def _set_aside(self, run_id: int, error: Refused | TooLong) -> None:
+        """The one run that cannot be moved waits, so that it holds up no other."""
+        kind, seconds = ("slow", SLOW_SECONDS) if isinstance(error, TooLong) else ("refused", REFUSED_SECONDS)
+        metrics.set_aside.labels(kind).inc()
+        _log.error(
+            "run cannot be placed; set aside",
+            run_id=run_id,
+            error=error.message,
+            sqlstate=error.sqlstate,
+            next_try_seconds=seconds,
+        )
+        self._aside[run_id] = self._deps.clock.monotonic() + seconds
 
     def _send(
         self,
@@ -223,7 +265,8 @@ class Assign:
         wanted = [
             (run.id, spec)
             for run in runs
-            if (spec := specs.get((run.definition_id, run.definition_version))) is not None
+            if run.id not in self._aside
+            and (spec := specs.get((run.definition_id, run.definition_version))) is not None
         ]
         named: set[int] = set()
 
@@ -233,7 +276,10 @@ class Assign:
                     await runs_assign.name_executors(t, [(run, executor.incarnation) for run, executor in names])
                 )
 
-        await self._batch.each(decide.name_ahead(wanted, usable), write)
+        async def alone(name: tuple[int, ExecutorLoad], error: Refused | TooLong) -> None:
+            self._set_aside(name[0], error)
+
+        await self._batch.each(decide.name_ahead(wanted, usable), write, alone)
         return len(named)
 
 

@@ -35,6 +35,10 @@ KEPT_RULES = 20_000
 BEHIND_SECONDS = 0.05
 # Pages of `fire_batch_size` schedules that one turn settles.
 PAGES = 20
+# A schedule of which one slot alone takes too long waits so long and lets the others fire, seconds.
+POSTPONE_SECONDS = 30.0
+# More of them in one turn mean that PostgreSQL is slow, and not they.
+MAX_POSTPONED = 5
 # What one bad plan can make of a write: it is split off.
 _REFUSALS: tuple[type[Exception], ...] = (Refused, TooLong, TypeError, ValueError)
 _log = get_logger(__name__)
@@ -70,7 +74,8 @@ class _Failure:
 class _Progress:
     """How far one turn has looked: the last schedule, whether there may be more, and whether one has slots left to settle.
 
-    `settled` counts schedules that it moved on, `behind` those that an edit holds or has changed meanwhile; `failures` are told at its end.
+    `settled` counts schedules that it moved on, `behind` those that an edit holds or has changed meanwhile, `postponed` those that take too
+    long; `failures` are told at its end.
     """
 
     last: DueSchedule | None = None
@@ -78,6 +83,7 @@ class _Progress:
     left: bool = False
     settled: int = 0
     behind: int = 0
+    postponed: int = 0
     failures: list[_Failure] = field(default_factory=list)
 
 
@@ -202,7 +208,10 @@ class Fire:
             )
 
     async def _write(self, progress: _Progress, plans: Sequence[FirePlan], now: datetime, until: datetime) -> int:
-        """One fenced transaction; when PostgreSQL refuses it, halves of it, until the bad one is alone. How many runs were made."""
+        """One fenced transaction; when PostgreSQL refuses it, halves of it, until the bad one is alone, and then parts of its slots.
+
+        How many runs were made.
+        """
         committed: list[tuple[Sequence[FirePlan], schedules.Fired]] = []
 
         async def write(part: Sequence[FirePlan]) -> None:
@@ -211,9 +220,14 @@ class Fire:
             committed.append((part, fired))
 
         async def alone(plan: FirePlan, error: Exception) -> None:
-            if isinstance(error, TooLong):
-                raise error
-            await self._failed(progress, plan.schedule, error)
+            if not isinstance(error, TooLong):
+                await self._failed(progress, plan.schedule, error)
+                return
+            parts = decide.cut(plan)
+            for part in parts:
+                await split_on_refusal([part], write, alone, refusals=_REFUSALS)
+            if not parts:
+                await self._postpone(progress, plan.schedule, error)
 
         try:
             await split_on_refusal(plans, write, alone, refusals=_REFUSALS)
@@ -244,6 +258,20 @@ class Fire:
         )
         async with fenced_tx(self._deps.pool, self._deps.term) as t:
             noted = await schedules.fire_failed(t, schedule, error[:500], delay_seconds=delay, final=final)
+        progress.behind += not noted
+
+    async def _postpone(self, progress: _Progress, schedule: DueSchedule, cause: TooLong) -> None:
+        """One slot alone does not fit into a fenced transaction: the schedule waits, and is never given up for that."""
+        progress.postponed += 1
+        if progress.postponed > MAX_POSTPONED:
+            raise cause
+        error = f"one slot alone takes too long to be written: {cause.message}"
+        metrics.fire_failures.labels("retry").inc()
+        progress.failures.append(_Failure(schedule, schedule.fire_retry_count, error, POSTPONE_SECONDS, None))
+        async with fenced_tx(self._deps.pool, self._deps.term) as t:
+            noted = await schedules.fire_failed(
+                t, schedule, error[:500], delay_seconds=POSTPONE_SECONDS, final=False, counted=False
+            )
         progress.behind += not noted
 
     async def _next_in(self, progress: _Progress, until: datetime) -> float | None:

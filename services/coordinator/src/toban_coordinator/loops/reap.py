@@ -20,7 +20,7 @@ from toban_coordinator.store.runs import Waiting
 from toban_domain.job import JobSpec
 from toban_domain.transitions import Finish, RequestCancel
 from toban_observability.logs import get_logger
-from toban_store.errors import Refused
+from toban_store.errors import Refused, TooLong
 from toban_store.tx import FencedTx, Tx, autocommit, fenced_tx
 
 BATCH = 200
@@ -133,10 +133,11 @@ class Reap:
         metrics.count_finished(finished, self._definitions.known)
 
 
-async def _not_moved(move: int | RequestCancel | Finish, error: Refused) -> None:
+async def _not_moved(move: int | RequestCancel | Finish, error: Refused | TooLong) -> None:
     """The others are moved; this run is found again by the next turn."""
     run_id = move if isinstance(move, int) else move.run_id
-    _log.error("run cannot be moved: PostgreSQL refuses the change", run_id=run_id, error=error.message)
+    metrics.set_aside.labels("slow" if isinstance(error, TooLong) else "refused").inc()
+    _log.error("run cannot be moved; set aside", run_id=run_id, error=error.message, sqlstate=error.sqlstate)
 
 
 async def _ends(t: Tx, waiting: Waiting, spec: JobSpec, setting: float, now: datetime) -> list[Finish]:

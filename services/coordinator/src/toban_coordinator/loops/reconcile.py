@@ -18,7 +18,7 @@ from toban_coordinator.store import runs_finish, unresolved_attempts
 from toban_coordinator.store.pending_work import Agenda
 from toban_domain.outcome import AttemptKey
 from toban_observability.logs import get_logger
-from toban_store.errors import Refused
+from toban_store.errors import Refused, TooLong
 from toban_store.tx import autocommit, fenced_tx
 
 BATCH = 200
@@ -112,10 +112,10 @@ class Reconcile:
             await unresolved_attempts.forget(t, keys)
 
 
-async def _not_resolved(one: Unresolved, error: Refused) -> None:
+async def _not_resolved(one: Unresolved, error: Refused | TooLong) -> None:
     """The others are resolved; this one is tried again by the next turn."""
     _log.error(
-        "run without a result cannot be moved: PostgreSQL refuses the change",
+        "run without a result cannot be moved",
         run_id=one.key.run_id,
         error=error.message,
     )

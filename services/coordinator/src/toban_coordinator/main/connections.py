@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass
 
 from toban_coordinator.config import CoordinatorConfig
+from toban_coordinator.leadership.election_runner import READ_SECONDS
 from toban_fencing.redis_client import RedisLink, open_client
 from toban_runtime.clock import Clock
 from toban_store.pool import Pool, open_pool
@@ -19,6 +21,7 @@ ELECTION_POOL_SIZE = 2
 GRANT_POOL_SIZE = 3
 # Lone fenced statements, one at a time a loop.
 QUICK_POOL_SIZE = 2
+CLOSE_SECONDS = 2.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,10 +43,9 @@ class Connections:
         await self.channels.close()
         await self.redis.close()
         await self.marks.close()
-        await self.election_pool.close()
-        await self.grant_pool.close()
-        await self.quick_pool.close()
-        await self.pool.close()
+        # Side by side: a pool that is just connecting to a server that does not answer takes seconds.
+        pools = (self.election_pool, self.grant_pool, self.quick_pool, self.pool)
+        await asyncio.gather(*(pool.close(CLOSE_SECONDS) for pool in pools))
 
 
 async def connect(config: CoordinatorConfig, clock: Clock) -> Connections:
@@ -63,6 +65,8 @@ async def connect(config: CoordinatorConfig, clock: Clock) -> Connections:
             application_name="toban/election",
             min_size=ELECTION_POOL_SIZE,
             max_size=ELECTION_POOL_SIZE,
+            # A session that hangs for longer than the election waits is of no more use to it.
+            answer_seconds=READ_SECONDS,
         ),
         grant_pool=await open_pool(
             config.database_url, application_name="toban/grants", min_size=1, max_size=GRANT_POOL_SIZE

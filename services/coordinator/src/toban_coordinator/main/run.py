@@ -19,6 +19,7 @@ from toban_store.notifications import Listener
 from toban_transport.tls_reload import certificate_check
 
 GRACE_SECONDS = 2.0
+LAST_WRITE_SECONDS = 2.0
 T = TypeVar("T")
 _log = get_logger(__name__)
 
@@ -109,8 +110,11 @@ async def _retry(make: Callable[[], Awaitable[T]], factories: Factories, stop: S
 
 async def _deregister(parts: Coordinator) -> None:
     try:
-        await parts.presence.leave()
-        await parts.members.remove(parts.leadership.me.worker_id)
+        async with asyncio.timeout(LAST_WRITE_SECONDS):
+            await parts.presence.leave()
+            await parts.members.remove(parts.leadership.me.worker_id)
+    except TimeoutError:
+        _log.warning("could not record the end of this process", error=f"no answer within {LAST_WRITE_SECONDS:g} s")
     except TobanError as error:
         _log.warning("could not record the end of this process", error=error.message)
 

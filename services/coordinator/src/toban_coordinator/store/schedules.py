@@ -98,8 +98,13 @@ def _skip_parameters(skips: Sequence[tuple[int, Skip]]) -> dict[str, list[Any]]:
     }
 
 
-async def fire_failed(t: FencedTx, schedule: DueSchedule, error: str, *, delay_seconds: float, final: bool) -> bool:
-    """Notes a fire that could not be made; `final` gives up. False when the schedule was changed meanwhile, or is being edited."""
+async def fire_failed(
+    t: FencedTx, schedule: DueSchedule, error: str, *, delay_seconds: float, final: bool, counted: bool = True
+) -> bool:
+    """Notes a fire that could not be made; `final` gives up. False when the schedule was changed meanwhile, or is being edited.
+
+    `counted`: it brings the end of the tries nearer.
+    """
     row = await t.fetch_one(
         _sql.fire_failed,
         {
@@ -109,6 +114,7 @@ async def fire_failed(t: FencedTx, schedule: DueSchedule, error: str, *, delay_s
             "error": error,
             "delay": delay_seconds,
             "final": final,
+            "counted": counted,
         },
     )
     return row is not None

@@ -95,7 +95,7 @@ WITH free AS MATERIALIZED (
     SELECT s.id FROM scheduler.schedules s WHERE s.id = %(id)s::bigint FOR UPDATE SKIP LOCKED
 ), hit AS (
     UPDATE scheduler.schedules s
-       SET fire_retry_count = s.fire_retry_count + 1, fire_retry_at = now() + make_interval(secs => %(delay)s::double precision),
+       SET fire_retry_count = s.fire_retry_count + %(counted)s::boolean::integer, fire_retry_at = now() + make_interval(secs => %(delay)s::double precision),
            last_error = %(error)s::text, status = CASE WHEN %(final)s::boolean THEN 'failed' ELSE s.status END,
            status_reason = CASE WHEN %(final)s::boolean THEN %(error)s::text ELSE s.status_reason END,
            status_actor = CASE WHEN %(final)s::boolean THEN 'leader' ELSE s.status_actor END

@@ -13,6 +13,8 @@ _Q = load(__name__)
 # Frames that PostgreSQL hashes in one statement.
 COVER_ROWS = 500
 COVER_BYTES = 8 * 1024 * 1024
+# How long a statement may take that reads a whole day.
+LONG_SECONDS = 30.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,7 +102,7 @@ async def seal(a: ArchiveTx, log_day: date, ended: Sequence[EndedToken]) -> int:
 async def drop_day(a: ArchiveTx, log_day: date) -> bool:
     """Drops the chunks of a day; False when some are not covered, or there are none. Raises TooLong while the table is in use."""
     # The statement reads every chunk of the day.
-    await a.t.execute("SET LOCAL statement_timeout = '30s'")
+    await a.t.allow_seconds(LONG_SECONDS)
     row = await a.t.fetch_one(_Q.drop_day, {"log_day": log_day, "epoch": a.epoch})
     result = row["result"] if row else "fenced"
     if result == "fenced":

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import date
 from operator import attrgetter
 
-from toban_log_archiver.store.archive import FrameRow
+from toban_log_archiver.store.archive import LONG_SECONDS, FrameRow
 from toban_store.pool import Pool
 from toban_store.queries import load
 from toban_store.tx import Tx, tx
@@ -95,9 +95,9 @@ class Volume:
 
 @asynccontextmanager
 async def long_query_tx(pool: Pool) -> AsyncIterator[Tx]:
-    """A transaction for reads of a whole day: a statement may take 30 seconds, and so may the processing of its rows."""
+    """A transaction for reads of a whole day: a statement may take LONG_SECONDS, and so may the processing of its rows."""
     async with tx(pool) as t:
-        await t.execute(_Q.long_query_tx)
+        await t.allow_seconds(LONG_SECONDS)
         yield t
 
 

@@ -1,9 +1,5 @@
 -- What the archiver looks at: days, tokens and chunks that are not archived, and what is.
 
--- name: long_query_tx
--- Time for a statement, and for the caller to take in what it gave.
-SELECT set_config('statement_timeout', '30s', true), set_config('idle_in_transaction_session_timeout', '30s', true);
-
 -- name: days
 -- Days that have a partition of chunks, the oldest first, and whether they are older than so many days (PostgreSQL's day in UTC).
 SELECT d.day, d.day < (now() AT TIME ZONE 'UTC')::date - %(retention_days)s::integer AS due
