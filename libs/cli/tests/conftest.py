@@ -155,6 +155,9 @@ class Operations(coordinator_pb2_grpc.OperationsServicer):
     async def DemoteLeader(self, request: Any, context: Any) -> Any:
         return self.answer("DemoteLeader", request)
 
+    async def AdoptEpoch(self, request: Any, context: Any) -> Any:
+        return self.answer("AdoptEpoch", request)
+
 
 class Logs(logs_pb2_grpc.LogReaderServicer):
     """Sends `first` to followers and keeps their stream open; the whole log is `first + late`."""

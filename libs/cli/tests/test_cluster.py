@@ -85,3 +85,15 @@ def test_demote_asks_first_and_names_the_epoch_that_was_seen(cluster: Any, toban
     assert (sent.epoch, sent.reason) == (40, "patching")
     toban("cluster", "demote", "--yes", "--epoch", "39")
     assert cluster.operations.requests[-1].epoch == 39
+
+
+def test_adopt_epoch_asks_first_and_says_what_it_used(cluster: Any, toban: Any) -> None:
+    answer = pb.AdoptEpochResponse(epoch_before=40, epoch_after=90, generations_consumed=2, generations_left=4000)
+    cluster.operations.answers["AdoptEpoch"] = answer
+    code, _, err = toban("cluster", "adopt-epoch", "77")
+    assert (code, cluster.operations.requests) == (65, []) and "add --yes" in err
+    code, out, _ = toban("cluster", "adopt-epoch", "77", "--yes", "--reason", "restored")
+    assert code == 0
+    assert out.splitlines() == ["before: epoch 40", "now:    epoch 90", "used:   2 generations, 4000 left"]
+    [sent] = cluster.operations.requests
+    assert (sent.epoch, sent.reason) == (77, "restored")

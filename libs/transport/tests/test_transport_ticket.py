@@ -3,14 +3,18 @@
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import pytest
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.hashes import SHA256
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from toban_domain.errors import ErrorCode, TobanError
 from toban_proto.v1.common_pb2 import LogTicket, LogTicketBody
 from toban_stack import certs
+from toban_transport.coordinator_signature import BARE, LOG_TICKET, SIGNED_EPOCH, sign
 from toban_transport.log_ticket import TicketSigner, TicketVerifier
 from toban_transport.tls import TlsFiles
 
@@ -107,14 +111,43 @@ def test_an_expired_or_early_certificate_is_refused_also_when_remembered(
     ],
 )
 def test_a_body_that_says_nothing_is_refused_though_signed(tls: Path, verifier: TicketVerifier, body: bytes) -> None:
-    from cryptography.hazmat.primitives.asymmetric import ec
-    from cryptography.hazmat.primitives.hashes import SHA256
+    files = TlsFiles(tls / "coordinator")
+    signature, certificate = sign(files, LOG_TICKET, body)
+    assert "body" in refused(verifier, LogTicket(body=body, signature=signature, certificate=certificate))
 
+
+def bare(files: TlsFiles, body: bytes) -> LogTicket:
+    """As the release before signed, and as a TLS 1.2 handshake signs."""
+    signature, certificate = sign(files, BARE, body)
+    return LogTicket(body=body, signature=signature, certificate=certificate)
+
+
+def test_a_ticket_of_the_last_release_counts_for_runs_that_were_sent_before_the_upgrade(
+    tls: Path, verifier: TicketVerifier
+) -> None:
+    body = LogTicketBody(run_id=2**62, token=2**62, incarnation=str(UUID(int=7)), log_day="2027-01-01")
+    assert verifier.verify(bare(TlsFiles(tls / "coordinator"), body.SerializeToString()), now=NOW) == body
+
+
+def test_no_handshake_is_a_ticket_of_the_last_release(tls: Path, verifier: TicketVerifier) -> None:
+    """What TLS 1.2 signs has 100 bytes and more: the client's random, the server's, and a public key."""
+    body = LogTicketBody(run_id=7, token=2**62, incarnation=str(UUID(int=7)), log_day="2027-01-01").SerializeToString()
+    unknown_field = b"\x7a" + bytes([100 - len(body) - 2]) + bytes(100 - len(body) - 2)
+    assert LogTicketBody.FromString(body + unknown_field).run_id == 7
+    for handshake in (body + unknown_field, unknown_field + body, body + b"\x7a\x01x"):
+        assert "signature" in refused(verifier, bare(TlsFiles(tls / "coordinator"), handshake))
+
+
+@pytest.mark.parametrize(
+    "prefix", [b"", b" " * 64 + SIGNED_EPOCH.encode() + b"\0", b" " * 64 + b"TLS 1.3, server CertificateVerify\0"]
+)
+def test_what_the_key_signs_elsewhere_is_no_ticket(tls: Path, verifier: TicketVerifier, prefix: bytes) -> None:
+    """A TLS 1.2 handshake signs bytes of the peer's choice with the same key; an epoch is another statement."""
     files = TlsFiles(tls / "coordinator")
     ticket = signed(files)
-    ticket.body = body
-    ticket.signature = files.current().key.sign(body, ec.ECDSA(SHA256()))
-    assert "body" in refused(verifier, ticket)
+    verifier.verify(ticket, now=NOW)
+    ticket.signature = files.current().key.sign(prefix + ticket.body, ec.ECDSA(SHA256()))
+    assert "signature" in refused(verifier, ticket)
 
 
 @settings(max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture])

@@ -16,82 +16,14 @@ from toban_proto.v1.common_pb2 import ATTEMPT_STATE_FINISHED, ATTEMPT_STATE_RUNN
 from toban_runtime.clock import SystemClock
 from toban_runtime.ids import IdSource
 from toban_runtime.lifecycle import Stop
+from toban_testing.coordinator_calls import health, registration
 from toban_transport.channel import ChannelPool
-from toban_transport.client_calls import stream, unary
+from toban_transport.client_calls import stream
 from toban_transport.tls import TlsFiles
 
 DOMAIN = "toban.internal"
 CLOCK = SystemClock()
 IDS = IdSource()
-
-
-@pytest.fixture
-async def process(pg_url, redis_url, tls, tmp_path):
-    """A running coordinator that leads: its ports as in the ready file."""
-    stop, ready = Stop(), tmp_path / "ready.json"
-    config = CoordinatorConfig(
-        database_url=pg_url, redis_url=redis_url, tls_dir=tls / "coordinator", ready_file=ready, node_id="n1"
-    )
-    task = asyncio.create_task(run(config, stop, "test"))
-    async with asyncio.timeout(15):
-        while not (ready.exists() and json.loads(ready.read_text())):
-            assert not task.done(), task.exception()
-            await asyncio.sleep(0.02)
-    ports = json.loads(ready.read_text())
-    async with asyncio.timeout(5):
-        while (await health(ports))["checks"]["role"]["value"] != "leader":  # noqa: ASYNC110 (over HTTP)
-            await asyncio.sleep(0.02)
-    yield ports
-    stop.request("test")
-    await task
-
-
-async def health(ports, path="/healthz"):
-    reader, writer = await asyncio.open_connection("127.0.0.1", ports["admin_port"])
-    writer.write(f"GET {path} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
-    body = (await reader.read()).partition(b"\r\n\r\n")[2]
-    writer.close()
-    return json.loads(body) if path == "/healthz" else body.decode()
-
-
-@pytest.fixture
-async def call(process, tls):
-    """`await call(service, stub, method, request, metadata)` as that service."""
-    pools = {}
-
-    async def one(service, stub, method, request, metadata=()):
-        pool = pools.setdefault(service, ChannelPool(tls=TlsFiles(tls / service), trust_domain=DOMAIN))
-        made = stub(pool.get(f"127.0.0.1:{process['grpc_port']}", "coordinator"))
-        return await unary(getattr(made, method), request, timeout=5.0, metadata=metadata)
-
-    one.pools = pools
-    yield one
-    for pool in pools.values():
-        await pool.close()
-
-
-def registration(**changes):
-    fields = {
-        "incarnation": IDS.uuid(),
-        "instance": "x1",
-        "node_id": "n1",
-        "boot_id": "b1",
-        "pid": 1,
-        "grpc_host": "127.0.0.1",
-        "grpc_port": 4000,
-        "slots": 4,
-        "version": "1",
-    }
-    return pb.RegisterRequest(**{**fields, **changes})
-
-
-@pytest.fixture
-async def executor(call):
-    """A registered executor: (incarnation, metadata, answer)."""
-    request = registration()
-    answer = await call("executor", rpc.ExecutorGatewayStub, "Register", request)
-    metadata = (("toban-incarnation", request.incarnation), ("toban-incarnation-key", answer.incarnation_key))
-    return request.incarnation, metadata, answer
 
 
 async def test_register_and_heartbeat(call, executor, pg_url, process):
@@ -155,38 +87,6 @@ async def test_a_registration_that_makes_no_sense_is_refused(call, change):
     with pytest.raises(TobanError) as caught:
         await call("executor", rpc.ExecutorGatewayStub, "Register", registration(**change))
     assert caught.value.code is ErrorCode.INVALID_ARGUMENT
-
-
-async def test_an_epoch_that_cannot_be_is_refused_and_uses_up_none(call, executor, process, pg_url):
-    incarnation, metadata, _answer = executor
-    before = (await call("coordinator", rpc.PeerStub, "GetStatus", pb.PeerStatusRequest())).epoch
-    for value in ((1 << 63) - 1, before + (65 << 51)):
-        for method, request, more in (
-            ("Register", registration(epoch_max=value), ()),
-            ("Heartbeat", pb.HeartbeatRequest(incarnation=incarnation, epoch_max=value), metadata),
-        ):
-            with pytest.raises(TobanError, match="is of generation") as caught:
-                await call("executor", rpc.ExecutorGatewayStub, method, request, more)
-            assert caught.value.code is ErrorCode.INVALID_ARGUMENT
-    async with await psycopg.AsyncConnection.connect(pg_url, autocommit=True) as connection:
-        cursor = await connection.execute("SELECT max(epoch_max) FROM scheduler.executors")
-        assert await cursor.fetchone() == (0,)
-    assert "toban_epochs_refused_total 4.0" in await health(process, "/metrics")
-    await asyncio.sleep(0.6)
-    assert (await call("coordinator", rpc.PeerStub, "GetStatus", pb.PeerStatusRequest())).epoch == before
-
-
-async def test_a_believable_higher_epoch_is_taken_over(call, executor):
-    """A database that was restored: the executors know better, and the next leader's epoch lies above theirs."""
-    incarnation, metadata, _answer = executor
-    before = (await call("coordinator", rpc.PeerStub, "GetStatus", pb.PeerStatusRequest())).epoch
-    beat = pb.HeartbeatRequest(incarnation=incarnation, epoch_max=before + (2 << 51))
-    await call("executor", rpc.ExecutorGatewayStub, "Heartbeat", beat, metadata)
-    async with asyncio.timeout(10):
-        epoch = before
-        while epoch < beat.epoch_max:
-            epoch = (await call("coordinator", rpc.PeerStub, "GetStatus", pb.PeerStatusRequest())).epoch
-            await asyncio.sleep(0.05)
 
 
 async def test_a_storm_of_reads_does_not_make_heartbeats_wait(call, executor, pg_url):

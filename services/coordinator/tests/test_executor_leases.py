@@ -116,13 +116,6 @@ async def test_an_incarnation_that_is_off_or_unknown_gets_nothing(pool, sql):
     assert await executors.observe(pool) == [], "nobody watches it any more"
 
 
-async def test_the_epoch_maximum_is_only_raised(pool, sql):
-    incarnation = await register(pool, epoch_max=5)
-    await executors.grant(pool, [beat(incarnation, 0, epoch_max=9)])
-    await executors.grant(pool, [beat(incarnation, 1, epoch_max=3)])
-    assert await sql("SELECT epoch_max FROM scheduler.executors") == [(9,)]
-
-
 async def test_waiting_heartbeats_share_one_commit(pool):
     granter = LeaseGrants(pool=pool)
     names = [await register(pool, instance=f"x{number}") for number in range(20)]
@@ -204,18 +197,17 @@ class Probe:
 async def keeper(pool, term, fake_clock, redis_url):
     link = RedisLink(client=open_client(redis_url), clock=SystemClock())
     observer = Observer(pool=pool, clock=fake_clock)
-    probe, deposed = Probe(), []
+    probe = Probe()
     deps = LeaseDeps(
         pool=pool,
         clock=fake_clock,
         observer=observer,
         probe=probe,
         members=Members(link=link),
-        depose=deposed.append,
         settings=FixedSettings(),
     )
     made = LeaseKeeper(deps=deps, term=term)
-    made.probe, made.deposed, made.link = probe, deposed, link
+    made.probe, made.link = probe, link
     yield made
     await link.close()
 
@@ -353,9 +345,3 @@ async def test_a_leader_that_was_replaced_fences_no_executor(pool, sql, keeper, 
     with pytest.raises(FencedOut):
         await keeper.run_once()
     assert await state_of(sql, incarnation) == "on"
-
-
-async def test_a_leader_below_the_executors_epoch_stops(pool, keeper, term):
-    await register(pool, epoch_max=term.epoch + (1 << 27))
-    await keeper.run_once()
-    assert keeper.deposed == ["the executors know a higher epoch"]

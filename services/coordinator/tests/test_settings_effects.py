@@ -97,7 +97,6 @@ async def test_time_to_live_and_grace_say_when_a_silent_executor_is_detached(
         observer=Observer(pool=pool, clock=fake_clock),
         probe=probe,
         members=Members(link=link),
-        depose=lambda reason: None,
         settings=settings,
     )
     keeper = LeaseKeeper(deps=deps, term=term)

@@ -103,7 +103,10 @@ _NOUNS: Mapping[str, tuple[str, Verbs]] = {
             "detach": executors.detach,
         },
     ),
-    "cluster": ("The cluster: its status and its leader.", {"status": cluster.status, "demote": cluster.demote}),
+    "cluster": (
+        "The cluster: its status, its leader and its epochs.",
+        {"status": cluster.status, "demote": cluster.demote, "adopt-epoch": cluster.adopt_epoch},
+    ),
     "settings": (
         "Settings that can be changed without a restart.",
         {"list": settings.list_settings, "get": settings.get_setting, "set": settings.set_setting},

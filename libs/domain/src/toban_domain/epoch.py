@@ -59,23 +59,25 @@ def near_limit(epoch: int) -> bool:
     return Epoch.unpack(epoch).generation >= GENERATION_WARNING
 
 
-def next_epoch(*, observed: int, timeline: int, seen_max: int = 0, same_cluster: bool = True) -> int:
-    """The next epoch: larger than `observed` and than every token that executors have received (`seen_max`: their maximum).
+def next_epoch(*, observed: int, timeline: int, same_cluster: bool = True) -> int:
+    """The next epoch, larger than `observed`: the one in the leader row.
 
-    The generation is the WAL timeline when that exceeds every known generation. Otherwise it is the highest known one plus one when
-    PostgreSQL may have lost commits: `observed` is not of the `same_cluster` and database (a restore, a fail-over), or executors
-    know a higher generation. The lost commits may have used epochs of the current generation that no process remembers.
-    Raises EpochExhausted at the end of the range.
+    The generation is the WAL timeline when that exceeds the observed one. Otherwise it is the observed one plus one when PostgreSQL may have
+    lost commits: `observed` is not of the `same_cluster` and database (a restore, a fail-over). The lost commits may have used epochs of
+    the observed generation that no process remembers. Raises EpochExhausted at the end of the range.
     """
-    highest = max(observed, seen_max)
-    known = Epoch.unpack(highest)
+    known = Epoch.unpack(observed)
     if timeline > known.generation:
-        return Epoch(timeline, 1).pack() if timeline <= MAX_GENERATION else _exhausted(highest)
-    if same_cluster and known.generation == Epoch.unpack(observed).generation and known.counter < MAX_COUNTER:
+        return Epoch(timeline, 1).pack() if timeline <= MAX_GENERATION else _exhausted(observed)
+    if same_cluster and known.counter < MAX_COUNTER:
         return Epoch(known.generation, known.counter + 1).pack()
-    if known.generation >= MAX_GENERATION:
-        return _exhausted(highest)
-    return Epoch(known.generation + 1, 1).pack()
+    return generation_above(observed) | (1 << ATTEMPT_BITS)
+
+
+def generation_above(epoch: int) -> int:
+    """The beginning of the next generation: an epoch that no leader has, below every one of that generation. Raises EpochExhausted."""
+    generation = Epoch.unpack(epoch).generation
+    return Epoch(generation + 1, 0).pack() if generation < MAX_GENERATION else _exhausted(epoch)
 
 
 def _exhausted(highest: int) -> int:
@@ -83,14 +85,29 @@ def _exhausted(highest: int) -> int:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class EpochProof:
+    """What a coordinator signs of an executor's grant: the leader's epoch in PostgreSQL, and the grant_seq that was committed with it.
+
+    `signed_at` is PostgreSQL's clock, Unix time in seconds. grant_seq 0: the incarnation was registered, and had no grant yet.
+    """
+
+    cluster_id: str
+    epoch: int
+    incarnation: str
+    grant_seq: int
+    signed_at: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Term:
-    """One leadership term: its epoch, the leader, and the PostgreSQL cluster in which it was acquired."""
+    """One leadership term: its epoch, the leader, and the PostgreSQL cluster in which it was acquired. `database` is the oid."""
 
     epoch: int
     worker_id: int
     incarnation: str
     system_id: str
     timeline: int
+    database: int = 0
 
 
 class TokenSource:

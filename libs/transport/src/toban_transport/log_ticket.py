@@ -8,23 +8,18 @@ from collections import OrderedDict
 from datetime import date, datetime, timedelta
 
 from cryptography import x509
-from cryptography.exceptions import InvalidSignature
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.hazmat.primitives.hashes import SHA256
 from google.protobuf.message import DecodeError
 
 from toban_domain.errors import ErrorCode, TobanError
 from toban_proto.v1.common_pb2 import LogTicket, LogTicketBody
-from toban_transport.authz import COORDINATOR, services_of
-from toban_transport.identity import spiffe_ids
-from toban_transport.tls import TlsFiles, issued
+from toban_transport.coordinator_signature import BARE, LOG_TICKET, BadSignature, SignatureCheck, sign
+from toban_transport.tls import TlsFiles
 
-MAX_BODY_BYTES = 512
-MAX_CERTIFICATE_BYTES = 8192
 _CACHE_SIZE = 4096
 # The verifier's clock may be so far behind that of the CA which has just issued the signer's certificate.
 CLOCK_LEEWAY = timedelta(minutes=10)
-_ALGORITHM = ec.ECDSA(SHA256())
+# Two numbers of at most 11 bytes, a UUID and a day with 2 bytes each in front.
+_BARE_BYTES = 72
 
 
 class TicketSigner:
@@ -35,14 +30,10 @@ class TicketSigner:
 
     def sign(self, *, run_id: int, token: int, incarnation: str, log_day: date | str) -> LogTicket:
         """A ticket for (run, token) on this incarnation; `log_day` is PostgreSQL's day of the dispatch."""
-        triple = self._tls.current()
         body = LogTicketBody(run_id=run_id, token=token, incarnation=incarnation, log_day=str(log_day))
         text = body.SerializeToString(deterministic=True)
-        return LogTicket(
-            body=text,
-            signature=triple.key.sign(text, _ALGORITHM),
-            certificate=triple.certificate_der,
-        )
+        signature, certificate = sign(self._tls, LOG_TICKET, text)
+        return LogTicket(body=text, signature=signature, certificate=certificate)
 
 
 class TicketVerifier:
@@ -55,16 +46,14 @@ class TicketVerifier:
     def __init__(
         self, tls: TlsFiles, trust_domain: str, *, leeway: timedelta = timedelta(0), shared_identity: bool = False
     ) -> None:
-        self._shared = shared_identity
-        self._tls = tls
-        self._trust_domain = trust_domain
+        self._check = SignatureCheck(tls, trust_domain, shared_identity=shared_identity)
         self._leeway = leeway
         self._good: OrderedDict[bytes, tuple[LogTicketBody, x509.Certificate]] = OrderedDict()
         self._authorities: tuple[x509.Certificate, ...] = ()
 
     def verify(self, ticket: LogTicket, *, now: datetime) -> LogTicketBody:
         """The body of a good ticket. Raises TobanError TICKET_INVALID. `now` is aware of its zone."""
-        authorities = self._tls.current().authorities
+        authorities = self._check.authorities()
         if authorities is not self._authorities:
             # Another CA bundle: what the old one vouched for must be looked at again.
             self._good.clear()
@@ -82,39 +71,37 @@ class TicketVerifier:
         return body
 
     def _examined(self, ticket: LogTicket) -> tuple[LogTicketBody, x509.Certificate]:
-        if len(ticket.body) > MAX_BODY_BYTES or len(ticket.certificate) > MAX_CERTIFICATE_BYTES:
-            raise _invalid("it is too large")
-        certificate = self._signer(ticket.certificate)
-        key = certificate.public_key()
-        if not isinstance(key, ec.EllipticCurvePublicKey):
-            raise _invalid("its signer's key is not an EC key")
+        signed = {"body": ticket.body, "signature": ticket.signature, "certificate": ticket.certificate}
         try:
-            key.verify(ticket.signature, ticket.body, _ALGORITHM)
-        except InvalidSignature:
-            raise _invalid("its signature does not match") from None
+            certificate = self._check.verify(LOG_TICKET, **signed)
+        except BadSignature as error:
+            if not _of_the_last_release(ticket.body):
+                raise _invalid(str(error)) from None
+            try:
+                certificate = self._check.verify(BARE, **signed)
+            except BadSignature as bare:
+                raise _invalid(str(bare)) from None
         return _body(ticket.body), certificate
-
-    def _signer(self, der: bytes) -> x509.Certificate:
-        try:
-            certificate = x509.load_der_x509_certificate(der)
-            names = spiffe_ids(certificate)
-        except ValueError:
-            raise _invalid("it carries no certificate") from None
-        if not any(issued(certificate, by=authority) for authority in self._authorities):
-            raise _invalid("its signer's certificate is not of our CA")
-        try:
-            services = services_of(names, self._trust_domain, shared=self._shared)
-        except TobanError as error:
-            raise _invalid(f"its signer is unknown: {error.message}") from None
-        if COORDINATOR not in services:
-            raise _invalid(f"it is signed by service {min(services)!r}, not by a coordinator")
-        return certificate
 
 
 def _digest(ticket: LogTicket) -> bytes:
     # Lengths first, so that two tickets cannot share a text by moving bytes from one field to the next.
     parts = (ticket.body, ticket.signature, ticket.certificate)
     return hashlib.sha256(b"".join(len(part).to_bytes(4, "big") + part for part in parts)).digest()
+
+
+def _of_the_last_release(text: bytes) -> bool:
+    """Whether this can be the body of a ticket that was signed without a label, for runs that were sent before the upgrade.
+
+    Its fields have fixed lengths and nothing else is in it, so it is shorter than everything that a TLS handshake signs (100 bytes and more).
+    """
+    try:
+        body = LogTicketBody.FromString(text)
+    except DecodeError:
+        return False
+    body.DiscardUnknownFields()
+    canonical = body.SerializeToString(deterministic=True) == text
+    return canonical and len(text) <= _BARE_BYTES and len(body.incarnation) == 36 and len(body.log_day) == 10
 
 
 def _body(text: bytes) -> LogTicketBody:

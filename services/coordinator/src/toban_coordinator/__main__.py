@@ -1,4 +1,4 @@
-"""`python -m toban_coordinator`."""
+"""`python -m toban_coordinator` runs a coordinator; with `reset-epochs` it begins the epochs again, while all coordinators are stopped."""
 
 from __future__ import annotations
 
@@ -11,4 +11,4 @@ os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
 if __name__ == "__main__":
     from toban_coordinator.main import main
 
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))

@@ -216,7 +216,7 @@ def test_a_zone_that_got_other_rules_doubles_no_run_of_a_schedule_of_every_two_h
 
 def test_a_plan_is_cut_down_to_single_slots_that_follow_each_other() -> None:
     times = [BEGIN + timedelta(seconds=10 * n) for n in range(6)]
-    skips = fire.stretch(times[:2], "catch_up", "missed")
+    skips = fire.ledger_skips(times[:2], "catch_up", "missed")
     whole = FirePlan(
         schedule=due_at(times[0]),
         template=RunTemplate(payload="{}"),

@@ -55,7 +55,7 @@ async def cluster(pg_url, redis_url):
 
 
 @asynccontextmanager
-async def running(pg_url, redis_url, *, first_known_epoch=0, node_id="n1", timings=None):
+async def running(pg_url, redis_url, *, node_id="n1", timings=None):
     pool = await open_pool(pg_url, application_name="test", min_size=2, max_size=4)
     link = RedisLink(client=open_client(redis_url), clock=CLOCK)
     worker_id = await coordinators.draw_worker_id(pool)
@@ -71,13 +71,6 @@ async def running(pg_url, redis_url, *, first_known_epoch=0, node_id="n1", timin
 
         return [Loop("work", turn, 0.2, CLOCK, on_turn=on_turn)]
 
-    async def known_epoch():
-        if not checked:
-            checked.append(True)
-            return first_known_epoch
-        return 0
-
-    checked = []
     leadership = Leadership(
         deps=ElectionDeps(
             pool=pool,
@@ -95,7 +88,6 @@ async def running(pg_url, redis_url, *, first_known_epoch=0, node_id="n1", timin
             now=server_time.now,
             make_loops=make_loops,
             least_lease_ms=lambda: 10_000,
-            known_epoch=known_epoch,
             tick_seconds=lambda: 1.0,
             wakes=WakeRegistry(),
         ),

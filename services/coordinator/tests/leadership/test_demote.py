@@ -7,6 +7,7 @@ import pytest
 
 from toban_coordinator.app.operations_leader import LeaderOperations
 from toban_coordinator.store import audit, leader
+from toban_domain.epoch import Epoch
 from toban_domain.errors import ErrorCode, TobanError
 from toban_runtime.clock import SystemClock
 from toban_store.tx import autocommit
@@ -106,3 +107,40 @@ async def test_an_order_for_an_older_term_is_void(cluster):
     new = only.epoch
     await asyncio.sleep(1.0)
     assert only.leads and only.epoch == new
+
+
+async def test_an_adopted_epoch_is_stepped_over_and_audited(cluster):
+    node = await cluster()
+    await leads(node)
+    before, claimed = node.epoch, Epoch.unpack(node.epoch).generation + 3 << 51 | 5
+    adopted = await desk_of(node).adopt_epoch(claimed, reason="restored", actor="admin-cli")
+    assert (adopted.before, adopted.generations_consumed) == (before, 4)
+    async with asyncio.timeout(15):
+        while not (node.leads and node.epoch > claimed):  # noqa: ASYNC110 (another's state)
+            await asyncio.sleep(0.01)
+    [entry] = await actions(node)
+    assert (entry["actor"], entry["action"], entry["reason"]) == ("admin-cli", "adopt_epoch", "restored")
+
+
+async def test_an_epoch_is_adopted_without_a_leader(pool):
+    """There is no coordinator at all: PostgreSQL is enough."""
+    adopted = await LeaderOperations(pool=pool, leader=None, clock=CLOCK).adopt_epoch(9 << 51, reason="", actor="x")
+    assert (adopted.before, Epoch.unpack(adopted.after)) == (0, Epoch(10, 0))
+
+
+@pytest.mark.parametrize(
+    ("epoch", "code", "text"),
+    [
+        (0, ErrorCode.INVALID_ARGUMENT, "not an epoch"),
+        (1 << 63, ErrorCode.INVALID_ARGUMENT, "not an epoch"),
+        (Epoch(2, 1).pack(), ErrorCode.RESOURCE_INVALID_STATE, "nothing to adopt"),
+        (Epoch(4095, 1).pack(), ErrorCode.RESOURCE_INVALID_STATE, "use them up"),
+        (Epoch(4031, 1).pack(), ErrorCode.RESOURCE_INVALID_STATE, "new state directory"),
+    ],
+)
+async def test_an_epoch_that_is_not_needed_or_uses_them_up_is_not_adopted(pool, sql, epoch, code, text):
+    await sql("UPDATE scheduler.leader SET epoch = %s", Epoch(2, 1).pack())
+    with pytest.raises(TobanError, match=text) as caught:
+        await LeaderOperations(pool=pool, leader=None, clock=CLOCK).adopt_epoch(epoch, reason="", actor="x")
+    assert caught.value.code is code
+    assert await sql("SELECT epoch FROM scheduler.leader") == [(Epoch(2, 1).pack(),)]

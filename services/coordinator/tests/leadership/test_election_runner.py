@@ -189,18 +189,6 @@ async def test_an_unsettled_cluster_runs_no_loop_until_a_lease_has_passed(cluste
     assert node.leadership.view().last_tick_at is not None
 
 
-async def test_the_epoch_lies_above_what_executors_have_seen(cluster, pg_url):
-    async with await psycopg.AsyncConnection.connect(pg_url, autocommit=True) as connection:
-        await connection.execute(
-            "INSERT INTO scheduler.executors (incarnation, worker_id, instance, node_id, boot_id, pid, grpc_host, grpc_port, key_hash, lease_ms,"
-            " epoch_max, slots) VALUES (gen_random_uuid(), nextval('scheduler.worker_id_seq'), 'x', 'n', 'b', 1, 'h', 1, '', 10000,"
-            " 9::bigint << 51, 1)"
-        )
-    node = await cluster()
-    await until(lambda: node.leads)
-    assert node.epoch > 9 << 51
-
-
 async def test_the_epoch_and_the_last_tick_are_mirrored(cluster, redis_url):
     node = await cluster()
     await until(lambda: node.leadership.view().last_tick_at is not None)

@@ -60,16 +60,12 @@ async def test_it_waits_for_the_longest_lease_that_anybody_may_hold(pool, pg_url
     assert not taken.settled
     made = []
 
-    async def known_epoch():
-        return 0
-
     deps = TermDeps(
         pool=pool,
         clock=fake_clock,
         now=fake_clock.wall,
         make_loops=lambda *given: made.append(given) or [],
         least_lease_ms=lambda: 10_000,
-        known_epoch=known_epoch,
         tick_seconds=lambda: 1.0,
         wakes=WakeRegistry(),
     )
@@ -99,9 +95,6 @@ async def test_what_a_turn_finds_out_ends_the_term(pool, fake_clock, error, reas
     taken = await leader.take_over(pool, me, observed=0, beat=0)
     ended = asyncio.Queue()
 
-    async def known_epoch():
-        return 0
-
     async def turn():
         raise error
 
@@ -111,7 +104,6 @@ async def test_what_a_turn_finds_out_ends_the_term(pool, fake_clock, error, reas
         now=fake_clock.wall,
         make_loops=lambda _term, _tokens, on_turn: [Loop("work", turn, 1.0, fake_clock, on_turn=on_turn)],
         least_lease_ms=lambda: 10_000,
-        known_epoch=known_epoch,
         tick_seconds=lambda: 1.0,
         wakes=WakeRegistry(),
     )
@@ -126,9 +118,6 @@ async def test_loops_of_a_term_that_ended_are_woken_no_more(pool, fake_clock, en
     me = leader.Contender(incarnation=IDS.uuid(), worker_id=9, address="a:1", node_id="n")
     taken = await leader.take_over(pool, me, observed=0, beat=0)
     wakes, made, turned = WakeRegistry(), [], asyncio.Event()
-
-    async def known_epoch():
-        return 0
 
     async def turn():
         turned.set()
@@ -150,7 +139,6 @@ async def test_loops_of_a_term_that_ended_are_woken_no_more(pool, fake_clock, en
         now=fake_clock.wall,
         make_loops=make_loops,
         least_lease_ms=lambda: 10_000,
-        known_epoch=known_epoch,
         tick_seconds=lambda: 1.0,
         wakes=wakes,
     )

@@ -7,11 +7,11 @@ import pytest
 
 from toban_coordinator.leadership import Presence, PresenceDeps
 from toban_coordinator.store import leader
-from toban_domain.epoch import Epoch
+from toban_domain.epoch import Epoch, generation_above
 from toban_fencing.election_types import LockOutcome, Overwrite
 from toban_fencing.redis_locks import LeaderLock
 from toban_runtime.clock import SystemClock
-from toban_store.tx import autocommit
+from toban_store.tx import autocommit, tx
 
 CLOCK = SystemClock()
 
@@ -25,11 +25,32 @@ async def until(condition, seconds=10.0):
     return asyncio.get_running_loop().time() - start
 
 
-async def test_a_term_below_the_executors_epoch_runs_no_loop(coordinator, pg_url, redis_url):
-    async with coordinator(pg_url, redis_url, first_known_epoch=(1 << 63) - 1) as node:
-        await until(lambda: node.terms)
-        assert node.terms[0][0].epoch == node.epoch
-        assert Epoch.unpack(node.epoch).counter == 2
+async def test_a_raised_row_ends_the_term_and_the_next_one_waits_for_a_lease(cluster):
+    """PostgreSQL lost commits: whoever leads is fenced at once, and the next leader of a new generation does nothing for a lease."""
+    node = await cluster()
+    await until(lambda: node.terms)
+    epoch = node.epoch
+    async with tx(node.pool) as t:
+        assert await leader.raise_epoch(t, observed=epoch, epoch=generation_above(epoch))
+        assert not await leader.raise_epoch(t, observed=epoch, epoch=generation_above(epoch)), "the row has moved on"
+    await until(lambda: node.leads and node.epoch > epoch)
+    assert Epoch.unpack(node.epoch) == Epoch(Epoch.unpack(epoch).generation + 1, 1)
+    assert not node.leadership.view().settled
+    assert len(node.terms) == 1, "no loop runs before the cluster is settled"
+
+
+async def test_a_beat_in_another_database_of_the_server_ends_the_term(cluster, monkeypatch):
+    """A dump restored beside the original and renamed in its place has the same server, timeline, and perhaps epoch."""
+    node = await cluster()
+    await until(lambda: node.leads)
+    epoch, beat = node.epoch, leader.beat
+
+    async def elsewhere(*args, **kwargs):
+        beaten = await beat(*args, **kwargs)
+        return beaten and replace(beaten, database=beaten.database + (args[1] == epoch))
+
+    monkeypatch.setattr(leader, "beat", elsewhere)
+    await until(lambda: node.leads and node.epoch > epoch)
 
 
 async def test_who_gives_way_stops_and_stands_no_more_until_told(cluster):

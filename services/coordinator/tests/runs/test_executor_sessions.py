@@ -50,6 +50,7 @@ async def follow(world: Any, before: str, reports: ReportQueue, *told: pb.Attemp
         settings=SimpleNamespace(get=no_settings),
         leader=SimpleNamespace(view=lambda: SimpleNamespace(epoch=world.term.epoch)),
         ids=IdSource(),
+        clock=None,
     )
     request = pb.RegisterRequest(
         incarnation="00000000-0000-4000-8000-00000000000a",
@@ -63,7 +64,8 @@ async def follow(world: Any, before: str, reports: ReportQueue, *told: pb.Attemp
         previous_verified_empty=True,
         reports=told,
     )
-    deps: Any = SimpleNamespace(sessions=ExecutorSessions(deps=sessions))
+    signer = SimpleNamespace(sign=lambda proof: None)
+    deps: Any = SimpleNamespace(sessions=ExecutorSessions(deps=sessions), signer=signer, verifier=None)
     return await Gateway(deps=deps).Register(request, None)
 
 
@@ -121,8 +123,8 @@ async def test_results_of_orders_are_stored_although_the_heartbeat_is_refused(
         request.epoch_max = -1
     else:
         request.held.add()
-    deps: Any = SimpleNamespace(pool=world.pool, server_time=world)
-    gateway: Any = SimpleNamespace(sessions=ExecutorSessions(deps=deps), keys=Verified())
+    deps: Any = SimpleNamespace(pool=world.pool, server_time=world, clock=None)
+    gateway: Any = SimpleNamespace(sessions=ExecutorSessions(deps=deps), keys=Verified(), verifier=None)
     with pytest.raises(TobanError, match=defect) as refused:
         await Gateway(deps=gateway).Heartbeat(request, SimpleNamespace(invocation_metadata=tuple))
     assert refused.value.code is ErrorCode.INVALID_ARGUMENT

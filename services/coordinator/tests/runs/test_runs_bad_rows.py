@@ -259,7 +259,6 @@ async def test_a_fence_that_takes_too_long_moves_fewer_runs_and_stops_no_other(w
         observer=Observer(pool=world.pool, clock=clock),
         probe=world.orders,
         members=NoFlags(),
-        depose=lambda reason: None,
         settings=world.settings,
     )
     keeper = LeaseKeeper(deps=deps, term=world.term)

@@ -55,7 +55,7 @@ async def test_a_candidate_that_has_not_seen_the_last_beat_takes_nothing(pool: P
     assert await rows(pool) == before
 
 
-@pytest.mark.parametrize("change", [{"timeline": 99}, {"system_id": "1"}], ids=str)
+@pytest.mark.parametrize("change", [{"timeline": 99}, {"system_id": "1"}, {"database": 1}], ids=str)
 async def test_who_asked_another_server_before_takes_nothing(
     pool: Pool, term: Term, change: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -95,15 +95,18 @@ async def test_a_term_that_is_over_writes_nothing(pool: Pool, term: Term) -> Non
     assert row["resigned_epoch"] == row["epoch"] == term.epoch
 
 
-async def test_epochs_seen_by_executors_that_are_off_count(pool: Pool, term: Term) -> None:
-    """Their last orders may be on the way still, and a restored database knows them only by this."""
-    heard = Epoch(Epoch.unpack(term.epoch).generation, 900).pack()
+@pytest.mark.parametrize(
+    "change",
+    ["holder = gen_random_uuid()", "holder = NULL", "epoch = epoch + (1::bigint << 27)"],
+    ids=["another holder", "no holder", "another epoch"],
+)
+async def test_a_beat_while_the_leader_row_names_another_term_is_none_of_this_one(
+    pool: Pool, term: Term, change: str
+) -> None:
+    """The beat's row is a row of its own: where both do not fit together, its commit confirms no leader."""
+    beaten = await leader.beat(pool, term.epoch, last_tick_at=None)
+    assert beaten is not None and beaten.is_of(term)
     async with tx(pool) as t:
-        await t.execute(
-            "INSERT INTO scheduler.executors (incarnation, worker_id, instance, node_id, boot_id, pid, grpc_host, grpc_port, key_hash, lease_ms,"
-            " epoch_max, slots, state, off_at) VALUES (gen_random_uuid(), 77, 'x', 'n', 'b', 1, 'h', 1, '', 10000, %(e)s, 1, 'off', now())",
-            {"e": heard},
-        )
-    row = await leader.read_row(pool)
-    taken = await leader.take_over(pool, contender(3), observed=term.epoch, beat=row["beat"])
-    assert taken is not None and taken.term.epoch > heard
+        await t.execute(f"UPDATE scheduler.leader SET {change}")
+    beaten = await leader.beat(pool, term.epoch, last_tick_at=None)
+    assert beaten is not None and not beaten.is_of(term)

@@ -81,10 +81,27 @@ class JournalBatch:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SignedEpoch:
+    """What a coordinator signed with a grant, to be presented as `message` to others (docs/fencing.md 3.2)."""
+
+    epoch: int
+    incarnation: str
+    grant_seq: int
+    message: bytes
+
+    def replaces(self, held: "SignedEpoch | None") -> bool:
+        """Never with a lower epoch: after a restore of PostgreSQL the higher one is the proof. Of one incarnation the newest grant counts."""
+        if held is None or self.epoch != held.epoch:
+            return held is None or self.epoch > held.epoch
+        return self.incarnation != held.incarnation or self.grant_seq > held.grant_seq
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class JournalContents:
     """What earlier processes on this state directory left in the journal."""
 
     epoch_max: int = 0
+    signed_epoch: SignedEpoch | None = None
     seen: tuple[AttemptKey, ...] = ()
     tombstones: tuple[AttemptKey, ...] = ()
     reports: tuple[Report, ...] = ()
@@ -135,6 +152,7 @@ class Registered:
     margin_ms: int
     heartbeat_seconds: float
     epoch: int
+    signed_epoch: SignedEpoch | None = None
     max_jobs: int = 0
 
 
@@ -171,6 +189,7 @@ class HeartbeatRequest:
     epoch_max: int
     free_slots: int
     held: Sequence[tuple[AttemptKey, AttemptState]]
+    signed_epoch: SignedEpoch | None = None
     progress: Mapping[AttemptKey, Progress] = field(default_factory=dict)
     outcomes: Sequence[tuple[int, str]] = ()
     draining: bool = False
@@ -195,6 +214,7 @@ class HeartbeatAnswer:
     grant_seq: int
     epoch: int
     state: str
+    signed_epoch: SignedEpoch | None = None
     detach_mode: str = ""
     settings_version: int = 0
     orders: Sequence[RelayedOrder] = ()
@@ -215,7 +235,9 @@ class ReportAnswer(NamedTuple):
 class Gateway(Protocol):
     """Any coordinator: the leader first, then the others. All raise TobanError when none gives a usable answer."""
 
-    async def register(self, identity: Identity, epoch_max: int, reports: Sequence[Report]) -> Registered:
+    async def register(
+        self, identity: Identity, epoch_max: int, reports: Sequence[Report], signed_epoch: SignedEpoch | None = None
+    ) -> Registered:
         """Insert the incarnation, with the oldest `reports` of earlier ones; later calls carry the key of the answer."""
         ...
 
@@ -240,6 +262,7 @@ class Journal(Protocol):
     async def set_meta(self, key: str, value: str) -> None: ...
     async def record(self, records: Sequence[Record]) -> None: ...
     def post_records(self, records: Sequence[Record]) -> None: ...
+    def post_signed_epoch(self, signed: SignedEpoch) -> None: ...
     def forget_below(self, token: int) -> None: ...
     def put_report(self, report: Report) -> None: ...
     def drop_reports(self, done: Sequence[tuple[AttemptKey, int]]) -> None: ...

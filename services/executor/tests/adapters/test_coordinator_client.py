@@ -2,18 +2,20 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from toban_domain.epoch import Epoch
 from toban_domain.errors import ErrorCode, TobanError
 from toban_domain.settings import SETTINGS
 from toban_executor.adapters.coordinator_client import AVOID_SECONDS, CoordinatorClient, call_seconds
 from toban_executor.decide.unknown_incarnation import UnknownIncarnation
 from toban_executor.guard.clock import boottime
-from toban_executor.ports import HeartbeatRequest, Identity
+from toban_executor.ports import HeartbeatRequest, Identity, SignedEpoch
+from toban_proto.v1.common_pb2 import SignedEpochBody
 from toban_proto.v1.coordinator_pb2_grpc import add_ExecutorGatewayServicer_to_server
 from toban_runtime.clock import SystemClock
 from toban_testing.clock import FakeClock
@@ -47,6 +49,7 @@ class Freezing(FakeCoordinator):
         super().__init__(lease_ms=LEASE_MS)
         self.frozen = False
         self.refusal: TobanError | None = None
+        self.generation = 0
         self.asked = 0
 
     async def Heartbeat(self, request: Any, context: Any) -> Any:
@@ -56,7 +59,11 @@ class Freezing(FakeCoordinator):
             await asyncio.Event().wait()
         if self.refusal is not None:
             raise self.refusal
-        return await super().Heartbeat(request, context)
+        answer = await super().Heartbeat(request, context)
+        if self.generation:
+            body = SignedEpochBody(cluster_id="c", epoch=Epoch(self.generation, 1).pack(), incarnation="i", grant_seq=1)
+            answer.signed_epoch.body, answer.signed_epoch.signature = body.SerializeToString(), b"s"
+        return answer
 
 
 @dataclass
@@ -159,6 +166,12 @@ async def test_two_denials_are_believed_also_one_after_the_other(cluster: Cluste
     assert await code_of(cluster) is ErrorCode.INCARNATION_UNKNOWN
 
 
+async def test_two_denials_of_one_heartbeat_are_believed(cluster: Cluster) -> None:
+    await cluster.beat()
+    cluster.leader.refusal, cluster.other.refusal = UNKNOWN, UNKNOWN
+    assert await code_of(cluster) is ErrorCode.INCARNATION_UNKNOWN
+
+
 def test_one_coordinator_at_two_addresses_is_one_witness() -> None:
     unknown = UnknownIncarnation(lease_seconds=10.0)
     unknown.note_answer("c:1", 0.0)
@@ -189,3 +202,17 @@ async def test_the_only_coordinator_is_believed(cluster: Cluster, tls: Path) -> 
         await client.heartbeat(HEARTBEAT)
     assert caught.value.code is ErrorCode.INCARNATION_UNKNOWN
     await channels.close()
+
+
+SEEN = replace(HEARTBEAT, signed_epoch=SignedEpoch(epoch=Epoch(3, 9).pack(), incarnation="i", grant_seq=7, message=b""))
+
+
+async def test_a_grant_from_a_postgresql_that_was_replaced_is_not_taken(cluster: Cluster) -> None:
+    cluster.leader.generation, cluster.other.generation = 2, 3
+    answer = await cluster.client.heartbeat(SEEN)
+    assert answer.granted and answer.signed_epoch is not None
+    assert Epoch.unpack(answer.signed_epoch.epoch).generation == 3
+    cluster.other.generation = 2
+    with pytest.raises(TobanError, match="PostgreSQL that was replaced") as caught:
+        await cluster.client.heartbeat(SEEN)
+    assert caught.value.code is ErrorCode.UNAVAILABLE

@@ -13,8 +13,10 @@ from toban_domain.outcome import AttemptKey, Outcome, OutcomeKind
 from toban_executor.adapters import journal as journal_module
 from toban_executor.adapters.journal import Journal
 from toban_executor.decide.models import Report
-from toban_executor.ports import Chunk, JournalBatch, Seal
+from toban_executor.ports import Chunk, JournalBatch, Seal, SignedEpoch
 from toban_fencing.epoch_gate import Record
+from toban_proto.v1.common_pb2 import SignedEpoch as SignedEpochMessage
+from toban_proto.v1.common_pb2 import SignedEpochBody
 
 KEY = AttemptKey(1, 101)
 END = Outcome(kind=OutcomeKind.SUCCEEDED, exit_code=0, finished_at=datetime(2026, 11, 21, tzinfo=UTC))
@@ -41,12 +43,16 @@ async def test_remembers_over_a_restart(tmp_path: Path) -> None:
     journal.put_report(Report(key=AttemptKey(2, 50), seq=2, outcome=END))
     journal.drop_reports([(AttemptKey(2, 50), 2)])
     await journal.set_meta("instance", "abc")
+    body = SignedEpochBody(cluster_id="c", epoch=7, incarnation="i", grant_seq=3)
+    message = SignedEpochMessage(body=body.SerializeToString(), signature=b"s", certificate=b"c").SerializeToString()
+    journal.post_signed_epoch(SignedEpoch(epoch=7, incarnation="i", grant_seq=3, message=message))
     journal.close()
     again = Journal(tmp_path / "j")
     kept = again.remembered()
     assert (kept.epoch_max, kept.seen, kept.tombstones) == (7, (KEY,), (AttemptKey(2, 102),))
     assert kept.reports == (Report(key=KEY, seq=2, outcome=END),)
     assert again.meta("instance") == "abc"
+    assert kept.signed_epoch == SignedEpoch(epoch=7, incarnation="i", grant_seq=3, message=message)
     again.close()
 
 

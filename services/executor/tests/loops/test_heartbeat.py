@@ -18,7 +18,7 @@ from toban_executor.adapters.coordinator_client import call_seconds
 from toban_executor.app.attempt_manager import AttemptManager, Launcher
 from toban_executor.decide.models import StartOrder, StepOrder
 from toban_executor.loops.heartbeat import MOST_NAMES, Heartbeat, LeaseWatchdog, Machine, heartbeat_seconds
-from toban_executor.ports import HeartbeatAnswer, HeartbeatRequest, Registered, RelayedOrder
+from toban_executor.ports import HeartbeatAnswer, HeartbeatRequest, Registered, RelayedOrder, SignedEpoch
 from toban_fencing.epoch_gate import Header, Record
 from toban_fencing.executor_lease import Instant
 from toban_fencing.order_book import OrderBook
@@ -50,7 +50,10 @@ class Attempts(AttemptManager):
 
     def __init__(self, world: "World") -> None:
         journal = SimpleNamespace(
-            post_records=world.posted.extend, forget_below=lambda token: None, record=AsyncMock(return_value=None)
+            post_signed_epoch=world.signed.append,
+            post_records=world.posted.extend,
+            forget_below=lambda token: None,
+            record=AsyncMock(return_value=None),
         )
         fields: Any = {"guards": None, "reporter": world.reporter, "collector": world.collector, "journal": journal}
         launcher = Launcher(program=lambda _name: "", home="/")
@@ -77,6 +80,7 @@ class World:
         self.granted: list[float] = []
         self.ended: list[tuple[Any, str]] = []
         self.posted: list[Record] = []
+        self.signed: list[SignedEpoch] = []
         self.book = OrderBook(incarnation="me", slots=2, unfit=lambda order: None)
         self.directly = 0
         self.reporter = SimpleNamespace(unanswered=[], quarantined={})
@@ -186,6 +190,28 @@ async def test_a_higher_epoch_is_learned_and_a_lower_one_is_not(world: World) ->
         world.says(True, 1, epoch=epoch)
         await world.beat.run_once()
     assert world.book.epoch_max == 9 and world.posted == [Record("epoch", 0, 9)]
+
+
+def signed(epoch: int, grant_seq: int, incarnation: str = "i") -> SignedEpoch:
+    return SignedEpoch(epoch=epoch, incarnation=incarnation, grant_seq=grant_seq, message=b"%d" % grant_seq)
+
+
+async def test_the_newest_signed_epoch_is_presented_and_a_lower_one_never(world: World) -> None:
+    """After a restore of PostgreSQL the higher one is what proves it."""
+    given = [signed(9, 1), signed(9, 2), signed(5, 3), None, signed(9, 1, "before"), signed(10, 1)]
+    for answer in given:
+        world.says(True, 1, epoch=1, signed_epoch=answer)
+        await world.beat.run_once()
+    shown = [beat.signed_epoch for beat in world.coordinator.beats]
+    assert shown == [None, given[0], given[1], given[1], given[1], given[4]]
+    assert world.attempts.signed_epoch == given[5]
+
+
+async def test_a_signed_epoch_is_written_when_the_epoch_is_new_and_else_once_a_minute(world: World) -> None:
+    for number in range(1, 71):
+        world.says(True, number, epoch=1, signed_epoch=signed(9, number))
+        await world.beat.run_once()
+    assert [one.grant_seq for one in world.signed] == [1, 61]
 
 
 async def test_the_last_heartbeat_carries_the_results_of_relayed_orders(world: World) -> None:

@@ -40,7 +40,9 @@ class Coordinator:
         self.heartbeats: list[HeartbeatRequest] = []
         self.reports: list[Report] = []
 
-    async def register(self, identity: Identity, _epoch_max: int, _reports: Sequence[Report]) -> Registered:
+    async def register(
+        self, identity: Identity, _epoch_max: int, _reports: Sequence[Report], _signed: object
+    ) -> Registered:
         if self.refusals:
             self.refusals -= 1
             raise TobanError(ErrorCode.UNAVAILABLE, "starting")

@@ -26,6 +26,10 @@ Epoch = Annotated[
         "--epoch", min=1, max=LARGEST, metavar="N", help="Only if this epoch still leads (default: the current one)."
     ),
 ]
+ClaimedEpoch = Annotated[
+    int,
+    typer.Argument(min=1, max=LARGEST, metavar="EPOCH", help="The epoch in the executor's log and in `toban doctor`."),
+]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
 # The server waits for the next term for 10 s.
 DEMOTE_SECONDS = 15.0
@@ -80,10 +84,34 @@ def demote(epoch: Epoch = None, reason: AuditReason = "", yes: Yes = False, outp
     show_done(output, answer, lines, name=lambda done: str(done.new_epoch))
 
 
-def _confirm(question: str) -> None:
+def adopt_epoch(epoch: ClaimedEpoch, reason: AuditReason = "", yes: Yes = False, output: Output = Format.TABLE) -> None:
+    """Accept the epoch of an executor that cannot prove it (EPOCH_UNPROVEN).
+
+    The next leader gets an epoch above it, so that the executor may register again. This consumes generations of epochs, of which a cluster
+    has 4095. For about one lease (executor_lease_seconds) nothing is dispatched. It works without a leader.
+
+    Examples:
+    toban cluster adopt-epoch 13510798882111488 --reason "restored from the backup of Monday" --yes
+    """
+    from toban_cli.client import connect
+    from toban_proto.v1.coordinator_pb2 import AdoptEpochRequest
+
+    if not yes:
+        _confirm(f"Adopt epoch {epoch}? The leader is replaced, and nothing is dispatched for one lease.", "this")
+    with connect() as client:
+        answer = client.operate("AdoptEpoch", AdoptEpochRequest(epoch=epoch, reason=reason))
+    lines = [
+        f"before: epoch {answer.epoch_before}",
+        f"now:    epoch {answer.epoch_after}",
+        f"used:   {answer.generations_consumed} generations, {answer.generations_left} left",
+    ]
+    show_done(output, answer, lines, name=lambda done: str(done.epoch_after))
+
+
+def _confirm(question: str, what: str = "the demotion") -> None:
     if not sys.stdin.isatty():
         raise TobanError(
-            ErrorCode.INVALID_ARGUMENT, "the demotion needs a confirmation, but stdin is not a terminal; add --yes"
+            ErrorCode.INVALID_ARGUMENT, f"{what} needs a confirmation, but stdin is not a terminal; add --yes"
         )
     typer.confirm(question, abort=True, err=True)
 

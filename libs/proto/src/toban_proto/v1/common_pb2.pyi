@@ -169,7 +169,7 @@ class LogTicket(_message.Message):
     body: _builtins.bytes
     """Serialised LogTicketBody."""
     signature: _builtins.bytes
-    """ECDSA P-256 over SHA-256 of body, by the coordinator's TLS key."""
+    """ECDSA P-256 over SHA-256 of 64 spaces, "toban log ticket v1", a zero byte and body, by the coordinator's TLS key."""
     certificate: _builtins.bytes
     """The coordinator's certificate in DER: verified against the CA and its SPIFFE id."""
     def __init__(
@@ -215,6 +215,73 @@ class LogTicketBody(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___LogTicketBody: _TypeAlias = LogTicketBody  # noqa: Y015
+
+@_typing.final
+class SignedEpoch(_message.Message):
+    """What a coordinator states of the epochs, for an executor to store and to present: the only claim above the leader's epoch that counts
+    (docs/fencing.md 3.2).
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    BODY_FIELD_NUMBER: _builtins.int
+    SIGNATURE_FIELD_NUMBER: _builtins.int
+    CERTIFICATE_FIELD_NUMBER: _builtins.int
+    body: _builtins.bytes
+    """Serialised SignedEpochBody."""
+    signature: _builtins.bytes
+    """ECDSA P-256 over SHA-256 of 64 spaces, "toban signed epoch v1", a zero byte and body, by the coordinator's TLS key."""
+    certificate: _builtins.bytes
+    """The coordinator's certificate in DER: verified against the CA and its SPIFFE id, whatever its dates."""
+    def __init__(
+        self,
+        *,
+        body: _builtins.bytes = ...,
+        signature: _builtins.bytes = ...,
+        certificate: _builtins.bytes = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["body", b"body", "certificate", b"certificate", "signature", b"signature"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SignedEpoch: _TypeAlias = SignedEpoch  # noqa: Y015
+
+@_typing.final
+class SignedEpochBody(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CLUSTER_ID_FIELD_NUMBER: _builtins.int
+    EPOCH_FIELD_NUMBER: _builtins.int
+    INCARNATION_FIELD_NUMBER: _builtins.int
+    GRANT_SEQ_FIELD_NUMBER: _builtins.int
+    SIGNED_AT_FIELD_NUMBER: _builtins.int
+    cluster_id: _builtins.str
+    """UUID of the cluster, kept in the leader row."""
+    epoch: _builtins.int
+    """Epoch in the leader row, read in the statement that granted."""
+    incarnation: _builtins.str
+    grant_seq: _builtins.int
+    """The committed grant_seq of that incarnation; 0 = registered, nothing granted yet."""
+    signed_at: _builtins.int
+    """PostgreSQL's clock at the grant, Unix time in seconds."""
+    def __init__(
+        self,
+        *,
+        cluster_id: _builtins.str = ...,
+        epoch: _builtins.int = ...,
+        incarnation: _builtins.str = ...,
+        grant_seq: _builtins.int = ...,
+        signed_at: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cluster_id", b"cluster_id", "epoch", b"epoch", "grant_seq", b"grant_seq", "incarnation", b"incarnation", "signed_at", b"signed_at"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SignedEpochBody: _TypeAlias = SignedEpochBody  # noqa: Y015
 
 @_typing.final
 class Page(_message.Message):

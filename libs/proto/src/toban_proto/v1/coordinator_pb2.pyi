@@ -61,6 +61,7 @@ class RegisterRequest(_message.Message):
     MOST_SLOTS_FIELD_NUMBER: _builtins.int
     READY_SLOTS_FIELD_NUMBER: _builtins.int
     REPORTS_FIELD_NUMBER: _builtins.int
+    SIGNED_EPOCH_FIELD_NUMBER: _builtins.int
     incarnation: _builtins.str
     """A new UUID on each start."""
     instance: _builtins.str
@@ -88,6 +89,10 @@ class RegisterRequest(_message.Message):
         ended counts as lost. The executor reports them again to get their verdicts.
         """
 
+    @_builtins.property
+    def signed_epoch(self) -> _common_pb2.SignedEpoch:
+        """The newest one that this state directory has stored, of any incarnation: proof of an epoch_max above the leader's."""
+
     def __init__(
         self,
         *,
@@ -107,10 +112,11 @@ class RegisterRequest(_message.Message):
         most_slots: _builtins.int = ...,
         ready_slots: _builtins.int = ...,
         reports: _abc.Iterable[Global___AttemptReport] | None = ...,
+        signed_epoch: _common_pb2.SignedEpoch | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["signed_epoch", b"signed_epoch"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["boot_id", b"boot_id", "epoch_max", b"epoch_max", "grpc_host", b"grpc_host", "grpc_port", b"grpc_port", "incarnation", b"incarnation", "instance", b"instance", "labels", b"labels", "most_slots", b"most_slots", "node_id", b"node_id", "pid", b"pid", "previous_incarnation", b"previous_incarnation", "previous_verified_empty", b"previous_verified_empty", "ready_slots", b"ready_slots", "reports", b"reports", "slots", b"slots", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["boot_id", b"boot_id", "epoch_max", b"epoch_max", "grpc_host", b"grpc_host", "grpc_port", b"grpc_port", "incarnation", b"incarnation", "instance", b"instance", "labels", b"labels", "most_slots", b"most_slots", "node_id", b"node_id", "pid", b"pid", "previous_incarnation", b"previous_incarnation", "previous_verified_empty", b"previous_verified_empty", "ready_slots", b"ready_slots", "reports", b"reports", "signed_epoch", b"signed_epoch", "slots", b"slots", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -127,6 +133,7 @@ class RegisterResponse(_message.Message):
     HEARTBEAT_INTERVAL_SECONDS_FIELD_NUMBER: _builtins.int
     EPOCH_FIELD_NUMBER: _builtins.int
     MAX_JOBS_PER_WORKER_FIELD_NUMBER: _builtins.int
+    SIGNED_EPOCH_FIELD_NUMBER: _builtins.int
     worker_id: _builtins.int
     incarnation_key: _builtins.str
     lease_ms: _builtins.int
@@ -135,6 +142,8 @@ class RegisterResponse(_message.Message):
     epoch: _builtins.int
     max_jobs_per_worker: _builtins.int
     """0 = the executor keeps its number of slots: its own configuration decides, or the setting could not be read."""
+    @_builtins.property
+    def signed_epoch(self) -> _common_pb2.SignedEpoch: ...
     def __init__(
         self,
         *,
@@ -145,10 +154,11 @@ class RegisterResponse(_message.Message):
         heartbeat_interval_seconds: _builtins.float = ...,
         epoch: _builtins.int = ...,
         max_jobs_per_worker: _builtins.int = ...,
+        signed_epoch: _common_pb2.SignedEpoch | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["signed_epoch", b"signed_epoch"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["epoch", b"epoch", "heartbeat_interval_seconds", b"heartbeat_interval_seconds", "incarnation_key", b"incarnation_key", "lease_margin_ms", b"lease_margin_ms", "lease_ms", b"lease_ms", "max_jobs_per_worker", b"max_jobs_per_worker", "worker_id", b"worker_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["epoch", b"epoch", "heartbeat_interval_seconds", b"heartbeat_interval_seconds", "incarnation_key", b"incarnation_key", "lease_margin_ms", b"lease_margin_ms", "lease_ms", b"lease_ms", "max_jobs_per_worker", b"max_jobs_per_worker", "signed_epoch", b"signed_epoch", "worker_id", b"worker_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -215,6 +225,7 @@ class HeartbeatRequest(_message.Message):
     DISK_FREE_BYTES_FIELD_NUMBER: _builtins.int
     CERTIFICATE_NOT_AFTER_FIELD_NUMBER: _builtins.int
     STOPPED_FIELD_NUMBER: _builtins.int
+    SIGNED_EPOCH_FIELD_NUMBER: _builtins.int
     NAMES_ALL_FIELD_NUMBER: _builtins.int
     UNANSWERED_FIELD_NUMBER: _builtins.int
     QUARANTINED_FIELD_NUMBER: _builtins.int
@@ -245,6 +256,10 @@ class HeartbeatRequest(_message.Message):
     @_builtins.property
     def certificate_not_after(self) -> _timestamp_pb2.Timestamp: ...
     @_builtins.property
+    def signed_epoch(self) -> _common_pb2.SignedEpoch:
+        """The newest one received by this executor."""
+
+    @_builtins.property
     def unanswered(self) -> _containers.RepeatedCompositeFieldContainer[_common_pb2.AttemptKey]:
         """Ended attempts whose outcome is not answered yet."""
 
@@ -270,13 +285,14 @@ class HeartbeatRequest(_message.Message):
         disk_free_bytes: _builtins.int = ...,
         certificate_not_after: _timestamp_pb2.Timestamp | None = ...,
         stopped: _builtins.bool = ...,
+        signed_epoch: _common_pb2.SignedEpoch | None = ...,
         names_all: _builtins.bool = ...,
         unanswered: _abc.Iterable[_common_pb2.AttemptKey] | None = ...,
         quarantined: _abc.Iterable[Global___QuarantinedOutcome] | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["certificate_not_after", b"certificate_not_after", "wall_clock", b"wall_clock"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["certificate_not_after", b"certificate_not_after", "signed_epoch", b"signed_epoch", "wall_clock", b"wall_clock"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["certificate_not_after", b"certificate_not_after", "disk_free_bytes", b"disk_free_bytes", "draining", b"draining", "echo", b"echo", "epoch_max", b"epoch_max", "free_slots", b"free_slots", "held", b"held", "incarnation", b"incarnation", "labels", b"labels", "load", b"load", "names_all", b"names_all", "order_outcomes", b"order_outcomes", "quarantined", b"quarantined", "running", b"running", "settings_version", b"settings_version", "stopped", b"stopped", "unanswered", b"unanswered", "wall_clock", b"wall_clock"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["certificate_not_after", b"certificate_not_after", "disk_free_bytes", b"disk_free_bytes", "draining", b"draining", "echo", b"echo", "epoch_max", b"epoch_max", "free_slots", b"free_slots", "held", b"held", "incarnation", b"incarnation", "labels", b"labels", "load", b"load", "names_all", b"names_all", "order_outcomes", b"order_outcomes", "quarantined", b"quarantined", "running", b"running", "settings_version", b"settings_version", "signed_epoch", b"signed_epoch", "stopped", b"stopped", "unanswered", b"unanswered", "wall_clock", b"wall_clock"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -359,6 +375,7 @@ class HeartbeatResponse(_message.Message):
     SMALLEST_LIVE_TOKEN_FIELD_NUMBER: _builtins.int
     NOT_HELD_FIELD_NUMBER: _builtins.int
     LOG_ARCHIVERS_FIELD_NUMBER: _builtins.int
+    SIGNED_EPOCH_FIELD_NUMBER: _builtins.int
     granted: _builtins.bool
     """A grant extends the lease to send time + lease_ms - margin. Not granted: the sequence is the current one, to be echoed at once."""
     grant_seq: _builtins.int
@@ -383,6 +400,10 @@ class HeartbeatResponse(_message.Message):
 
     @_builtins.property
     def log_archivers(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
+    @_builtins.property
+    def signed_epoch(self) -> _common_pb2.SignedEpoch:
+        """With each grant."""
+
     def __init__(
         self,
         *,
@@ -398,10 +419,11 @@ class HeartbeatResponse(_message.Message):
         smallest_live_token: _builtins.int = ...,
         not_held: _abc.Iterable[_common_pb2.AttemptKey] | None = ...,
         log_archivers: _abc.Iterable[_builtins.str] | None = ...,
+        signed_epoch: _common_pb2.SignedEpoch | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["signed_epoch", b"signed_epoch"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["coordinators", b"coordinators", "detach_mode", b"detach_mode", "epoch", b"epoch", "grant_seq", b"grant_seq", "granted", b"granted", "leader_address", b"leader_address", "log_archivers", b"log_archivers", "not_held", b"not_held", "orders", b"orders", "settings_version", b"settings_version", "smallest_live_token", b"smallest_live_token", "state", b"state"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["coordinators", b"coordinators", "detach_mode", b"detach_mode", "epoch", b"epoch", "grant_seq", b"grant_seq", "granted", b"granted", "leader_address", b"leader_address", "log_archivers", b"log_archivers", "not_held", b"not_held", "orders", b"orders", "settings_version", b"settings_version", "signed_epoch", b"signed_epoch", "smallest_live_token", b"smallest_live_token", "state", b"state"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -2864,6 +2886,59 @@ class DemoteLeaderResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___DemoteLeaderResponse: _TypeAlias = DemoteLeaderResponse  # noqa: Y015
+
+@_typing.final
+class AdoptEpochRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    EPOCH_FIELD_NUMBER: _builtins.int
+    REASON_FIELD_NUMBER: _builtins.int
+    epoch: _builtins.int
+    """The maximum of an executor that could not prove it: the next leader's epoch lies above it, in a new generation."""
+    reason: _builtins.str
+    def __init__(
+        self,
+        *,
+        epoch: _builtins.int = ...,
+        reason: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["epoch", b"epoch", "reason", b"reason"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AdoptEpochRequest: _TypeAlias = AdoptEpochRequest  # noqa: Y015
+
+@_typing.final
+class AdoptEpochResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    EPOCH_BEFORE_FIELD_NUMBER: _builtins.int
+    EPOCH_AFTER_FIELD_NUMBER: _builtins.int
+    GENERATIONS_CONSUMED_FIELD_NUMBER: _builtins.int
+    GENERATIONS_LEFT_FIELD_NUMBER: _builtins.int
+    epoch_before: _builtins.int
+    epoch_after: _builtins.int
+    """What the leader row holds now; the next term is above it."""
+    generations_consumed: _builtins.int
+    """How many generations this consumed, and how many are left."""
+    generations_left: _builtins.int
+    def __init__(
+        self,
+        *,
+        epoch_before: _builtins.int = ...,
+        epoch_after: _builtins.int = ...,
+        generations_consumed: _builtins.int = ...,
+        generations_left: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["epoch_after", b"epoch_after", "epoch_before", b"epoch_before", "generations_consumed", b"generations_consumed", "generations_left", b"generations_left"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AdoptEpochResponse: _TypeAlias = AdoptEpochResponse  # noqa: Y015
 
 @_typing.final
 class SetLimitRequest(_message.Message):

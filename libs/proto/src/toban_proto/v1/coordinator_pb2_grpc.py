@@ -1531,6 +1531,11 @@ class OperationsStub:
                 request_serializer=toban__proto_dot_v1_dot_coordinator__pb2.DemoteLeaderRequest.SerializeToString,
                 response_deserializer=toban__proto_dot_v1_dot_coordinator__pb2.DemoteLeaderResponse.FromString,
                 _registered_method=True)
+        self.AdoptEpoch = channel.unary_unary(
+                '/toban_proto.v1.Operations/AdoptEpoch',
+                request_serializer=toban__proto_dot_v1_dot_coordinator__pb2.AdoptEpochRequest.SerializeToString,
+                response_deserializer=toban__proto_dot_v1_dot_coordinator__pb2.AdoptEpochResponse.FromString,
+                _registered_method=True)
         self.SetLimit = channel.unary_unary(
                 '/toban_proto.v1.Operations/SetLimit',
                 request_serializer=toban__proto_dot_v1_dot_coordinator__pb2.SetLimitRequest.SerializeToString,
@@ -1588,6 +1593,12 @@ class OperationsServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def AdoptEpoch(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def SetLimit(self, request, context):
         """Missing associated documentation comment in .proto file."""
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -1638,6 +1649,11 @@ def add_OperationsServicer_to_server(servicer, server):
                     servicer.DemoteLeader,
                     request_deserializer=toban__proto_dot_v1_dot_coordinator__pb2.DemoteLeaderRequest.FromString,
                     response_serializer=toban__proto_dot_v1_dot_coordinator__pb2.DemoteLeaderResponse.SerializeToString,
+            ),
+            'AdoptEpoch': grpc.unary_unary_rpc_method_handler(
+                    servicer.AdoptEpoch,
+                    request_deserializer=toban__proto_dot_v1_dot_coordinator__pb2.AdoptEpochRequest.FromString,
+                    response_serializer=toban__proto_dot_v1_dot_coordinator__pb2.AdoptEpochResponse.SerializeToString,
             ),
             'SetLimit': grpc.unary_unary_rpc_method_handler(
                     servicer.SetLimit,
@@ -1839,6 +1855,33 @@ class Operations:
             '/toban_proto.v1.Operations/DemoteLeader',
             toban__proto_dot_v1_dot_coordinator__pb2.DemoteLeaderRequest.SerializeToString,
             toban__proto_dot_v1_dot_coordinator__pb2.DemoteLeaderResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def AdoptEpoch(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/toban_proto.v1.Operations/AdoptEpoch',
+            toban__proto_dot_v1_dot_coordinator__pb2.AdoptEpochRequest.SerializeToString,
+            toban__proto_dot_v1_dot_coordinator__pb2.AdoptEpochResponse.FromString,
             options,
             channel_credentials,
             insecure,

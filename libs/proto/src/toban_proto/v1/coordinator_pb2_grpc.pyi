@@ -399,6 +399,7 @@ class OperationsStub:
     DrainExecutor: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.DrainExecutorRequest, _coordinator_pb2.Executor]
     UndrainExecutor: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.UndrainExecutorRequest, _coordinator_pb2.Executor]
     DemoteLeader: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.DemoteLeaderRequest, _coordinator_pb2.DemoteLeaderResponse]
+    AdoptEpoch: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.AdoptEpochRequest, _coordinator_pb2.AdoptEpochResponse]
     SetLimit: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.SetLimitRequest, _coordinator_pb2.SetLimitResponse]
     Diagnose: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.DiagnoseRequest, _coordinator_pb2.Diagnosis]
     """The health of the whole installation as the responding coordinator observes it."""
@@ -413,6 +414,7 @@ class OperationsAsyncStub(OperationsStub):
     DrainExecutor: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.DrainExecutorRequest, _coordinator_pb2.Executor]  # type: ignore[assignment]
     UndrainExecutor: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.UndrainExecutorRequest, _coordinator_pb2.Executor]  # type: ignore[assignment]
     DemoteLeader: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.DemoteLeaderRequest, _coordinator_pb2.DemoteLeaderResponse]  # type: ignore[assignment]
+    AdoptEpoch: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.AdoptEpochRequest, _coordinator_pb2.AdoptEpochResponse]  # type: ignore[assignment]
     SetLimit: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.SetLimitRequest, _coordinator_pb2.SetLimitResponse]  # type: ignore[assignment]
     Diagnose: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.DiagnoseRequest, _coordinator_pb2.Diagnosis]  # type: ignore[assignment]
     """The health of the whole installation as the responding coordinator observes it."""
@@ -466,6 +468,13 @@ class OperationsServicer(metaclass=_abc_1.ABCMeta):
         request: _coordinator_pb2.DemoteLeaderRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_coordinator_pb2.DemoteLeaderResponse, _abc.Awaitable[_coordinator_pb2.DemoteLeaderResponse]]: ...
+
+    @_abc_1.abstractmethod
+    def AdoptEpoch(
+        self,
+        request: _coordinator_pb2.AdoptEpochRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_coordinator_pb2.AdoptEpochResponse, _abc.Awaitable[_coordinator_pb2.AdoptEpochResponse]]: ...
 
     @_abc_1.abstractmethod
     def SetLimit(

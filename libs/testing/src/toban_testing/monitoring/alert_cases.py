@@ -80,6 +80,16 @@ CASES = {
         lead="2m",
     ),
     "TobanEpochNearLimit": Case(of("toban_epoch_near_limit", 1), of("toban_epoch_near_limit", 0)),
+    "TobanEpochUnproven": Case(
+        {f'toban_epochs_refused_total{{{COORDINATOR}, reason="forged"}}': jump(3)},
+        of("toban_epochs_refused_total", 3, f'{COORDINATOR}, reason="forged"'),
+        lead="2m",
+    ),
+    "TobanCommitsLost": Case(
+        {f"toban_lost_commits_total{{{COORDINATOR}}}": jump(1)},
+        of("toban_lost_commits_total", 1),
+        lead="2m",
+    ),
     "TobanSlotsOverdue": Case(
         of("toban_watchdog_alarm", 1) | of("toban_schedules_overdue_seconds", 0, OTHER),
         of("toban_watchdog_alarm", 0) | of("toban_schedules_overdue_seconds", 20, OTHER),

@@ -59,6 +59,7 @@ class Diagnose:
         found.append(checks.standbys(read.standbys))
         found.append(checks.partitions(missing))
         found += checks.leader(_facts(checks.LeaderFacts, read.leader))
+        found.append(checks.epochs([_facts(checks.RefusedEpoch, row) for row in read.refused_epochs]))
         members = [_facts(checks.CoordinatorFacts, row) for row in read.coordinators]
         found += checks.coordinators(members, now=now, version=self.release)
         workers = [_facts(checks.ExecutorFacts, row) for row in read.executors]

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
+from toban_coordinator.app.epoch_claims import Claim, EpochClaims, Presented
 from toban_coordinator.app.incarnation_keys import hash_key, valid_incarnation
 from toban_coordinator.app.lease_grants import Answer, LeaseGrants
 from toban_coordinator.app.report_queue import ReportQueue
@@ -16,14 +17,13 @@ from toban_coordinator.ports.settings import SettingsSource
 from toban_coordinator.ports.worker_registry import MemberMirror
 from toban_coordinator.store import executors, queued_orders
 from toban_coordinator.store.unresolved_attempts import Named
-from toban_domain.epoch import Epoch
+from toban_domain.epoch import EpochProof, term_of
 from toban_domain.errors import ErrorCode, TobanError
 from toban_domain.lease import ExecutorState
 from toban_domain.outcome import AttemptKey
 from toban_domain.progress import Progress
 from toban_domain.settings import SETTINGS
 from toban_fencing.executor_lease import HOLD_MARGIN
-from toban_observability import metrics
 from toban_observability.logs import get_logger
 from toban_runtime.clock import Clock
 from toban_runtime.ids import IdSource
@@ -38,12 +38,7 @@ MAX_TEXT = 256
 MAX_EPOCH = (1 << 63) - 1
 # Less than an executor waits for the answer with its key.
 INHERIT_SECONDS = 2.5
-# Fail-overs and restores that executors may have seen and the leader row has not (a database restored from an old backup).
-MAX_GENERATIONS_AHEAD = 64
 _log = get_logger(__name__)
-_refused_epochs = metrics.counter(
-    "toban_epochs_refused_total", "Executor calls rejected because their epoch was too far above the leader's."
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,6 +59,7 @@ class Introduction:
     labels: Mapping[str, str] = field(default_factory=dict)
     version: str = ""
     epoch_max: int = 0
+    presented: Presented | None = None
     slots: int = 0
     ready_slots: int = 0
     most_slots: int = 0
@@ -82,14 +78,20 @@ class Registered:
     lease_margin_ms: int
     heartbeat_interval_seconds: float
     epoch: int
+    proof: EpochProof
     max_jobs_per_worker: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Heartbeat:
-    """One heartbeat. `held` are the attempts that have not finished. `stopped`: the process ends, and uses no grant any more."""
+    """One heartbeat. `held` are the attempts that have not finished, `epoch_max` is the highest epoch that the executor knows.
+
+    `stopped`: the process ends, and uses no grant any more.
+    """
 
     beat: executors.Beat
+    epoch_max: int = 0
+    presented: Presented | None = None
     held: Sequence[AttemptKey] = ()
     progress: Mapping[AttemptKey, Progress] = field(default_factory=dict)
     stopped: bool = False
@@ -139,12 +141,15 @@ class ExecutorSessions:
     def __init__(self, *, deps: SessionDeps) -> None:
         self._deps = deps
         self._grants = LeaseGrants(pool=deps.pool)
+        self._claims = EpochClaims(pool=deps.pool, clock=deps.clock)
 
     async def register(self, intro: Introduction) -> Registered:
-        """Inserts a new incarnation and gives it its key. Raises INVALID_ARGUMENT, ALREADY_EXISTS."""
+        """Inserts a new incarnation and gives it its key. Raises INVALID_ARGUMENT, ALREADY_EXISTS, EPOCH_UNPROVEN."""
         settings = await self._deps.settings.get()
         max_jobs, slots = await self._slots(intro)
-        new = _registration(intro, self._checked_epoch(intro.epoch_max), slots=slots)
+        new = _registration(intro, slots=slots)
+        if intro.presented is not None or term_of(_valid_epoch(intro.epoch_max)) > self._deps.leader.view().epoch:
+            await self._claims.check(_claim(intro, new))
         key = self._deps.ids.token_hex(KEY_BYTES)
         made = await executors.register(self._deps.pool, new, key_hash=hash_key(key), lease_ms=DEFAULT_LEASE_MS)
         if made is None:
@@ -160,6 +165,13 @@ class ExecutorSessions:
             lease_margin_ms=int(HOLD_MARGIN * 1000),
             heartbeat_interval_seconds=settings["heartbeat_interval_seconds"],
             epoch=self._deps.leader.view().epoch,
+            proof=EpochProof(
+                cluster_id=made.cluster_id,
+                epoch=made.leader_epoch,
+                incarnation=new.incarnation,
+                grant_seq=0,
+                signed_at=made.granted_at,
+            ),
             max_jobs_per_worker=max_jobs,
         )
 
@@ -171,16 +183,17 @@ class ExecutorSessions:
     async def heartbeat(self, heartbeat: Heartbeat) -> HeartbeatAnswer:
         """Grants, and loads what the executor has to know. The last heartbeat of a stopped process is only recorded.
 
-        Raises INVALID_ARGUMENT for an epoch that cannot be.
+        Raises INVALID_ARGUMENT for an epoch that cannot be, EPOCH_UNPROVEN for one that the executor cannot prove.
         """
+        claimed = _valid_epoch(heartbeat.epoch_max)
         incarnation = heartbeat.beat.incarnation
         if heartbeat.stopped:
             # No grant, whatever it holds: none is used any more, and one would move the row away from the leader that closes it.
             if not heartbeat.held:
                 await executors.attest_stopped(self._deps.pool, incarnation)
             return self._answer(Answer(grant=None))
-        self._checked_epoch(heartbeat.beat.epoch_max)
         answer = await self._grants.heartbeat(heartbeat.beat, heartbeat.held, heartbeat.named)
+        await self._check_epoch(claimed, heartbeat.presented, answer)
         if answer.grant is not None:
             self._mirror(answer.grant, heartbeat)
             self._deps.on_progress(incarnation, heartbeat.progress)
@@ -193,23 +206,16 @@ class ExecutorSessions:
         except TobanError:
             return None
 
-    def _checked_epoch(self, value: int) -> int:
-        """A believable epoch. What executors know pushes the leaders' epochs up, so one liar could use them all up.
-
-        Raises INVALID_ARGUMENT.
-        """
-        if not 0 <= value <= MAX_EPOCH:
-            raise TobanError(ErrorCode.INVALID_ARGUMENT, f"epoch_max {value} is not a 63-bit epoch")
-        known = Epoch.unpack(self._deps.leader.view().epoch).generation
-        generation = Epoch.unpack(value).generation
-        if generation > known + MAX_GENERATIONS_AHEAD:
-            _refused_epochs.inc()
-            _log.error("executor sent an impossible epoch", epoch_max=str(value), leader_generation=known)
-            raise TobanError(
-                ErrorCode.INVALID_ARGUMENT,
-                f"epoch_max {value} is of generation {generation}, more than {MAX_GENERATIONS_AHEAD} above the leader's {known}",
-            )
-        return value
+    async def _check_epoch(self, claimed: int, presented: Presented | None, answer: Answer) -> None:
+        """A claim above the leader row, or a signed grant above the executor's own, is looked at; all others cost nothing."""
+        grant = answer.grant
+        if grant is None:
+            return
+        proof = presented.proof if presented else None
+        lost = proof is not None and proof.incarnation == grant.incarnation and proof.grant_seq > grant.grant_seq
+        if lost or term_of(claimed) > grant.leader_epoch:
+            claim = Claim(epoch=claimed, presented=presented, incarnation=grant.incarnation, node_id=grant.node_id)
+            await self._claims.check(claim)
 
     async def _inherit(self, intro: Introduction, new: executors.Registration) -> None:
         """Commits what earlier incarnations have reached, then attests their death.
@@ -277,7 +283,23 @@ class ExecutorSessions:
         self._deps.mirror.put(grant.worker_id, fields)
 
 
-def _registration(intro: Introduction, epoch_max: int, *, slots: int) -> executors.Registration:
+def _valid_epoch(value: int) -> int:
+    if not 0 <= value <= MAX_EPOCH:
+        raise TobanError(ErrorCode.INVALID_ARGUMENT, f"epoch_max {value} is not a 63-bit epoch")
+    return value
+
+
+def _claim(intro: Introduction, new: executors.Registration) -> Claim:
+    return Claim(
+        epoch=intro.epoch_max,
+        presented=intro.presented,
+        incarnation=new.incarnation,
+        node_id=new.node_id,
+        instance=new.instance,
+    )
+
+
+def _registration(intro: Introduction, *, slots: int) -> executors.Registration:
     for name in ("instance", "node_id", "boot_id", "grpc_host"):
         if not 0 < len(getattr(intro, name)) <= MAX_TEXT:
             raise TobanError(ErrorCode.INVALID_ARGUMENT, f"{name} must have 1 to {MAX_TEXT} characters")
@@ -293,7 +315,6 @@ def _registration(intro: Introduction, epoch_max: int, *, slots: int) -> executo
         grpc_port=intro.grpc_port,
         slots=slots,
         labels=intro.labels,
-        epoch_max=epoch_max,
         version=intro.version[:MAX_TEXT],
         previous=valid_incarnation(intro.previous) if intro.previous else "",
     )

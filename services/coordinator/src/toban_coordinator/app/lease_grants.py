@@ -67,9 +67,7 @@ class LeaseGrants:
             beat = call.beat
             # Two heartbeats of one incarnation share a grant: each counts it from its own send time.
             earlier = beats.get(beat.incarnation, beat)
-            beats[beat.incarnation] = replace(
-                beat, echo=max(beat.echo, earlier.echo), epoch_max=max(beat.epoch_max, earlier.epoch_max)
-            )
+            beats[beat.incarnation] = replace(beat, echo=max(beat.echo, earlier.echo))
             held.setdefault(beat.incarnation, []).extend(call.held)
         grants = await executors.grant(self._pool, list(beats.values()))
         _grants.labels("off").inc(len(beats) - len(grants))

@@ -30,15 +30,14 @@ MakeLoops = Callable[[Term, TokenSource, OnTurn], Sequence[Loop]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TermDeps:
-    """What every term needs. `least_lease_ms()` bounds a lease while no executor has a row; `known_epoch()` is the highest that executors
-    know; `tick_seconds()` is how often the leader's loops look when nothing wakes them. `wakes` wakes them by name."""
+    """What every term needs. `least_lease_ms()` bounds a lease while no executor has a row; `tick_seconds()` is how often the leader's
+    loops look when nothing wakes them. `wakes` wakes them by name."""
 
     pool: Pool
     clock: Clock
     now: Callable[[], datetime]
     make_loops: MakeLoops
     least_lease_ms: Callable[[], int]
-    known_epoch: Callable[[], Awaitable[int]]
     tick_seconds: Callable[[], float]
     wakes: WakeRegistry
 
@@ -85,10 +84,6 @@ class RunningTerm:
             if not self.settled and not await self._settle():
                 return
             self._settled_tick = self._deps.now()
-            if await self._patiently(self._deps.known_epoch, "the executors' epochs") > self._term.epoch:
-                # Nothing may be dispatched under an epoch below theirs: a higher one is taken first.
-                self._deposed("the executors know a higher epoch")
-                return
             self._loops = self._deps.make_loops(self._term, TokenSource(self._term), self._on_turn)
             await self._turn_loops()
         except asyncio.CancelledError:

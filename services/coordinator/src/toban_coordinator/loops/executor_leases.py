@@ -12,7 +12,7 @@ from toban_coordinator.decide.lease import ExecutorRow, FencePlan, LeasePlan, Si
 from toban_coordinator.ports.orders import ExecutorProbe
 from toban_coordinator.ports.settings import SettingsSource
 from toban_coordinator.store import executor_fencing, executors
-from toban_domain.epoch import Term, term_of
+from toban_domain.epoch import Term
 from toban_domain.lease import ExecutorState
 from toban_domain.settings import SETTINGS
 from toban_fencing.redis_client import RedisGone
@@ -53,16 +53,6 @@ class Observer:
         self.rows: dict[str, executors.Observed] = {}
         self.watched: dict[str, Watched] = {}
 
-    @property
-    def epoch_max(self) -> int:
-        """The highest epoch that any live executor knows; 0 when there is none."""
-        return max((term_of(row.epoch_max) for row in self.rows.values()), default=0)
-
-    async def known_epoch(self) -> int:
-        """The highest epoch that executors know, as it is now. Raises StoreError."""
-        await self.run_once()
-        return self.epoch_max
-
     async def run_once(self) -> None:
         """Read every row that is not off; a wait begins when the read that first shows a value has returned."""
         rows = await executors.observe(self._pool)
@@ -85,15 +75,13 @@ def _watched_row(row: executors.Observed) -> ExecutorRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaseDeps:
-    """What the leader's half needs. `depose` ends this term: the executors know a higher epoch. `on_turn_begin` is called at the start
-    of each turn."""
+    """What the leader's half needs. `on_turn_begin` is called at the start of each turn."""
 
     pool: Pool
     clock: Clock
     observer: Observer
     probe: ExecutorProbe
     members: Members
-    depose: Callable[[str], None]
     settings: SettingsSource
     on_turn_begin: Callable[[], None] = lambda: None
 
@@ -124,9 +112,6 @@ class LeaseKeeper:
         deps.on_turn_begin()
         await deps.observer.run_once()
         self._rows = deps.observer.rows
-        if deps.observer.epoch_max > self._term.epoch:
-            deps.depose("the executors know a higher epoch")
-            return 0
         self._forget()
         now = deps.clock.boottime()
         self._count(now)

@@ -29,6 +29,7 @@ from toban_coordinator.server.peer_service import PeerServer
 from toban_coordinator.server.registry import Servicers, add_all
 from toban_domain.version import VERSION
 from toban_transport.server import GrpcServer, build_server
+from toban_transport.signed_epoch import EpochSigner, EpochVerifier
 
 
 def build(config: CoordinatorConfig, parts: Coordinator, health: Health) -> GrpcServer:
@@ -78,6 +79,8 @@ def _gateway(config: CoordinatorConfig, parts: Coordinator) -> Gateway:
         sessions=ExecutorSessions(deps=sessions),
         reports=reports,
         settings=parts.settings_streams,
+        signer=EpochSigner(parts.connections.tls),
+        verifier=EpochVerifier(parts.connections.tls, config.trust_domain, shared_identity=config.tls_shared_identity),
     )
     return Gateway(deps=deps)  # type: ignore[abstract]
 

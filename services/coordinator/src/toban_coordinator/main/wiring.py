@@ -128,7 +128,6 @@ class Coordinator:
                 now=self.server_time.now,
                 make_loops=self._term_loops,
                 least_lease_ms=lambda: least_lease_ms(self.settings),
-                known_epoch=self.observer.known_epoch,
                 tick_seconds=lambda: self.settings.known["leader_tick_seconds"],
                 wakes=self.wakes,
             ),
@@ -170,7 +169,6 @@ class Coordinator:
             observer=self.observer,
             probe=self.orders,
             members=self.members,
-            depose=lambda reason: self.leadership.depose(term.epoch, reason),
             settings=self.settings,
             on_turn_begin=self.leadership.flush_due,
         )

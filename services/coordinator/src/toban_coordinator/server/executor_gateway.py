@@ -22,6 +22,7 @@ from toban_coordinator.server.executor_messages import (
 from toban_proto.v1 import coordinator_pb2 as pb
 from toban_proto.v1.coordinator_pb2_grpc import ExecutorGatewayServicer
 from toban_transport.server import metadata
+from toban_transport.signed_epoch import EpochSigner, EpochVerifier
 
 Context = Any
 
@@ -34,6 +35,8 @@ class GatewayDeps:
     sessions: ExecutorSessions
     reports: ReportQueue
     settings: SettingsStreams
+    signer: EpochSigner
+    verifier: EpochVerifier
 
 
 class Gateway(ExecutorGatewayServicer):
@@ -44,7 +47,7 @@ class Gateway(ExecutorGatewayServicer):
 
     async def Register(self, request: pb.RegisterRequest, _context: Context) -> pb.RegisterResponse:
         """Insert a new incarnation and give it its key."""
-        made = await self._deps.sessions.register(introduction_from_pb(request))
+        made = await self._deps.sessions.register(introduction_from_pb(request, self._deps.verifier))
         return pb.RegisterResponse(
             worker_id=made.worker_id,
             incarnation_key=made.key,
@@ -52,6 +55,7 @@ class Gateway(ExecutorGatewayServicer):
             lease_margin_ms=made.lease_margin_ms,
             heartbeat_interval_seconds=made.heartbeat_interval_seconds,
             epoch=made.epoch,
+            signed_epoch=self._deps.signer.sign(made.proof),
             max_jobs_per_worker=made.max_jobs_per_worker,
         )
 
@@ -62,8 +66,8 @@ class Gateway(ExecutorGatewayServicer):
         skew = sessions.clock_skew(time_or_none(request.wall_clock))
         incarnation = await self._deps.keys.verified(metadata(context), request.incarnation)
         await sessions.finish_orders(incarnation, {item.order_id: item.result for item in request.order_outcomes})
-        heartbeat = heartbeat_from_pb(request, incarnation, skew=skew)
-        return heartbeat_to_pb(await sessions.heartbeat(heartbeat))
+        heartbeat = heartbeat_from_pb(request, incarnation, skew=skew, verifier=self._deps.verifier)
+        return heartbeat_to_pb(await sessions.heartbeat(heartbeat), self._deps.signer)
 
     async def Report(self, request: pb.ReportRequest, context: Context) -> pb.ReportResponse:
         """Commit starts and outcomes."""

@@ -8,11 +8,13 @@ from typing import Any
 
 from toban_coordinator.adapters.order_messages import header
 from toban_coordinator.app.commit_reports import Committed
+from toban_coordinator.app.epoch_claims import Presented
 from toban_coordinator.app.executor_sessions import MAX_EPOCH, MAX_SLOTS, Heartbeat, HeartbeatAnswer, Introduction
 from toban_coordinator.decide.report import Answer, Report
 from toban_coordinator.store import executors
 from toban_coordinator.store.queued_orders import QueuedOrder
 from toban_coordinator.store.unresolved_attempts import Named
+from toban_domain.epoch import EpochProof
 from toban_domain.errors import ErrorCode, TobanError
 from toban_domain.lease import ExecutorState
 from toban_domain.outcome import AttemptKey
@@ -22,11 +24,12 @@ from toban_proto.v1 import coordinator_pb2 as pb
 from toban_proto.v1 import executor_pb2 as worker
 from toban_proto.v1.common_pb2 import ATTEMPT_STATE_FINISHED
 from toban_transport.convert import key_from_pb, key_to_pb, outcome_from_pb, progress_from_text, timestamp_from_pb
+from toban_transport.signed_epoch import EpochSigner, EpochVerifier, read
 
 MAX_MESSAGE = 500
 
 
-def introduction_from_pb(message: pb.RegisterRequest) -> Introduction:
+def introduction_from_pb(message: pb.RegisterRequest, verifier: EpochVerifier) -> Introduction:
     """A new incarnation. Reports that cannot be read do not keep it from its key."""
     reports: list[Report] = []
     reports_error = None
@@ -45,6 +48,7 @@ def introduction_from_pb(message: pb.RegisterRequest) -> Introduction:
         labels=dict(message.labels),
         version=message.version,
         epoch_max=message.epoch_max,
+        presented=presented_from_pb(message, verifier),
         slots=message.slots,
         ready_slots=message.ready_slots,
         most_slots=message.most_slots,
@@ -78,14 +82,25 @@ def report_result(message: pb.AttemptReport, committed: Committed, *, keeps_refu
     return result
 
 
-def heartbeat_from_pb(message: pb.HeartbeatRequest, incarnation: str, *, skew: float | None) -> Heartbeat:
+def presented_from_pb(message: pb.RegisterRequest | pb.HeartbeatRequest, verifier: EpochVerifier) -> Presented | None:
+    """The signed epoch that came with a call, not verified yet; None for one that cannot be read."""
+    if not message.HasField("signed_epoch"):
+        return None
+    try:
+        return Presented(proof=read(message.signed_epoch), verify=lambda: verifier.verify(message.signed_epoch))
+    except TobanError:
+        return None
+
+
+def heartbeat_from_pb(
+    message: pb.HeartbeatRequest, incarnation: str, *, skew: float | None, verifier: EpochVerifier
+) -> Heartbeat:
     """One heartbeat of the verified `incarnation`. Raises INVALID_ARGUMENT for a key that cannot be."""
     held = [key_from_pb(item.key) for item in message.held if item.state != ATTEMPT_STATE_FINISHED]
     return Heartbeat(
         beat=executors.Beat(
             incarnation=incarnation,
             echo=max(0, message.echo),
-            epoch_max=message.epoch_max,
             free_slots=max(0, min(message.free_slots, MAX_SLOTS)),
             load=message.load if math.isfinite(message.load) else 0.0,
             draining=message.draining,
@@ -93,6 +108,8 @@ def heartbeat_from_pb(message: pb.HeartbeatRequest, incarnation: str, *, skew: f
             disk_free_bytes=min(message.disk_free_bytes, MAX_EPOCH) if message.disk_free_bytes > 0 else None,
             certificate_not_after=time_or_none(message.certificate_not_after),
         ),
+        epoch_max=message.epoch_max,
+        presented=presented_from_pb(message, verifier),
         held=held,
         progress=progress_from_pb(message),
         stopped=message.stopped,
@@ -120,8 +137,8 @@ def time_or_none(message: Any) -> datetime | None:
         return None
 
 
-def heartbeat_to_pb(answered: HeartbeatAnswer) -> pb.HeartbeatResponse:
-    """The answer to one heartbeat."""
+def heartbeat_to_pb(answered: HeartbeatAnswer, signer: EpochSigner) -> pb.HeartbeatResponse:
+    """The answer to one heartbeat; a grant is signed."""
     grant, updates = answered.answer.grant, answered.answer.updates
     return pb.HeartbeatResponse(
         granted=grant is not None and grant.granted,
@@ -136,6 +153,17 @@ def heartbeat_to_pb(answered: HeartbeatAnswer) -> pb.HeartbeatResponse:
         not_held=[key_to_pb(key) for key in updates.not_held],
         log_archivers=answered.log_archivers,
         settings_version=answered.settings_version,
+        signed_epoch=signer.sign(_proof(grant)) if grant is not None and grant.granted else None,
+    )
+
+
+def _proof(grant: executors.Grant) -> EpochProof:
+    return EpochProof(
+        cluster_id=grant.cluster_id,
+        epoch=grant.leader_epoch,
+        incarnation=grant.incarnation,
+        grant_seq=grant.grant_seq,
+        signed_at=grant.granted_at,
     )
 
 

@@ -86,6 +86,17 @@ class Operations(OperationsServicer):
             new_epoch=view.epoch, leader_worker_id=view.worker_id, leader_address=view.address
         )
 
+    async def AdoptEpoch(self, request: pb.AdoptEpochRequest, context: Context) -> pb.AdoptEpochResponse:
+        """A generation of epochs above one that an executor cannot prove."""
+        work = self._deps.leader.adopt_epoch(request.epoch, reason=request.reason, actor=peer_service(context))
+        adopted = await _counted("adopt_epoch", work)
+        return pb.AdoptEpochResponse(
+            epoch_before=adopted.before,
+            epoch_after=adopted.after,
+            generations_consumed=adopted.generations_consumed,
+            generations_left=adopted.generations_left,
+        )
+
     async def Diagnose(self, _request: pb.DiagnoseRequest, _context: Context) -> pb.Diagnosis:
         """What this coordinator knows about the health of the whole installation."""
         return diagnosis_to_pb(await self._deps.diagnose.run())

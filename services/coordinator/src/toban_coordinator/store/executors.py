@@ -38,17 +38,19 @@ class Registration:
     grpc_port: int
     slots: int
     labels: Mapping[str, str] = field(default_factory=dict)
-    epoch_max: int = 0
     version: str = ""
     previous: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Registered:
-    """The new row."""
+    """The new row. The last three are what a coordinator signs: `granted_at` is Unix time in seconds by PostgreSQL's clock."""
 
     worker_id: int
     lease_ms: int
+    leader_epoch: int
+    cluster_id: str
+    granted_at: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,7 +62,6 @@ class Beat:
 
     incarnation: str
     echo: int
-    epoch_max: int = 0
     free_slots: int = 0
     load: float = 0.0
     draining: bool = False
@@ -72,7 +73,8 @@ class Beat:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Grant:
     """What the row says after a heartbeat. Not `granted`: `grant_seq` is the current one, to be echoed. `has_updates`: it has open orders or
-    live attempts, so that `queued_orders.updates` may have something for it."""
+    live attempts, so that `queued_orders.updates` may have something for it. `leader_epoch` is the leader row's, read in the same statement;
+    `granted_at` is Unix time in seconds by PostgreSQL's clock."""
 
     incarnation: str
     worker_id: int
@@ -85,6 +87,9 @@ class Grant:
     grant_seq: int
     granted: bool
     slots: int
+    leader_epoch: int
+    cluster_id: str
+    granted_at: int
     has_updates: bool
 
 
@@ -100,7 +105,6 @@ class Observed:
     state: ExecutorState
     grant_seq: int
     lease_ms: int
-    epoch_max: int
     attested_reason: str
     grpc_host: str
     grpc_port: int
@@ -155,7 +159,6 @@ async def grant(pool: Pool, beats: Sequence[Beat]) -> dict[str, Grant]:
     params = {
         "incarnations": [beat.incarnation for beat in beats],
         "echoes": [beat.echo for beat in beats],
-        "epochs": [beat.epoch_max for beat in beats],
         "free": [beat.free_slots for beat in beats],
         "loads": [beat.load for beat in beats],
         "draining": [beat.draining for beat in beats],

@@ -2,7 +2,7 @@
 -- A new incarnation of an executor: always a row of its own, never an overwrite. No row when the incarnation is there already.
 -- The lease is the setting's, unless what is stored is not allowed.
 INSERT INTO scheduler.executors (incarnation, worker_id, instance, node_id, boot_id, pid, grpc_host, grpc_port, key_hash, state, lease_ms,
-                                 epoch_max, slots, free_slots, labels, version)
+                                 slots, free_slots, labels, version)
 SELECT %(incarnation)s::uuid, nextval('scheduler.worker_id_seq'), %(instance)s::text, %(node_id)s::text, %(boot_id)s::text, %(pid)s::integer,
        %(grpc_host)s::text, %(grpc_port)s::integer, %(key_hash)s::bytea,
        CASE WHEN EXISTS (SELECT 1 FROM scheduler.executor_drains WHERE instance = %(instance)s::text) THEN 'draining' ELSE 'on' END,
@@ -10,9 +10,10 @@ SELECT %(incarnation)s::uuid, nextval('scheduler.worker_id_seq'), %(instance)s::
                              THEN value::numeric * 1000 END
                    FROM scheduler.settings WHERE name = 'executor_lease_seconds'),
                 %(lease_ms)s::integer)::integer,
-       %(epoch_max)s::bigint, %(slots)s::integer, 0, %(labels)s::jsonb, %(version)s::text
+       %(slots)s::integer, 0, %(labels)s::jsonb, %(version)s::text
 ON CONFLICT (incarnation) DO NOTHING
-RETURNING worker_id, lease_ms;
+RETURNING worker_id, lease_ms, (SELECT l.epoch FROM scheduler.leader l WHERE l.id = 1) AS leader_epoch,
+          (SELECT l.cluster_id::text FROM scheduler.leader l WHERE l.id = 1) AS cluster_id, extract(epoch FROM now())::bigint AS granted_at;
 
 -- name: attest
 -- Earlier incarnations of the same instance on the same node that are known to be dead: the machine has booted since, or the successor that
@@ -37,10 +38,10 @@ SELECT key_hash FROM scheduler.executors WHERE incarnation = %(incarnation)s::uu
 -- One heartbeat of each incarnation: grant_seq -> grant_seq + 1 while the state grants and the echo keeps up; rows are locked in id order.
 -- on -> draining here, never the way back: after a wait for a row this statement still sees the drains as they were before the wait.
 WITH asked AS (
-    SELECT * FROM unnest(%(incarnations)s::uuid[], %(echoes)s::bigint[], %(epochs)s::bigint[], %(free)s::integer[],
+    SELECT * FROM unnest(%(incarnations)s::uuid[], %(echoes)s::bigint[], %(free)s::integer[],
                          %(loads)s::double precision[], %(draining)s::boolean[], %(skews)s::double precision[], %(disks)s::bigint[],
                          %(certificates)s::timestamptz[])
-        AS t (incarnation, echo, epoch_max, free_slots, load, draining, skew, disk, certificate)
+        AS t (incarnation, echo, free_slots, load, draining, skew, disk, certificate)
 ), locked AS (
     SELECT e.incarnation, e.grant_seq FROM scheduler.executors e JOIN asked USING (incarnation) ORDER BY e.incarnation FOR NO KEY UPDATE OF e
 )
@@ -50,7 +51,7 @@ UPDATE scheduler.executors e
        granted_at = CASE WHEN e.state IN ('on', 'draining', 'detached') AND e.grant_seq - a.echo <= %(lag)s::bigint
                          THEN now() ELSE e.granted_at END,
        echo_seq = greatest(e.echo_seq, least(a.echo, e.grant_seq)),
-       epoch_max = greatest(e.epoch_max, a.epoch_max), free_slots = a.free_slots, load = a.load, last_heartbeat_at = now(),
+       free_slots = a.free_slots, load = a.load, last_heartbeat_at = now(),
        clock_skew_seconds = coalesce(a.skew, e.clock_skew_seconds), disk_free_bytes = coalesce(a.disk, e.disk_free_bytes),
        certificate_not_after = coalesce(a.certificate, e.certificate_not_after),
        state = CASE WHEN e.state NOT IN ('on', 'draining') THEN e.state
@@ -59,7 +60,8 @@ UPDATE scheduler.executors e
   FROM asked a JOIN locked USING (incarnation)
  WHERE e.incarnation = a.incarnation AND e.state <> 'off'
 RETURNING e.incarnation::text AS incarnation, e.worker_id, e.node_id, e.pid, e.grpc_host, e.grpc_port, e.state, e.detach_mode, e.grant_seq,
-          e.grant_seq > locked.grant_seq AS granted, e.slots,
+          e.grant_seq > locked.grant_seq AS granted, e.slots, (SELECT l.epoch FROM scheduler.leader l WHERE l.id = 1) AS leader_epoch,
+          (SELECT l.cluster_id::text FROM scheduler.leader l WHERE l.id = 1) AS cluster_id, extract(epoch FROM now())::bigint AS granted_at,
           e.state = 'draining' AND NOT a.draining
           AND NOT EXISTS (SELECT 1 FROM scheduler.executor_drains d WHERE d.instance = e.instance) AS may_resume,
           EXISTS (SELECT 1 FROM scheduler.executor_orders o WHERE o.incarnation = e.incarnation AND o.done_at IS NULL)
@@ -80,7 +82,7 @@ RETURNING e.incarnation::text AS incarnation;
 -- name: observe
 -- Every incarnation that is not off, with the cluster that this statement ran on.
 SELECT scheduler.current_system_id() || '/' || scheduler.current_timeline() AS cluster, e.incarnation::text AS incarnation, e.worker_id,
-       e.instance, e.node_id, e.state, e.grant_seq, e.lease_ms, e.epoch_max, e.attested_reason, e.grpc_host, e.grpc_port,
+       e.instance, e.node_id, e.state, e.grant_seq, e.lease_ms, e.attested_reason, e.grpc_host, e.grpc_port,
        extract(epoch FROM e.last_heartbeat_at)::double precision AS last_heartbeat
   FROM scheduler.executors e WHERE e.state <> 'off';
 

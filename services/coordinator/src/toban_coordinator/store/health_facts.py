@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from toban_coordinator.store import cluster_stats
+from toban_coordinator.store import cluster_stats, epoch_claims
 from toban_store import queries
 from toban_store.migrate import MigrationState, compare
 from toban_store.tx import Row, Tx
@@ -23,6 +23,7 @@ class Read:
     standbys: Mapping[str, int]
     missing_partitions: Sequence[Row]
     leader: Row
+    refused_epochs: Sequence[Row]
     coordinators: Sequence[Row]
     executors: Sequence[Row]
     work: Row
@@ -41,6 +42,7 @@ async def read(t: Tx) -> Read:
         standbys=await cluster_stats.standbys(t),
         missing_partitions=await t.fetch_all(_sql.missing_partitions, {"parents": list(DAILY)}),
         leader=_one(await t.fetch_one(_sql.leader)),
+        refused_epochs=await epoch_claims.refused(t),
         coordinators=await t.fetch_all(_sql.coordinators),
         executors=await t.fetch_all(_sql.executors),
         work=_one(await t.fetch_one(_sql.work)),

@@ -26,7 +26,7 @@ SELECT p.parent, d.day::date AS day
 -- name: leader
 -- The leader row: how old its beat and its last finished tick are, in seconds.
 SELECT l.epoch, coalesce(l.worker_id, 0) AS worker_id, l.address, l.resigned_epoch = l.epoch AS resigned,
-       l.settled_system_id = scheduler.current_system_id() AND l.settled_timeline = scheduler.current_timeline() AS settled,
+       scheduler.is_settled(l) AS settled,
        extract(epoch FROM now() - b.beaten_at)::double precision AS beat_age,
        extract(epoch FROM now() - b.last_tick_at)::double precision AS tick_age
   FROM scheduler.leader l CROSS JOIN scheduler.leader_beat b;

@@ -44,11 +44,13 @@ class Beaten:
     server_time: datetime
     timeline: int
     system_id: str
+    database: int
     holder: str
 
     def is_of(self, term: Term) -> bool:
         """Whether it was written where the term was taken, while the leader row named its leader."""
-        return (self.system_id, self.timeline, self.holder) == (term.system_id, term.timeline, term.incarnation)
+        cluster = (self.system_id, self.timeline, self.database) == (term.system_id, term.timeline, term.database)
+        return cluster and self.holder == term.incarnation
 
 
 async def read_row(pool: Pool) -> Row:
@@ -67,12 +69,7 @@ async def take_over(pool: Pool, contender: Contender, *, observed: int, beat: in
     """
     async with autocommit(pool) as t:
         prospect = await _prospect(t)
-        epoch = next_epoch(
-            observed=observed,
-            timeline=prospect["timeline"],
-            seen_max=prospect["seen_max"],
-            same_cluster=prospect["same_cluster"],
-        )
+        epoch = next_epoch(observed=observed, timeline=prospect["timeline"], same_cluster=prospect["same_cluster"])
         params = {
             "epoch": epoch,
             "holder": contender.incarnation,
@@ -83,20 +80,20 @@ async def take_over(pool: Pool, contender: Contender, *, observed: int, beat: in
             "beat": beat,
             "timeline": prospect["timeline"],
             "system_id": prospect["system_id"],
+            "database": prospect["database"],
         }
         row = await t.fetch_one(_Q.take_over, params)
     if row is None:
         return None
-    cluster = (prospect["system_id"], prospect["timeline"])
     term = Term(
         epoch=epoch,
         worker_id=contender.worker_id,
         incarnation=contender.incarnation,
-        system_id=cluster[0],
-        timeline=cluster[1],
+        system_id=prospect["system_id"],
+        timeline=prospect["timeline"],
+        database=prospect["database"],
     )
-    settled = (row["settled_system_id"], row["settled_timeline"]) == cluster
-    return Taken(term=term, settled=settled, server_time=row["server_time"])
+    return Taken(term=term, settled=row["settled"], server_time=row["server_time"])
 
 
 async def _prospect(t: Tx) -> Row:
@@ -128,6 +125,17 @@ async def resign(pool: Pool, epoch: int) -> bool:
     return resigned
 
 
+async def raise_epoch(t: Tx, *, observed: int, epoch: int) -> bool:
+    """Put the leader row above every epoch that is lost: the present leader is fenced, the cluster is not settled, and the next leader waits a lease.
+
+    Wakes the others. False when the row has another epoch than `observed`.
+    """
+    raised = await t.execute(_Q.raise_epoch, {"observed": observed, "epoch": epoch}) == 1
+    if raised:
+        await t.notify("leader")
+    return raised
+
+
 async def demote(t: Tx, epoch: int) -> bool:
     """Ask the leader of this epoch to step down; its next beat tells it. False when another epoch leads."""
     return await t.execute(_Q.demote, {"epoch": epoch}) == 1
@@ -135,7 +143,8 @@ async def demote(t: Tx, epoch: int) -> bool:
 
 async def settle(t: FencedTx) -> None:
     """Mark the cluster of this term as settled."""
-    await t.execute(_Q.settle, {"system_id": t.term.system_id, "timeline": t.term.timeline})
+    cluster = {"system_id": t.term.system_id, "timeline": t.term.timeline, "database": t.term.database}
+    await t.execute(_Q.settle, cluster)
 
 
 async def longest_lease_ms(pool: Pool) -> int:

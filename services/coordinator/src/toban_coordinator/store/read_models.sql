@@ -130,7 +130,7 @@ SELECT e.worker_id, e.incarnation::text AS incarnation, e.instance, e.node_id, e
 -- name: leader
 -- Who leads, and whether the cluster that it was taken on is the one that this statement runs on.
 SELECT l.epoch, l.worker_id, l.address, l.taken_at, l.resigned_epoch = l.epoch AS resigned, b.beaten_at, now() AS server_time,
-       l.settled_system_id = scheduler.current_system_id() AND l.settled_timeline = scheduler.current_timeline() AS settled
+       scheduler.is_settled(l) AS settled
   FROM scheduler.leader l CROSS JOIN scheduler.leader_beat b
 
 -- name: coordinators

@@ -4,12 +4,14 @@ import json
 from datetime import UTC, datetime
 from typing import Any
 
+from google.protobuf.message import DecodeError
+
 from toban_domain.outcome import AttemptKey
 from toban_domain.settings import Settings
 from toban_executor.adapters.program_lookup import python_step_command
 from toban_executor.decide.models import CancelOrder, LogRules, Report, StartOrder, StepOrder
 from toban_executor.decide.outcome import at
-from toban_executor.ports import HeartbeatAnswer, HeartbeatRequest, RelayedOrder
+from toban_executor.ports import HeartbeatAnswer, HeartbeatRequest, RelayedOrder, SignedEpoch
 from toban_fencing.epoch_gate import Header
 from toban_fencing.order_book import StartAnswer
 from toban_proto.v1 import common_pb2, coordinator_pb2, executor_pb2
@@ -85,6 +87,32 @@ def cancel_from_pb(message: executor_pb2.CancelOrder) -> CancelOrder:
     )
 
 
+def signed_epoch_from_pb(message: common_pb2.SignedEpoch) -> SignedEpoch | None:
+    """What a coordinator signed; None when there is none, or it cannot be read: an older one stays then."""
+    try:
+        body = common_pb2.SignedEpochBody.FromString(message.body)
+    except DecodeError:
+        return None
+    if not message.signature or not body.epoch:
+        return None
+    return SignedEpoch(
+        epoch=body.epoch,
+        incarnation=body.incarnation,
+        grant_seq=body.grant_seq,
+        message=message.SerializeToString(),
+    )
+
+
+def signed_epoch_from_bytes(message: bytes) -> SignedEpoch | None:
+    """What the journal kept; None for nothing."""
+    return signed_epoch_from_pb(common_pb2.SignedEpoch.FromString(message)) if message else None
+
+
+def signed_epoch_to_pb(signed: SignedEpoch | None) -> common_pb2.SignedEpoch | None:
+    """As it came from its coordinator."""
+    return None if signed is None else common_pb2.SignedEpoch.FromString(signed.message)
+
+
 def heartbeat_to_pb(request: HeartbeatRequest, incarnation: str) -> coordinator_pb2.HeartbeatRequest:
     """A heartbeat."""
     vitals = request.vitals
@@ -92,6 +120,7 @@ def heartbeat_to_pb(request: HeartbeatRequest, incarnation: str) -> coordinator_
         incarnation=incarnation,
         echo=request.echo,
         epoch_max=request.epoch_max,
+        signed_epoch=signed_epoch_to_pb(request.signed_epoch),
         running=len(request.held),
         free_slots=request.free_slots,
         load=request.load,
@@ -126,6 +155,7 @@ def heartbeat_answer_from_pb(message: coordinator_pb2.HeartbeatResponse) -> Hear
         granted=message.granted,
         grant_seq=message.grant_seq,
         epoch=message.epoch,
+        signed_epoch=signed_epoch_from_pb(message.signed_epoch),
         state=message.state or "on",
         detach_mode=message.detach_mode,
         settings_version=message.settings_version,

@@ -1,13 +1,22 @@
 """The executor's calls to coordinators (ExecutorGateway)."""
 
 from collections.abc import AsyncIterator, Sequence
+from typing import Any
 
+from toban_domain.epoch import Epoch
 from toban_domain.errors import ErrorCode, TobanError
 from toban_domain.settings import Settings
-from toban_executor.adapters.convert import heartbeat_answer_from_pb, heartbeat_to_pb, report_to_pb, settings_from_pb
+from toban_executor.adapters.convert import (
+    heartbeat_answer_from_pb,
+    heartbeat_to_pb,
+    report_to_pb,
+    settings_from_pb,
+    signed_epoch_from_pb,
+    signed_epoch_to_pb,
+)
 from toban_executor.decide.models import Report
 from toban_executor.decide.unknown_incarnation import UnknownIncarnation
-from toban_executor.ports import HeartbeatAnswer, HeartbeatRequest, Identity, Registered, ReportAnswer
+from toban_executor.ports import HeartbeatAnswer, HeartbeatRequest, Identity, Registered, ReportAnswer, SignedEpoch
 from toban_proto.v1 import coordinator_pb2
 from toban_proto.v1.coordinator_pb2_grpc import ExecutorGatewayStub
 from toban_runtime.clock import Clock
@@ -33,6 +42,8 @@ _TRY_ANOTHER = frozenset(
         ErrorCode.INTERNAL,
         ErrorCode.FENCED_OUT,
         ErrorCode.CONFLICT,
+        # Its connection may lead to a PostgreSQL that was replaced.
+        ErrorCode.EPOCH_UNPROVEN,
         ErrorCode.UNIMPLEMENTED,
         # One coordinator's view may be old: another one is asked before such an answer is believed.
         ErrorCode.INVALID_ARGUMENT,
@@ -44,6 +55,18 @@ _TRY_ANOTHER = frozenset(
 def call_seconds(*, lease_ms: int, margin_ms: int) -> float:
     """How long one coordinator may take for a heartbeat before the next one is called: a frozen one costs no lease."""
     return min(MAX_HEARTBEAT_SECONDS, (lease_ms - margin_ms) / 1000 / CALLS_PER_LEASE)
+
+
+def _check_generation(signed: SignedEpoch | None, held: SignedEpoch | None) -> None:
+    """Raises UNAVAILABLE for a grant below the generation that this executor has seen; unsigned ones are of an earlier release."""
+    if signed is None or held is None:
+        return
+    given, known = Epoch.unpack(signed.epoch).generation, Epoch.unpack(held.epoch).generation
+    if given < known:
+        raise TobanError(
+            ErrorCode.UNAVAILABLE,
+            f"a coordinator grants in generation {given} of epochs, below {known}: its connection leads to a PostgreSQL that was replaced",
+        )
 
 
 class CoordinatorClient:
@@ -66,7 +89,9 @@ class CoordinatorClient:
         self._incarnation = incarnation
         self._metadata: tuple[tuple[str, str], ...] = ()
 
-    async def register(self, identity: Identity, epoch_max: int, reports: Sequence[Report]) -> Registered:
+    async def register(
+        self, identity: Identity, epoch_max: int, reports: Sequence[Report], signed_epoch: SignedEpoch | None = None
+    ) -> Registered:
         """Insert the incarnation, with `reports` of earlier ones; later calls carry the key of the answer. Raises TobanError."""
         request = coordinator_pb2.RegisterRequest(
             incarnation=identity.incarnation,
@@ -79,6 +104,7 @@ class CoordinatorClient:
             slots=identity.slots,
             labels=identity.labels,
             epoch_max=epoch_max,
+            signed_epoch=signed_epoch_to_pb(signed_epoch),
             version=identity.version,
             previous_incarnation=identity.previous_incarnation,
             previous_verified_empty=identity.previous_verified_empty,
@@ -100,16 +126,25 @@ class CoordinatorClient:
             margin_ms=answer.lease_margin_ms,
             heartbeat_seconds=answer.heartbeat_interval_seconds or 1.0,
             epoch=answer.epoch,
+            signed_epoch=signed_epoch_from_pb(answer.signed_epoch),
             max_jobs=answer.max_jobs_per_worker,
         )
 
     async def heartbeat(self, request: HeartbeatRequest) -> HeartbeatAnswer:
-        """Ask for a grant. Raises INCARNATION_UNKNOWN only when it is believed, see `UnknownIncarnation`."""
+        """Ask for a grant. A coordinator that grants below a generation of before counts for nothing.
+
+        Raises INCARNATION_UNKNOWN only when it is believed, see `UnknownIncarnation`.
+        """
         message, now, unknown = heartbeat_to_pb(request, self._incarnation), self._clock.monotonic, self._unknown
+
+        async def ask(stub: Any) -> Any:
+            found = await unary(stub.Heartbeat, message, timeout=self._heartbeat_seconds, metadata=self._metadata)
+            _check_generation(signed_epoch_from_pb(found.signed_epoch), request.signed_epoch)
+            return found
+
         try:
             answer = await self._replicas.call(
-                lambda stub: unary(stub.Heartbeat, message, timeout=self._heartbeat_seconds, metadata=self._metadata),
-                on_error=lambda address, error: unknown.note_error(address, error, now()),
+                ask, on_error=lambda address, error: unknown.note_error(address, error, now())
             )
         except TobanError as error:
             raise unknown.judge(error, now()) from error

@@ -16,9 +16,9 @@ from typing import Any
 from toban_domain.errors import ErrorCode, TobanError
 from toban_domain.outcome import AttemptKey
 from toban_executor.adapters import journal_sql
-from toban_executor.adapters.convert import report_from_bytes, report_to_bytes
+from toban_executor.adapters.convert import report_from_bytes, report_to_bytes, signed_epoch_from_bytes
 from toban_executor.decide.models import Report
-from toban_executor.ports import Chunk, ChunkBatch, JournalBatch, JournalContents, Seal
+from toban_executor.ports import Chunk, ChunkBatch, JournalBatch, JournalContents, Seal, SignedEpoch
 from toban_fencing.epoch_gate import Record
 from toban_observability import metrics
 from toban_observability.logs import get_logger
@@ -71,6 +71,7 @@ class Journal:
         query = self._connection.execute
         return JournalContents(
             epoch_max=int(self.meta("epoch_max") or 0),
+            signed_epoch=self._signed_epoch(),
             seen=tuple(AttemptKey(run, token) for token, run in query("SELECT token, run_id FROM seen")),
             tombstones=tuple(AttemptKey(run, token) for token, run in query("SELECT token, run_id FROM tombstones")),
             reports=tuple(report_from_bytes(body) for (body,) in query("SELECT body FROM reports ORDER BY token, seq")),
@@ -84,6 +85,10 @@ class Journal:
         """A named value, empty when unknown. Only before `start`."""
         row = self._connection.execute("SELECT value FROM meta WHERE key = ?", (key,)).fetchone()
         return "" if row is None else str(row[0])
+
+    def _signed_epoch(self) -> SignedEpoch | None:
+        row = self._connection.execute("SELECT value FROM meta WHERE key = 'signed_epoch'").fetchone()
+        return None if row is None else signed_epoch_from_bytes(row[0])
 
     def ack_offset(self, guard: str) -> int:
         """Number of the last message of a guard whose content is, or was, in the journal. Only before `start`."""
@@ -135,6 +140,10 @@ class Journal:
         """As `record`, without waiting."""
         if statements := [_record(record) for record in records]:
             self._post(statements)
+
+    def post_signed_epoch(self, signed: SignedEpoch) -> None:
+        """Keep it in place of the one before, without waiting."""
+        self._post([("INSERT OR REPLACE INTO meta VALUES ('signed_epoch', ?)", (signed.message,))])
 
     def forget_below(self, token: int) -> None:
         """Forget seen and refused pairs below the smallest live token."""

@@ -20,7 +20,7 @@ from toban_executor.decide.log_block import LogBlock
 from toban_executor.decide.models import AttemptEnd, CancelOrder, Report, StartOrder
 from toban_executor.decide.outcome import outcome_of
 from toban_executor.decide.progress import ProgressBook
-from toban_executor.ports import Guards, Journal, JournalContents
+from toban_executor.ports import Guards, Journal, JournalContents, SignedEpoch
 from toban_fencing.epoch_gate import Header, Record
 from toban_fencing.executor_lease import Instant
 from toban_fencing.order_book import OrderBook, StartAnswer
@@ -28,6 +28,9 @@ from toban_observability import metrics, tracing
 from toban_observability.logs import get_logger
 from toban_observability.tracing import Attributes, OpenSpan
 from toban_runtime.clock import Clock
+
+# How much older than the last grant the signed epoch on disk may be, seconds: a restart presents that one, and each write costs an fsync.
+SIGNED_EPOCH_SECONDS = 60.0
 
 _log = get_logger(__name__)
 _starts = metrics.counter(
@@ -72,6 +75,9 @@ class AttemptManager:
         self.book = book
         self.lease = ExecutorLease(clock=clock)
         self.progress = ProgressBook()
+        # The newest proof of the epochs that this executor knows, for coordinators whose PostgreSQL went back.
+        self.signed_epoch: SignedEpoch | None = None
+        self._signed_saved_at = 0.0
         self.idle = asyncio.Event()
         self.broken = asyncio.Event()
         self._launcher = launcher
@@ -94,6 +100,7 @@ class AttemptManager:
         unreported = [*contents.reports, *(report for report, _ in contents.quarantined)]
         finished = {*contents.seen, *(report.key for report in unreported)}
         self.book.restore(epoch_max=contents.epoch_max, tombstones=contents.tombstones, finished=finished)
+        self.signed_epoch = contents.signed_epoch
         self._reporter.restore(contents)
 
     def first_reports(self, most: int) -> list[Report]:
@@ -179,6 +186,17 @@ class AttemptManager:
         """As `learn_epoch` without waiting, so that a slow disk costs no lease: the first order of the epoch waits for it."""
         if epoch > self.book.epoch_max:
             self._journal.post_records(self.book.raise_epoch(epoch))
+
+    def note_signed_epoch(self, signed: SignedEpoch | None) -> None:
+        """Keep what a coordinator signed: on disk at once when its epoch is new, else each SIGNED_EPOCH_SECONDS."""
+        held, now = self.signed_epoch, self._clock.monotonic()
+        if signed is None or not signed.replaces(held):
+            return
+        self.signed_epoch = signed
+        new = held is None or (held.epoch, held.incarnation) != (signed.epoch, signed.incarnation)
+        if new or now - self._signed_saved_at >= SIGNED_EPOCH_SECONDS:
+            self._signed_saved_at = now
+            self._journal.post_signed_epoch(signed)
 
     def forget_below(self, smallest_live: int) -> None:
         """Drop memory of attempts below the smallest live token, here and in the journal."""

@@ -59,6 +59,7 @@ class Registration:
         await self._journal.set_meta("registered", identity.incarnation)
         for old in self._prepared.settled:
             guard_state.forget(self._prepared.state_dir / "guards", old)
+        self._attempts.note_signed_epoch(registered.signed_epoch)
         await self._attempts.learn_epoch(registered.epoch)
         if registered.max_jobs and not self._apply_slots(registered.max_jobs):
             return False
@@ -75,7 +76,10 @@ class Registration:
         while not stop.is_set():
             try:
                 return await self._gateway.register(
-                    identity, self._attempts.book.epoch_max, self._attempts.first_reports(INHERITED)
+                    identity,
+                    self._attempts.book.epoch_max,
+                    self._attempts.first_reports(INHERITED),
+                    self._attempts.signed_epoch,
                 )
             except TobanError as error:
                 if error.code is ErrorCode.ALREADY_EXISTS:

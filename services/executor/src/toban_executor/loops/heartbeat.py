@@ -132,6 +132,7 @@ class Heartbeat:
         return HeartbeatRequest(
             echo=self._echo,
             epoch_max=book.epoch_max,
+            signed_epoch=self._attempts.signed_epoch,
             free_slots=book.free_slots,
             held=held,
             progress=self._attempts.progress.unacknowledged(key for key, _state in held),
@@ -148,6 +149,7 @@ class Heartbeat:
 
     async def _apply(self, answer: HeartbeatAnswer) -> None:
         attempts = self._attempts
+        attempts.note_signed_epoch(answer.signed_epoch)
         attempts.note_epoch(answer.epoch)
         attempts.forget_below(answer.smallest_live)
         self._apply_state(answer.state)

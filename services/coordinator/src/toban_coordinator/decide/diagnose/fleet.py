@@ -118,6 +118,34 @@ def leader(facts: LeaderFacts) -> list[Finding]:
     return found
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RefusedEpoch:
+    """An executor that was refused `age` seconds ago: it could not prove its epoch, which is above the leader's."""
+
+    instance: str
+    node_id: str
+    epoch: int
+    reason: str
+    age: float
+
+
+def epochs(items: Sequence[RefusedEpoch]) -> Finding:
+    """No executor is kept out by an epoch that it cannot prove."""
+    if not items:
+        return Finding(name="epoch", subject="cluster", value="no executor is above the leader's")
+    first = items[0]
+    others = f", and {len(items) - 1} more" if len(items) > 1 else ""
+    return Finding(
+        name="epoch",
+        subject=f"executor {first.instance} on {first.node_id}",
+        value=f"{first.epoch}{others}",
+        status="error",
+        message=f"it was refused {first.age:.0f} s ago, because it knows an epoch above the leader's: {first.reason}",
+        remedy=f"`toban cluster adopt-epoch {first.epoch}` if its state directory is of this cluster and PostgreSQL was restored, "
+        "else give it a new state directory",
+    )
+
+
 def coordinators(items: Sequence[CoordinatorFacts], *, now: datetime, version: str) -> list[Finding]:
     """Each one: here, its clock, its version, its certificate. `version` is that of the one that answers."""
     found: list[Finding] = []

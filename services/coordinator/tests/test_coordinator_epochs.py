@@ -1,0 +1,68 @@
+"""What executors claim of epochs, to a whole coordinator over mTLS (docs/fencing.md 3.2)."""
+
+import asyncio
+import re
+
+import psycopg
+import pytest
+
+from toban_domain.epoch import EpochProof
+from toban_domain.errors import ErrorCode, TobanError
+from toban_proto.v1 import coordinator_pb2 as pb
+from toban_proto.v1 import coordinator_pb2_grpc as rpc
+from toban_proto.v1.common_pb2 import SignedEpochBody
+from toban_testing.coordinator_calls import health, registration
+from toban_transport.signed_epoch import EpochSigner
+from toban_transport.tls import TlsFiles
+
+
+async def leads(call):
+    """The epoch in which the coordinator leads."""
+    return (await call("coordinator", rpc.PeerStub, "GetStatus", pb.PeerStatusRequest())).epoch
+
+
+async def counted(process, name):
+    """The value of a counter, over all its labels."""
+    found = re.findall(rf"^{name}(?:{{.*}})? (.*)$", await health(process, "/metrics"), re.MULTILINE)
+    return sum(map(float, found))
+
+
+async def test_claims_of_an_executor_use_up_no_epochs(call, executor, process, tls):
+    """One certificate of an executor, and what it can sign itself: the leader stays, whatever is claimed."""
+    incarnation, metadata, registered = executor
+    before, refusals = await leads(call), await counted(process, "toban_epochs_refused_total")
+    cluster = SignedEpochBody.FromString(registered.signed_epoch.body).cluster_id
+    forger = EpochSigner(TlsFiles(tls / "executor"))
+    for number in range(1, 201):
+        epoch = before + (number << 51)
+        proof = EpochProof(cluster_id=cluster, epoch=epoch, incarnation=incarnation, grant_seq=10**6, signed_at=0)
+        signed = (None, forger.sign(proof), registered.signed_epoch)[number % 3]
+        claim = {"epoch_max": epoch, "signed_epoch": signed}
+        beat = pb.HeartbeatRequest(incarnation=incarnation, **claim)
+        for method, request, more in (("Register", registration(**claim), ()), ("Heartbeat", beat, metadata)):
+            with pytest.raises(TobanError, match="toban cluster adopt-epoch") as caught:
+                await call("executor", rpc.ExecutorGatewayStub, method, request, more)
+            assert caught.value.code is ErrorCode.EPOCH_UNPROVEN
+    assert await counted(process, "toban_epochs_refused_total") == refusals + 400
+    assert await leads(call) == before
+
+
+async def test_a_snapshot_that_was_rolled_back_begins_a_generation(call, executor, pg_url, process):
+    """Same server, timeline and database; only a signed grant that PostgreSQL does not hold shows what was lost."""
+    incarnation, metadata, _answer = executor
+    losses, before, signed = await counted(process, "toban_lost_commits_total"), await leads(call), None
+    with psycopg.connect(pg_url, autocommit=True) as connection:
+        for echo in range(4):
+            beat = pb.HeartbeatRequest(incarnation=incarnation, echo=echo, epoch_max=before, signed_epoch=signed)
+            answer = await call("executor", rpc.ExecutorGatewayStub, "Heartbeat", beat, metadata)
+            assert answer.granted
+            signed = signed if echo > 2 else answer.signed_epoch
+            if echo == 2:
+                connection.execute("UPDATE scheduler.executors SET grant_seq = 1, echo_seq = 1")
+        [(settled,)] = connection.execute("SELECT scheduler.is_settled(l) FROM scheduler.leader l").fetchall()
+    assert not settled
+    async with asyncio.timeout(10):
+        while await leads(call) >> 51 == before >> 51:  # noqa: ASYNC110 (over gRPC)
+            await asyncio.sleep(0.05)
+    await call("executor", rpc.ExecutorGatewayStub, "Heartbeat", beat, metadata)
+    assert await counted(process, "toban_lost_commits_total") == losses + 1, "the same proof counts once"
