@@ -26,7 +26,8 @@ Toban = Callable[..., tuple[int, str, str]]
 ROOT = Path(__file__).parents[3]
 RULES = ("interval_seconds", "every_n_minutes", "hourly_at_minute", "daily_at", "weekly_at", "cron")
 SPECS: dict[str, dict[str, Any]] = {
-    "Job": {"steps": [{"argv": ["true"]}]},
+    # `lease_loss_grace_seconds` belongs to `kill`.
+    "Job": {"steps": [{"argv": ["true"]}], "on_lease_loss": "kill"},
     "Schedule": {"job": "x", "interval_seconds": 5},
     "EventTrigger": {"event_type": "a.b", "job": "x"},
 }

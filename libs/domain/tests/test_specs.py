@@ -57,7 +57,8 @@ jobs = st.builds(
     concurrency=st.builds(ConcurrencySpec, st.sampled_from(["", "allow", "forbid"])),
     priority=st.integers(-9, 9),
     selector=st.builds(SelectorSpec, maps),
-    on_lease_loss=st.sampled_from(["", "kill"]),
+    on_lease_loss=st.sampled_from(["", "freeze", "kill"]),
+    lease_loss_grace_seconds=delays,
     max_lost=st.integers(0, 9),
     max_wait_seconds=seconds,
     skip_late_after_seconds=st.one_of(st.none(), seconds),
@@ -158,4 +159,5 @@ def test_selectors() -> None:
 
 
 def test_what_happens_on_lease_loss_when_nothing_is_said() -> None:
-    assert JobSpec(name="x", steps=()).lease_loss_action == "kill"
+    assert JobSpec(name="x", steps=()).lease_loss_action == "freeze"
+    assert JobSpec(name="x", steps=(), on_lease_loss="kill").lease_loss_action == "kill"

@@ -63,6 +63,7 @@ def test_a_full_job() -> None:
         priority=-5,
         selector={"labels": {"zone": "a"}},
         on_lease_loss="kill",
+        lease_loss_grace_seconds=4,
         max_lost=0,
         max_wait_seconds=10,
         skip_late_after_seconds=0,
@@ -176,7 +177,7 @@ def test_a_full_schedule() -> None:
         (job(retry={"backoff_seconds": {"initial": -1}}), "spec.retry.backoff_seconds.initial", "is -1"),
         (job(retry={"from": "failed_step"}), "spec.retry.from", "not available in this version"),
         (job(retry=3), "spec.retry", "must be a mapping"),
-        (job(cancel={"mode": "ask"}), "spec.cancel.mode", "use one of kill"),
+        (job(cancel={"mode": "ask"}), "spec.cancel.mode", "is 'ask'; use one of kill"),
         (job(cancel={"mode": "cooperative"}), "spec.cancel.mode", "not available in this version; use kill"),
         (
             job(steps=[{"argv": ["x"], "cancelable": False}]),
@@ -187,8 +188,17 @@ def test_a_full_schedule() -> None:
         (job(concurrency={"policy": "replace"}), "spec.concurrency.policy", "not available in this version"),
         (job(concurrency={"policy": "forbids"}), "spec.concurrency.policy", "did you mean 'forbid'?"),
         (job(concurrency={"limit": 3}), "spec.concurrency.limit", "not available in this version"),
-        (job(on_lease_loss="freeze"), "spec.on_lease_loss", "use kill, or leave it out"),
         (job(on_lease_loss="continue"), "spec.on_lease_loss", "not available in this version"),
+        (job(on_lease_loss="freez"), "spec.on_lease_loss", "did you mean 'freeze'?"),
+        (job(idempotent=True), "spec.idempotent", "not available in this version"),
+        (job(lost_after_seconds=5), "spec.lost_after_seconds", "not available in this version"),
+        (job(lease_loss_grace_seconds=3), "spec.lease_loss_grace_seconds", "needs on_lease_loss: kill"),
+        (
+            job(on_lease_loss="freeze", lease_loss_grace_seconds=3),
+            "spec.lease_loss_grace_seconds",
+            "needs on_lease_loss: kill",
+        ),
+        (job(on_lease_loss="kill", lease_loss_grace_seconds=301), "spec.lease_loss_grace_seconds", "use 0 … 300"),
         (job(secrets={"a": "b"}), "spec.secrets", "not available in this version"),
         (job(env={"TOBAN_X": "1"}), "spec.env.TOBAN_X", "set by the executor"),
         (job(env={"1X": "1"}), "spec.env", "is not a name of a variable"),
@@ -324,7 +334,7 @@ def test_no_document_is_left_out_silently(kind: Any) -> None:
     [
         (job(steps=[{"argv": ["x"], "type": ""}]), "command, python"),
         (job(concurrency={"policy": ""}), "allow, forbid"),
-        (job(on_lease_loss=""), "kill"),
+        (job(on_lease_loss=""), "freeze, kill"),
     ],
 )
 def test_the_remedy_names_no_value_that_this_version_refuses(body: Any, choices: str) -> None:

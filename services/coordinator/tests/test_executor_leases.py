@@ -212,6 +212,13 @@ async def keeper(pool, term, fake_clock, redis_url):
     await link.close()
 
 
+async def watched_for(keeper, fake_clock, seconds):
+    """Time passes, and the observer reads as often as in a coordinator."""
+    for _ in range(round(seconds)):
+        await fake_clock.advance(1.0)
+        await keeper._deps.observer.run_once()
+
+
 async def state_of(sql, incarnation):
     return (await sql("SELECT state FROM scheduler.executors WHERE incarnation = %s", incarnation))[0][0]
 
@@ -220,7 +227,7 @@ async def test_a_silent_executor_is_pinged_detached_and_fenced(pool, sql, keeper
     incarnation = await register(pool)
     run = await hold(sql, incarnation, "RUNNING", 71)
     await keeper.run_once()
-    await fake_clock.advance(10.0)
+    await watched_for(keeper, fake_clock, 10.0)
     for _ in range(4):
         assert await keeper.run_once() == 0
         await asyncio.sleep(0.01)
@@ -235,11 +242,25 @@ async def test_a_silent_executor_is_pinged_detached_and_fenced(pool, sql, keeper
     assert await run_state(sql, run) == "ORPHANED"
 
 
+async def test_an_outage_is_not_followed_by_a_fence_before_a_heartbeat_had_its_chance(pool, sql, keeper, fake_clock):
+    incarnation = await register(pool)
+    await keeper.run_once()
+    await fake_clock.advance(60.0)
+    assert await keeper.run_once() == 0
+    await watched_for(keeper, fake_clock, 10.0)
+    assert await keeper.run_once() == 0
+    await executors.grant(pool, [beat(incarnation, 0)])
+    await watched_for(keeper, fake_clock, 10.0)
+    assert await state_of(sql, incarnation) == "on"
+    await watched_for(keeper, fake_clock, 2.0)
+    assert await keeper.run_once() == 1
+
+
 async def test_another_incarnation_at_its_address_is_no_answer(pool, sql, keeper, fake_clock):
     incarnation = await register(pool)
     await keeper.run_once()
     keeper.probe.answer = incarnation
-    await fake_clock.advance(10.0)
+    await watched_for(keeper, fake_clock, 10.0)
     for _ in range(5):
         await keeper.run_once()
         await asyncio.sleep(0.01)
@@ -261,14 +282,14 @@ async def test_a_heartbeat_ends_the_count_of_unanswered_pings(pool, sql, keeper,
             await asyncio.sleep(0.01)
 
     for echo in range(2):
-        await fake_clock.advance(10.0)
+        await watched_for(keeper, fake_clock, 10.0)
         await turns(3)
         assert await state_of(sql, incarnation) == "on", (
             "two or three pings have not been answered, and none is asked about yet"
         )
         await executors.grant(pool, [beat(incarnation, echo)])
         await turns(1)
-    await fake_clock.advance(10.0)
+    await watched_for(keeper, fake_clock, 10.0)
     await turns(4)
     assert await state_of(sql, incarnation) == "detached"
 
@@ -339,7 +360,7 @@ async def test_a_detach_key_in_redis_detaches_and_is_audited(pool, sql, keeper, 
 async def test_a_leader_that_was_replaced_fences_no_executor(pool, sql, keeper, term, fake_clock):
     incarnation = await register(pool)
     await keeper.run_once()
-    await fake_clock.advance(11.0)
+    await watched_for(keeper, fake_clock, 11.0)
     me = leader.Contender(incarnation=IDS.uuid(), worker_id=98, address="b:1", node_id="n1")
     assert await leader.take_over(pool, me, observed=term.epoch, beat=1)
     with pytest.raises(FencedOut):

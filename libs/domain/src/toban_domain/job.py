@@ -25,8 +25,9 @@ __all__ = [
 ]
 
 # Applies when a lease ends without confirmation and the definition sets no on_lease_loss.
-LEASE_LOSS_ACTION = "kill"
+LEASE_LOSS_ACTION = "freeze"
 DEFAULT_GRACE_SECONDS = 10.0
+DEFAULT_LEASE_LOSS_GRACE_SECONDS = 2.0
 DEFAULT_MAX_LOST = 3
 DEFAULT_LOG_MB = 1024
 DEFAULT_LOG_LINES_PER_SECOND = 10_000
@@ -198,6 +199,7 @@ class JobSpec:
     selector: SelectorSpec = field(default_factory=SelectorSpec)
     logs: LogSpec = field(default_factory=LogSpec)
     on_lease_loss: str = ""
+    lease_loss_grace_seconds: float = DEFAULT_LEASE_LOSS_GRACE_SECONDS
     max_lost: int = DEFAULT_MAX_LOST
     max_wait_seconds: int = 0
     skip_late_after_seconds: int | None = None
@@ -205,7 +207,7 @@ class JobSpec:
 
     @property
     def lease_loss_action(self) -> str:
-        """The action on a live run whose executor loses its lease."""
+        """The action on a live run whose executor loses its lease: freeze or kill."""
         return self.on_lease_loss or LEASE_LOSS_ACTION
 
     def to_json(self) -> dict[str, Any]:
@@ -244,6 +246,7 @@ _PLAIN: Mapping[str, Any] = {
     "timeout_seconds": 0,
     "priority": 0,
     "on_lease_loss": "",
+    "lease_loss_grace_seconds": DEFAULT_LEASE_LOSS_GRACE_SECONDS,
     "max_lost": DEFAULT_MAX_LOST,
     "max_wait_seconds": 0,
     "skip_late_after_seconds": None,

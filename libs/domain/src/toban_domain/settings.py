@@ -152,6 +152,14 @@ _ALL = (
         takes_effect=AT_REGISTER,
     ),
     _seconds(
+        "lease_freeze_max_seconds",
+        300.0,
+        1,
+        86_400,
+        "how long a job whose executor has lost its lease may stay frozen (on_lease_loss: freeze); after it the job is killed, and its "
+        "run repeats as long as max_lost permits",
+    ),
+    _seconds(
         "shutdown_timeout_seconds",
         30.0,
         0,

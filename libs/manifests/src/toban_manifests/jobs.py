@@ -10,6 +10,7 @@ from pydantic_core import PydanticCustomError
 
 from toban_domain.job import (
     DEFAULT_GRACE_SECONDS,
+    DEFAULT_LEASE_LOSS_GRACE_SECONDS,
     DEFAULT_LOG_LINES_PER_SECOND,
     DEFAULT_LOG_MB,
     DEFAULT_MAX_LOST,
@@ -144,6 +145,7 @@ class Job(Section):
         "queue": "selector",
         "shell": "allow_shell",
         "log_limits": "logs",
+        "lease_loss_grace": "lease_loss_grace_seconds",
         "log": "logs",
     }
     LATER = (
@@ -206,11 +208,20 @@ class Job(Section):
     priority: int = key(0, "−1000 … 1000; higher goes first", 10, ge=-1000, le=1000)
     selector: Selector = part(Selector, "which executors")
     logs: Logs = part(Logs, "what is kept of the output ([logs.md](logs.md))")
-    on_lease_loss: Annotated[Literal["kill"] | None, NotYet(("freeze", "continue"), "use kill, or leave it out")] = key(
+    on_lease_loss: Annotated[Literal["freeze", "kill"] | None, NotYet(("continue",), "use freeze or kill")] = key(
         None,
-        "what happens to a live run whose executor loses its lease ([fencing.md](fencing.md) 3.7)",
+        "what happens to a live run whose executor loses its lease ([fencing.md](fencing.md) 3.7): `freeze` stops its processes until "
+        "the lease is renewed, `kill` ends them",
         "kill",
-        unset="the version's, now kill",
+        unset="the version's, now freeze",
+    )
+    lease_loss_grace_seconds: float = key(
+        DEFAULT_LEASE_LOSS_GRACE_SECONDS,
+        "with `on_lease_loss: kill`: SIGTERM to SIGKILL when the lease ends, at most half of the lease",
+        1.5,
+        type_name="seconds",
+        ge=0,
+        le=300.0,
     )
     max_lost: int = key(
         DEFAULT_MAX_LOST,
@@ -233,6 +244,16 @@ class Job(Section):
     allow_shell: bool = key(
         False, "whether argv may be a shell, or an interpreter with its program as an argument (`python -c`)", True
     )
+
+    @classmethod
+    def check_before(cls, given: dict[str, Any]) -> Iterator[PydanticCustomError]:
+        """A grace for a job that is not killed when the lease ends."""
+        if "lease_loss_grace_seconds" in given and given.get("on_lease_loss") != "kill":
+            yield problem(
+                "needs on_lease_loss: kill; a frozen job gets no signal that it could handle",
+                "add on_lease_loss: kill, or take it out",
+                below=".lease_loss_grace_seconds",
+            )
 
 
 class JobManifest(ManifestModel):

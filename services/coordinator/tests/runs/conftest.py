@@ -201,6 +201,11 @@ class World:
         await self.at(datetime.fromtimestamp(seconds, UTC))
         await self.sql("UPDATE scheduler.schedules SET next_run_at = %(n)s", n=self.now() + timedelta(seconds=9))
 
+    async def later(self, seconds: float) -> None:
+        """So much later than at the start; every executor has just sent a heartbeat."""
+        self.time.offset = timedelta(seconds=seconds)
+        await self.sql("UPDATE scheduler.executors SET last_heartbeat_at = %(t)s", t=self.time.now())
+
     async def at(self, time: datetime) -> None:
         """Stops the time there; every executor has just sent a heartbeat."""
         self.time.fixed = time

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from toban_coordinator.store import runs_assign
+from toban_coordinator.store import freezes, runs_assign
+from toban_coordinator.store.freezes import FreezeNote
 from toban_domain.errors import ErrorCode, FencedOut, TobanError
 from toban_store.errors import TooLong
 from toban_store.tx import autocommit
@@ -284,12 +285,35 @@ async def test_cancel_not_supported(world: Any, make: Any) -> None:
 async def test_far_beyond_its_timeout(world: Any, make: Any) -> None:
     run = await sent(world, make, timeout_seconds=10, cancel={"grace_seconds": 5})
     await world.report(world.key(run), world.now())
-    world.time.offset = timedelta(seconds=70)
+    await world.later(70)
     await world.turn("reap")
     assert await world.state(run) == "RUNNING"
-    world.time.offset = timedelta(seconds=80)
+    await world.later(80)
     await world.turn("reap")
     assert await world.state(run) == "CANCEL_REQUESTED"
+
+
+async def test_time_in_the_freezer_is_not_beyond_the_timeout(world: Any, make: Any) -> None:
+    run = await sent(world, make, timeout_seconds=10, cancel={"grace_seconds": 5})
+    await world.report(world.key(run), world.now())
+    executor = (await world.run(run))["assigned_incarnation"]
+    note = FreezeNote(turns=2, seconds=100.0)
+    assert await freezes.note(world.pool, str(executor), {world.key(run): note}) == {run}
+    await world.later(170)
+    await world.turn("reap")
+    assert await world.state(run) == "RUNNING"
+    await world.later(180)
+    await world.turn("reap")
+    assert await world.state(run) == "CANCEL_REQUESTED"
+
+
+async def test_no_timeout_is_held_against_a_run_before_its_executor_has_sent_a_heartbeat(world: Any, make: Any) -> None:
+    """After an outage: the job may have been frozen all the time."""
+    run = await sent(world, make, timeout_seconds=10, cancel={"grace_seconds": 5})
+    await world.report(world.key(run), world.now())
+    world.time.offset = timedelta(seconds=600)
+    await world.turn("reap")
+    assert await world.state(run) == "RUNNING"
 
 
 async def test_max_wait(world: Any, make: Any) -> None:

@@ -50,9 +50,11 @@ async def test_starts_that_stay_unconfirmed_do_not_hide_those_behind(
     assert {order.key.run_id for _, order in world.orders.starts} == set(runs)
 
 
+@pytest.mark.parametrize("frozen", [0, 200])
 async def test_overdue_runs_with_a_long_grace_do_not_hide_those_behind(
-    world: Any, make: Any, monkeypatch: pytest.MonkeyPatch
+    world: Any, make: Any, monkeypatch: pytest.MonkeyPatch, frozen: int
 ) -> None:
+    """With 200 seconds in the freezer they are overdue for less time than those behind, and come first all the same."""
     monkeypatch.setattr(reap, "BATCH", 4)
     await world.executor(slots=100)
     slow = {"supported": True, "mode": "kill", "grace_seconds": 3000}
@@ -64,6 +66,9 @@ async def test_overdue_runs_with_a_long_grace_do_not_hide_those_behind(
     ago = "UPDATE scheduler.runs_live SET started_at = now() - make_interval(secs => %(s)s) WHERE job_name = %(j)s"
     await world.sql(ago, s=500, j="patient")
     await world.sql(ago, s=400, j="prompt")
+    await world.sql(
+        "UPDATE scheduler.job_attempts SET frozen_seconds = %(s)s WHERE run_id = ANY(%(runs)s)", s=frozen, runs=patient
+    )
     for _ in range(3):
         await world.turn("reap")
     assert [await world.state(run) for run in prompt] == ["CANCEL_REQUESTED"] * 2

@@ -43,7 +43,7 @@ def main() -> int:
         return error.exit_code
 
     from toban_executor.main import main as run
-    from toban_executor.ports import Prepared
+    from toban_executor.ports.guards import Prepared
 
     code, again = run(config, Prepared(state_dir=state.path, guards=guards, settled=settled, most_slots=most_slots))
     if code == 0 and again:

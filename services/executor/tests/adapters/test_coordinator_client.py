@@ -14,7 +14,7 @@ from toban_domain.settings import SETTINGS
 from toban_executor.adapters.coordinator_client import AVOID_SECONDS, CoordinatorClient, call_seconds
 from toban_executor.decide.unknown_incarnation import UnknownIncarnation
 from toban_executor.guard.clock import boottime
-from toban_executor.ports import HeartbeatRequest, Identity, SignedEpoch
+from toban_executor.ports.coordinator import HeartbeatRequest, Identity, SignedEpoch
 from toban_proto.v1.common_pb2 import SignedEpochBody
 from toban_proto.v1.coordinator_pb2_grpc import add_ExecutorGatewayServicer_to_server
 from toban_runtime.clock import SystemClock

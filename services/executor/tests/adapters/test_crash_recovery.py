@@ -22,7 +22,8 @@ from toban_executor.decide.log_block import STDERR, STDOUT, LogBlock
 from toban_executor.guard import message_spool
 from toban_executor.guard.message_spool import SpooledMessage
 from toban_executor.guard.protocol import encode_block
-from toban_executor.ports import Chunk, JournalBatch, Seal
+from toban_executor.ports.journal import JournalBatch
+from toban_executor.ports.logs import Chunk, Seal
 from toban_proto.v1 import common_pb2, logs_pb2
 from toban_testing.fake_coordinator import EPOCH
 

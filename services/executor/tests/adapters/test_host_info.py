@@ -7,7 +7,7 @@ from pathlib import Path
 
 from toban_executor.adapters.convert import heartbeat_to_pb
 from toban_executor.adapters.host_info import fingerprint, vitals
-from toban_executor.ports import HeartbeatRequest
+from toban_executor.ports.coordinator import HeartbeatRequest
 from toban_transport.convert import timestamp_from_pb
 from toban_transport.tls import TlsFiles
 

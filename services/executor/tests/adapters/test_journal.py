@@ -13,7 +13,9 @@ from toban_domain.outcome import AttemptKey, Outcome, OutcomeKind
 from toban_executor.adapters import journal as journal_module
 from toban_executor.adapters.journal import Journal
 from toban_executor.decide.models import Report
-from toban_executor.ports import Chunk, JournalBatch, Seal, SignedEpoch
+from toban_executor.ports.coordinator import SignedEpoch
+from toban_executor.ports.journal import JournalBatch
+from toban_executor.ports.logs import Chunk, Seal
 from toban_fencing.epoch_gate import Record
 from toban_proto.v1.common_pb2 import SignedEpoch as SignedEpochMessage
 from toban_proto.v1.common_pb2 import SignedEpochBody

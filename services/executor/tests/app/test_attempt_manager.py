@@ -10,7 +10,7 @@ from toban_domain.errors import ErrorCode, TobanError
 from toban_domain.outcome import AttemptKey, AttemptState
 from toban_executor.app.attempt_manager import AttemptManager, Launcher
 from toban_executor.decide.models import CancelOrder, StartOrder, StepOrder
-from toban_executor.ports import Registered
+from toban_executor.ports.coordinator import Registered
 from toban_fencing.epoch_gate import Header, Record
 from toban_fencing.executor_lease import Instant
 from toban_fencing.order_book import OrderBook
@@ -68,6 +68,7 @@ class Bench:
         fields: Any = {"journal": self.journal, "guards": self.guards, "reporter": None, "collector": Collector()}
         book = OrderBook(incarnation="me", slots=slots, unfit=lambda _order: None)
         launcher = Launcher(program=lambda _name: "", home="/")
+        fields |= {"freeze_max": lambda: 300.0, "wake_heartbeat": lambda: None}
         self.attempts = AttemptManager(book=book, clock=clock, launcher=launcher, **fields)
         self.attempts.lease.begin(REGISTERED)
         self.attempts.lease.granted(Instant(clock.boottime(), clock.wall().timestamp()))

@@ -19,7 +19,7 @@ from toban_executor.app.log_collector import CHECK_SECONDS, GATHER_SECONDS, OFFS
 from toban_executor.decide.log_block import LogBlock
 from toban_executor.decide.models import Report
 from toban_executor.decide.outcome import OUTCOME_TIMEOUT_SECONDS
-from toban_executor.ports import JournalBatch
+from toban_executor.ports.journal import JournalBatch
 from toban_proto.v1 import logs_pb2
 from toban_testing.clock import FakeClock
 

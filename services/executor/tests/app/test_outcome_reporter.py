@@ -9,7 +9,8 @@ import pytest
 from toban_domain.outcome import AttemptKey, Outcome, OutcomeKind
 from toban_executor.app.outcome_reporter import OutcomeReporter
 from toban_executor.decide.models import Report
-from toban_executor.ports import JournalContents, ReportAnswer
+from toban_executor.ports.coordinator import ReportAnswer
+from toban_executor.ports.journal import JournalContents
 
 END = Outcome(kind=OutcomeKind.SUCCEEDED, exit_code=0, finished_at=datetime(2026, 11, 21, tzinfo=UTC))
 

@@ -14,12 +14,15 @@ from toban_executor.decide.guard import (
     decide,
     next_due,
 )
+from toban_executor.decide.guard_freeze import FREEZE_ALLOWANCE
 from toban_executor.decide.guard_types import (
     CheckTree,
     Command,
     Effect,
     Event,
     ExecutorClosed,
+    FreezeChecked,
+    FreezeTree,
     HoldOutput,
     Kill,
     ProcessEnd,
@@ -33,6 +36,7 @@ from toban_executor.decide.guard_types import (
     StartStep,
     StepStarted,
     Stop,
+    ThawTree,
     Tick,
     TreeChecked,
     TreeSignal,
@@ -65,11 +69,15 @@ def received(command: Command, *, incarnation: str = OURS, acked: int = 0) -> Re
 @dataclass
 class World:
     """A process tree and two clocks around the decisions. `stubborn` trees end by SIGKILL alone, and by that after `slow` rounds.
-    Signalling a tree takes `signal_seconds`."""
+
+    A tree that is not `freezable` always has a process that runs. Signalling a tree takes `signal_seconds`.
+    """
 
     stubborn: bool
     slow: int
     signal_seconds: float
+    freezable: bool = True
+    frozen: bool = False
     state: SlotState = FREE
     now: Instant = START
     # Of the attempt in the slot: whether its main process lives, and others.
@@ -103,24 +111,31 @@ class World:
         if isinstance(event, Received) and event.incarnation != OURS:
             assert self.state == before
             assert all(isinstance(effect, Refuse) for effect in effects)
-        if (
-            isinstance(event, Tick)
-            and before.attempt
-            and self.now.seconds_until(before.attempt.deadline) <= KILL_ALLOWANCE
-        ):
+        attempt = before.attempt
+        if isinstance(event, Tick) and attempt and self.now.seconds_until(attempt.deadline) <= 0:
+            assert KILL in effects or FreezeTree() in effects, "at the deadline each tick kills or freezes"
+        may_freeze = attempt is not None and attempt.freezes and attempt.undecided
+        close = attempt is not None and self.now.seconds_until(attempt.deadline) <= KILL_ALLOWANCE
+        if isinstance(event, Tick) and close and not may_freeze:
             assert KILL in effects, "at the deadline SIGKILL goes out with every tick"
+        if isinstance(event, FreezeChecked) and not event.frozen and attempt and attempt.frozen_since is not None:
+            late = -self.now.seconds_until(attempt.deadline)
+            after = self.state.attempt
+            assert late < FREEZE_ALLOWANCE + 1e-6 or after is None or after.cause, "what runs on is killed"
 
     def carry(self, effect: Effect) -> Event | None:
         match effect:
             case StartStep():
                 assert self.proved_empty, "a step starts in an empty tree"
                 attempt = self.state.attempt
+                assert not self.frozen
                 assert attempt is not None and not attempt.cause and not self.state.executor_closed
                 assert self.now.seconds_until(attempt.deadline) > 0
                 self.proved_empty, self.main, self.rounds = False, True, 0
                 return StepStarted(len(self.asked))
             case SignalTree(signal=signal):
                 assert not self.proved_empty, "a signal to a tree that was found empty"
+                assert signal is TreeSignal.KILL or not self.frozen, "a frozen tree gets no signal but SIGKILL"
                 if signal is TreeSignal.KILL:
                     self.rounds += 1
                 if self.rounds >= self.slow if signal is TreeSignal.KILL else not self.stubborn:
@@ -128,6 +143,15 @@ class World:
                     self.child_exited = True
                 self.now = self.now.plus(self.signal_seconds)
                 return TreeSignaled(signal)
+            case FreezeTree():
+                self.frozen = True
+                return FreezeChecked(self.freezable or not (self.main or self.others))
+            case ThawTree():
+                attempt = self.state.attempt
+                assert not (self.main or self.others) or (
+                    attempt is not None and not attempt.cause and self.now.seconds_until(attempt.deadline) > 0
+                ), "nothing runs on without a lease"
+                self.frozen = False
             case CheckTree():
                 return self.checked()
             case ReportEnd(end=end) | Refuse(end=end):
@@ -146,7 +170,7 @@ class World:
 
     def exit(self, *, leaves: bool) -> None:
         """The main process ends by itself."""
-        if self.state.attempt is not None and self.main:
+        if self.state.attempt is not None and self.main and not self.frozen:
             self.main, self.others = False, leaves
             self.send(self.checked())
 
@@ -160,7 +184,9 @@ class World:
             self.send(Tick())
         self.now = self.now.plus(max(0.0, until - self.now.boot))
 
-    def spawn(self, incarnation: str, lease: float, lease_grace: float, timeout: int, steps: int) -> None:
+    def spawn(
+        self, incarnation: str, lease: float, lease_grace: float, timeout: int, steps: int, on_lease_loss: str
+    ) -> None:
         token = len(self.asked) + 1
         self.asked.append(token)
         order = spawn(
@@ -169,6 +195,7 @@ class World:
             lease=lease,
             lease_grace=lease_grace,
             timeout_seconds=timeout,
+            on_lease_loss=on_lease_loss,
             steps=(StepOrder(type="command", argv=("x",)),) * steps,
         )
         self.send(received(order, incarnation=incarnation))
@@ -178,11 +205,14 @@ class World:
 
 
 SECONDS = st.floats(0.0, 4.0)
+LOSS = st.sampled_from(["freeze", "kill"])
 INCARNATION = st.sampled_from([OURS, OURS, OURS, OTHER])
 STEP = st.one_of(
-    st.tuples(st.just("spawn"), INCARNATION, st.floats(-1.0, 20.0), SECONDS, st.integers(0, 3), st.integers(1, 3)),
+    st.tuples(
+        st.just("spawn"), INCARNATION, st.floats(-1.0, 20.0), SECONDS, st.integers(0, 3), st.integers(1, 3), LOSS
+    ),
     st.tuples(st.just("kill"), INCARNATION, st.booleans(), SECONDS),
-    st.tuples(st.just("deadline"), INCARNATION, st.booleans(), st.floats(-1.0, 10.0)),
+    st.tuples(st.just("deadline"), INCARNATION, st.booleans(), st.floats(-1.0, 10.0), st.booleans(), SECONDS),
     st.tuples(st.just("exit"), st.booleans()),
     st.tuples(st.just("advance"), st.floats(0.0, 3.0)),
     st.tuples(st.just("wall"), st.floats(-5.0, 5.0)),
@@ -191,10 +221,12 @@ STEP = st.one_of(
 )
 
 
-@given(st.lists(STEP, max_size=25), st.booleans(), st.integers(1, 4), st.sampled_from([0.0, 0.03]))
+@given(st.lists(STEP, max_size=25), st.booleans(), st.integers(1, 4), st.sampled_from([0.0, 0.03]), st.booleans())
 @settings(max_examples=300, deadline=None)
-def test_any_course_of_events(steps: list[tuple[Any, ...]], stubborn: bool, slow: int, signal_seconds: float) -> None:
-    world = World(stubborn=stubborn, slow=slow, signal_seconds=signal_seconds)
+def test_any_course_of_events(
+    steps: list[tuple[Any, ...]], stubborn: bool, slow: int, signal_seconds: float, freezable: bool
+) -> None:
+    world = World(stubborn=stubborn, slow=slow, signal_seconds=signal_seconds, freezable=freezable)
     for name, *given_ in steps:
         if world.stopped:
             break
@@ -205,9 +237,10 @@ def test_any_course_of_events(steps: list[tuple[Any, ...]], stubborn: bool, slow
             command = Kill(token=world.token() + (not ours), cause="cancel", reason="", grace=grace)
             world.send(received(command, incarnation=incarnation))
         elif name == "deadline":
-            incarnation, ours, seconds = given_
-            command = SetDeadline(token=world.token() + (not ours), deadline=world.now.plus(seconds))
-            world.send(received(command, incarnation=incarnation))
+            incarnation, ours, seconds, thaw, freeze_max = given_
+            token, deadline = world.token() + (not ours), world.now.plus(seconds)
+            order = SetDeadline(token=token, deadline=deadline, thaw=thaw, freeze_max=freeze_max)
+            world.send(received(order, incarnation=incarnation))
         elif name == "exit":
             world.exit(leaves=given_[0])
         elif name == "advance":

@@ -2,7 +2,7 @@
 
 import asyncio
 import math
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from types import SimpleNamespace
 from typing import Any
 from unittest.mock import AsyncMock
@@ -16,9 +16,17 @@ from toban_domain.outcome import AttemptKey
 from toban_domain.settings import SETTINGS
 from toban_executor.adapters.coordinator_client import call_seconds
 from toban_executor.app.attempt_manager import AttemptManager, Launcher
+from toban_executor.decide.guard_types import FreezeTurn
 from toban_executor.decide.models import StartOrder, StepOrder
-from toban_executor.loops.heartbeat import MOST_NAMES, Heartbeat, LeaseWatchdog, Machine, heartbeat_seconds
-from toban_executor.ports import HeartbeatAnswer, HeartbeatRequest, Registered, RelayedOrder, SignedEpoch
+from toban_executor.loops.heartbeat import (
+    FREEZE_SECONDS,
+    MOST_NAMES,
+    Heartbeat,
+    LeaseWatchdog,
+    Machine,
+    heartbeat_seconds,
+)
+from toban_executor.ports.coordinator import HeartbeatAnswer, HeartbeatRequest, Registered, RelayedOrder, SignedEpoch
 from toban_fencing.epoch_gate import Header, Record
 from toban_fencing.executor_lease import Instant
 from toban_fencing.order_book import OrderBook
@@ -57,14 +65,20 @@ class Attempts(AttemptManager):
         )
         fields: Any = {"guards": None, "reporter": world.reporter, "collector": world.collector, "journal": journal}
         launcher = Launcher(program=lambda _name: "", home="/")
+        fields |= {"freeze_max": lambda: 300.0, "wake_heartbeat": lambda: None}
         super().__init__(book=world.book, launcher=launcher, clock=world.clock, **fields)
         self.world = world
 
-    def granted(self, sent: Instant) -> None:
+    def granted(self, sent: Instant, named: Collection[AttemptKey] = ()) -> None:
         self.world.granted.append(sent.boot)
+        self.world.done.append(("granted", list(named)))
+
+    def enforce_lease(self, late: float) -> None:
+        self.world.enforced.append(round(late, 3))
 
     def end(self, keys: Iterable[AttemptKey], *, cause: str, reason: str, grace: float | None) -> None:
         self.world.ended.append((list(keys), cause))
+        self.world.done.append(("ended", list(keys)))
 
     def end_all(self, *, cause: str, reason: str, grace: float | None, at_most: float = math.inf) -> float:
         self.world.ended.append(("all", cause))
@@ -82,7 +96,9 @@ class World:
         self.posted: list[Record] = []
         self.signed: list[SignedEpoch] = []
         self.book = OrderBook(incarnation="me", slots=2, unfit=lambda order: None)
-        self.directly = 0
+        # Ends and grants, in order.
+        self.done: list[tuple[str, list[AttemptKey]]] = []
+        self.enforced: list[float] = []
         self.reporter = SimpleNamespace(unanswered=[], quarantined={})
         self.collector = SimpleNamespace(outcomes_pending=[])
         self.attempts = Attempts(self)
@@ -95,9 +111,6 @@ class World:
             on_archivers=lambda _addresses: None,
             clock=clock,
         )
-
-    def kill_directly(self) -> None:
-        self.directly += 1
 
     def says(self, granted: bool, grant_seq: int, **more: Any) -> None:
         self.coordinator.answers.append(
@@ -204,7 +217,7 @@ async def test_the_newest_signed_epoch_is_presented_and_a_lower_one_never(world:
         await world.beat.run_once()
     shown = [beat.signed_epoch for beat in world.coordinator.beats]
     assert shown == [None, given[0], given[1], given[1], given[1], given[4]]
-    assert world.attempts.signed_epoch == given[5]
+    assert world.attempts.epochs.signed == given[5]
 
 
 async def test_a_signed_epoch_is_written_when_the_epoch_is_new_and_else_once_a_minute(world: World) -> None:
@@ -254,17 +267,76 @@ REGISTERED = Registered(
 
 
 async def test_a_lost_lease_ends_the_incarnation_and_kills_what_still_runs(world: World) -> None:
-    guards: Any = SimpleNamespace(kill_directly=world.kill_directly)
-    watchdog, lease = LeaseWatchdog(attempts=world.attempts, guards=guards), world.attempts.lease
+    watchdog, lease = LeaseWatchdog(attempts=world.attempts), world.attempts.lease
     await watchdog.run_once()
     lease.begin(REGISTERED)
     lease.granted(Instant(world.clock.boottime(), world.clock.wall().timestamp()))
     world.attempts.idle.clear()
     await watchdog.run_once()
-    assert (lease.over, world.directly) == ("", 0)
+    assert (lease.over, world.enforced) == ("", [])
     await world.clock.advance(9.7)
     await watchdog.run_once()
-    assert (lease.over, world.directly) == ("the lease ran out", 1)
+    assert (lease.over, world.enforced) == ("the lease ran out", []), "the guards come first"
+    await world.clock.advance(0.2)
+    await watchdog.run_once()
+    assert world.enforced == [0.2]
+
+
+def frozen(on: bool = True, seconds: float = 0.0) -> FreezeTurn:
+    return FreezeTurn(key=KEY, frozen=on, seconds=seconds, at_ns=1)
+
+
+async def test_an_incarnation_with_a_frozen_job_goes_on_after_its_lease(world: World) -> None:
+    """And while a job may still be found frozen; without any it is over."""
+    watchdog, attempts = LeaseWatchdog(attempts=world.attempts), world.attempts
+    lease = attempts.lease
+    lease.begin(REGISTERED)
+    lease.granted(Instant(world.clock.boottime(), world.clock.wall().timestamp()))
+    attempts.idle.clear()
+    attempts.freezes.opened(KEY)
+    await world.clock.advance(9.7)
+    await watchdog.run_once()
+    assert not lease.over
+    attempts.freeze_turned(frozen())
+    await world.clock.advance(100.0)
+    await watchdog.run_once()
+    assert not lease.over
+    assert world.enforced == [100.0], "the second enforcer looks at frozen trees, too"
+    attempts.freezes.closed(KEY)
+    await watchdog.run_once()
+    assert lease.over == "the lease ran out"
+
+
+async def test_a_job_that_is_not_found_frozen_does_not_keep_the_incarnation(world: World) -> None:
+    watchdog, attempts = LeaseWatchdog(attempts=world.attempts), world.attempts
+    attempts.lease.begin(REGISTERED)
+    attempts.lease.granted(Instant(world.clock.boottime(), world.clock.wall().timestamp()))
+    attempts.idle.clear()
+    attempts.freezes.opened(KEY)
+    await world.clock.advance(9.7 + FREEZE_SECONDS)
+    await watchdog.run_once()
+    assert attempts.lease.over
+
+
+async def test_only_a_grant_that_named_it_lets_a_frozen_job_go_on(world: World) -> None:
+    """Its answer would have listed the attempt if the cluster did not hold it."""
+    world.attempts.freezes.opened(KEY)
+    world.book.start(Header(1, 1, "me"), [StartOrder(key=KEY)], smallest_live=0, lease_valid=True)
+    world.says(True, 1)
+    await world.beat.run_once()
+    world.attempts.freeze_turned(frozen())
+    world.says(True, 2)
+    await world.beat.run_once()
+    assert world.done == [("ended", []), ("granted", []), ("ended", []), ("granted", [KEY])]
+    [note] = world.coordinator.beats[-1].freezes.values()
+    assert (note.turns, note.frozen) == (1, True)
+
+
+async def test_what_is_not_held_is_ended_before_anything_goes_on(world: World) -> None:
+    world.book.start(Header(1, 1, "me"), [StartOrder(key=KEY)], smallest_live=0, lease_valid=True)
+    world.says(True, 1, not_held=[KEY])
+    await world.beat.run_once()
+    assert world.done == [("ended", [KEY]), ("granted", [])]
 
 
 async def test_the_interval_is_the_coordinators_until_settings_arrive(world: World) -> None:

@@ -158,7 +158,10 @@ async def test_outcomes_and_lines_outlive_a_crash(world: Any) -> None:
     await world.until(lambda: journal_has(world, "chunks", "reports"))
     world.executor.process.kill()
     world.executor.process.wait()
+    # A report that the killed process sent last may wait in the coordinator's socket: it goes unanswered.
+    await world.coordinators_down()
     world.archiver.down = world.coordinator.silent = False
+    await world.coordinators_up()
     world.executor.start()
     assert (await world.outcome(1)).last_line == "kept"
     # It came with the registration, before anybody could take the run for lost.
@@ -297,7 +300,8 @@ async def test_an_outage_of_all_coordinators(world_maker: Any, tmp_path: Path) -
     await world.open()
     try:
         await world.start(
-            world.order(1, "sh", "-c", f"echo $$ > {file}; {STUBBORN}"),
+            # A short grace: with the default one, its end would begin in the first outage.
+            world.order(1, "sh", "-c", f"echo $$ > {file}; {STUBBORN}", lease_loss_grace_seconds=0.2),
             world.order(2, "sh", "-c", "sleep 0.5; echo on"),
         )
         pid = await job_pid(world, file)

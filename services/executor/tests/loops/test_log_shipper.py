@@ -13,7 +13,8 @@ from toban_domain.outcome import AttemptKey
 from toban_executor.adapters.journal import Journal
 from toban_executor.decide.log_block import LogBlock
 from toban_executor.loops.log_shipper import LogShipper
-from toban_executor.ports import Chunk, ChunkBatch, JournalBatch, Seal, Shipped
+from toban_executor.ports.journal import JournalBatch
+from toban_executor.ports.logs import Chunk, ChunkBatch, Seal, Shipped
 
 KEY = AttemptKey(1, 101)
 

@@ -13,7 +13,8 @@ from toban_domain.settings import Settings
 from toban_executor.config import ExecutorConfig
 from toban_executor.decide.models import AttemptEnd, Report
 from toban_executor.main.wiring import Factories, build
-from toban_executor.ports import HeartbeatAnswer, HeartbeatRequest, Identity, Prepared, Registered, ReportAnswer
+from toban_executor.ports.coordinator import HeartbeatAnswer, HeartbeatRequest, Identity, Registered, ReportAnswer
+from toban_executor.ports.guards import Prepared
 from toban_proto.v1 import executor_pb2
 from toban_runtime.backoff import Backoff
 from toban_runtime.ids import SeededIdSource
@@ -77,7 +78,7 @@ class Guards:
     def spawn(self, order: Any, **_more: Any) -> None:
         self.spawned.append(order.key)
 
-    def push_deadline(self, _deadline: Any) -> None: ...
+    def push_deadline(self, _deadline: Any, **_more: Any) -> None: ...
     def kill(self, _key: Any, **_more: Any) -> None: ...
     def hold_output(self, _hold: bool) -> None: ...
     def ack(self, _offsets: Any) -> None: ...

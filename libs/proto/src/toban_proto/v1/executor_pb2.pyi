@@ -146,21 +146,33 @@ class HeldAttempt(_message.Message):
     KEY_FIELD_NUMBER: _builtins.int
     STATE_FIELD_NUMBER: _builtins.int
     PROGRESS_JSON_FIELD_NUMBER: _builtins.int
+    FREEZE_TURNS_FIELD_NUMBER: _builtins.int
+    FROZEN_SECONDS_FIELD_NUMBER: _builtins.int
+    FREEZE_TURNED_AT_FIELD_NUMBER: _builtins.int
     state: _common_pb2.AttemptState.ValueType
     progress_json: _builtins.str
     """{summary, percentage} as last reported by the job, when it changed since the last acknowledged heartbeat."""
+    freeze_turns: _builtins.int
+    """Freezes and thaws of the attempt so far, odd while it is frozen; 0 = none, or all acknowledged."""
+    frozen_seconds: _builtins.float
+    """Seconds that it has been frozen in all, and when the last turn was; with freeze_turns."""
     @_builtins.property
     def key(self) -> _common_pb2.AttemptKey: ...
+    @_builtins.property
+    def freeze_turned_at(self) -> _timestamp_pb2.Timestamp: ...
     def __init__(
         self,
         *,
         key: _common_pb2.AttemptKey | None = ...,
         state: _common_pb2.AttemptState.ValueType = ...,
         progress_json: _builtins.str = ...,
+        freeze_turns: _builtins.int = ...,
+        frozen_seconds: _builtins.float = ...,
+        freeze_turned_at: _timestamp_pb2.Timestamp | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["key", b"key"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["freeze_turned_at", b"freeze_turned_at", "key", b"key"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "progress_json", b"progress_json", "state", b"state"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["freeze_turned_at", b"freeze_turned_at", "freeze_turns", b"freeze_turns", "frozen_seconds", b"frozen_seconds", "key", b"key", "progress_json", b"progress_json", "state", b"state"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -252,6 +264,7 @@ class StartOrder(_message.Message):
     WORKING_DIR_FIELD_NUMBER: _builtins.int
     ALLOW_SHELL_FIELD_NUMBER: _builtins.int
     LOGS_FIELD_NUMBER: _builtins.int
+    LEASE_LOSS_GRACE_SECONDS_FIELD_NUMBER: _builtins.int
     attempt: _builtins.int
     job_name: _builtins.str
     definition_version: _builtins.int
@@ -260,13 +273,15 @@ class StartOrder(_message.Message):
     timeout_seconds: _builtins.int
     """Seconds for the whole attempt; 0 = none."""
     grace_seconds: _builtins.float
-    """Seconds between SIGTERM and SIGKILL."""
+    """Seconds between SIGTERM and SIGKILL of a cancel or a timeout."""
     on_lease_loss: _builtins.str
     """kill | freeze | continue."""
     traceparent: _builtins.str
     working_dir: _builtins.str
     allow_shell: _builtins.bool
     """The definition may run a shell (`sh -c` counts as a shell)."""
+    lease_loss_grace_seconds: _builtins.float
+    """on_lease_loss kill: seconds between SIGTERM and SIGKILL when the lease ends; unset = 2."""
     @_builtins.property
     def key(self) -> _common_pb2.AttemptKey: ...
     @_builtins.property
@@ -302,12 +317,15 @@ class StartOrder(_message.Message):
         working_dir: _builtins.str = ...,
         allow_shell: _builtins.bool = ...,
         logs: Global___LogRules | None = ...,
+        lease_loss_grace_seconds: _builtins.float | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "log_ticket", b"log_ticket", "logs", b"logs", "slot", b"slot"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_lease_loss_grace_seconds", b"_lease_loss_grace_seconds", "key", b"key", "lease_loss_grace_seconds", b"lease_loss_grace_seconds", "log_ticket", b"log_ticket", "logs", b"logs", "slot", b"slot"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["allow_shell", b"allow_shell", "attempt", b"attempt", "definition_version", b"definition_version", "env", b"env", "grace_seconds", b"grace_seconds", "job_name", b"job_name", "key", b"key", "log_ticket", b"log_ticket", "logs", b"logs", "on_lease_loss", b"on_lease_loss", "payload_json", b"payload_json", "slot", b"slot", "steps", b"steps", "timeout_seconds", b"timeout_seconds", "traceparent", b"traceparent", "working_dir", b"working_dir"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_lease_loss_grace_seconds", b"_lease_loss_grace_seconds", "allow_shell", b"allow_shell", "attempt", b"attempt", "definition_version", b"definition_version", "env", b"env", "grace_seconds", b"grace_seconds", "job_name", b"job_name", "key", b"key", "lease_loss_grace_seconds", b"lease_loss_grace_seconds", "log_ticket", b"log_ticket", "logs", b"logs", "on_lease_loss", b"on_lease_loss", "payload_json", b"payload_json", "slot", b"slot", "steps", b"steps", "timeout_seconds", b"timeout_seconds", "traceparent", b"traceparent", "working_dir", b"working_dir"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__lease_loss_grace_seconds: _TypeAlias = _typing.Literal["lease_loss_grace_seconds"]  # noqa: Y015
+    _WhichOneofArgType__lease_loss_grace_seconds: _TypeAlias = _typing.Literal["_lease_loss_grace_seconds", b"_lease_loss_grace_seconds"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__lease_loss_grace_seconds) -> _WhichOneofReturnType__lease_loss_grace_seconds | None: ...
 
 Global___StartOrder: _TypeAlias = StartOrder  # noqa: Y015
 

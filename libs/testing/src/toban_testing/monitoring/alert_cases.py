@@ -146,6 +146,14 @@ CASES = {
         of("toban_is_leader", 1) | of("toban_executors", 0, f'{COORDINATOR}, state="on"'),
         of("toban_is_leader", 1) | of("toban_executors", 1, f'{COORDINATOR}, state="on"'),
     ),
+    "TobanJobsFrozen": Case(
+        of("toban_executor_frozen_jobs", 3, EXECUTOR), of("toban_executor_frozen_jobs", 0, EXECUTOR)
+    ),
+    "TobanRunsResumed": Case(
+        {f"toban_executor_resumes_total{{{EXECUTOR}}}": jump(2)},
+        of("toban_executor_resumes_total", 2, EXECUTOR),
+        lead="2m",
+    ),
     "TobanExecutorDiskLow": Case(
         of("toban_executor_disk_free_bytes", 1e9, EXECUTOR) | of("toban_executor_disk_size_bytes", 1e11, EXECUTOR),
         of("toban_executor_disk_free_bytes", 3e9, EXECUTOR) | of("toban_executor_disk_size_bytes", 1e11, EXECUTOR),

@@ -63,6 +63,7 @@ def _start(order: StartOrder, incarnation: str, signer: TicketSigner) -> pb.Star
         timeout_seconds=order.timeout_seconds,
         grace_seconds=order.grace_seconds,
         on_lease_loss=order.on_lease_loss,
+        lease_loss_grace_seconds=order.lease_loss_grace_seconds,
         slot=timestamp_to_pb(order.slot),
         log_ticket=signer.sign(run_id=key.run_id, token=key.token, incarnation=incarnation, log_day=order.log_day),
         traceparent=order.span.context.header if order.span else "",

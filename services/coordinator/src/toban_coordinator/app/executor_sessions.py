@@ -15,7 +15,7 @@ from toban_coordinator.decide.report import Report
 from toban_coordinator.ports.leader import LeaderSource, LeaderView, ServerClock
 from toban_coordinator.ports.settings import SettingsSource
 from toban_coordinator.ports.worker_registry import MemberMirror
-from toban_coordinator.store import executors, queued_orders
+from toban_coordinator.store import executors, freezes, queued_orders
 from toban_coordinator.store.unresolved_attempts import Named
 from toban_domain.epoch import EpochProof, term_of
 from toban_domain.errors import ErrorCode, TobanError
@@ -33,6 +33,10 @@ DEFAULT_LEASE_MS = int(1000 * SETTINGS["executor_lease_seconds"].default)
 MAX_JOBS = "max_jobs_per_worker"
 KEY_BYTES = 32
 MAX_SLOTS = 10_000
+# Each is an event of the run.
+MAX_FREEZE_TURNS = 10_000
+# 31 years. The leader adds them to a moment in time, and one sum out of range would fail its look at all overdue runs.
+MAX_FROZEN_SECONDS = 1e9
 MAX_LABELS = 64
 MAX_TEXT = 256
 MAX_EPOCH = (1 << 63) - 1
@@ -94,6 +98,7 @@ class Heartbeat:
     presented: Presented | None = None
     held: Sequence[AttemptKey] = ()
     progress: Mapping[AttemptKey, Progress] = field(default_factory=dict)
+    freezes: Mapping[AttemptKey, freezes.FreezeNote] = field(default_factory=dict)
     stopped: bool = False
     # None: the executor does not name what it has not reported.
     named: Named | None = None
@@ -192,7 +197,11 @@ class ExecutorSessions:
             if not heartbeat.held:
                 await executors.attest_stopped(self._deps.pool, incarnation)
             return self._answer(Answer(grant=None))
-        answer = await self._grants.heartbeat(heartbeat.beat, heartbeat.held, heartbeat.named)
+        if heartbeat.freezes:
+            # Before the row shows a fresh heartbeat: from then on the leader holds the timeouts of these runs against them.
+            await freezes.note(self._deps.pool, incarnation, heartbeat.freezes)
+        frozen = any(note.turns % 2 for note in heartbeat.freezes.values())
+        answer = await self._grants.heartbeat(heartbeat.beat, heartbeat.held, heartbeat.named, frozen=frozen)
         await self._check_epoch(claimed, heartbeat.presented, answer)
         if answer.grant is not None:
             self._mirror(answer.grant, heartbeat)

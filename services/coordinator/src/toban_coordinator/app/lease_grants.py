@@ -39,7 +39,9 @@ class Answer:
 class _Call:
     beat: executors.Beat
     held: Sequence[AttemptKey]
+    # None: the executor does not say what else it knows of.
     named: Named | None
+    frozen: bool
 
 
 class LeaseGrants:
@@ -49,11 +51,15 @@ class LeaseGrants:
         self._pool = pool
         self._group = GroupCommit(self._grant, limits=GroupLimits(max_items=MAX_BATCH), name="lease grants")
 
-    async def heartbeat(self, beat: executors.Beat, held: Sequence[AttemptKey], named: Named | None = None) -> Answer:
+    async def heartbeat(
+        self, beat: executors.Beat, held: Sequence[AttemptKey], named: Named | None = None, *, frozen: bool = False
+    ) -> Answer:
         """The answer, after the commit. `held` are the attempts that the executor has not finished, `named` all that it knows of (None: it does
-        not say). Raises TobanError: no grant is certain.
+        not say); with `frozen` ones among them it gets no grant without the list of those that it no longer holds.
+
+        Raises TobanError: no grant is certain.
         """
-        return await self._group.submit(_Call(beat, held, named))
+        return await self._group.submit(_Call(beat, held, named, frozen))
 
     async def _grant(self, calls: Sequence[_Call]) -> list[Answer]:
         with _batch.time():
@@ -76,6 +82,11 @@ class LeaseGrants:
         wanted = {name: keys for name, keys in held.items() if name in grants and (keys or grants[name].has_updates)}
         named = _named(call for call in calls if call.beat.incarnation in wanted)
         updates = await self._updates(wanted, {name: said.known for name, said in named.items()})
+        if updates is None:
+            # The other grants stand; the orders go out with the next heartbeat.
+            frozen = {call.beat.incarnation for call in calls if call.frozen}
+            grants |= {name: replace(grants[name], granted=False) for name in frozen & grants.keys()}
+            updates = {}
         await self._note({name: said for name, said in named.items() if updates.get(name, NO_UPDATES).unresolved})
         return {name: Answer(grant=grants.get(name), updates=updates.get(name, NO_UPDATES)) for name in beats}
 
@@ -91,15 +102,15 @@ class LeaseGrants:
 
     async def _updates(
         self, held: dict[str, list[AttemptKey]], unanswered: Mapping[str, Sequence[AttemptKey]]
-    ) -> dict[str, queued_orders.OrderUpdates]:
+    ) -> dict[str, queued_orders.OrderUpdates] | None:
+        """None when they could not be read."""
         if not held:
             return {}
         try:
             return await queued_orders.updates(self._pool, held, unanswered)
         except StoreError as error:
-            # The grant stands; the orders go out with the next heartbeat.
             _log.warning("could not load pending orders; heartbeats answered without them", error=error.message)
-            return {}
+            return None
 
 
 def _named(calls: Iterable[_Call]) -> dict[str, Named]:

@@ -48,6 +48,7 @@ def start_order(attempt: Attempt, spec: JobSpec, *, cluster: str) -> StartOrder:
         timeout_seconds=attempt.timeout_seconds,
         grace_seconds=spec.cancel.grace_seconds,
         on_lease_loss=spec.lease_loss_action,
+        lease_loss_grace_seconds=spec.lease_loss_grace_seconds,
         slot=attempt.slot,
         log_day=attempt.log_day,
         working_dir=spec.working_dir,

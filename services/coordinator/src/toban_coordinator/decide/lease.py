@@ -11,6 +11,8 @@ from toban_fencing.executor_lease import Sighting, may_fence, observe, take_seco
 
 # Unanswered pings that a detach needs.
 PINGS = 3
+# So far apart two reads may be for a wait to go on, seconds.
+READ_GAP_SECONDS = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,8 +40,16 @@ class Watched:
 Watch = Mapping[str, Watched]
 
 
-def watch(before: Watch, rows: Sequence[ExecutorRow], *, read_returned_at: float) -> dict[str, Watched]:
-    """The memory after a read: a wait starts again with each change of what it watches. Times are this machine's BOOTTIME, seconds."""
+def watch(
+    before: Watch, rows: Sequence[ExecutorRow], *, read_returned_at: float, last_read_at: float | None = None
+) -> dict[str, Watched]:
+    """The memory after a read: a wait starts again with each change of what it watches, and after a gap between reads.
+
+    So an outage of PostgreSQL is never followed by a fence before the executors could send a heartbeat. Times are this machine's
+    BOOTTIME, seconds; `last_read_at` is the return of the read before.
+    """
+    if last_read_at is not None and read_returned_at - last_read_at > READ_GAP_SECONDS:
+        before = {}
     return {row.incarnation: _watched(before.get(row.incarnation), row, read_returned_at) for row in rows}
 
 

@@ -27,11 +27,12 @@ class ReapPlan:
 
 @dataclass(frozen=True, slots=True)
 class Overdue:
-    """A run that is RUNNING for longer than its timeout."""
+    """A run that is RUNNING for longer than its timeout. `frozen_seconds` of that time do not count."""
 
     run: LiveRun
     started_at: datetime
     timeout_seconds: int
+    frozen_seconds: float = 0.0
 
 
 def orphaned(runs: Sequence[LiveRun]) -> ReapPlan:
@@ -107,7 +108,7 @@ def _unplaced(run: LiveRun) -> Release:
 def overdue(run: Overdue, spec: JobSpec, now: datetime) -> RequestCancel | None:
     """RUNNING → CANCEL_REQUESTED when the executor has let the timeout pass by far."""
     limit = run.timeout_seconds + spec.cancel.grace_seconds + TIMEOUT_MARGIN_SECONDS
-    if run.timeout_seconds <= 0 or now - run.started_at <= timedelta(seconds=limit):
+    if run.timeout_seconds <= 0 or now - run.started_at <= timedelta(seconds=limit + run.frozen_seconds):
         return None
     return RequestCancel(
         run_id=run.run.id,

@@ -52,13 +52,17 @@ class Observer:
         self._clock = clock
         self.rows: dict[str, executors.Observed] = {}
         self.watched: dict[str, Watched] = {}
+        # BOOTTIME at which the last read returned.
+        self._read_at: float | None = None
 
     async def run_once(self) -> None:
         """Read every row that is not off; a wait begins when the read that first shows a value has returned."""
         rows = await executors.observe(self._pool)
         at = self._clock.boottime()
         self.rows = {row.incarnation: row for row in rows}
-        self.watched = watch(self.watched, [_watched_row(row) for row in rows], read_returned_at=at)
+        found = [_watched_row(row) for row in rows]
+        self.watched = watch(self.watched, found, read_returned_at=at, last_read_at=self._read_at)
+        self._read_at = at
 
 
 def _watched_row(row: executors.Observed) -> ExecutorRow:

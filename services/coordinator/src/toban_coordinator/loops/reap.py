@@ -82,7 +82,7 @@ class Reap:
         specs = await self._definitions.find(t, {(o.run.definition_id, o.run.definition_version) for o in found})
         moves = [
             decide.overdue(
-                Overdue(o.run, o.started_at, o.timeout_seconds),
+                Overdue(o.run, o.started_at, o.timeout_seconds, o.frozen_seconds),
                 specs[(o.run.definition_id, o.run.definition_version)],
                 now,
             )

@@ -12,7 +12,7 @@ from datetime import datetime
 from typing import Any, Protocol
 
 from toban_domain.epoch import Term
-from toban_domain.job import LogSpec
+from toban_domain.job import DEFAULT_LEASE_LOSS_GRACE_SECONDS, LEASE_LOSS_ACTION, LogSpec
 from toban_domain.outcome import AttemptKey
 from toban_observability.tracing import OpenSpan
 
@@ -62,7 +62,8 @@ class StartOrder:
     env: Mapping[str, str] = field(default_factory=dict)
     timeout_seconds: int = 0
     grace_seconds: float = 10.0
-    on_lease_loss: str = "kill"
+    on_lease_loss: str = LEASE_LOSS_ACTION
+    lease_loss_grace_seconds: float = DEFAULT_LEASE_LOSS_GRACE_SECONDS
     slot: datetime | None = None
     log_day: str
     # Ended when the executor has answered; the job's trace goes on below it.

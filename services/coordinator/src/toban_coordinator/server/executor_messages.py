@@ -9,9 +9,18 @@ from typing import Any
 from toban_coordinator.adapters.order_messages import header
 from toban_coordinator.app.commit_reports import Committed
 from toban_coordinator.app.epoch_claims import Presented
-from toban_coordinator.app.executor_sessions import MAX_EPOCH, MAX_SLOTS, Heartbeat, HeartbeatAnswer, Introduction
+from toban_coordinator.app.executor_sessions import (
+    MAX_EPOCH,
+    MAX_FREEZE_TURNS,
+    MAX_FROZEN_SECONDS,
+    MAX_SLOTS,
+    Heartbeat,
+    HeartbeatAnswer,
+    Introduction,
+)
 from toban_coordinator.decide.report import Answer, Report
 from toban_coordinator.store import executors
+from toban_coordinator.store.freezes import FreezeNote
 from toban_coordinator.store.queued_orders import QueuedOrder
 from toban_coordinator.store.unresolved_attempts import Named
 from toban_domain.epoch import EpochProof
@@ -112,6 +121,7 @@ def heartbeat_from_pb(
         presented=presented_from_pb(message, verifier),
         held=held,
         progress=progress_from_pb(message),
+        freezes=freezes_from_pb(message),
         stopped=message.stopped,
         named=named_from_pb(message) if message.names_all else None,
     )
@@ -127,6 +137,17 @@ def progress_from_pb(message: pb.HeartbeatRequest) -> dict[AttemptKey, Progress]
     """The progress of jobs; what cannot be read is left out."""
     given = ((item.key, progress_from_text(item.progress_json)) for item in message.held if item.progress_json)
     return {key_from_pb(key): progress for key, progress in given if progress is not None}
+
+
+def freezes_from_pb(message: pb.HeartbeatRequest) -> dict[AttemptKey, FreezeNote]:
+    """What has been frozen and thawed; what cannot be is left out."""
+    return {
+        key_from_pb(item.key): FreezeNote(
+            turns=item.freeze_turns, seconds=item.frozen_seconds, turned_at=time_or_none(item.freeze_turned_at)
+        )
+        for item in message.held
+        if 0 < item.freeze_turns <= MAX_FREEZE_TURNS and 0 <= item.frozen_seconds <= MAX_FROZEN_SECONDS
+    }
 
 
 def time_or_none(message: Any) -> datetime | None:

@@ -16,7 +16,9 @@ SELECT r.state::text AS state, count(*)::bigint AS runs,
            WHEN 'RUNNING' THEN r.started_at
            WHEN 'CANCEL_REQUESTED' THEN r.cancel_requested_at
            ELSE COALESCE(e.off_at, r.dispatched_at) END)), 0))::double precision AS oldest,
-       GREATEST(0, COALESCE(max(extract(epoch FROM now() - r.started_at) - r.timeout_seconds)
+       GREATEST(0, COALESCE(max(extract(epoch FROM now() - r.started_at) - r.timeout_seconds
+                                    - COALESCE((SELECT a.frozen_seconds FROM scheduler.job_attempts a
+                                                 WHERE a.run_id = r.id AND a.token = r.token AND a.log_day = r.log_day), 0))
                                 FILTER (WHERE r.state = 'RUNNING' AND r.timeout_seconds > 0), 0))::double precision AS overtime
   FROM scheduler.runs_live r LEFT JOIN scheduler.executors e ON e.incarnation = r.assigned_incarnation
  WHERE r.state IN ('ASSIGNED', 'RUNNING', 'CANCEL_REQUESTED', 'ORPHANED')

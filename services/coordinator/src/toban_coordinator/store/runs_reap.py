@@ -27,11 +27,12 @@ FIRST_PAGE = OverduePage(datetime(1, 1, 2, tzinfo=UTC), 0)
 
 @dataclass(frozen=True, slots=True)
 class OverdueRun:
-    """A RUNNING run past its timeout, and its place in the list of them."""
+    """A RUNNING run past its timeout, without the seconds in which it was frozen, and its place in the list of them."""
 
     run: LiveRun
     started_at: datetime
     timeout_seconds: int
+    frozen_seconds: float
     place: OverduePage
 
 
@@ -56,7 +57,8 @@ async def overdue(t: Tx, now: datetime, *, after: OverduePage = FIRST_PAGE, limi
     found = []
     params = {"now": now, "after_deadline": after.deadline, "after_id": after.run_id, "limit": limit}
     for row in await t.fetch_all(_sql.overdue, params):
-        started_at, timeout, deadline = row.pop("started_at"), row.pop("timeout_seconds"), row.pop("deadline")
+        started_at, timeout = row.pop("started_at"), row.pop("timeout_seconds")
+        frozen, deadline = row.pop("frozen_seconds"), row.pop("deadline")
         run = LiveRun(**row, state=RunState.RUNNING, started=True)
-        found.append(OverdueRun(run, started_at, timeout, OverduePage(deadline, run.id)))
+        found.append(OverdueRun(run, started_at, timeout, frozen, OverduePage(deadline, run.id)))
     return found

@@ -26,12 +26,19 @@ SELECT {{run_to_decide}}
    FOR UPDATE OF r
 
 -- name: overdue
--- RUNNING runs that are past their timeout, the longest first, by the index of deadlines. A page begins after the last run of the one before.
+-- RUNNING runs that are past their timeout, the longest first, by the index of deadlines. Time in which their attempt was frozen does not count.
+-- An executor without a heartbeat for a whole lease may have frozen them and has not said so yet.
+-- A page begins after the last run of the one before: its order and `deadline` leave frozen time out, so that they do not change meanwhile.
 SELECT r.id, r.token, r.assigned_incarnation::text AS incarnation, r.attempt, r.max_attempts, r.lost_count, r.max_lost, r.definition_id,
-       r.definition_version, r.started_at, r.timeout_seconds,
+       r.definition_version, r.started_at, r.timeout_seconds, f.seconds AS frozen_seconds,
        r.started_at + make_interval(secs => r.timeout_seconds) AS deadline
   FROM scheduler.runs_live r
+  JOIN scheduler.executors e ON e.incarnation = r.assigned_incarnation
+ CROSS JOIN LATERAL (SELECT COALESCE(max(a.frozen_seconds), 0) AS seconds FROM scheduler.job_attempts a
+                      WHERE a.run_id = r.id AND a.token = r.token AND a.log_day = r.log_day) f
  WHERE r.state = 'RUNNING' AND r.timeout_seconds > 0
+   AND e.last_heartbeat_at > %(now)s::timestamptz - make_interval(secs => e.lease_ms / 1000.0)
+   AND r.started_at + make_interval(secs => r.timeout_seconds + f.seconds) < %(now)s::timestamptz
    AND r.started_at AT TIME ZONE 'UTC' + make_interval(secs => r.timeout_seconds) < %(now)s::timestamptz AT TIME ZONE 'UTC'
    AND (r.started_at AT TIME ZONE 'UTC' + make_interval(secs => r.timeout_seconds), r.id)
        > (%(after_deadline)s::timestamptz AT TIME ZONE 'UTC', %(after_id)s::bigint)

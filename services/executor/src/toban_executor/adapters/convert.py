@@ -6,12 +6,13 @@ from typing import Any
 
 from google.protobuf.message import DecodeError
 
-from toban_domain.outcome import AttemptKey
+from toban_domain.job import DEFAULT_LEASE_LOSS_GRACE_SECONDS
+from toban_domain.outcome import AttemptKey, AttemptState
 from toban_domain.settings import Settings
 from toban_executor.adapters.program_lookup import python_step_command
 from toban_executor.decide.models import CancelOrder, LogRules, Report, StartOrder, StepOrder
 from toban_executor.decide.outcome import at
-from toban_executor.ports import HeartbeatAnswer, HeartbeatRequest, RelayedOrder, SignedEpoch
+from toban_executor.ports.coordinator import HeartbeatAnswer, HeartbeatRequest, RelayedOrder, SignedEpoch
 from toban_fencing.epoch_gate import Header
 from toban_fencing.order_book import StartAnswer
 from toban_proto.v1 import common_pb2, coordinator_pb2, executor_pb2
@@ -64,6 +65,11 @@ def start_from_pb(message: executor_pb2.StartOrder) -> StartOrder:
             lines_per_second=message.logs.max_lines_per_second,
             redact=tuple(message.logs.redact),
         ),
+        # An older coordinator sends no value of its own.
+        on_lease_loss="freeze" if message.on_lease_loss == "freeze" else "kill",
+        lease_loss_grace_seconds=message.lease_loss_grace_seconds
+        if message.HasField("lease_loss_grace_seconds")
+        else DEFAULT_LEASE_LOSS_GRACE_SECONDS,
     )
 
 
@@ -125,12 +131,7 @@ def heartbeat_to_pb(request: HeartbeatRequest, incarnation: str) -> coordinator_
         free_slots=request.free_slots,
         load=request.load,
         labels=dict(request.labels),
-        held=[
-            executor_pb2.HeldAttempt(
-                key=key_to_pb(key), state=state_to_pb(state), progress_json=progress_to_text(request.progress.get(key))
-            )
-            for key, state in request.held
-        ],
+        held=[_held_to_pb(key, state, request) for key, state in request.held],
         order_outcomes=[
             coordinator_pb2.OrderOutcome(order_id=number, result=text) for number, text in request.outcomes
         ],
@@ -147,6 +148,17 @@ def heartbeat_to_pb(request: HeartbeatRequest, incarnation: str) -> coordinator_
             for key, message in request.quarantined.items()
         ],
     )
+
+
+def _held_to_pb(key: AttemptKey, state: AttemptState, request: HeartbeatRequest) -> executor_pb2.HeldAttempt:
+    progress, note = request.progress.get(key), request.freezes.get(key)
+    held = executor_pb2.HeldAttempt(
+        key=key_to_pb(key), state=state_to_pb(state), progress_json=progress_to_text(progress)
+    )
+    if note is not None:
+        held.freeze_turns, held.frozen_seconds = note.turns, note.seconds
+        held.freeze_turned_at.FromNanoseconds(note.turned_ns)
+    return held
 
 
 def heartbeat_answer_from_pb(message: coordinator_pb2.HeartbeatResponse) -> HeartbeatAnswer:

@@ -16,7 +16,14 @@ from toban_executor.adapters.convert import (
 )
 from toban_executor.decide.models import Report
 from toban_executor.decide.unknown_incarnation import UnknownIncarnation
-from toban_executor.ports import HeartbeatAnswer, HeartbeatRequest, Identity, Registered, ReportAnswer, SignedEpoch
+from toban_executor.ports.coordinator import (
+    HeartbeatAnswer,
+    HeartbeatRequest,
+    Identity,
+    Registered,
+    ReportAnswer,
+    SignedEpoch,
+)
 from toban_proto.v1 import coordinator_pb2
 from toban_proto.v1.coordinator_pb2_grpc import ExecutorGatewayStub
 from toban_runtime.clock import Clock

@@ -16,7 +16,8 @@ from toban_executor.decide.outcome import outcome_of
 from toban_executor.guard import message_spool
 from toban_executor.guard.message_spool import SpooledMessage
 from toban_executor.guard.protocol import BLOCK_KIND, decode_report
-from toban_executor.ports import Chunk, JournalBatch, Seal
+from toban_executor.ports.journal import JournalBatch
+from toban_executor.ports.logs import Chunk, Seal
 from toban_observability.logs import get_logger
 
 _log = get_logger(__name__)

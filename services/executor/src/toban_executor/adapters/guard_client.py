@@ -3,16 +3,17 @@
 import asyncio
 import contextlib
 import math
-import os
-import signal
 import socket
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from toban_domain.outcome import AttemptKey
+from toban_executor.adapters.lease_enforcer import LeaseEnforcer
+from toban_executor.decide.guard_freeze import FREEZE_ALLOWANCE
 from toban_executor.decide.guard_types import (
     Acknowledge,
     AttemptStart,
     Command,
+    FreezeTurn,
     HoldOutput,
     Kill,
     ProcessesUnreachable,
@@ -25,9 +26,8 @@ from toban_executor.decide.log_block import LogBlock
 from toban_executor.decide.models import AttemptEnd, StartOrder
 from toban_executor.guard.launch import GuardSet
 from toban_executor.guard.message_spool import name_of
-from toban_executor.guard.process_tree import children, descendants
 from toban_executor.guard.protocol import MAX_MESSAGE, ReceiveBuffer, Report, decode_report, encode_command
-from toban_executor.ports import GuardListener
+from toban_executor.ports.guards import GuardListener
 from toban_fencing.executor_lease import Instant
 from toban_observability import metrics
 from toban_observability.logs import get_logger
@@ -48,6 +48,7 @@ class GuardClient:
     def __init__(self, *, guards: GuardSet, clock: Clock) -> None:
         self._guards = guards
         self._clock = clock
+        self._enforcer = LeaseEnforcer(guards)
         self._free = list(range(len(guards.slots)))
         self._busy: dict[int, StartOrder] = {}
         self._slot_of: dict[AttemptKey, int] = {}
@@ -100,21 +101,46 @@ class GuardClient:
         programs: Sequence[str],
         deadline: Instant,
         lease_grace: float,
+        freeze_max: float,
     ) -> None:
         """Give an attempt to a free slot; what cannot be sent ends at once with the reason."""
         slot = self._free.pop()
         self._busy[slot], self._slot_of[order.key] = order, slot
-        command = Spawn(order=order, programs=programs, env=env, deadline=deadline, lease_grace=lease_grace)
+        command = Spawn(
+            order=order,
+            programs=programs,
+            env=env,
+            deadline=deadline,
+            lease_grace=lease_grace,
+            freeze_max=freeze_max,
+        )
         data = self._encode(slot, command)
         if len(data) > MAX_MESSAGE:
             self._end_unstarted(slot, f"argv, environment and payload together exceed {MAX_MESSAGE} bytes")
         elif not self._send(slot, data):
             self._end_unstarted(slot, "the guard of the slot does not take orders")
 
-    def push_deadline(self, deadline: Instant) -> None:
-        """Send every busy guard the time until which it may let its job run."""
+    def push_deadline(
+        self,
+        deadline: Instant,
+        *,
+        thaw: Collection[AttemptKey],
+        frozen_seconds: Mapping[AttemptKey, float],
+        freeze_max: float,
+    ) -> None:
+        """Send every busy guard the time until which it may let its job run; of frozen jobs only those in `thaw` go on."""
         for slot, order in self._busy.items():
-            self._command(slot, SetDeadline(token=order.key.token, deadline=deadline))
+            key = order.key
+            command = SetDeadline(
+                token=key.token,
+                deadline=deadline,
+                thaw=key in thaw,
+                freeze_max=freeze_max,
+                frozen_seconds=frozen_seconds.get(key, 0.0),
+            )
+            self._command(slot, command)
+            if key in thaw and self._enforcer.thaw(slot):
+                self._turned(key, frozen=False)
 
     def kill(
         self, key: AttemptKey, *, cause: str, reason: str, grace: float | None, at_most: float = math.inf
@@ -130,12 +156,24 @@ class GuardClient:
         self._command(slot, Kill(token=key.token, cause=cause, reason=reason, grace=seconds))
         return seconds
 
-    def kill_directly(self) -> None:
-        """SIGKILL every job from this process, for guards that are stopped themselves."""
-        for supervisor in children(self._guards.supervisor.pid):
-            for member in descendants(supervisor):
-                with contextlib.suppress(ProcessLookupError, PermissionError):
-                    os.kill(member, signal.SIGKILL)
+    def enforce_lease(self, *, late: float, frozen: Collection[AttemptKey], over: Collection[AttemptKey]) -> None:
+        """The lease ended `late` seconds ago: do from this process what guards that are stopped themselves have not done.
+
+        `frozen` are known to be frozen, `over` of them for too long.
+        """
+        for slot, order in self._busy.items():
+            key = order.key
+            if order.on_lease_loss != "freeze" or key in over:
+                self._enforcer.kill(slot)
+            elif key not in frozen or self._enforcer.has_frozen(slot):
+                if self._enforcer.freeze(slot):
+                    self._turned(key, frozen=True)
+                elif late >= FREEZE_ALLOWANCE:
+                    self._enforcer.kill(slot)
+
+    def _turned(self, key: AttemptKey, *, frozen: bool) -> None:
+        assert self._listener is not None
+        self._listener.freeze_turned(FreezeTurn(key=key, frozen=frozen, seconds=0.0, at_ns=self._now_ns()))
 
     def hold_output(self, hold: bool) -> None:
         """Make the guards leave the jobs' pipes alone, so that jobs wait in their writes, or read them again.
@@ -217,6 +255,10 @@ class GuardClient:
         if isinstance(report, SlotLost):
             self._lost(slot, report.losses)
             return
+        if isinstance(report, FreezeTurn):
+            # Not numbered: no later incarnation needs it.
+            self._listener.freeze_turned(report)
+            return
         self._received[slot] = self._received.get(slot, self._acked[slot]) + 1
         order = self._busy.get(slot)
         if order is None:
@@ -236,6 +278,7 @@ class GuardClient:
         assert self._listener is not None
         self._busy.pop(slot, None)
         self._slot_of.pop(end.key, None)
+        self._enforcer.forget(slot)
         self._free.append(slot)
         self._listener.ended(end)
 

@@ -7,7 +7,7 @@ from datetime import datetime
 from pathlib import Path
 
 from toban_domain.errors import TobanError
-from toban_executor.ports import Vitals
+from toban_executor.ports.coordinator import Vitals
 from toban_observability import metrics
 from toban_observability.logs import get_logger
 from toban_transport.tls import TlsFiles

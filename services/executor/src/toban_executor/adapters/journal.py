@@ -18,7 +18,9 @@ from toban_domain.outcome import AttemptKey
 from toban_executor.adapters import journal_sql
 from toban_executor.adapters.convert import report_from_bytes, report_to_bytes, signed_epoch_from_bytes
 from toban_executor.decide.models import Report
-from toban_executor.ports import Chunk, ChunkBatch, JournalBatch, JournalContents, Seal, SignedEpoch
+from toban_executor.ports.coordinator import SignedEpoch
+from toban_executor.ports.journal import JournalBatch, JournalContents
+from toban_executor.ports.logs import Chunk, ChunkBatch, Seal
 from toban_fencing.epoch_gate import Record
 from toban_observability import metrics
 from toban_observability.logs import get_logger

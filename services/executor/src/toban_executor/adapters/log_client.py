@@ -14,7 +14,7 @@ from toban_executor.adapters.convert import ticket_from_bytes
 from toban_executor.decide.log_block import STDERR, STDOUT, SYSTEM, LogBlock
 from toban_executor.decide.log_levels import levels_of
 from toban_executor.decide.outcome import at
-from toban_executor.ports import Chunk, ChunkBatch, Shipped
+from toban_executor.ports.logs import Chunk, ChunkBatch, Shipped
 from toban_proto.v1 import logs_pb2
 from toban_proto.v1.logs_pb2_grpc import LogIngestStub
 from toban_transport.channel import ChannelPool

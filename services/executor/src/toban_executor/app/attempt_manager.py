@@ -5,22 +5,26 @@ Decisions are the OrderBook's; the rest are effects. All of it runs on the event
 
 import asyncio
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from toban_domain.epoch import term_of
 from toban_domain.errors import ErrorCode, TobanError
 from toban_domain.outcome import AttemptKey, Outcome
 from toban_domain.traceparent import parse
+from toban_executor.app.known_epochs import KnownEpochs
 from toban_executor.app.lease import ExecutorLease
 from toban_executor.app.log_collector import LogCollector, count_end
 from toban_executor.app.outcome_reporter import OutcomeReporter
 from toban_executor.decide.environment import job_environment
+from toban_executor.decide.freeze_book import FreezeBook
+from toban_executor.decide.guard_types import FreezeTurn
 from toban_executor.decide.log_block import LogBlock
 from toban_executor.decide.models import AttemptEnd, CancelOrder, Report, StartOrder
 from toban_executor.decide.outcome import outcome_of
 from toban_executor.decide.progress import ProgressBook
-from toban_executor.ports import Guards, Journal, JournalContents, SignedEpoch
+from toban_executor.ports.guards import Guards
+from toban_executor.ports.journal import Journal, JournalContents
 from toban_fencing.epoch_gate import Header, Record
 from toban_fencing.executor_lease import Instant
 from toban_fencing.order_book import OrderBook, StartAnswer
@@ -29,9 +33,6 @@ from toban_observability.logs import get_logger
 from toban_observability.tracing import Attributes, OpenSpan
 from toban_runtime.clock import Clock
 
-# How much older than the last grant the signed epoch on disk may be, seconds: a restart presents that one, and each write costs an fsync.
-SIGNED_EPOCH_SECONDS = 60.0
-
 _log = get_logger(__name__)
 _starts = metrics.counter(
     "toban_executor_starts_total", "Start orders by result: accepted, or the refusal.", ("result",)
@@ -39,6 +40,11 @@ _starts = metrics.counter(
 _outcomes = metrics.counter(
     "toban_executor_outcomes_total", "Ended attempts by outcome and reason.", ("kind", "reason")
 )
+_frozen = metrics.gauge(
+    "toban_executor_frozen_jobs", "Attempts that are frozen because the executor's lease was not renewed in time."
+)
+_freezes = metrics.counter("toban_executor_freezes_total", "Attempts frozen at the end of the executor's lease.")
+_thaws = metrics.counter("toban_executor_resumes_total", "Frozen attempts that a new grant has let go on.")
 _slots = metrics.gauge("toban_executor_slots", "Number of slots: attempts that may run at the same time.")
 _unreachable = metrics.gauge(
     "toban_executor_processes_unreachable",
@@ -58,7 +64,8 @@ class Launcher:
 class AttemptManager:
     """The attempts of this incarnation: owns its order book, journal records, output collector and reports.
 
-    `idle` is set while no attempt is live; `broken` when a guard has ended without a successor.
+    `idle` is set while no attempt is live; `broken` when a guard has ended without a successor. `freeze_max` gives the seconds
+    that an attempt may stay frozen; `wake_heartbeat` sends a heartbeat at once.
     """
 
     def __init__(
@@ -70,17 +77,20 @@ class AttemptManager:
         reporter: OutcomeReporter,
         collector: LogCollector,
         launcher: Launcher,
+        freeze_max: Callable[[], float],
+        wake_heartbeat: Callable[[], None],
         clock: Clock,
     ) -> None:
         self.book = book
+        self.epochs = KnownEpochs(book=book, journal=journal, clock=clock)
+        self.freezes = FreezeBook()
         self.lease = ExecutorLease(clock=clock)
         self.progress = ProgressBook()
-        # The newest proof of the epochs that this executor knows, for coordinators whose PostgreSQL went back.
-        self.signed_epoch: SignedEpoch | None = None
-        self._signed_saved_at = 0.0
         self.idle = asyncio.Event()
         self.broken = asyncio.Event()
         self._launcher = launcher
+        self._freeze_max = freeze_max
+        self._wake_heartbeat = wake_heartbeat
         self._guards = guards
         self._journal = journal
         self._reporter = reporter
@@ -100,7 +110,7 @@ class AttemptManager:
         unreported = [*contents.reports, *(report for report, _ in contents.quarantined)]
         finished = {*contents.seen, *(report.key for report in unreported)}
         self.book.restore(epoch_max=contents.epoch_max, tombstones=contents.tombstones, finished=finished)
-        self.signed_epoch = contents.signed_epoch
+        self.epochs.signed = contents.signed_epoch
         self._reporter.restore(contents)
 
     def first_reports(self, most: int) -> list[Report]:
@@ -178,26 +188,6 @@ class AttemptManager:
         await self._journal.record(records)
         self.book.saved(records)
 
-    async def learn_epoch(self, epoch: int) -> None:
-        """An epoch that a coordinator named, on disk when this returns."""
-        await self._write(self.book.raise_epoch(epoch))
-
-    def note_epoch(self, epoch: int) -> None:
-        """As `learn_epoch` without waiting, so that a slow disk costs no lease: the first order of the epoch waits for it."""
-        if epoch > self.book.epoch_max:
-            self._journal.post_records(self.book.raise_epoch(epoch))
-
-    def note_signed_epoch(self, signed: SignedEpoch | None) -> None:
-        """Keep what a coordinator signed: on disk at once when its epoch is new, else each SIGNED_EPOCH_SECONDS."""
-        held, now = self.signed_epoch, self._clock.monotonic()
-        if signed is None or not signed.replaces(held):
-            return
-        self.signed_epoch = signed
-        new = held is None or (held.epoch, held.incarnation) != (signed.epoch, signed.incarnation)
-        if new or now - self._signed_saved_at >= SIGNED_EPOCH_SECONDS:
-            self._signed_saved_at = now
-            self._journal.post_signed_epoch(signed)
-
     def forget_below(self, smallest_live: int) -> None:
         """Drop memory of attempts below the smallest live token, here and in the journal."""
         if smallest_live > self.book.smallest_live:
@@ -227,12 +217,15 @@ class AttemptManager:
         order = self._traced(order)
         env = job_environment(order, incarnation=self.book.incarnation, home=launcher.home, now=self._clock.wall())
         self.book.running(order.key)
+        if order.on_lease_loss == "freeze":
+            self.freezes.opened(order.key)
         self._guards.spawn(
             order,
             env=env,
             programs=[launcher.program(step.argv[0]) for step in order.steps],
             deadline=lease.deadline,
-            lease_grace=lease.grace(order.grace_seconds),
+            lease_grace=lease.grace(order.lease_loss_grace_seconds),
+            freeze_max=self._freeze_max(),
         )
         early = self._early_cancels.pop(order.key, None)
         if early is not None:
@@ -284,9 +277,26 @@ class AttemptManager:
 
     # ---- lease
 
-    def granted(self, sent: Instant) -> None:
-        """A heartbeat sent at `sent` was granted."""
-        self._guards.push_deadline(self.lease.granted(sent))
+    def granted(self, sent: Instant, named: Collection[AttemptKey] = ()) -> None:
+        """A heartbeat sent at `sent`, which named these attempts as frozen, was granted. What is not held must be ended first."""
+        self._push_deadline(self.lease.granted(sent), thaw=named)
+
+    def apply_freeze_max(self) -> None:
+        """The limit of the time in which attempts may stay frozen has changed: guards apply it to those that are frozen, too."""
+        if self.lease.deadline is not None:
+            self._push_deadline(self.lease.deadline, thaw=())
+
+    def _push_deadline(self, deadline: Instant, *, thaw: Collection[AttemptKey]) -> None:
+        seconds = self.freezes.seconds(self._clock.boottime())
+        self._guards.push_deadline(deadline, thaw=thaw, frozen_seconds=seconds, freeze_max=self._freeze_max())
+
+    def enforce_lease(self, late: float) -> None:
+        """The lease ended `late` seconds ago: freeze and kill from here what guards have not."""
+        limit = self._freeze_max()
+        over = self.freezes.over(self._clock.boottime(), limit)
+        reason = f"frozen for longer than lease_freeze_max_seconds = {limit:g}; the lease was not renewed in time"
+        self.end(over, cause="lease", reason=reason, grace=0.0)
+        self._guards.enforce_lease(late=late, frozen=self.freezes.frozen, over=over)
 
     def end(self, keys: Iterable[AttemptKey], *, cause: str, reason: str, grace: float | None) -> None:
         """Begin to end attempts for a cause of this executor."""
@@ -304,6 +314,22 @@ class AttemptManager:
     def started(self, key: AttemptKey, pid: int, at_ns: int) -> None:
         """The attempt has been running for a moment."""
         self._reporter.add(Report(key=key, seq=1, started_ns=at_ns, pid=pid))
+
+    def freeze_turned(self, turn: FreezeTurn) -> None:
+        """An attempt was frozen or thawed; coordinators learn it at once."""
+        if not self.freezes.turned(turn, self._clock.boottime()):
+            return
+        (_freezes if turn.frozen else _thaws).inc()
+        _frozen.set(len(self.freezes.frozen))
+        known = {"run_id": turn.key.run_id, "token": turn.key.token, "epoch": term_of(turn.key.token)}
+        if turn.frozen:
+            _log.warning("job frozen: the lease was not renewed in time", **known)
+        else:
+            _log.info("job resumed", frozen_seconds=round(self._frozen_seconds(turn.key), 1), **known)
+        self._wake_heartbeat()
+
+    def _frozen_seconds(self, key: AttemptKey) -> float:
+        return self.freezes.seconds(self._clock.boottime()).get(key, 0.0)
 
     def output(self, key: AttemptKey, block: LogBlock) -> None:
         """Lines of an attempt."""
@@ -328,6 +354,8 @@ class AttemptManager:
         self._collector.closed(end.key, end.last_seq)
         count_end(end)
         self.book.finished(end.key)
+        self.freezes.closed(end.key)
+        _frozen.set(len(self.freezes.frozen))
         self._note_live()
         self._collector.submit_outcome(Report(key=end.key, seq=2, outcome=outcome))
         _outcomes.labels(outcome.kind.value, outcome.reason.value).inc()

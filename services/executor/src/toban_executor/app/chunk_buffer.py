@@ -6,7 +6,8 @@ from dataclasses import dataclass, field
 from toban_domain.outcome import AttemptKey
 from toban_executor.decide.log_block import CHUNK_BYTES, STDERR, STDOUT, SYSTEM, LogBlock
 from toban_executor.decide.models import Report
-from toban_executor.ports import Chunk, JournalBatch, Seal
+from toban_executor.ports.journal import JournalBatch
+from toban_executor.ports.logs import Chunk, Seal
 
 Pack = Callable[[Sequence[LogBlock]], bytes]
 

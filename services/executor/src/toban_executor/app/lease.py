@@ -1,6 +1,6 @@
 """The executor's lease from registration to the end of the incarnation, as this process sees it."""
 
-from toban_executor.ports import Registered
+from toban_executor.ports.coordinator import Registered
 from toban_fencing.executor_lease import HoldSide, Instant
 from toban_runtime.clock import Clock
 
@@ -54,6 +54,6 @@ class ExecutorLease:
         return self._hold is not None and self._hold.valid(instant(self._clock))
 
     def grace(self, seconds: float) -> float:
-        """Seconds between SIGTERM and SIGKILL when the lease ends: the job's own `seconds`, at most half of the lease."""
+        """Seconds between SIGTERM and SIGKILL when the lease ends: the job's `seconds` for that, at most half of the lease."""
         assert self._hold is not None
         return self._hold.grace(seconds)

@@ -18,7 +18,8 @@ from toban_executor.app.chunk_buffer import ChunkBuffer, Pack
 from toban_executor.decide.log_block import LogBlock
 from toban_executor.decide.models import AttemptEnd, Report
 from toban_executor.decide.outcome import OUTCOME_TIMEOUT_SECONDS, PendingOutcomes
-from toban_executor.ports import GuardOutput, Journal, JournalBatch
+from toban_executor.ports.guards import GuardOutput
+from toban_executor.ports.journal import Journal, JournalBatch
 from toban_observability import metrics
 from toban_observability.logs import get_logger
 from toban_runtime.clock import Clock

@@ -5,7 +5,8 @@ from itertools import islice
 
 from toban_domain.outcome import AttemptKey
 from toban_executor.decide.models import Report
-from toban_executor.ports import Gateway, Journal, JournalContents
+from toban_executor.ports.coordinator import Gateway
+from toban_executor.ports.journal import Journal, JournalContents
 from toban_observability import metrics
 from toban_observability.logs import get_logger
 

@@ -9,7 +9,9 @@ from toban_executor.app.attempt_manager import AttemptManager
 from toban_executor.app.outcome_reporter import INHERITED
 from toban_executor.config import ExecutorConfig
 from toban_executor.guard import guard_state
-from toban_executor.ports import Identity, Journal, Prepared
+from toban_executor.ports.coordinator import Identity
+from toban_executor.ports.guards import Prepared
+from toban_executor.ports.journal import Journal
 from toban_observability.logs import get_logger
 
 _log = get_logger(__name__)

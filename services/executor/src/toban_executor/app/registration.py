@@ -7,7 +7,9 @@ from toban_domain.errors import ErrorCode, TobanError
 from toban_executor.app.attempt_manager import AttemptManager
 from toban_executor.app.outcome_reporter import INHERITED
 from toban_executor.guard import guard_state
-from toban_executor.ports import Gateway, Identity, Journal, Prepared, Registered
+from toban_executor.ports.coordinator import Gateway, Identity, Registered
+from toban_executor.ports.guards import Prepared
+from toban_executor.ports.journal import Journal
 from toban_observability.logs import get_logger
 from toban_runtime.backoff import Backoff
 from toban_runtime.clock import Clock
@@ -59,8 +61,8 @@ class Registration:
         await self._journal.set_meta("registered", identity.incarnation)
         for old in self._prepared.settled:
             guard_state.forget(self._prepared.state_dir / "guards", old)
-        self._attempts.note_signed_epoch(registered.signed_epoch)
-        await self._attempts.learn_epoch(registered.epoch)
+        self._attempts.epochs.note_signed(registered.signed_epoch)
+        await self._attempts.epochs.learn(registered.epoch)
         if registered.max_jobs and not self._apply_slots(registered.max_jobs):
             return False
         self._attempts.lease.begin(registered)
@@ -79,7 +81,7 @@ class Registration:
                     identity,
                     self._attempts.book.epoch_max,
                     self._attempts.first_reports(INHERITED),
-                    self._attempts.signed_epoch,
+                    self._attempts.epochs.signed,
                 )
             except TobanError as error:
                 if error.code is ErrorCode.ALREADY_EXISTS:

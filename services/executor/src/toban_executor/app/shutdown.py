@@ -8,7 +8,7 @@ from collections.abc import Callable
 from toban_domain.errors import TobanError
 from toban_executor.app.attempt_manager import AttemptManager
 from toban_executor.app.log_collector import LogCollector
-from toban_executor.ports import Journal
+from toban_executor.ports.journal import Journal
 from toban_observability.logs import get_logger
 from toban_runtime.clock import Clock
 

@@ -3,17 +3,20 @@
     free --Spawn--> running --main process ended, or a cause--> ending --no process left--> next step, or the end is reported: free
              \\-- refused: slot busy, deadline passed, other incarnation
 
+When the lease ends, an attempt is killed, or frozen (`guard_freeze`), as its order says.
 To end: SIGTERM, after the grace SIGKILL, again every 20 ms until no process is left. The first cause stays; an attempt whose result is known already
 keeps it. Whatever the grace, SIGKILL goes out before the deadline of the lease, on the clock that has run further.
 
 Invariants (tests/decide/test_guard_properties.py): each Spawn has one end or refusal; no attempt passes its deadline without
-SIGKILL; no signal goes to a tree that was found empty; a command for another incarnation only gets its Spawn refused.
+SIGKILL or without being frozen; no signal goes to a tree that was found empty; nothing is thawed or started without a lease; a command
+for another incarnation only gets its Spawn refused.
 """
 
 from __future__ import annotations
 
 import math
 
+from toban_executor.decide import guard_freeze
 from toban_executor.decide.guard_types import (
     Attempt,
     AttemptStart,
@@ -25,6 +28,7 @@ from toban_executor.decide.guard_types import (
     Effect,
     Event,
     ExecutorClosed,
+    FreezeChecked,
     HoldOutput,
     Kill,
     PauseOutput,
@@ -44,6 +48,7 @@ from toban_executor.decide.guard_types import (
     StepNotStarted,
     StepStarted,
     Stop,
+    ThawTree,
     Tick,
     TreeChecked,
     TreeSignal,
@@ -85,6 +90,8 @@ def decide(state: SlotState, event: Event, now: Instant) -> Step:
             return _on_signaled(state, attempt, signal, now) if attempt else (state, ())
         case TreeChecked():
             return _on_tree_checked(state, attempt, event, now) if attempt else (state, ())
+        case FreezeChecked(frozen=frozen):
+            return _on_freeze_checked(state, attempt, frozen, now) if attempt else (state, ())
         case StepStarted(pid=pid):
             return (_with(state, attempt._replace(pid=pid)), ()) if attempt else (state, ())
         case StepNotStarted(reason=reason):
@@ -100,14 +107,17 @@ def next_due(state: SlotState, now: Instant) -> float:
     attempt = state.attempt
     if attempt is None:
         return math.inf
-    left = now.seconds_until(attempt.deadline) - KILL_ALLOWANCE
-    if attempt.undecided:
-        timeout_at = min(attempt.attempt_timeout_at, attempt.step_timeout_at)
-        left = min(left - attempt.spawn.lease_grace, timeout_at - now.boot)
-    due = min(now.boot + CLOCK_CHECK, attempt.kill_at)
-    # What has passed was acted on; from then on the rounds of SIGKILL set the pace.
-    if left > 0 or attempt.undecided:
-        due = min(due, now.boot + left)
+    if attempt.suspended:
+        due = guard_freeze.next_look(attempt, now, every=CLOCK_CHECK)
+    else:
+        left = now.seconds_until(attempt.deadline) - KILL_ALLOWANCE
+        if attempt.undecided:
+            timeout_at = min(attempt.attempt_timeout_at, attempt.step_timeout_at)
+            left = min(_lease_left(attempt, now), timeout_at - now.boot)
+        due = min(now.boot + CLOCK_CHECK, attempt.kill_at)
+        # What has passed was acted on; from then on the rounds of SIGKILL set the pace.
+        if left > 0 or attempt.undecided:
+            due = min(due, now.boot + left)
     if not attempt.start_reported:
         due = min(due, attempt.started.boot + REPORT_START_AFTER)
     return max(now.boot, due)
@@ -139,10 +149,13 @@ def _on_command(state: SlotState, command: Command, now: Instant) -> Step:
             return _on_spawn(state, command, now)
         case HoldOutput(on=on):
             return _on_hold(state, on, now)
-        case SetDeadline(token=token, deadline=deadline) if attempt and token == attempt.token:
-            return _with(state, attempt._replace(deadline=deadline)), ()
+        case SetDeadline(token=token) if attempt and token == attempt.token:
+            attempt, effects = guard_freeze.set_deadline(attempt, command, now)
+            return _with(state, attempt), effects
         case Kill(token=token) if attempt and token == attempt.token:
-            attempt, effects = _end(attempt, command.cause, command.reason, command.grace, now)
+            # A frozen job cannot obey SIGTERM: it must not run without a lease.
+            grace = 0.0 if attempt.suspended else command.grace
+            attempt, effects = _end(attempt, command.cause, command.reason, grace, now)
             return _with(state, attempt), effects
     return state, ()
 
@@ -155,6 +168,7 @@ def _on_spawn(state: SlotState, spawn: Spawn, now: Instant) -> Step:
     attempt = Attempt(
         spawn=spawn,
         deadline=spawn.deadline,
+        freeze_max=spawn.freeze_max,
         started=now,
         attempt_timeout_at=_timeout_at(now, spawn.order.timeout_seconds),
         step_timeout_at=_timeout_at(now, spawn.order.steps[0].timeout_seconds),
@@ -192,11 +206,16 @@ def _on_tick(state: SlotState, attempt: Attempt, event: Tick, now: Instant) -> S
     if start_due and not attempt.start_reported:
         attempt = attempt._replace(start_reported=True)
         effects = (ReportStart(_start_of(attempt)),)
+    if attempt.suspended and not guard_freeze.is_over(attempt, now):
+        attempt, more = guard_freeze.freeze(attempt, now)
+        return _with(state, attempt), effects + more
     if attempt.undecided:
         attempt, more = _check_time(attempt, now)
         effects += more
     elif now.seconds_until(attempt.deadline) <= KILL_ALLOWANCE:
         attempt = attempt._replace(kill_at=min(attempt.kill_at, now.boot))
+    if attempt.suspended:
+        return _with(state, attempt), effects
     if now.boot >= attempt.kill_at:
         effects += (SignalTree(TreeSignal.KILL),)
     elif attempt.kill_at < math.inf and not (effects and isinstance(effects[-1], SignalTree)):
@@ -205,14 +224,35 @@ def _on_tick(state: SlotState, attempt: Attempt, event: Tick, now: Instant) -> S
 
 
 def _check_time(attempt: Attempt, now: Instant) -> tuple[Attempt, tuple[Effect, ...]]:
-    """Begin to end an attempt whose lease or whose time is over."""
-    left = now.seconds_until(attempt.deadline) - KILL_ALLOWANCE
-    lease_grace = attempt.spawn.lease_grace
-    if left <= lease_grace:
+    """Begin to end an attempt whose lease or whose time is over, or to freeze it."""
+    if attempt.suspended:
+        reason = f"frozen for longer than lease_freeze_max_seconds = {attempt.freeze_max:g}; {_LEASE_REASON}"
+        return _end(attempt, "lease", reason, 0.0, now)
+    if _lease_left(attempt, now) <= 0:
+        if attempt.freezes:
+            return guard_freeze.freeze(attempt, now)
+        lease_grace = attempt.spawn.lease_grace
+        left = now.seconds_until(attempt.deadline) - KILL_ALLOWANCE
         return _end(attempt, "lease", _LEASE_REASON, max(0.0, min(lease_grace, left)), now)
     if now.boot >= min(attempt.attempt_timeout_at, attempt.step_timeout_at):
         return _end(attempt, "timeout", _timeout_reason(attempt), attempt.spawn.order.grace_seconds, now)
     return attempt, ()
+
+
+def _lease_left(attempt: Attempt, now: Instant) -> float:
+    """Seconds until the end of the lease is acted on: killing must be over at the deadline, freezing begins there."""
+    left = now.seconds_until(attempt.deadline)
+    return left if attempt.freezes else left - KILL_ALLOWANCE - attempt.spawn.lease_grace
+
+
+def _on_freeze_checked(state: SlotState, attempt: Attempt, frozen: bool, now: Instant) -> Step:
+    if not attempt.suspended:
+        return state, ()
+    attempt, effects = guard_freeze.checked(attempt, frozen, now)
+    if not frozen and guard_freeze.cannot_be_frozen(attempt, now):
+        reason = f"could not be frozen within {guard_freeze.FREEZE_ALLOWANCE:g} s; {_LEASE_REASON}"
+        attempt, effects = _end(attempt, "lease", reason, 0.0, now)
+    return _with(state, attempt), effects
 
 
 def _end(attempt: Attempt, cause: str, reason: str, grace: float, now: Instant) -> tuple[Attempt, tuple[Effect, ...]]:
@@ -266,19 +306,24 @@ def _on_tree(state: SlotState, attempt: Attempt, event: TreeChecked, now: Instan
     if event.empty:
         return _on_empty(state, attempt, now)
     effects: tuple[Effect, ...] = ()
-    if attempt.main is not None and attempt.kill_at == math.inf:
-        # What the main process left behind must go as well.
-        attempt, effects = _terminate(attempt, attempt.spawn.order.grace_seconds, now)
+    if attempt.main is not None and attempt.kill_at == math.inf and not attempt.suspended:
+        # What the main process left behind must go as well; without a lease it gets no time.
+        grace = attempt.spawn.order.grace_seconds if attempt.frozen_since is None else 0.0
+        attempt, effects = _terminate(attempt, grace, now)
     return _with(state, attempt), effects
 
 
 def _on_empty(state: SlotState, attempt: Attempt, now: Instant) -> Step:
     if attempt.main is not None and attempt.undecided:
+        if attempt.suspended:
+            # The next step waits for the grant.
+            return _with(state, attempt), ()
         if now.seconds_until(attempt.deadline) > 0:
             return _next_step(state, attempt, now)
         attempt = attempt._replace(cause="lease", reason=_LEASE_REASON)
+    thaw = () if attempt.frozen_since is None else (ThawTree(),)
     state, effects = _finish(state, attempt, now)
-    return state, (DrainOutput(), *effects)
+    return state, (*thaw, DrainOutput(), *effects)
 
 
 def _finish(state: SlotState, attempt: Attempt, now: Instant) -> Step:

@@ -17,13 +17,16 @@ from toban_domain.outcome import AttemptKey
 from toban_executor.decide.models import AttemptEnd, StartOrder
 from toban_fencing.executor_lease import Instant
 
+DEFAULT_FREEZE_MAX = 300.0
+
 # ---------------------------------------------------------------- commands of the executor
 
 
 class Spawn(NamedTuple):
     """Start an attempt. `programs` are the files to execute, one a step (empty = by the PATH in `env`).
 
-    When the lease ends, SIGTERM goes out `lease_grace` seconds before SIGKILL, which precedes `deadline`.
+    When the lease ends, an order of `on_lease_loss: kill` gets SIGTERM `lease_grace` seconds before SIGKILL, which precedes
+    `deadline`. One of `freeze` is frozen at `deadline`, for at most `freeze_max` seconds.
     """
 
     order: StartOrder
@@ -31,14 +34,22 @@ class Spawn(NamedTuple):
     env: Mapping[str, str]
     deadline: Instant
     lease_grace: float
+    freeze_max: float = DEFAULT_FREEZE_MAX
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SetDeadline:
-    """The attempt with this token may run until `deadline`."""
+    """The attempt with this token may run until `deadline`; a frozen one only with `thaw`.
+
+    `thaw`: the granted heartbeat named it as frozen, so the answer would have listed it if the cluster did not hold it.
+    `frozen_seconds` is the total that the executor knows, which includes what it froze by itself while the guard was stopped.
+    """
 
     token: int
     deadline: Instant
+    thaw: bool = False
+    freeze_max: float = DEFAULT_FREEZE_MAX
+    frozen_seconds: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,11 +148,18 @@ class TreeSignaled:
 
 
 @dataclass(frozen=True, slots=True)
+class FreezeChecked:
+    """Answer to FreezeTree; `frozen`: no process of the tree runs."""
+
+    frozen: bool
+
+
+@dataclass(frozen=True, slots=True)
 class ExecutorClosed:
     """The executor has closed its end of the socket, or has died."""
 
 
-Event = Received | StepStarted | StepNotStarted | Tick | TreeSignaled | TreeChecked | ExecutorClosed
+Event = Received | StepStarted | StepNotStarted | Tick | TreeSignaled | TreeChecked | FreezeChecked | ExecutorClosed
 
 
 # ---------------------------------------------------------------- effects
@@ -159,6 +177,16 @@ class SignalTree:
     """Signal every process of the attempt, answered by TreeSignaled."""
 
     signal: TreeSignal
+
+
+@dataclass(frozen=True, slots=True)
+class FreezeTree:
+    """Stop every process of the attempt without ending it, answered by FreezeChecked. Done again, it finds what was started meanwhile."""
+
+
+@dataclass(frozen=True, slots=True)
+class ThawTree:
+    """Let every process that FreezeTree stopped run again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,6 +229,13 @@ class ReportStart:
     start: AttemptStart
 
 
+@dataclass(frozen=True, slots=True)
+class ReportFreeze:
+    """Report to the executor that the attempt was frozen or thawed."""
+
+    turn: FreezeTurn
+
+
 class ReportEnd(NamedTuple):
     """The attempt is over and its tree is empty: clear the work directory, send the rest of its log, then this."""
 
@@ -231,6 +266,8 @@ class Stop:
 Effect = (
     StartStep
     | SignalTree
+    | FreezeTree
+    | ThawTree
     | CheckTree
     | CloseLeasePipe
     | DrainOutput
@@ -238,6 +275,7 @@ Effect = (
     | ResumeOutput
     | DropAcked
     | ReportStart
+    | ReportFreeze
     | ReportEnd
     | ReportUnreachable
     | Refuse
@@ -263,6 +301,16 @@ class ProcessesUnreachable:
 
     key: AttemptKey
     processes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FreezeTurn:
+    """The attempt was frozen, or thawed. `seconds` is how long it has been frozen in all; Unix nanoseconds of the turn."""
+
+    key: AttemptKey
+    frozen: bool
+    seconds: float
+    at_ns: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -298,11 +346,28 @@ class Attempt(NamedTuple):
     # Seconds from SIGTERM to SIGKILL.
     grace: float = 0.0
     unreachable_reported: bool = False
+    freeze_max: float = DEFAULT_FREEZE_MAX
+    # Since when it is being frozen, or is frozen; None while it runs. The total of earlier times.
+    frozen_since: float | None = None
+    frozen_seconds: float = 0.0
+    freeze_reported: bool = False
+    # Until when the tree must be verified frozen; infinite since the last check has found it so.
+    freeze_by: float = math.inf
 
     @property
     def token(self) -> int:
         """Fencing token of the attempt."""
         return self.spawn.order.key.token
+
+    @property
+    def freezes(self) -> bool:
+        """True when the end of the lease freezes it."""
+        return self.spawn.order.on_lease_loss == "freeze"
+
+    @property
+    def suspended(self) -> bool:
+        """True while it is frozen or being frozen, and nothing ends it."""
+        return self.frozen_since is not None and self.undecided
 
     @property
     def undecided(self) -> bool:

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import NamedTuple
 
+from toban_domain.job import DEFAULT_LEASE_LOSS_GRACE_SECONDS
 from toban_domain.outcome import AttemptKey, Outcome
 
 
@@ -46,6 +47,9 @@ class StartOrder:
     allow_shell: bool = False
     ticket: bytes = b""
     logs: LogRules = NO_LOG_RULES
+    # "freeze" or "kill"; only "kill" uses the seconds between SIGTERM and SIGKILL.
+    on_lease_loss: str = "kill"
+    lease_loss_grace_seconds: float = DEFAULT_LEASE_LOSS_GRACE_SECONDS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

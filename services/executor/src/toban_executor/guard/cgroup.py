@@ -1,7 +1,7 @@
 """One reused cgroup (version 2) a slot, where the mount is writable.
 
 A slot supervisor sits in its slot's cgroup, so jobs are born there: nothing has to be moved and no race exists. To kill, it
-steps out into ``home``, writes ``cgroup.kill`` (atomic, also against fork bombs) and steps back in.
+steps out into ``home``, writes ``cgroup.kill`` (atomic, also against fork bombs) and steps back in. To freeze, it stays out.
 """
 
 import contextlib
@@ -15,6 +15,7 @@ class SlotCgroup:
     def __init__(self, *, base: Path, slot: int) -> None:
         self.path = base / f"slot-{slot}"
         self._home = base / "home"
+        self._outside = False
 
     def prepare(self) -> bool:
         """Make both groups and enter the slot's; False when this machine does not permit it."""
@@ -23,6 +24,8 @@ class SlotCgroup:
             self._home.mkdir(exist_ok=True)
             if not (self.path / "cgroup.kill").exists():
                 return False
+            # The one before may have died while its job was frozen.
+            self._set_frozen(False)
             _enter(self.path)
         except OSError:
             return False
@@ -31,19 +34,61 @@ class SlotCgroup:
     def kill(self) -> None:
         """SIGKILL to every process of the slot but the caller, which must be the slot's supervisor."""
         with contextlib.suppress(OSError):
-            _enter(self._home)
+            self._leave()
             try:
                 (self.path / "cgroup.kill").write_text("1")
             finally:
+                # A frozen process dies of SIGKILL before it runs on.
+                self.thaw()
+
+    def freeze(self) -> bool:
+        """Stop every process of the slot but the caller; True when the kernel shows that all are stopped. Raises OSError."""
+        self._leave()
+        self._set_frozen(True)
+        return self.is_frozen
+
+    def thaw(self) -> None:
+        """Let them run again; the caller is in the group again."""
+        if self._outside:
+            with contextlib.suppress(OSError):
+                self._set_frozen(False)
                 _enter(self.path)
+                self._outside = False
+
+    @property
+    def is_frozen(self) -> bool:
+        """Whether no process of the slot runs."""
+        return b"frozen 1" in (self.path / "cgroup.events").read_bytes()
+
+    def has(self, pid: int) -> bool:
+        """Whether a process is in the slot's group, or in one below it."""
+        try:
+            lines = Path(f"/proc/{pid}/cgroup").read_text().splitlines()
+        except OSError:
+            return False
+        own = f"/{self.path.parent.name}/{self.path.name}"
+        return any(line.startswith("0::") and f"{line}/".find(f"{own}/") >= 0 for line in lines)
+
+    def _leave(self) -> None:
+        if not self._outside:
+            _enter(self._home)
+            self._outside = True
+
+    def _set_frozen(self, on: bool) -> None:
+        (self.path / "cgroup.freeze").write_text("1" if on else "0")
 
 
 def _enter(group: Path) -> None:
     (group / "cgroup.procs").write_text("0")
 
 
-def find_base(name: str, mounts: Path = Path("/proc/mounts"), own: Path = Path("/proc/self/cgroup")) -> Path | None:
-    """Where groups called `name` may be made: below this process's own group of a cgroup2 mount; None when impossible."""
+def find_base(
+    name: str, mounts: Path = Path("/proc/mounts"), own: Path = Path("/proc/self/cgroup"), *, make: bool = True
+) -> Path | None:
+    """Where groups called `name` may be made: below this process's own group of a cgroup2 mount; None when impossible.
+
+    Without `make` the place alone, whether it exists or not.
+    """
     try:
         mount = mount_root(mounts)
         inside = next((line[3:] for line in own.read_text().splitlines() if line.startswith("0::")), None)
@@ -52,6 +97,8 @@ def find_base(name: str, mounts: Path = Path("/proc/mounts"), own: Path = Path("
     if mount is None or inside is None:
         return None
     base = mount / inside.lstrip("/") / name
+    if not make:
+        return base
     try:
         base.mkdir(exist_ok=True)
     except OSError:

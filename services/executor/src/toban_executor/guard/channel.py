@@ -68,6 +68,10 @@ class Channel:
         self._number += 1
         self._unacked.append(SpooledMessage(self._number, data, ticket))
         self._unacked_bytes += len(data)
+        self.send_unnumbered(data)
+
+    def send_unnumbered(self, data: bytes) -> None:
+        """As `send`, for what only the executor that runs now needs: it is not kept."""
         if self._queue or not self._try(data):
             self._queue.append(data)
             self._queued_bytes += len(data)

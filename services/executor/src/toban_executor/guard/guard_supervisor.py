@@ -35,7 +35,7 @@ from toban_executor.guard import cgroup, guard_state, message_spool
 from toban_executor.guard.cgroup import SlotCgroup
 from toban_executor.guard.channel import Channel
 from toban_executor.guard.clock import pause
-from toban_executor.guard.process_tree import become_subreaper, children, signal_tree, start_time
+from toban_executor.guard.process_tree import become_subreaper, children, set_slot_name, signal_tree, start_time
 from toban_executor.guard.protocol import encode_report
 from toban_executor.guard.slot_supervisor import serve, signal_pipe
 from toban_executor.guard.work_dir import WorkDir, make_payload_home, payload_home
@@ -143,6 +143,7 @@ class GuardSupervisor:
                 sock.close()
         # The executor and this process need many; a job gets what the executor was started with.
         set_open_files(self._job_files)
+        set_slot_name(slot)
         become_subreaper()
         serve(
             channel=Channel(

@@ -8,6 +8,8 @@ from pathlib import Path
 _PR_SET_CHILD_SUBREAPER = 36
 _PR_SET_NO_NEW_PRIVS = 38
 _CAP_KILL = 5
+# With a slot's number it fits into the 15 characters that the kernel keeps.
+_SLOT_NAME = "toban-slot-"
 
 
 def become_subreaper() -> None:
@@ -15,6 +17,22 @@ def become_subreaper() -> None:
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0:
         raise OSError(ctypes.get_errno(), "prctl(PR_SET_CHILD_SUBREAPER)")
+
+
+def set_slot_name(slot: int) -> None:
+    """Name this process after its slot, for `slot_of` and for people who look at the list of processes."""
+    with contextlib.suppress(OSError):
+        Path("/proc/self/comm").write_text(f"{_SLOT_NAME}{slot}")
+
+
+def slot_of(pid: int) -> int | None:
+    """The slot of a slot supervisor; None for any other process."""
+    try:
+        name = Path(f"/proc/{pid}/comm").read_text().strip()
+    except OSError:
+        return None
+    number = name.removeprefix(_SLOT_NAME)
+    return int(number) if name != number and number.isdigit() else None
 
 
 def start_time(pid: int) -> int:

@@ -18,6 +18,7 @@ from toban_executor.decide.guard_types import (
     Acknowledge,
     AttemptStart,
     Command,
+    FreezeTurn,
     HoldOutput,
     Kill,
     ProcessesUnreachable,
@@ -34,7 +35,7 @@ from toban_fencing.executor_lease import Instant
 MAX_MESSAGE = 192 * 1024
 """Bytes. An order whose message is larger is refused; far above the 32 KiB of a payload."""
 
-Report = AttemptStart | AttemptEnd | ProcessesUnreachable | SlotLost | LogBlock
+Report = AttemptStart | AttemptEnd | FreezeTurn | ProcessesUnreachable | SlotLost | LogBlock
 """What a guard sends."""
 
 _ENCODER = json.JSONEncoder(separators=(",", ":"))
@@ -75,7 +76,8 @@ def encode_command(command: Command, *, incarnation: str, acked: int) -> bytes:
         case Spawn():
             kind, fields = "spawn", _spawn_fields(command)
         case SetDeadline(token=token, deadline=deadline):
-            kind, fields = "deadline", (token, deadline.boot, deadline.wall)
+            times = (command.freeze_max, command.frozen_seconds)
+            kind, fields = "deadline", (token, deadline.boot, deadline.wall, command.thaw, *times)
         case Kill(token=token, cause=cause, reason=reason, grace=grace):
             kind, fields = "kill", (token, cause, reason, grace)
         case HoldOutput(on=on):
@@ -108,6 +110,8 @@ def _spawn_fields(spawn: Spawn) -> tuple[Any, ...]:
         dict(spawn.env),
         (deadline.boot, deadline.wall),
         spawn.lease_grace,
+        order.on_lease_loss,
+        spawn.freeze_max,
     )
 
 
@@ -124,6 +128,8 @@ def _spawn(
     env: dict[str, str],
     deadline: tuple[float, float],
     lease_grace: float,
+    on_lease_loss: str,
+    freeze_max: float,
 ) -> Spawn:
     order = StartOrder(
         key=AttemptKey._make(key),
@@ -134,12 +140,23 @@ def _spawn(
         working_dir=working_dir,
         ticket=ticket,
         logs=LogRules._make(logs),
+        on_lease_loss=on_lease_loss,
     )
-    return Spawn(order=order, programs=programs, env=env, deadline=Instant(*deadline), lease_grace=lease_grace)
+    return Spawn(
+        order=order,
+        programs=programs,
+        env=env,
+        deadline=Instant(*deadline),
+        lease_grace=lease_grace,
+        freeze_max=freeze_max,
+    )
 
 
-def _set_deadline(token: int, boot: float, wall: float) -> SetDeadline:
-    return SetDeadline(token=token, deadline=Instant(boot, wall))
+def _set_deadline(
+    token: int, boot: float, wall: float, thaw: bool, freeze_max: float, frozen_seconds: float
+) -> SetDeadline:
+    deadline = Instant(boot, wall)
+    return SetDeadline(token=token, deadline=deadline, thaw=thaw, freeze_max=freeze_max, frozen_seconds=frozen_seconds)
 
 
 def _kill(token: int, cause: str, reason: str, grace: float) -> Kill:
@@ -159,13 +176,16 @@ _COMMANDS: Mapping[str, Callable[..., Command]] = {
 # ---- guard to executor
 
 
-def encode_report(report: AttemptStart | AttemptEnd | ProcessesUnreachable | SlotLost) -> bytes:
+def encode_report(report: AttemptStart | AttemptEnd | FreezeTurn | ProcessesUnreachable | SlotLost) -> bytes:
     """One report; blocks of output have their own form."""
     match report:
         case AttemptEnd():
             return _json(_end_fields(report))
         case AttemptStart(key=key, pid=pid, started_ns=at_ns):
             return _json({"t": "started", "run": key.run_id, "token": key.token, "pid": pid, "at_ns": at_ns})
+        case FreezeTurn(key=key, frozen=frozen, seconds=seconds, at_ns=at_ns):
+            turn = {"frozen": frozen, "seconds": seconds, "at_ns": at_ns}
+            return _json({"t": "freeze", "run": key.run_id, "token": key.token, **turn})
         case ProcessesUnreachable(key=key, processes=processes):
             return _json({"t": "unreachable", "run": key.run_id, "token": key.token, "processes": processes})
         case SlotLost(slot=slot, losses=losses):
@@ -189,6 +209,9 @@ def decode_report(data: bytes) -> Report:
             return _end(body)
         case "started":
             return AttemptStart(key=_key(body), pid=int(body["pid"]), started_ns=int(body["at_ns"]))
+        case "freeze":
+            at_ns = int(body["at_ns"])
+            return FreezeTurn(key=_key(body), frozen=bool(body["frozen"]), seconds=body["seconds"], at_ns=at_ns)
         case "unreachable":
             return ProcessesUnreachable(key=_key(body), processes=int(body["processes"]))
         case "lost":

@@ -19,10 +19,13 @@ from toban_executor.decide.guard_types import (
     DropAcked,
     Event,
     ExecutorClosed,
+    FreezeChecked,
+    FreezeTree,
     PauseOutput,
     ProcessEnd,
     Refuse,
     ReportEnd,
+    ReportFreeze,
     ReportStart,
     ReportUnreachable,
     ResumeOutput,
@@ -33,6 +36,7 @@ from toban_executor.decide.guard_types import (
     StepNotStarted,
     StepStarted,
     Stop,
+    ThawTree,
     Tick,
     TreeChecked,
     TreeSignal,
@@ -43,6 +47,7 @@ from toban_executor.decide.models import LogRules
 from toban_executor.guard.cgroup import SlotCgroup
 from toban_executor.guard.channel import Channel
 from toban_executor.guard.clock import boottime, instant, wall_ns
+from toban_executor.guard.freezer import TreeFreezer
 from toban_executor.guard.output_pipeline import OutputPipeline, OutputStream
 from toban_executor.guard.process_tree import keep_within_reach, signal_tree
 from toban_executor.guard.protocol import decode_command, encode_block, encode_report
@@ -61,6 +66,7 @@ class SlotSupervisor:
         self._channel = channel
         self._work_dir = work_dir
         self._cgroup = cgroup
+        self._freezer = TreeFreezer(root=os.getpid(), cgroup=cgroup)
         self._state = SlotState(incarnation=incarnation, unreset_losses=losses)
         self._stopped = False
         # CLOCK_BOOTTIME of the next tick.
@@ -84,6 +90,8 @@ class SlotSupervisor:
         self._actions: dict[type, Callable[[Any], Event | None]] = {
             StartStep: self._start_step,
             SignalTree: self._signal_tree,
+            FreezeTree: self._freeze_tree,
+            ThawTree: self._thaw_tree,
             CheckTree: self._check_tree,
             CloseLeasePipe: self._close_lease_pipe,
             DrainOutput: self._drain_output,
@@ -91,6 +99,7 @@ class SlotSupervisor:
             ResumeOutput: self._resume_output,
             DropAcked: self._drop_acked,
             ReportStart: self._report_start,
+            ReportFreeze: self._report_freeze,
             ReportEnd: self._report_end,
             ReportUnreachable: self._report_unreachable,
             Refuse: self._refuse,
@@ -224,6 +233,12 @@ class SlotSupervisor:
         self._unreachable = 0 if self._cgroup is not None else len(refused)
         return TreeSignaled(effect.signal)
 
+    def _freeze_tree(self, _effect: FreezeTree) -> FreezeChecked:
+        return FreezeChecked(self._freezer.freeze())
+
+    def _thaw_tree(self, _effect: ThawTree) -> None:
+        self._freezer.thaw()
+
     def _check_tree(self, _effect: CheckTree | None = None) -> TreeChecked:
         main = None
         while True:
@@ -268,6 +283,9 @@ class SlotSupervisor:
 
     def _report_start(self, report: ReportStart) -> None:
         self._channel.send(encode_report(report.start))
+
+    def _report_freeze(self, report: ReportFreeze) -> None:
+        self._channel.send_unnumbered(encode_report(report.turn))
 
     def _report_end(self, report: ReportEnd) -> None:
         enter("/")

@@ -7,13 +7,17 @@ from dataclasses import dataclass, field, replace
 from toban_domain.errors import ErrorCode, TobanError
 from toban_executor.app.attempt_manager import AttemptManager
 from toban_executor.app.lease import instant
-from toban_executor.ports import Gateway, Guards, HeartbeatAnswer, HeartbeatRequest, RelayedOrder, Vitals
+from toban_executor.ports.coordinator import Gateway, HeartbeatAnswer, HeartbeatRequest, RelayedOrder, Vitals
 from toban_observability import metrics
 from toban_observability.logs import get_logger
 from toban_runtime.clock import Clock
 from toban_runtime.settings_watch import SettingsWatch
 
 WATCHDOG_SECONDS = 0.1
+# How long after the deadline guards are left alone: they act at the deadline itself.
+ENFORCE_SECONDS = 0.1
+# How long after the deadline a job may still be found frozen, by its guard or from here.
+FREEZE_SECONDS = 1.0
 # A lease has room for so many heartbeats, even if the setting is longer: it may be meant for longer leases.
 HEARTBEATS_PER_LEASE = 3
 # The last heartbeat waits so long for relayed orders under way.
@@ -109,8 +113,11 @@ class Heartbeat:
         self._attempts.progress.acknowledge(request.progress)
         _heartbeats.labels("granted" if answer.granted else "refused").inc()
         self._echo = max(self._echo, answer.grant_seq)
+        self._attempts.freezes.acknowledge(request.freezes)
+        # Before any frozen job goes on: what the cluster does not hold here must not.
+        self._end_lost(answer)
         if answer.granted:
-            self._attempts.granted(sent)
+            self._attempts.granted(sent, [key for key, note in request.freezes.items() if note.frozen])
         await self._apply(answer)
         return answer.granted
 
@@ -132,10 +139,11 @@ class Heartbeat:
         return HeartbeatRequest(
             echo=self._echo,
             epoch_max=book.epoch_max,
-            signed_epoch=self._attempts.signed_epoch,
+            signed_epoch=self._attempts.epochs.signed,
             free_slots=book.free_slots,
             held=held,
             progress=self._attempts.progress.unacknowledged(key for key, _state in held),
+            freezes=self._attempts.freezes.unacknowledged((key for key, _state in held), self._clock.boottime()),
             outcomes=list(self._order_results),
             draining=book.drained or book.stopping or book.out_of_reach,
             settings_version=self._settings.known.version,
@@ -149,11 +157,22 @@ class Heartbeat:
 
     async def _apply(self, answer: HeartbeatAnswer) -> None:
         attempts = self._attempts
-        attempts.note_signed_epoch(answer.signed_epoch)
-        attempts.note_epoch(answer.epoch)
+        attempts.epochs.note_signed(answer.signed_epoch)
+        attempts.epochs.note(answer.epoch)
         attempts.forget_below(answer.smallest_live)
-        self._apply_state(answer.state)
         self._settings.note_version(answer.settings_version)
+        if answer.log_archivers:
+            self._on_archivers(answer.log_archivers)
+        for order in answer.orders:
+            self._relayed.setdefault(order.order_id, order)
+        if self._relayed and (self._carrying is None or self._carrying.done()):
+            # Not awaited: they wait for the journal, and a disk that hangs must cost no lease.
+            self._carrying = asyncio.create_task(self._carry_out_all(), name="relayed orders")
+
+    def _end_lost(self, answer: HeartbeatAnswer) -> None:
+        """End what the executor's state, an operator or the cluster's own list does not let run on."""
+        attempts = self._attempts
+        self._apply_state(answer.state)
         if answer.state == "detached" and answer.detach_mode:
             self._detach(answer.detach_mode)
         lost = attempts.book.live_of(answer.not_held)
@@ -162,13 +181,6 @@ class Heartbeat:
                 "ending attempts that the cluster does not hold for this executor", run_ids=[key.run_id for key in lost]
             )
         attempts.end(lost, cause="not_held", reason="the cluster does not hold this attempt for us", grace=0.0)
-        if answer.log_archivers:
-            self._on_archivers(answer.log_archivers)
-        for order in answer.orders:
-            self._relayed.setdefault(order.order_id, order)
-        if self._relayed and (self._carrying is None or self._carrying.done()):
-            # Not awaited: they wait for the journal, and a disk that hangs must cost no lease.
-            self._carrying = asyncio.create_task(self._carry_out_all(), name="relayed orders")
 
     async def orders_carried_out(self, at_most_seconds: float) -> None:
         """Wait for the relayed orders received so far, whose results the next heartbeat takes along."""
@@ -219,25 +231,33 @@ class Heartbeat:
 
 
 class LeaseWatchdog:
-    """The second enforcer of the lease's deadline, behind the guards; ends the incarnation when the lease is lost."""
+    """The second enforcer of the lease's deadline, behind the guards.
 
-    def __init__(self, *, attempts: AttemptManager, guards: Guards) -> None:
+    The incarnation goes on while it has frozen jobs, whose next grant lets them run again; without any, a lost lease ends it.
+    """
+
+    def __init__(self, *, attempts: AttemptManager) -> None:
         self._attempts = attempts
-        self._guards = guards
         self._lost = False
 
     async def run_once(self) -> None:
-        """Compare the deadline with the clocks. At the deadline the guards have killed everything; the rest is killed from here."""
+        """Compare the deadline with the clocks. At the deadline the guards have frozen or killed everything; the rest is done from here."""
         lease = self._attempts.lease
         if lease.deadline is None:
             return
         left = lease.left
         _left.set(left)
         if left > 0:
+            if self._lost and not lease.over:
+                _log.info("lease renewed; frozen jobs go on", state=lease.row_state)
+                self._lost = False
             return
+        freezes = self._attempts.freezes
         if not self._lost:
-            _log.error("lease lost", live=len(self._attempts.book.live), state=lease.row_state)
+            live = len(self._attempts.book.live)
+            _log.error("lease lost", live=live, frozen_or_to_be=len(freezes.live), state=lease.row_state)
         self._lost = True
-        lease.end("the lease ran out")
-        if not self._attempts.idle.is_set():
-            self._guards.kill_directly()
+        if not (freezes.frozen or (freezes.live and -left < FREEZE_SECONDS)):
+            lease.end("the lease ran out")
+        if not self._attempts.idle.is_set() and -left >= ENFORCE_SECONDS:
+            self._attempts.enforce_lease(-left)

@@ -14,7 +14,8 @@ from toban_executor.app.registration import Registration
 from toban_executor.app.shutdown import Shutdown
 from toban_executor.config import ExecutorConfig
 from toban_executor.loops.heartbeat import WATCHDOG_SECONDS, Heartbeat
-from toban_executor.ports import GuardConnection, Journal, Prepared
+from toban_executor.ports.guards import GuardConnection, Prepared
+from toban_executor.ports.journal import Journal
 from toban_observability.admin_port import AdminPort
 from toban_observability.error_rate import ErrorRate
 from toban_observability.health import Check, report

@@ -6,7 +6,8 @@ from collections.abc import Callable
 
 from toban_domain.errors import ErrorCode, TobanError
 from toban_executor.app.outcome_reporter import OutcomeReporter, quarantined
-from toban_executor.ports import Archivers, ChunkBatch, Journal, LogStream, Shipped
+from toban_executor.ports.journal import Journal
+from toban_executor.ports.logs import Archivers, ChunkBatch, LogStream, Shipped
 from toban_observability import metrics
 from toban_observability.logs import get_logger
 

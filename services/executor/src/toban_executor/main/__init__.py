@@ -3,7 +3,7 @@
 from toban_domain.version import VERSION
 from toban_executor.config import ExecutorConfig
 from toban_executor.main.wiring import build
-from toban_executor.ports import Prepared
+from toban_executor.ports.guards import Prepared
 from toban_observability import metrics, tracing
 from toban_runtime.lifecycle import Stop, run_service
 

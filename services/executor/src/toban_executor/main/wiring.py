@@ -26,7 +26,7 @@ from toban_executor.decide.programs import ProgramRules
 from toban_executor.loops.heartbeat import WATCHDOG_SECONDS, Heartbeat, LeaseWatchdog, Machine
 from toban_executor.loops.incarnation import Connections, Health, Incarnation, Loops, UseCases
 from toban_executor.loops.log_shipper import QUARANTINE_SECONDS, LogShipper, Quarantine
-from toban_executor.ports import Prepared
+from toban_executor.ports.guards import Prepared
 from toban_executor.server import WorkerService, add_to_server
 from toban_fencing.order_book import OrderBook
 from toban_observability import metrics
@@ -95,14 +95,20 @@ def build(config: ExecutorConfig, prepared: Prepared, make: Factories | None = N
         wake_shipper=ship.wake,
         report=reporter.add,
     )
-    attempts = _attempt_manager(config, prepared, outside, reporter, collector, clock)
-    quarantine = Loop(
-        "quarantine",
-        Quarantine(reporter=reporter, shipper=shipper, wake_shipper=ship.wake).run_once,
-        QUARANTINE_SECONDS,
-        clock,
+    attempts = _attempt_manager(
+        config,
+        prepared,
+        outside,
+        reporter=reporter,
+        collector=collector,
+        freeze_max=lambda: settings.known["lease_freeze_max_seconds"],
+        wake_heartbeat=heartbeats.wake,
+        clock=clock,
     )
-    settings = SettingsWatch(source=gateway, clock=clock, on_version=partial(_apply_settings, heartbeats, quarantine))
+    refused = Quarantine(reporter=reporter, shipper=shipper, wake_shipper=ship.wake)
+    quarantine = Loop("quarantine", refused.run_once, QUARANTINE_SECONDS, clock)
+    apply = partial(_apply_settings, attempts, [heartbeats, quarantine])
+    settings = SettingsWatch(source=gateway, clock=clock, on_version=apply)
     heartbeat = Heartbeat(
         gateway=gateway,
         attempts=attempts,
@@ -111,7 +117,7 @@ def build(config: ExecutorConfig, prepared: Prepared, make: Factories | None = N
         on_archivers=partial(_learn_archivers, outside.archivers, quarantine),
         clock=clock,
     )
-    watchdog = Loop("lease", LeaseWatchdog(attempts=attempts, guards=guards).run_once, WATCHDOG_SECONDS, clock)
+    watchdog = Loop("lease", LeaseWatchdog(attempts=attempts).run_once, WATCHDOG_SECONDS, clock)
     health = Health(attempts=attempts, certificate=lambda: certificate_check(outside.tls, clock.wall()), clock=clock)
     return Incarnation(
         config=config,
@@ -151,8 +157,11 @@ def _attempt_manager(
     config: ExecutorConfig,
     prepared: Prepared,
     outside: _Outside,
+    *,
     reporter: OutcomeReporter,
     collector: LogCollector,
+    freeze_max: Callable[[], float],
+    wake_heartbeat: Callable[[], None],
     clock: Clock,
 ) -> AttemptManager:
     rules = ProgramRules(allowed=load_allow_list(config.allow_list), resolve=ProgramFinder())
@@ -169,6 +178,8 @@ def _attempt_manager(
         reporter=reporter,
         collector=collector,
         launcher=Launcher(program=rules.program, home=str(Path.home())),
+        freeze_max=freeze_max,
+        wake_heartbeat=wake_heartbeat,
         clock=clock,
     )
     return attempts
@@ -242,11 +253,12 @@ def _use_cases(
     )
 
 
-def _apply_settings(heartbeats: Loop, quarantine: Loop, version: int) -> None:
-    """The settings have changed, perhaps the interval of heartbeats, or what made a coordinator refuse outcomes."""
+def _apply_settings(attempts: AttemptManager, wake: Sequence[Loop], version: int) -> None:
+    """The settings have changed, perhaps the interval of heartbeats, how long jobs may stay frozen, or what made a coordinator refuse outcomes."""
     _settings_version.set(version)
-    heartbeats.wake()
-    quarantine.wake()
+    attempts.apply_freeze_max()
+    for loop in wake:
+        loop.wake()
 
 
 def _learn_archivers(archivers: ArchiverClient, quarantine: Loop, addresses: Sequence[str]) -> None:

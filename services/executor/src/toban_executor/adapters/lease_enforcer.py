@@ -1,0 +1,69 @@
+"""Freezes and kills the trees of slots from the executor's process, in place of guards that are stopped (docs/fencing.md 3.7)."""
+
+import contextlib
+import os
+import signal
+
+from toban_executor.guard import cgroup
+from toban_executor.guard.cgroup import SlotCgroup
+from toban_executor.guard.freezer import TreeFreezer
+from toban_executor.guard.launch import GuardSet
+from toban_executor.guard.process_tree import children, descendants, signal_tree, slot_of
+
+
+class LeaseEnforcer:
+    """By signals only: a cgroup that is frozen from here would stop its guard as well."""
+
+    def __init__(self, guards: GuardSet) -> None:
+        self._guards = guards
+        # Slots that were frozen from here, each with what was stopped.
+        self._freezers: dict[int, TreeFreezer] = {}
+
+    def freeze(self, slot: int) -> bool:
+        """Stop the tree of the slot; True when nothing of it runs, by this or by its guard."""
+        if self._group_is_frozen(slot):
+            return True
+        supervisor = self._supervisors().get(slot)
+        if supervisor is None:
+            return False
+        freezer = self._freezers.setdefault(slot, TreeFreezer(root=supervisor, cgroup=None))
+        return freezer.freeze()
+
+    def has_frozen(self, slot: int) -> bool:
+        """Whether the tree of the slot was stopped from here."""
+        return slot in self._freezers
+
+    def thaw(self, slot: int) -> bool:
+        """Let go on what was stopped from here; False when nothing was."""
+        freezer = self._freezers.pop(slot, None)
+        if freezer is not None:
+            freezer.thaw()
+        return freezer is not None
+
+    def forget(self, slot: int) -> None:
+        """The attempt of the slot has ended."""
+        self._freezers.pop(slot, None)
+
+    def kill(self, slot: int) -> None:
+        """SIGKILL to the tree of the slot, and to what a slot supervisor that died has left."""
+        supervisor = self._supervisors().get(slot)
+        if supervisor is not None:
+            signal_tree(supervisor, (signal.SIGKILL,))
+        for orphan in children(self._guards.supervisor.pid):
+            if slot_of(orphan) is None:
+                for pid in (*descendants(orphan), orphan):
+                    with contextlib.suppress(ProcessLookupError, PermissionError):
+                        os.kill(pid, signal.SIGKILL)
+
+    def _supervisors(self) -> dict[int, int]:
+        found = ((slot_of(pid), pid) for pid in children(self._guards.supervisor.pid))
+        return {slot: pid for slot, pid in found if slot is not None}
+
+    def _group_is_frozen(self, slot: int) -> bool:
+        base = cgroup.find_base(f"toban-{self._guards.incarnation}", make=False)
+        if base is None:
+            return False
+        try:
+            return SlotCgroup(base=base, slot=slot).is_frozen
+        except OSError:
+            return False

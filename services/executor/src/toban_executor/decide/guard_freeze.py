@@ -1,0 +1,105 @@
+"""The decisions of a guard about an attempt whose lease has run out and that is frozen instead of killed (docs/fencing.md 3.7).
+
+    running --deadline--> being frozen --no process runs--> frozen --grant that names it--> running
+                               \\-- 0.2 s after the deadline a process still runs: SIGKILL
+                                                 frozen --fenced, canceled, or freeze_max seconds--> SIGKILL
+
+Time in which it is frozen counts in no timeout. A tree that is frozen is looked at again with every tick, since others may send SIGCONT.
+"""
+
+from __future__ import annotations
+
+import math
+
+from toban_executor.decide.guard_types import (
+    Attempt,
+    CheckTree,
+    Effect,
+    FreezeTree,
+    FreezeTurn,
+    ReportFreeze,
+    SetDeadline,
+    ThawTree,
+)
+from toban_fencing.executor_lease import Instant
+
+FREEZE_ALLOWANCE = 0.2
+"""Seconds after the lease's deadline within which no process of the tree may run any more; the margin m is longer."""
+
+FREEZE_AGAIN = 0.01
+"""Seconds between looks at a tree that is being frozen."""
+
+Freezing = tuple[Attempt, tuple[Effect, ...]]
+
+
+def freeze(attempt: Attempt, now: Instant) -> Freezing:
+    """The deadline has passed, or the next look at a frozen tree is due."""
+    if attempt.frozen_since is None:
+        by = now.boot + now.seconds_until(attempt.deadline) + FREEZE_ALLOWANCE
+        attempt = attempt._replace(frozen_since=now.boot, freeze_by=by, freeze_reported=False)
+    return attempt, (FreezeTree(),)
+
+
+def checked(attempt: Attempt, frozen: bool, now: Instant) -> Freezing:
+    """What a look has shown. Afterwards `cannot_be_frozen` says whether there is no more time to try."""
+    if not frozen:
+        by = now.boot + FREEZE_ALLOWANCE if attempt.freeze_by == math.inf else attempt.freeze_by
+        return attempt._replace(freeze_by=by), ()
+    attempt = attempt._replace(freeze_by=math.inf)
+    if attempt.freeze_reported:
+        return attempt, ()
+    return attempt._replace(freeze_reported=True), (_report(attempt, True, attempt.frozen_seconds, now),)
+
+
+def cannot_be_frozen(attempt: Attempt, now: Instant) -> bool:
+    """True when the last look has shown a process that runs, and the time to stop it is over."""
+    return now.boot >= attempt.freeze_by
+
+
+def is_over(attempt: Attempt, now: Instant) -> bool:
+    """True when it has been frozen for as long as it may be."""
+    return attempt.frozen_since is not None and now.boot >= attempt.frozen_since + attempt.freeze_max
+
+
+def next_look(attempt: Attempt, now: Instant, *, every: float) -> float:
+    """When the next tick is needed at the latest, CLOCK_BOOTTIME; a frozen tree is looked at `every` so many seconds."""
+    assert attempt.frozen_since is not None
+    if attempt.freeze_by < math.inf:
+        return now.boot + FREEZE_AGAIN
+    return min(now.boot + every, attempt.frozen_since + attempt.freeze_max)
+
+
+def set_deadline(attempt: Attempt, command: SetDeadline, now: Instant) -> Freezing:
+    """A grant. A frozen attempt goes on only if the granted heartbeat named it as frozen, and in the time of the lease."""
+    attempt = attempt._replace(freeze_max=command.freeze_max)
+    if not attempt.suspended:
+        unknown = max(0.0, command.frozen_seconds - attempt.frozen_seconds) if attempt.undecided else 0.0
+        return _shifted(attempt, unknown)._replace(deadline=command.deadline), ()
+    if not command.thaw or now.seconds_until(command.deadline) <= 0:
+        return attempt, ()
+    attempt = thawed(attempt, now)._replace(deadline=command.deadline)
+    return attempt, (ThawTree(), _report(attempt, False, attempt.frozen_seconds, now), CheckTree())
+
+
+def thawed(attempt: Attempt, now: Instant) -> Attempt:
+    """Running again: everything that was still to come moves by the time in which it was frozen."""
+    assert attempt.frozen_since is not None
+    frozen = max(0.0, now.boot - attempt.frozen_since)
+    return _shifted(attempt, frozen)._replace(frozen_since=None, freeze_by=math.inf)
+
+
+def _shifted(attempt: Attempt, seconds: float) -> Attempt:
+    if not seconds:
+        return attempt
+    return attempt._replace(
+        attempt_timeout_at=attempt.attempt_timeout_at + seconds,
+        step_timeout_at=attempt.step_timeout_at + seconds,
+        kill_at=attempt.kill_at + seconds,
+        frozen_seconds=attempt.frozen_seconds + seconds,
+    )
+
+
+def _report(attempt: Attempt, frozen: bool, seconds: float, now: Instant) -> ReportFreeze:
+    return ReportFreeze(
+        FreezeTurn(key=attempt.spawn.order.key, frozen=frozen, seconds=seconds, at_ns=int(now.wall * 1e9))
+    )

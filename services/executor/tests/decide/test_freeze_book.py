@@ -1,0 +1,68 @@
+"""What an executor knows of its frozen attempts, and what it tells coordinators of them."""
+
+from toban_domain.outcome import AttemptKey
+from toban_executor.decide.freeze_book import FreezeBook, FreezeNote
+from toban_executor.decide.guard_types import FreezeTurn
+
+KEY, OTHER = AttemptKey(1, 101), AttemptKey(2, 102)
+
+
+def turn(on: bool, seconds: float = 0.0, at_ns: int = 5) -> FreezeTurn:
+    return FreezeTurn(key=KEY, frozen=on, seconds=seconds, at_ns=at_ns)
+
+
+def book() -> FreezeBook:
+    made = FreezeBook()
+    made.opened(KEY)
+    return made
+
+
+def test_a_frozen_attempt_is_named_until_it_is_thawed_and_that_is_acknowledged() -> None:
+    freezes = book()
+    assert freezes.turned(turn(True), 100.0)
+    assert freezes.frozen == {KEY}
+    first = freezes.unacknowledged([KEY, OTHER], 103.0)
+    assert first == {KEY: FreezeNote(turns=1, seconds=3.0, turned_ns=5)}
+    freezes.acknowledge(first)
+    assert freezes.unacknowledged([KEY], 104.0)[KEY].seconds == 4.0
+    assert freezes.turned(turn(False, 5.0, 9), 105.0)
+    last = freezes.unacknowledged([KEY], 200.0)
+    assert last == {KEY: FreezeNote(turns=2, seconds=5.0, turned_ns=9)}
+    assert freezes.unacknowledged([OTHER], 200.0) == {}
+    freezes.acknowledge(last)
+    assert freezes.unacknowledged([KEY], 200.0) == {}
+    assert freezes.seconds(200.0) == {KEY: 5.0}
+
+
+def test_a_turn_that_is_known_counts_once() -> None:
+    """The guard and this process may both freeze the same tree."""
+    freezes = book()
+    assert freezes.turned(turn(True), 100.0)
+    assert not freezes.turned(turn(True), 101.0)
+    assert freezes.turned(turn(False), 110.0)
+    assert not freezes.turned(turn(False, 10.5), 110.5)
+    assert freezes.seconds(200.0) == {KEY: 10.5}
+    assert freezes.unacknowledged([KEY], 200.0)[KEY].turns == 2
+
+
+def test_several_freezes_add_up() -> None:
+    freezes = book()
+    for on, now in ((True, 10.0), (False, 15.0), (True, 20.0), (False, 22.0)):
+        freezes.turned(turn(on), now)
+    assert freezes.unacknowledged([KEY], 30.0) == {KEY: FreezeNote(turns=4, seconds=7.0, turned_ns=5)}
+
+
+def test_the_limit_counts_for_one_freeze() -> None:
+    freezes = book()
+    for on, now in ((True, 10.0), (False, 15.0), (True, 20.0)):
+        freezes.turned(turn(on), now)
+    assert freezes.over(26.0, 7.0) == []
+    assert freezes.over(27.0, 7.0) == [KEY]
+
+
+def test_what_has_ended_is_forgotten() -> None:
+    freezes = book()
+    freezes.turned(turn(True), 1.0)
+    freezes.closed(KEY)
+    assert (freezes.frozen, list(freezes.live)) == (frozenset(), [])
+    assert not freezes.turned(turn(False), 2.0)
