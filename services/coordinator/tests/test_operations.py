@@ -128,6 +128,7 @@ async def test_the_same_value_again_changes_nothing(desk: SettingsOperations, po
         (change("heartbeat_interval_seconds", 5), ErrorCode.INVALID_ARGUMENT, "stays 1: heartbeat_ttl_seconds must be"),
         (change("executor_lease_seconds", 3.9), ErrorCode.INVALID_ARGUMENT, "from 4 to 600 .seconds."),
         (change("executor_lease_seconds", 4.2), ErrorCode.INVALID_ARGUMENT, "every running job"),
+        (change("continuation_retry_count", 9), ErrorCode.INVALID_ARGUMENT, "stays 3: continuation_retry_count x"),
         (change("leader_tick_seconds", 30), ErrorCode.INVALID_ARGUMENT, "a healthy leader would be deposed"),
         (change("assign_ahead_seconds", 5, version=1), ErrorCode.CONFLICT, "has version 0, not 1"),
     ],

@@ -61,6 +61,12 @@ class FakeCoordinator(ExecutorGatewayServicer):
         self.reports: list[Any] = []
         self.outcomes: dict[tuple[int, int], Any] = {}
         self.granting = True
+        # Questions about continuation, whether they are confirmed, and the attempts that may not continue, each with its reason.
+        self.questions: list[Any] = []
+        self.confirming = True
+        self.refused: dict[tuple[int, int], str] = {}
+        # Heartbeats get no answer, questions about continuation do.
+        self.deaf = False
         self.silent = False
         self.state = "on"
         self.detach_mode = ""
@@ -97,6 +103,8 @@ class FakeCoordinator(ExecutorGatewayServicer):
         """Grants unless the echo lags or the test disabled granting."""
         self._check(request, context)
         await self._maybe_silent()
+        if self.deaf:
+            raise TobanError(ErrorCode.UNAVAILABLE, "deaf")
         self.beats.append(request)
         granted = self.granting and self._grant_seq - request.echo <= 3 and self.state in ("on", "draining", "detached")
         self._grant_seq += granted
@@ -114,6 +122,25 @@ class FakeCoordinator(ExecutorGatewayServicer):
             not_held=self.not_held,
             smallest_live_token=self.smallest_live,
             log_archivers=self.archivers,
+        )
+
+    async def ConfirmContinuation(self, request: Any, context: Any) -> Any:
+        """Confirms unless the test says otherwise."""
+        self._check(request, context)
+        await self._maybe_silent()
+        self.questions.append(request)
+        confirmed = self.confirming and self.granting
+        self._grant_seq += confirmed
+        return coordinator_pb2.ConfirmContinuationResponse(
+            confirmed=confirmed,
+            grant_seq=self._grant_seq,
+            reason="" if confirmed else "as the test says",
+            state=self.state,
+            refused=[
+                coordinator_pb2.RefusedContinuation(key=key, reason=self.refused[(key.run_id, key.token)])
+                for key in request.keys
+                if (key.run_id, key.token) in self.refused
+            ],
         )
 
     async def WatchSettings(self, request: Any, context: Any) -> AsyncIterator[Any]:

@@ -65,7 +65,7 @@ class Attempts(AttemptManager):
         )
         fields: Any = {"guards": None, "reporter": world.reporter, "collector": world.collector, "journal": journal}
         launcher = Launcher(program=lambda _name: "", home="/")
-        fields |= {"freeze_max": lambda: 300.0, "wake_heartbeat": lambda: None}
+        fields |= {"freeze_max": lambda: 300.0, "tries": lambda: (3, 0.3), "wake_heartbeat": lambda: None}
         super().__init__(book=world.book, launcher=launcher, clock=world.clock, **fields)
         self.world = world
 

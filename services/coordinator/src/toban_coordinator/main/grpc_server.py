@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from toban_coordinator.app.apply import Apply
 from toban_coordinator.app.cancel import CancelRun
+from toban_coordinator.app.continuations import Continuations
 from toban_coordinator.app.definition_cache import DefinitionCache
 from toban_coordinator.app.diagnose import Diagnose
 from toban_coordinator.app.events import Events
@@ -68,7 +69,11 @@ def _gateway(config: CoordinatorConfig, parts: Coordinator) -> Gateway:
         reports=reports,
         mirror=parts.mirror,
         on_progress=parts.progress.put,
-        neighbours=Neighbours(coordinators=parts.presence.addresses, log_archivers=config.log_archivers),
+        neighbours=Neighbours(
+            coordinators=parts.presence.addresses,
+            subleader=parts.presence.subleader_of,
+            log_archivers=config.log_archivers,
+        ),
         settings=parts.settings,
         server_time=parts.server_time,
         clock=parts.clock,
@@ -77,12 +82,13 @@ def _gateway(config: CoordinatorConfig, parts: Coordinator) -> Gateway:
     deps = GatewayDeps(
         keys=IncarnationKeys(pool=parts.connections.grant_pool, coordinator=parts.leadership.me.incarnation),
         sessions=ExecutorSessions(deps=sessions),
+        continuations=Continuations(pool=parts.connections.grant_pool, settings=parts.settings),
         reports=reports,
         settings=parts.settings_streams,
         signer=EpochSigner(parts.connections.tls),
         verifier=EpochVerifier(parts.connections.tls, config.trust_domain, shared_identity=config.tls_shared_identity),
     )
-    return Gateway(deps=deps)  # type: ignore[abstract]
+    return Gateway(deps=deps)
 
 
 def _job_control(parts: Coordinator) -> JobControl:

@@ -16,7 +16,7 @@ from toban_observability.logs import get_logger
 from toban_store import queries
 from toban_store.errors import StoreError
 from toban_store.pool import Pool
-from toban_store.tx import FencedTx, autocommit, tx
+from toban_store.tx import FencedTx, Tx, autocommit, tx
 
 STOPPED = "it was stopped in order"
 """The attested reason of an incarnation that ended by its operator's will; what else ends one is a loss."""
@@ -183,12 +183,17 @@ async def _resume(pool: Pool, incarnations: Sequence[str]) -> list[str]:
     params = {"incarnations": list(incarnations)}
     try:
         async with tx(pool) as t:
-            await t.execute(_Q.lock, params)
+            await lock(t, incarnations)
             return [row["incarnation"] for row in await t.fetch_all(_Q.resume, params)]
     except StoreError as error:
         # The grants stand; the next heartbeat resumes.
         _log.warning("executors stay draining for now", executors=len(incarnations), error=error.message)
         return []
+
+
+async def lock(t: Tx, incarnations: Sequence[str]) -> None:
+    """Lock these rows, in the order of ids: what follows in the transaction sees everything as it is while they are held."""
+    await t.execute(_Q.lock, {"incarnations": list(incarnations)})
 
 
 async def observe(pool: Pool) -> list[Observed]:
@@ -210,7 +215,7 @@ async def detach(t: FencedTx, incarnations: Sequence[str], *, mode: str, reason:
 async def rejoin(t: FencedTx, incarnations: Sequence[str]) -> list[int]:
     """Back to work after a detach that no operator asked for; the worker ids."""
     params = {"incarnations": list(incarnations)}
-    await t.execute(_Q.lock, params)
+    await lock(t, incarnations)
     rows = await t.fetch_all(_Q.rejoin, params)
     return [row["worker_id"] for row in rows]
 

@@ -1,3 +1,9 @@
+-- fragment: confirming
+-- Whether executor `e` holds a run for which it has just asked about continuation.
+EXISTS (SELECT 1 FROM scheduler.runs_live c
+         WHERE c.assigned_incarnation = e.incarnation AND c.state IN ('ASSIGNED', 'RUNNING', 'CANCEL_REQUESTED')
+           AND c.continuation_state = 'CONFIRMING' AND c.continuation_check_deadline_at > now())
+
 -- name: register
 -- A new incarnation of an executor: always a row of its own, never an overwrite. No row when the incarnation is there already.
 -- The lease is the setting's, unless what is stored is not allowed.
@@ -46,11 +52,9 @@ WITH asked AS (
     SELECT e.incarnation, e.grant_seq FROM scheduler.executors e JOIN asked USING (incarnation) ORDER BY e.incarnation FOR NO KEY UPDATE OF e
 )
 UPDATE scheduler.executors e
-   SET grant_seq = e.grant_seq + CASE WHEN e.state IN ('on', 'draining', 'detached') AND e.grant_seq - a.echo <= %(lag)s::bigint
-                                      THEN 1 ELSE 0 END,
-       granted_at = CASE WHEN e.state IN ('on', 'draining', 'detached') AND e.grant_seq - a.echo <= %(lag)s::bigint
-                         THEN now() ELSE e.granted_at END,
-       echo_seq = greatest(e.echo_seq, least(a.echo, e.grant_seq)),
+   SET grant_seq = e.grant_seq + CASE WHEN {{may_grant}} THEN 1 ELSE 0 END,
+       granted_at = CASE WHEN {{may_grant}} THEN now() ELSE e.granted_at END,
+       echo_seq = {{echoed}},
        free_slots = a.free_slots, load = a.load, last_heartbeat_at = now(),
        clock_skew_seconds = coalesce(a.skew, e.clock_skew_seconds), disk_free_bytes = coalesce(a.disk, e.disk_free_bytes),
        certificate_not_after = coalesce(a.certificate, e.certificate_not_after),
@@ -60,8 +64,7 @@ UPDATE scheduler.executors e
   FROM asked a JOIN locked USING (incarnation)
  WHERE e.incarnation = a.incarnation AND e.state <> 'off'
 RETURNING e.incarnation::text AS incarnation, e.worker_id, e.node_id, e.pid, e.grpc_host, e.grpc_port, e.state, e.detach_mode, e.grant_seq,
-          e.grant_seq > locked.grant_seq AS granted, e.slots, (SELECT l.epoch FROM scheduler.leader l WHERE l.id = 1) AS leader_epoch,
-          (SELECT l.cluster_id::text FROM scheduler.leader l WHERE l.id = 1) AS cluster_id, extract(epoch FROM now())::bigint AS granted_at,
+          e.grant_seq > locked.grant_seq AS granted, e.slots, {{signed_with_grant}},
           e.state = 'draining' AND NOT a.draining
           AND NOT EXISTS (SELECT 1 FROM scheduler.executor_drains d WHERE d.instance = e.instance) AS may_resume,
           EXISTS (SELECT 1 FROM scheduler.executor_orders o WHERE o.incarnation = e.incarnation AND o.done_at IS NULL)
@@ -87,10 +90,10 @@ SELECT scheduler.current_system_id() || '/' || scheduler.current_timeline() AS c
   FROM scheduler.executors e WHERE e.state <> 'off';
 
 -- name: detach
--- on | draining -> detached.
-UPDATE scheduler.executors SET state = 'detached', detach_mode = %(mode)s::text, detached_at = now()
- WHERE incarnation = ANY (%(incarnations)s::uuid[]) AND state IN ('on', 'draining')
-RETURNING incarnation::text AS incarnation, worker_id;
+-- on | draining -> detached. For silence alone not while one of its runs is CONFIRMING: its executor has just asked for it.
+UPDATE scheduler.executors e SET state = 'detached', detach_mode = %(mode)s::text, detached_at = now()
+ WHERE e.incarnation = ANY (%(incarnations)s::uuid[]) AND e.state IN ('on', 'draining') AND (%(mode)s::text <> '' OR NOT {{confirming}})
+RETURNING e.incarnation::text AS incarnation, e.worker_id;
 
 -- name: rejoin
 -- detached -> on, or draining when a drain is kept: no operator asked for the detach, and its heartbeats are back. Only after `lock`, as `resume`.
@@ -101,9 +104,9 @@ UPDATE scheduler.executors e
 RETURNING incarnation::text AS incarnation, worker_id;
 
 -- name: cut_silent
--- on | draining | detached -> cut: an order to it has been open for too long.
+-- on | draining | detached -> cut: an order to it has been open for too long, and none of its runs is CONFIRMING.
 UPDATE scheduler.executors e SET state = 'cut'
- WHERE e.state IN ('on', 'draining', 'detached')
+ WHERE e.state IN ('on', 'draining', 'detached') AND NOT {{confirming}}
    AND EXISTS (SELECT 1 FROM scheduler.executor_orders o
                 WHERE o.incarnation = e.incarnation AND o.done_at IS NULL
                   AND o.created_at < now() - make_interval(secs => %(seconds)s::double precision))

@@ -37,3 +37,16 @@ SELECT n.incarnation
     SELECT r.assigned_incarnation AS incarnation FROM scheduler.runs_live r
      WHERE r.state IN ('ASSIGNED', 'RUNNING', 'CANCEL_REQUESTED', 'ORPHANED') AND r.assigned_incarnation > h.incarnation
      ORDER BY r.assigned_incarnation LIMIT 1) n
+
+-- fragment: may_grant
+-- Whether the row `e` of an executor gives a grant to its question `a`: the state grants, and the executor has received the last ones.
+(e.state IN ('on', 'draining', 'detached') AND e.grant_seq - a.echo <= %(lag)s::bigint)
+
+-- fragment: echoed
+-- The highest grant of the row `e` that the executor is known to have received, with its question `a`.
+greatest(e.echo_seq, least(a.echo, e.grant_seq))
+
+-- fragment: signed_with_grant
+-- What a coordinator signs beside a grant, as the statement that commits it reads it.
+(SELECT l.epoch FROM scheduler.leader l WHERE l.id = 1) AS leader_epoch,
+(SELECT l.cluster_id::text FROM scheduler.leader l WHERE l.id = 1) AS cluster_id, extract(epoch FROM now())::bigint AS granted_at

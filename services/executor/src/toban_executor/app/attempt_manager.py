@@ -65,7 +65,7 @@ class AttemptManager:
     """The attempts of this incarnation: owns its order book, journal records, output collector and reports.
 
     `idle` is set while no attempt is live; `broken` when a guard has ended without a successor. `freeze_max` gives the seconds
-    that an attempt may stay frozen; `wake_heartbeat` sends a heartbeat at once.
+    that an attempt may stay frozen, `tries` how to ask about continuation; `wake_heartbeat` sends a heartbeat at once.
     """
 
     def __init__(
@@ -78,13 +78,14 @@ class AttemptManager:
         collector: LogCollector,
         launcher: Launcher,
         freeze_max: Callable[[], float],
+        tries: Callable[[], tuple[int, float]],
         wake_heartbeat: Callable[[], None],
         clock: Clock,
     ) -> None:
         self.book = book
         self.epochs = KnownEpochs(book=book, journal=journal, clock=clock)
         self.freezes = FreezeBook()
-        self.lease = ExecutorLease(clock=clock)
+        self.lease = ExecutorLease(clock=clock, tries=tries)
         self.progress = ProgressBook()
         self.idle = asyncio.Event()
         self.broken = asyncio.Event()
