@@ -342,6 +342,16 @@ async def test_a_detach_says_how_to_the_executor_and_is_final(
     assert json.loads(entry.before_json)["state"] == "on"
 
 
+async def test_a_detach_that_waits_can_become_one_that_stops(fleet: ExecutorOperations, pool: Pool) -> None:
+    incarnation, worker = await register(pool)
+    await fleet.detach(worker, mode="let_finish", reason="", actor=ACTOR)
+    await fleet.detach(worker, mode="stop", reason="it takes too long", actor=ACTOR)
+    assert (await beat(pool, incarnation)).detach_mode == "stop"
+    with pytest.raises(TobanError, match="being detached already .stop."):
+        await fleet.detach(worker, mode="let_finish", reason="", actor=ACTOR)
+    assert [json.loads(entry.after_json)["mode"] for entry in await audit(pool)] == ["stop", "let_finish"]
+
+
 @pytest.mark.parametrize("state", ["cut", "off"])
 async def test_what_has_ended_cannot_be_detached(fleet: ExecutorOperations, pool: Pool, state: str) -> None:
     _incarnation, worker = await register(pool)
