@@ -347,7 +347,7 @@ async def test_a_detach_that_waits_can_become_one_that_stops(fleet: ExecutorOper
     await fleet.detach(worker, mode="let_finish", reason="", actor=ACTOR)
     await fleet.detach(worker, mode="stop", reason="it takes too long", actor=ACTOR)
     assert (await beat(pool, incarnation)).detach_mode == "stop"
-    with pytest.raises(TobanError, match="being detached already .stop."):
+    with pytest.raises(TobanError, match=r"being detached already .stop."):
         await fleet.detach(worker, mode="let_finish", reason="", actor=ACTOR)
     assert [json.loads(entry.after_json)["mode"] for entry in await audit(pool)] == ["stop", "let_finish"]
 

@@ -25,6 +25,7 @@ def show_run(run: Any, now: datetime, *, wide: bool = False, log: str = "") -> N
             ("State", run.state),
             ("Why", run.error_summary or run.reason),
             ("Waits", run.waiting),
+            ("Continuation", _continuation(run, now)),
             ("Progress", format_progress(run, bar=True)),
             ("Origin", origin(run)),
             ("Due", local(run.scheduled_for, now)),
@@ -46,6 +47,13 @@ def show_run(run: Any, now: datetime, *, wide: bool = False, log: str = "") -> N
     )
     _attempts(run, now, wide=wide)
     _events(run, now)
+
+
+def _continuation(run: Any, now: datetime) -> str:
+    """Shown while its executor has just asked whether the run may continue."""
+    if run.continuation_state != "CONFIRMING":
+        return ""
+    return f"confirmed at {local(run.continuation_check_started_at, now)}: the executor had no answer to its heartbeats, or is detached"
 
 
 def origin(run: Any) -> str:

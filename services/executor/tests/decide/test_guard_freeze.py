@@ -62,7 +62,7 @@ def running(*, steps: int = 1, freeze_max: float = 300.0, **fields: Any) -> Slot
     order = StartOrder(
         key=KEY,
         steps=(StepOrder(type="command", argv=("x",), timeout_seconds=fields.pop("step_timeout", 0)),) * steps,
-        on_lease_loss="freeze",
+        on_lease_loss=fields.pop("on_lease_loss", "freeze"),
         grace_seconds=1.0,
         **fields,
     )
@@ -306,3 +306,39 @@ def test_a_kill_order_of_the_definition_kills_as_before() -> None:
     state = state._replace(attempt=state.attempt._replace(spawn=state.attempt.spawn._replace(order=order)))
     _, effects = run(state, (LEASE - 2.05, Tick()))
     assert effects[:2] == [CloseLeasePipe(), TERMINATE]
+
+
+# ---------------------------------------------------------------- on_lease_loss: continue
+
+
+def test_a_job_that_continues_gets_no_signal_at_the_deadline() -> None:
+    state, effects = run(
+        running(on_lease_loss="continue"), (LEASE - 0.01, Tick()), (LEASE, Tick()), (LEASE + 60, Tick())
+    )
+    assert effects == [] and state.attempt is not None and state.attempt.undecided
+
+
+def test_a_job_that_continues_goes_on_to_its_next_step_without_a_lease() -> None:
+    state = running(on_lease_loss="continue", steps=2)
+    state, effects = run(state, (LEASE + 5, TreeChecked(empty=True, main=EXIT_0)))
+    assert StartStep(state.attempt.spawn, 1) in effects
+
+
+def test_a_job_that_continues_has_its_whole_grace_after_the_deadline() -> None:
+    state, effects = run(running(on_lease_loss="continue"), (LEASE + 5, kill(grace=30.0)))
+    assert effects == [TERMINATE]
+    state, _ = run(state, (LEASE + 5, TERMINATED))
+    assert run(state, (LEASE + 34, Tick()))[1] == [CheckTree()]
+    assert run(state, (LEASE + 35.1, Tick()))[1][-1] == KILL
+
+
+@pytest.mark.parametrize("timeout", [{"timeout_seconds": 30}, {"step_timeout": 30}])
+def test_a_job_that_continues_still_has_its_timeouts(timeout: dict[str, int]) -> None:
+    state = running(on_lease_loss="continue", **timeout)
+    assert run(state, (29.9, Tick()))[1] == []
+    assert run(state, (30.1, Tick()))[1] == [TERMINATE]
+
+
+def test_a_job_that_continues_ends_with_its_executor() -> None:
+    _, effects = run(running(on_lease_loss="continue"), (LEASE + 5, ExecutorClosed()), (LEASE + 5, Tick()))
+    assert KILL in effects

@@ -112,6 +112,9 @@ class World:
             assert self.state == before
             assert all(isinstance(effect, Refuse) for effect in effects)
         attempt = before.attempt
+        if attempt is not None and attempt.continues:
+            assert FreezeTree() not in effects and (attempt.cause or KILL not in effects), "it runs on"
+            return
         if isinstance(event, Tick) and attempt and self.now.seconds_until(attempt.deadline) <= 0:
             assert KILL in effects or FreezeTree() in effects, "at the deadline each tick kills or freezes"
         may_freeze = attempt is not None and attempt.freezes and attempt.undecided
@@ -130,7 +133,7 @@ class World:
                 attempt = self.state.attempt
                 assert not self.frozen
                 assert attempt is not None and not attempt.cause and not self.state.executor_closed
-                assert self.now.seconds_until(attempt.deadline) > 0
+                assert attempt.continues or self.now.seconds_until(attempt.deadline) > 0
                 self.proved_empty, self.main, self.rounds = False, True, 0
                 return StepStarted(len(self.asked))
             case SignalTree(signal=signal):
@@ -205,7 +208,7 @@ class World:
 
 
 SECONDS = st.floats(0.0, 4.0)
-LOSS = st.sampled_from(["freeze", "kill"])
+LOSS = st.sampled_from(["freeze", "kill", "continue"])
 INCARNATION = st.sampled_from([OURS, OURS, OURS, OTHER])
 STEP = st.one_of(
     st.tuples(

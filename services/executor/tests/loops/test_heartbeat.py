@@ -80,7 +80,15 @@ class Attempts(AttemptManager):
         self.world.ended.append((list(keys), cause))
         self.world.done.append(("ended", list(keys)))
 
-    def end_all(self, *, cause: str, reason: str, grace: float | None, at_most: float = math.inf) -> float:
+    def end_all(
+        self,
+        *,
+        cause: str,
+        reason: str,
+        grace: float | None,
+        at_most: float = math.inf,
+        but: Collection[AttemptKey] = (),
+    ) -> float:
         self.world.ended.append(("all", cause))
         return 0.0
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from toban_coordinator.app.apply import Apply
 from toban_coordinator.app.cancel import CancelRun
 from toban_coordinator.app.continuations import Continuations
+from toban_coordinator.app.declare_lost import DeclareLost
 from toban_coordinator.app.definition_cache import DefinitionCache
 from toban_coordinator.app.diagnose import Diagnose
 from toban_coordinator.app.events import Events
@@ -97,6 +98,7 @@ def _job_control(parts: Coordinator) -> JobControl:
         apply=Apply(pool=pool),
         start=StartRuns(pool=pool, definitions=definitions, payloads=PayloadValidator(), fast_path=parts.fast_path),
         cancel=CancelRun(pool=pool, definitions=definitions),
+        lost=DeclareLost(pool=pool),
         events=Events(pool=pool),
         schedules=Schedules(pool=pool),
         reads=JobReads(pool=pool, clock=parts.clock),

@@ -46,6 +46,9 @@ def run_to_pb(row: Row) -> pb.Run:
         progress_json=row["progress"] or "",
         event_id=row["event_id"] or 0,
         trigger=row["trigger_name"],
+        continuation_state=row["continuation_state"],
+        continuation_check_started_at=at(row["continuation_check_started_at"]),
+        continuation_check_deadline_at=at(row["continuation_check_deadline_at"]),
         **_execution(row),
     )
 
@@ -57,6 +60,8 @@ def run_details_to_pb(run: RunDetails) -> pb.Run:
     message.events.extend(event_to_pb(row) for row in run.events)
     message.events.extend(orphan_to_event(row) for row in run.orphan_results)
     message.waiting = run.waiting
+    if run.orphaned_until is not None:
+        message.orphaned_until.FromDatetime(run.orphaned_until)
     return message
 
 

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
+from toban_coordinator.store import orphan_waits
 from toban_domain.lease import MAX_ECHO_LAG, ExecutorState
 from toban_domain.settings import SETTINGS
 from toban_observability.logs import get_logger
@@ -132,9 +133,12 @@ async def register(pool: Pool, new: Registration, *, key_hash: bytes, lease_ms: 
 async def attest(pool: Pool, new: Registration) -> None:
     """Note which earlier incarnations of a registered one are proven dead; the leader is woken to take what they held."""
     names = ("incarnation", "instance", "node_id", "boot_id", "previous")
+    facts = {name: getattr(new, name) for name in names}
     async with tx(pool) as t:
-        if await t.execute(_Q.attest, {name: getattr(new, name) for name in names}):
+        if await t.execute(_Q.attest, facts):
             await t.notify("lease")
+        if await orphan_waits.end_of_dead(t, **facts):
+            await t.notify("reap")
 
 
 async def attest_stopped(pool: Pool, incarnation: str) -> None:

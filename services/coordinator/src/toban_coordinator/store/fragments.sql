@@ -50,3 +50,11 @@ greatest(e.echo_seq, least(a.echo, e.grant_seq))
 -- What a coordinator signs beside a grant, as the statement that commits it reads it.
 (SELECT l.epoch FROM scheduler.leader l WHERE l.id = 1) AS leader_epoch,
 (SELECT l.cluster_id::text FROM scheduler.leader l WHERE l.id = 1) AS cluster_id, extract(epoch FROM now())::bigint AS granted_at
+
+-- fragment: orphan_wait
+-- Until when a run `r` that loses its executor waits for its report: only where the job continues without a lease, and the executor is not known
+-- to be dead.
+(SELECT now() + make_interval(secs => COALESCE((v.spec ->> 'lost_after_seconds')::double precision, %(lost_after)s::double precision))
+   FROM scheduler.job_definition_versions v, scheduler.executors x
+  WHERE v.definition_id = r.definition_id AND v.version = r.definition_version AND v.spec ->> 'on_lease_loss' = 'continue'
+    AND x.incarnation = r.assigned_incarnation AND x.attested_reason = '')

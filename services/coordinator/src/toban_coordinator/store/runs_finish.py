@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from toban_domain.job import DEFAULT_LOST_AFTER_SECONDS
 from toban_domain.outcome import AttemptKey, Outcome
 from toban_domain.run import RunState
 from toban_domain.transitions import Finish, LiveRun, Orphan, Release, RequestCancel, Started
@@ -170,6 +171,8 @@ async def orphan(t: Tx, moves: Sequence[Orphan]) -> set[int]:
             "sources": [m.source.value for m in moves],
             "tokens": [m.token for m in moves],
             "messages": [m.message for m in moves],
+            "may_run": [m.may_run for m in moves],
+            "lost_after": DEFAULT_LOST_AFTER_SECONDS,
         },
     )
     return {row["id"] for row in rows}

@@ -73,7 +73,7 @@ def start_from_pb(message: executor_pb2.StartOrder) -> StartOrder:
             redact=tuple(message.logs.redact),
         ),
         # An older coordinator sends no value of its own.
-        on_lease_loss="freeze" if message.on_lease_loss == "freeze" else "kill",
+        on_lease_loss=message.on_lease_loss if message.on_lease_loss in ("freeze", "continue") else "kill",
         lease_loss_grace_seconds=message.lease_loss_grace_seconds
         if message.HasField("lease_loss_grace_seconds")
         else DEFAULT_LEASE_LOSS_GRACE_SECONDS,

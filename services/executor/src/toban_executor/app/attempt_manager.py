@@ -85,6 +85,8 @@ class AttemptManager:
         self.book = book
         self.epochs = KnownEpochs(book=book, journal=journal, clock=clock)
         self.freezes = FreezeBook()
+        # Live attempts that run on when the lease ends.
+        self.continuing: set[AttemptKey] = set()
         self.lease = ExecutorLease(clock=clock, tries=tries)
         self.progress = ProgressBook()
         self.idle = asyncio.Event()
@@ -220,6 +222,8 @@ class AttemptManager:
         self.book.running(order.key)
         if order.on_lease_loss == "freeze":
             self.freezes.opened(order.key)
+        elif order.on_lease_loss == "continue":
+            self.continuing.add(order.key)
         self._guards.spawn(
             order,
             env=env,
@@ -304,9 +308,17 @@ class AttemptManager:
         for key in keys:
             self._guards.kill(key, cause=cause, reason=reason, grace=grace)
 
-    def end_all(self, *, cause: str, reason: str, grace: float | None, at_most: float = math.inf) -> float:
-        """Begin to end every live attempt. The longest grace that one of them has, in seconds: 0 when there is none."""
-        live = [key for key, _state in self.book.live]
+    def end_all(
+        self,
+        *,
+        cause: str,
+        reason: str,
+        grace: float | None,
+        at_most: float = math.inf,
+        but: Collection[AttemptKey] = (),
+    ) -> float:
+        """Begin to end every live attempt `but` some. The longest grace that one of them has, in seconds: 0 when there is none."""
+        live = [key for key, _state in self.book.live if key not in but]
         given = [self._guards.kill(key, cause=cause, reason=reason, grace=grace, at_most=at_most) for key in live]
         return max((seconds for seconds in given if seconds is not None), default=0.0)
 
@@ -356,6 +368,7 @@ class AttemptManager:
         count_end(end)
         self.book.finished(end.key)
         self.freezes.closed(end.key)
+        self.continuing.discard(end.key)
         _frozen.set(len(self.freezes.frozen))
         self._note_live()
         self._collector.submit_outcome(Report(key=end.key, seq=2, outcome=outcome))

@@ -33,8 +33,10 @@ class LeaseAnswers:
         lease.row_state, lease.detach_mode = state, detach_mode if state == "detached" else ""
         attempts.book.row_closed = state in _CLOSED
         if state in _ENDED:
-            attempts.end_all(cause="lease", reason=f"the executor was put {state}", grace=0.0)
-        if state == "off":
+            # Those of `on_lease_loss: continue` run on, and report under this incarnation.
+            reason = f"the executor was put {state}"
+            attempts.end_all(cause="lease", reason=reason, grace=0.0, but=attempts.continuing)
+        if state == "off" and not attempts.continuing:
             lease.end("the executor's row is off")
         if lease.detach_mode:
             self._detach(lease.detach_mode)

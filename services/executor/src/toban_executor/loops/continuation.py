@@ -60,7 +60,7 @@ class Continuation:
             deadline=lease.deadline.boot,
             left=lease.left,
             live=live > 0,
-            killable=live > len(attempts.freezes.live),
+            killable=live > len(attempts.freezes.live) + len(attempts.continuing),
             detached=lease.detach_mode == "let_finish",
         )
 

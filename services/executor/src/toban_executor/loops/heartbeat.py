@@ -30,6 +30,10 @@ _log = get_logger(__name__)
 _heartbeats = metrics.counter(
     "toban_executor_heartbeats_total", "Heartbeats by result: granted, refused, error.", ("result",)
 )
+_unleased = metrics.gauge(
+    "toban_executor_unleased_jobs",
+    "Attempts that run on without a lease (on_lease_loss: continue); their runs may be executed elsewhere at the same time.",
+)
 _left = metrics.gauge(
     "toban_executor_lease_left_seconds", "Time until the lease expires; negative after it has expired."
 )
@@ -202,7 +206,8 @@ class Heartbeat:
 class LeaseWatchdog:
     """The second enforcer of the lease's deadline, behind the guards.
 
-    The incarnation goes on while it has frozen jobs, whose next grant lets them run again; without any, a lost lease ends it.
+    The incarnation goes on while it has frozen jobs, whose next grant lets them run again, or jobs that continue; without any, a lost
+    lease ends it.
     """
 
     def __init__(self, *, attempts: AttemptManager) -> None:
@@ -216,6 +221,7 @@ class LeaseWatchdog:
             return
         left = lease.left
         _left.set(left)
+        _unleased.set(0 if left > 0 else len(self._attempts.continuing))
         if left > 0:
             if self._lost and not lease.over:
                 _log.info("lease renewed; frozen jobs go on", state=lease.row_state)
@@ -224,9 +230,15 @@ class LeaseWatchdog:
         freezes = self._attempts.freezes
         if not self._lost:
             live = len(self._attempts.book.live)
-            _log.error("lease lost", live=live, frozen_or_to_be=len(freezes.live), state=lease.row_state)
+            _log.error(
+                "lease lost",
+                live=live,
+                frozen_or_to_be=len(freezes.live),
+                continuing=len(self._attempts.continuing),
+                state=lease.row_state,
+            )
         self._lost = True
-        if not (freezes.frozen or (freezes.live and -left < FREEZE_SECONDS)):
+        if not (freezes.frozen or (freezes.live and -left < FREEZE_SECONDS) or self._attempts.continuing):
             lease.end("the lease ran out")
         if not self._attempts.idle.is_set() and -left >= ENFORCE_SECONDS:
             self._attempts.enforce_lease(-left)
