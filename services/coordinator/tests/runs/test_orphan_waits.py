@@ -11,11 +11,11 @@ from toban_coordinator.app.job_reads import JobReads
 from toban_coordinator.app.lease_grants import LeaseGrants
 from toban_coordinator.decide.report import Answer
 from toban_coordinator.server.to_proto import run_details_to_pb
-from toban_coordinator.store import executor_fencing, executors
+from toban_coordinator.store import cluster_stats, executor_fencing, executors
 from toban_domain.errors import ErrorCode, TobanError
 from toban_domain.outcome import Reason
 from toban_runtime.clock import SystemClock
-from toban_store.tx import fenced_tx
+from toban_store.tx import autocommit, fenced_tx
 
 CONTINUE = {"on_lease_loss": "continue", "idempotent": True, "lost_after_seconds": 600}
 
@@ -186,6 +186,21 @@ async def test_waiting_runs_hide_no_others(world: Any, make: Any) -> None:
         await executor_fencing.fence(t, [wanted])
     await world.turn("reap")
     assert (await world.state(first), await world.state(run)) == ("ORPHANED", "PENDING")
+
+
+async def test_a_run_that_waits_is_not_stuck(world: Any, make: Any) -> None:
+    """The alert on runs that do not move is about those that nothing holds back."""
+    run = await orphaned(world, make)
+    await world.sql("UPDATE scheduler.executors SET off_at = now() - interval '5 minutes'")
+
+    async def oldest() -> float:
+        async with autocommit(world.pool) as t:
+            [group] = await cluster_stats.held(t)
+        return float(group.oldest)
+
+    assert await oldest() == 0
+    await world.sql("UPDATE scheduler.runs_live SET orphaned_until = NULL WHERE id = %(r)s", r=run)
+    assert await oldest() > 200
 
 
 async def test_an_executor_that_is_off_hears_what_it_runs_in_vain(world: Any, make: Any) -> None:
