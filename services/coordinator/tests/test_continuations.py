@@ -2,6 +2,7 @@
 
 import asyncio
 
+import psycopg
 import pytest
 
 from toban_coordinator.app.continuations import Continuations
@@ -10,7 +11,7 @@ from toban_coordinator.store.continuations import Question
 from toban_domain.errors import ErrorCode, TobanError
 from toban_domain.outcome import AttemptKey
 from toban_runtime.ids import IdSource
-from toban_store.tx import fenced_tx, tx
+from toban_store.tx import fenced_tx
 from toban_testing.executor_rows import hold, register, run_state
 from toban_testing.fake_coordinator import FixedSettings
 
@@ -162,28 +163,44 @@ async def test_a_confirmation_and_a_fence_never_both_win(pool, sql, term):
         assert (await run_state(sql, run) == "ORPHANED") == bool(off)
 
 
-async def test_a_confirmation_waits_for_a_fence_that_has_the_row_and_loses(pool, sql, term):
+@pytest.fixture
+async def holder(pg_url):
+    """A transaction that holds its rows for as long as the test wants."""
+    async with await psycopg.AsyncConnection.connect(pg_url) as connection:
+        yield connection
+
+
+async def patient(pool, question):
+    """The answer, however often the bound on waiting for a lock cuts the question off."""
+    while True:
+        try:
+            return (await continuations.confirm(pool, [question], seconds=2.0))[question.incarnation]
+        except TobanError:
+            continue
+
+
+async def test_a_confirmation_waits_for_a_fence_that_has_the_row_and_loses(pool, sql, holder):
     incarnation = await register(pool)
     run = await hold(sql, incarnation, "RUNNING", 71)
+    await holder.execute("UPDATE scheduler.executors SET state = 'off', off_at = now()")
+    await holder.execute("UPDATE scheduler.runs_live SET state = 'ORPHANED'")
     question = Question(incarnation=incarnation, echo=0, keys=[AttemptKey(run, 71)])
-    async with fenced_tx(pool, term) as t:
-        wanted = executor_fencing.Fence(incarnation=incarnation, grant_seq=0, reason="test")
-        assert (await executor_fencing.fence(t, [wanted])).incarnations
-        waiting = asyncio.create_task(continuations.confirm(pool, [question], seconds=2.0))
-        await locked(sql)
-    verdict = (await waiting)[incarnation]
+    waiting = asyncio.create_task(patient(pool, question))
+    await locked(sql)
+    await holder.commit()
+    verdict = await waiting
     assert (verdict.granted, verdict.state, verdict.held) == (False, "off", {})
 
 
-async def test_a_cancel_that_comes_first_wins(pool, sql):
+async def test_a_cancel_that_comes_first_wins(pool, sql, holder):
     incarnation = await register(pool)
     run = await hold(sql, incarnation, "RUNNING", 71)
+    await holder.execute("UPDATE scheduler.runs_live SET state = 'CANCEL_REQUESTED'")
     question = Question(incarnation=incarnation, echo=0, keys=[AttemptKey(run, 71)])
-    async with tx(pool) as t:
-        await t.execute("UPDATE scheduler.runs_live SET state = 'CANCEL_REQUESTED' WHERE id = %(run)s", {"run": run})
-        waiting = asyncio.create_task(continuations.confirm(pool, [question], seconds=2.0))
-        await locked(sql)
-    verdict = (await waiting)[incarnation]
+    waiting = asyncio.create_task(patient(pool, question))
+    await locked(sql)
+    await holder.commit()
+    verdict = await waiting
     assert (verdict.granted, verdict.held) == (False, {AttemptKey(run, 71): True})
 
 
