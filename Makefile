@@ -20,7 +20,7 @@ up: bootstrap ## start the whole stack here and run the examples (COORDINATORS=2
 down: bootstrap ## stop the stack; its data stays in .toban
 	@python -m toban_stack down
 
-status: bootstrap ## each process with its address, role and health
+status: bootstrap ## each process with its address, role, restarts and health
 	@python -m toban_stack status
 
 certs: bootstrap ## new certificates for the running stack, without a restart

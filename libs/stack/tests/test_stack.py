@@ -1,16 +1,21 @@
 """The launcher over real servers and small stand-ins for the services: up, status, kill, start, down."""
 
+import re
 import signal
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from toban_stack import processes
+from toban_stack import __main__ as prompt
+from toban_stack import health, processes
 from toban_stack.errors import ProcessFailed, StackError
 from toban_stack.services import MODULES
 from toban_stack.stack import Stack
+from toban_stack.state_file import StateFile
+from toban_stack.supervisor.client import SUPERVISOR
+from toban_stack.supervisor.policy import Backoff
 from toban_stack.wait import wait_until
 
 STAND_IN = """
@@ -95,11 +100,96 @@ def test_a_life(stack: Stack, tmp_path: Path, environment: dict[str, str]) -> No
     assert stack.down() == []
 
 
-def test_a_service_that_does_not_come_up(stack: Stack, tmp_path: Path) -> None:
+@pytest.mark.parametrize("supervise", [None, Backoff()])
+def test_a_service_that_does_not_come_up(
+    supervise: Backoff | None, tmp_path: Path, environment: dict[str, str]
+) -> None:
+    stack = Stack(home=tmp_path / "home", coordinators=1, executors=1, environment=environment, supervise=supervise)
     (tmp_path / "fail").touch()
     with pytest.raises(ProcessFailed, match=r"coordinator-1 ended while starting\n  \| no such thing as coordinator-1"):
         stack.up()
-    assert stack.processes() == {}
+    assert StateFile(path=stack.home.state_file).all() == [], "nothing runs, and no supervisor"
+
+
+@pytest.fixture
+def supervised(
+    tmp_path: Path, environment: dict[str, str], pg_empty_url: str, redis_url: str
+) -> Iterator[Callable[..., Stack]]:
+    """Makes the stack with other counts of processes; a second restart within a minute does not come within the test."""
+    given = {"SCHEDULER_DATABASE_URL": pg_empty_url, "SCHEDULER_REDIS_URL": redis_url}
+
+    def make(**counts: int) -> Stack:
+        return Stack(
+            home=tmp_path / "home",
+            environment={**environment, **given},
+            supervise=Backoff(first_seconds=3600.0, longest_seconds=3600.0),
+            **{"coordinators": 1, "executors": 1, **counts},
+        )
+
+    yield make
+    make().down()
+
+
+def until(stack: Stack, name: str, text: str) -> health.ProcessStatus:
+    """The status of a process, as soon as its health begins with `text`."""
+    rows: list[health.ProcessStatus] = []
+
+    def there() -> bool:
+        rows[:] = [row for row in stack.status() if row.name == name and row.health.startswith(text)]
+        return bool(rows)
+
+    assert wait_until(there, 30), [row for row in stack.status() if row.name == name]
+    return rows[0]
+
+
+def test_restarts_and_waits_are_in_the_status(
+    supervised: Callable[..., Stack],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    stack = supervised()
+    stack.up()
+    first = stack.processes()
+    monkeypatch.setattr(prompt, "_stack", lambda: stack)
+    assert prompt.status() == 0
+    head, supervisor, s3, *_ = capsys.readouterr().out.splitlines()
+    assert head.split() == ["PROCESS", "ROLE", "ADDRESS", "ADMIN", "PID", "RESTARTS", "HEALTH"]
+    assert supervisor.split()[-2:] == ["-", "ok"] and s3.split()[-2:] == ["0", "ok"]
+
+    (tmp_path / "fail").touch()
+    stack.kill("executor-1", signal.SIGTERM)
+    row = until(stack, "executor-1", "backoff: next start in ")
+    assert not row.green and row.pid == 0 and row.restarts == 1 and row.last_exit is not None
+    assert " s (exit code 1 after " in row.health
+    assert prompt.status() == 1
+    last = capsys.readouterr().out.splitlines()
+    [title] = [number for number, line in enumerate(last) if line.startswith("ENDED       WHEN")]
+    name, _, _, line = re.split(r"\s{2,}", last[title + 1])
+    assert (name, line) == ("executor-1", "no such thing as executor-1")
+
+    with pytest.raises(ProcessFailed, match="executor-1 ended while starting"):
+        stack.up()
+    assert until(stack, "executor-1", "backoff").restarts == 2, "it stays under supervision"
+    (tmp_path / "fail").unlink()
+    stack.up()
+    assert until(stack, "executor-1", "ok").restarts == 3
+    again = stack.processes()
+    assert {name for name in first if again[name] != first[name]} == {"executor-1"}
+    assert again["executor-1"].address == first["executor-1"].address
+
+    supervised(executors=2).up()
+    more = stack.processes()
+    assert "executor-2" in more and more["s3"] == first["s3"]
+    assert {row.restarts for row in stack.status()} == {0, None}, "other settings are no restart by the supervisor"
+
+    stack.kill(SUPERVISOR, signal.SIGKILL)
+    until(stack, SUPERVISOR, "not running, nothing is restarted: make up")
+    supervised(executors=2).up()
+    assert stack.processes() == more and all(row.green for row in stack.status())
+    family = [*more.values(), *processes.descendants(list(more.values()))]
+    assert stack.down()[0] == "supervisor stopped"
+    assert not [record for record in family if processes.alive(record)]
 
 
 def test_a_given_url_takes_the_place_of_a_server(

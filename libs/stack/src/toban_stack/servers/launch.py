@@ -6,7 +6,7 @@ from typing import Protocol
 
 from toban_stack.errors import ProcessFailed
 from toban_stack.ports import PortBook
-from toban_stack.processes import Program, alive, spawn
+from toban_stack.processes import ProcessRecord, Program, alive
 from toban_stack.servers.binaries import PostgresBinaries
 from toban_stack.servers.endpoints import Endpoints
 from toban_stack.servers.postgres import PostgresServer
@@ -54,7 +54,8 @@ class Servers:
     """The servers of one stack.
 
     A URL in `environment` (SCHEDULER_DATABASE_URL, SCHEDULER_REDIS_URL, SCHEDULER_S3_ENDPOINT_URL) takes a
-    server's place. `durable=False` is for tests: a crash of the machine may lose data.
+    server's place. `durable=False` is for tests: a crash of the machine may lose data. `launch` returns the process of a program's
+    name when it runs, else a new one.
     """
 
     def __init__(
@@ -65,6 +66,7 @@ class Servers:
         environment: Mapping[str, str],
         durable: bool = True,
         postgres: PostgresBinaries | None = None,
+        launch: Callable[[Program], ProcessRecord] | None = None,
         on_progress: Callable[[str], None] = lambda _: None,
     ) -> None:
         self._home = home
@@ -72,6 +74,7 @@ class Servers:
         self._environment = environment
         self._durable = durable
         self._postgres = postgres
+        self._launch = launch or records.launch
         self._on_progress = on_progress
         self._ports = PortBook(path=home.root / "ports.json", environment=environment)
 
@@ -99,20 +102,20 @@ class Servers:
         return {name: self._server(name) for name in wanted if not self._given(name)}
 
     def _start(self, server: Server) -> None:
-        if self._records.running(server.name):
-            return
-        if note := server.prepare():
-            self._on_progress(note)
-        server.before_start()
-        record = spawn(server.program())
-        self._records.add(record)
+        running = self._records.running(server.name)
+        if running is None:
+            if note := server.prepare():
+                self._on_progress(note)
+            server.before_start()
+        record = self._launch(server.program())
         log = self._home.log_file(server.name)
         up = wait_until(lambda: server.ready() or not alive(record), READY_SECONDS)
         if not alive(record):
             raise ProcessFailed(name=server.name, reason="ended while starting", log=log)
         if not up:
             raise ProcessFailed(name=server.name, reason=f"was not ready within {READY_SECONDS:g} s", log=log)
-        self._on_progress(f"{server.description} on {server.address}")
+        if running != record:
+            self._on_progress(f"{server.description} on {server.address}")
 
     def _server(self, name: str) -> Server:
         running = self._records.running(name) is not None
