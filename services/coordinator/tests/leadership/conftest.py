@@ -14,8 +14,10 @@ from toban_fencing.worker_registry import Members
 from toban_runtime.clock import SystemClock
 from toban_runtime.ids import IdSource
 from toban_runtime.loop import Loop, WakeRegistry
+from toban_store import roles
 from toban_store.pool import open_pool
 from toban_store.tx import fenced_tx
+from toban_testing.postgres import as_role
 
 CLOCK = SystemClock()
 
@@ -56,7 +58,7 @@ async def cluster(pg_url, redis_url):
 
 @asynccontextmanager
 async def running(pg_url, redis_url, *, node_id="n1", timings=None):
-    pool = await open_pool(pg_url, application_name="test", min_size=2, max_size=4)
+    pool = await open_pool(as_role(pg_url, roles.COORDINATOR), application_name="test", min_size=2, max_size=4)
     link = RedisLink(client=open_client(redis_url), clock=CLOCK)
     worker_id = await coordinators.draw_worker_id(pool)
     server_time = ServerTime(clock=CLOCK)

@@ -19,8 +19,8 @@ STEP = 0.25
 
 
 @pytest.fixture
-async def pool(pg_url):
-    opened = await open_pool(pg_url, application_name="test", min_size=1, max_size=4)
+async def pool(coordinator_url):
+    opened = await open_pool(coordinator_url, application_name="test", min_size=1, max_size=4)
     yield opened
     await opened.close()
 
