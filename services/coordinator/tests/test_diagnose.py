@@ -27,9 +27,9 @@ BARE = {"durability": "error", "leader": "error", "executor": "error"}
 
 
 @pytest.fixture
-async def doctor(pg_url: str, redis_url: str) -> AsyncIterator[Diagnose]:
+async def doctor(coordinator_url: str, redis_url: str) -> AsyncIterator[Diagnose]:
     clock = SystemClock()
-    pool = await open_pool(pg_url, application_name="toban-test", min_size=1, max_size=2)
+    pool = await open_pool(coordinator_url, application_name="toban-test", min_size=1, max_size=2)
     link = RedisLink(client=open_client(redis_url), clock=clock)
     yield Diagnose(pool=pool, redis=link, clock=clock, release=VERSION)
     await link.close()
@@ -141,6 +141,8 @@ async def test_an_empty_cluster(doctor: Diagnose) -> None:
             "partitions",
             "error",
         ),
+        ("REVOKE INSERT ON scheduler.runs_history FROM toban_coordinator", "database-role", "error"),
+        ("GRANT USAGE ON SCHEMA logs TO toban_coordinator", "database-role", "warning"),
         ("UPDATE scheduler.leader_beat SET beaten_at = now() - interval '1 minute'", "leader", "error"),
         ("UPDATE scheduler.leader_beat SET last_tick_at = now() - interval '1 minute'", "leader", "error"),
         ("UPDATE scheduler.leader SET settled_timeline = 99", "leader", "warning"),
