@@ -6,6 +6,7 @@ import textwrap
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import psycopg
 import pytest
 
 from toban_stack import __main__ as prompt
@@ -70,6 +71,7 @@ def test_a_life(stack: Stack, tmp_path: Path, environment: dict[str, str]) -> No
         assert "DATABASE_URL" not in environment_text and "REDIS_URL" not in environment_text, environment_of
     assert not (tmp_path / "home/data/admin-web-1").exists(), "the site has no state"
     assert_no_secret_in_process_list(stack)
+    assert_services_have_roles_of_their_own(stack)
 
     stack.up()
     assert stack.processes() == first, "a second up is harmless"
@@ -199,6 +201,11 @@ def test_a_given_url_takes_the_place_of_a_server(
     stack = Stack(home=tmp_path / "home", coordinators=1, executors=1, environment={**environment, **given})
     try:
         stack.up()
+        url = stack.endpoints()
+        assert (url.coordinator_database_url, url.log_archiver_database_url) == (pg_empty_url, pg_empty_url)
+        own = {"TOBAN_LOG_ARCHIVER_DATABASE_URL": "postgresql://toban_log_archiver:x@h/d"}
+        url = Stack(home=tmp_path / "home", environment={**environment, **given, **own}).endpoints()
+        assert (url.coordinator_database_url, url.log_archiver_database_url) == (pg_empty_url, *own.values())
         assert set(stack.processes()) == {"s3", "coordinator-1", "executor-1", "log-archiver-1", "admin-web-1"}
         with pytest.raises(StackError, match="is not running"):
             stack.kill("redis", signal.SIGKILL)
@@ -208,8 +215,20 @@ def test_a_given_url_takes_the_place_of_a_server(
 
 def assert_no_secret_in_process_list(stack: Stack) -> None:
     endpoints = stack.endpoints()
-    secrets = [endpoints.database_url.split(":")[2].split("@")[0], endpoints.redis_url.split(":")[2].split("@")[0]]
+    urls = (endpoints.database_url, endpoints.coordinator_database_url, endpoints.log_archiver_database_url)
+    secrets = [url.split(":")[2].split("@")[0] for url in (*urls, endpoints.redis_url)]
+    assert len(set(secrets)) == len(secrets)
     secrets += [endpoints.s3_access_key, endpoints.s3_secret_key]
     for record in stack.processes().values():
         line = Path(f"/proc/{record.pid}/cmdline").read_text() + Path(f"/proc/{record.pid}/environ").read_text()
         assert not [secret for secret in secrets if secret in line]
+
+
+def assert_services_have_roles_of_their_own(stack: Stack) -> None:
+    for service, role in (("coordinator", "toban_coordinator"), ("log-archiver", "toban_log_archiver")):
+        file = stack.home.secrets / f"{service}-database_url"
+        assert file.stat().st_mode & 0o777 == 0o600
+        with psycopg.connect(file.read_text()) as connection:
+            attributes = "rolsuper OR rolcreaterole OR rolcreatedb OR pg_has_role(oid, 'toban_owner', 'MEMBER')"
+            found = connection.execute(f"SELECT rolname, {attributes} FROM pg_roles WHERE rolname = session_user")
+            assert found.fetchall() == [(role, False)]

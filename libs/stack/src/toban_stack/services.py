@@ -178,11 +178,10 @@ class Services:
         endpoints = self._endpoints
         secrets: dict[str, str] = {}
         plain: dict[str, str] = {}
-        if role in ("coordinator", "log-archiver"):
-            secrets["DATABASE_URL"] = endpoints.database_url
         if role == "coordinator":
-            secrets["REDIS_URL"] = endpoints.redis_url
+            secrets = {"DATABASE_URL": endpoints.coordinator_database_url, "REDIS_URL": endpoints.redis_url}
         if role == "log-archiver":
+            secrets["DATABASE_URL"] = endpoints.log_archiver_database_url
             secrets |= {"S3_ACCESS_KEY": endpoints.s3_access_key, "S3_SECRET_KEY": endpoints.s3_secret_key}
             plain = {
                 "S3_ENDPOINT_URL": endpoints.s3_endpoint_url,
@@ -190,7 +189,7 @@ class Services:
                 "S3_REGION": endpoints.s3_region,
             }
         files = {
-            f"{key}_FILE": str(self._home.keep_secret(f"service-{key.lower()}", value))
+            f"{key}_FILE": str(self._home.keep_secret(f"{role}-{key.lower()}", value))
             for key, value in secrets.items()
             if value
         }

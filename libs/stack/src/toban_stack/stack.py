@@ -14,6 +14,8 @@ from toban_stack import certs, health
 from toban_stack.errors import StackError
 from toban_stack.processes import ProcessRecord, alive, called_with, descendants, kill_all, send, stop
 from toban_stack.servers import Endpoints, Servers
+from toban_stack.servers.launch import COORDINATOR_ROLE, GIVEN, LOG_ARCHIVER_ROLE
+from toban_stack.servers.postgres import role_secret
 from toban_stack.services import MODULES, SITE, Counts, Services
 from toban_stack.stack_paths import StackPaths
 from toban_stack.state_file import StateFile
@@ -86,7 +88,7 @@ class Stack:
             endpoints = self._servers(records).start()
             certificates.result()
         self._on_progress("certificates: one for each service, from a development CA")
-        self._on_progress(_migrate(endpoints.database_url))
+        self._on_progress(self._migrate(endpoints))
         services = self._services(records, endpoints)
         self._stop_outdated(records, services)
         records.set_facts(
@@ -162,6 +164,10 @@ class Stack:
         reports = report.read(self.home.supervisor_report)
         return health.supervised(rows, supervisor, reports, now=SystemClock().wall())
 
+    def migrate(self) -> None:
+        """Applies missing migrations and lets the roles of services log in, as `up` does. Raises StackError."""
+        self._on_progress(self._migrate(self.endpoints()))
+
     def endpoints(self) -> Endpoints:
         """Addresses of the servers, with their secrets; for tests that read the stores."""
         return self._servers(self._records()).locate()
@@ -180,6 +186,25 @@ class Stack:
     def sites(self) -> list[str]:
         """host:port of each site."""
         return list(self._records().fact("sites", []))
+
+    def _migrate(self, endpoints: Endpoints) -> str:
+        """Applies missing migrations; returns a line about them. Raises StackError with the error of the runner."""
+        # Imported here: only `up` needs the driver, which would slow `status`.
+        from toban_store import migrate
+
+        # Roles of a server that is not ours get no password from here.
+        own = not self._environment.get(GIVEN["postgres"])
+        roles = (COORDINATOR_ROLE, LOG_ARCHIVER_ROLE) if own else ()
+        try:
+            applied = migrate.up(
+                endpoints.database_url,
+                seeds=migrate.seeds_from(os.environ),
+                passwords={role: self.home.secret(role_secret(role)) for role in roles},
+                say=self._on_progress,
+            )
+        except TobanError as error:
+            raise StackError(f"the database could not be migrated: {error}") from error
+        return f"schema: {len(applied)} migrations applied" if applied else "schema: up to date"
 
     def _servers(self, records: StateFile) -> Servers:
         return Servers(
@@ -250,15 +275,3 @@ class Stack:
         with (self.home.root / "lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             yield self._records()
-
-
-def _migrate(url: str) -> str:
-    """Applies missing migrations; returns a line about them. Raises StackError with the error of the runner."""
-    # Imported here: only `up` needs the driver, which would slow `status`.
-    from toban_store import migrate
-
-    try:
-        applied = migrate.up(url, seeds=migrate.seeds_from(os.environ))
-    except TobanError as error:
-        raise StackError(f"the database could not be migrated: {error}") from error
-    return f"schema: {len(applied)} migrations applied" if applied else "schema: up to date"

@@ -17,6 +17,8 @@ from toban_stack.state_file import StateFile
 from toban_stack.wait import wait_until
 
 READY_SECONDS = 60.0
+# As in toban_store.roles, which is not imported here: it loads the driver, which would slow `status`.
+COORDINATOR_ROLE, LOG_ARCHIVER_ROLE = "toban_coordinator", "toban_log_archiver"
 GIVEN = {
     "postgres": "SCHEDULER_DATABASE_URL",
     "redis": "SCHEDULER_REDIS_URL",
@@ -133,8 +135,18 @@ class Servers:
         postgres, redis, s3 = own.get("postgres"), own.get("redis"), own.get("s3")
         given = {name: self._given(name) if name in wanted else "" for name in GIVEN}
         keys = self._environment
+
+        def database_url(role: str, variable: str) -> str:
+            return (
+                postgres.role_url(role)
+                if isinstance(postgres, PostgresServer)
+                else keys.get(variable, given["postgres"])
+            )
+
         return Endpoints(
             database_url=postgres.url if isinstance(postgres, PostgresServer) else given["postgres"],
+            coordinator_database_url=database_url(COORDINATOR_ROLE, "TOBAN_COORDINATOR_DATABASE_URL"),
+            log_archiver_database_url=database_url(LOG_ARCHIVER_ROLE, "TOBAN_LOG_ARCHIVER_DATABASE_URL"),
             redis_url=redis.url if isinstance(redis, RedisServer) else given["redis"],
             s3_endpoint_url=s3.url if isinstance(s3, S3Server) else given["s3"],
             s3_bucket=keys.get("SCHEDULER_S3_BUCKET", "toban-logs"),
