@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from toban_coordinator.decide.leader_health import MAX_SKEW_SECONDS, Standby, is_subleader, should_yield
-from toban_coordinator.leadership.election_runner import Leadership
+from toban_coordinator.leadership.leadership import Leadership
 from toban_coordinator.ports.leader import ServerClock
 from toban_coordinator.ports.worker_registry import MemberMirror
 from toban_coordinator.store import coordinators
