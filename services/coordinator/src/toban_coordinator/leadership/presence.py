@@ -135,9 +135,10 @@ class Presence:
         way = should_yield(skew, others)
         alone = self._leadership.view().leading and abs(skew) > MAX_SKEW_SECONDS and not way
         if alone and not self._alone_and_off:
-            _log.warning(
+            _log.error(
                 "clock is off and no other coordinator can lead: this one keeps leading and fires nothing",
                 skew_seconds=round(skew, 3),
+                remedy="synchronise this machine's clock and PostgreSQL's; docs/runbooks/TobanClockOff.md",
             )
         self._alone_and_off = alone
         self._leadership.yield_leadership(way)
