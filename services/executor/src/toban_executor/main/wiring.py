@@ -58,7 +58,7 @@ class Factories:
 
     clock: Clock = field(default_factory=SystemClock)
     ids: IdSource = field(default_factory=IdSource)
-    backoff: Backoff = field(default_factory=partial(Backoff, base=0.2, cap=REGISTER_SECONDS, jitter=0.9))
+    backoff: Backoff = field(default_factory=partial(Backoff, base=0.2, cap=REGISTER_SECONDS, factor=1.5, jitter=0.9))
     channels: Callable[..., ChannelPool] = ChannelPool
     server: Callable[..., GrpcServer] = build_server
     admin: Callable[..., AdminPort] = AdminPort
@@ -124,7 +124,7 @@ def build(config: ExecutorConfig, prepared: Prepared, make: Factories | None = N
         on_archivers=partial(_learn_archivers, outside.archivers, quarantine),
         clock=clock,
     )
-    watchdog = Loop("lease", LeaseWatchdog(attempts=attempts).run_once, WATCHDOG_SECONDS, clock)
+    watchdog = Loop("lease", LeaseWatchdog(attempts=attempts, clock=clock).run_once, WATCHDOG_SECONDS, clock)
     health = Health(attempts=attempts, certificate=lambda: certificate_check(outside.tls, clock.wall()), clock=clock)
     return Incarnation(
         config=config,
