@@ -4,7 +4,8 @@ The hold side (the executor) ends at send time + L - m. The take side (a coordin
 showed the grant counter. Each counts on its own clocks only, so the clocks of two machines are never compared.
 
 The hold side keeps its deadline on CLOCK_BOOTTIME and on the wall clock; whichever has run further decides, because only the wall clock notices a
-virtual machine that was paused.
+virtual machine that was paused. A wall clock that was stepped looks the same: then a job is stopped and a grant is asked for, before it is
+killed.
 """
 
 from __future__ import annotations
@@ -33,6 +34,10 @@ class Instant(NamedTuple):
     def seconds_until(self, other: Instant) -> float:
         """How long until `other`, by the clock that has run further; negative when it has passed."""
         return min(other.boot - self.boot, other.wall - self.wall)
+
+    def passed_by_wall_alone(self, other: Instant) -> bool:
+        """True when only the wall clock has passed `other`: it was stepped, or the virtual machine was paused, and nothing here tells which."""
+        return self.wall >= other.wall and self.boot < other.boot
 
 
 class HoldSide:

@@ -12,7 +12,7 @@ import select
 import socket
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 import psycopg
@@ -76,6 +76,24 @@ def server_of(arguments: Mapping[str, Any]) -> Server:
     return _servers.setdefault(key, Server())
 
 
+@dataclass(slots=True)
+class Pace:
+    """How long a fenced transaction of this process may last: from `least` to `most` milliseconds, as the process itself can follow."""
+
+    least: int = 200
+    most: int = 400
+    milliseconds: int = 200
+
+    def too_long(self) -> None:
+        """One ended at its bound, and not because PostgreSQL was at work: the next one gets longer."""
+        self.milliseconds = min(self.most, self.milliseconds * 2)
+
+    def ended_after(self, seconds: float) -> None:
+        """One was committed; when it was quick, the process is not slow any more."""
+        if seconds * 1000 < self.least / 2:
+            self.milliseconds = self.least
+
+
 @dataclass(slots=True, kw_only=True)
 class SessionGroup:
     """What the sessions of one pool share. `at_most_seconds` bounds their waits more tightly than the server's `statement_timeout` does.
@@ -87,6 +105,7 @@ class SessionGroup:
     server: Server
     at_most_seconds: float | None = None
     connect_error: str = ""
+    pace: Pace = field(default_factory=Pace)
 
     def __post_init__(self) -> None:
         # A series that begins with its first event has no increase, and an alert looks at it.

@@ -151,7 +151,7 @@ class World:
     def take(self, term: Term) -> None:
         """Fresh loops for a term."""
         self.term = term
-        deps = LoopDeps(
+        self.deps = deps = LoopDeps(
             pool=self.pool,
             quick=self.pool,
             term=term,

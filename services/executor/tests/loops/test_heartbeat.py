@@ -3,6 +3,7 @@
 import asyncio
 import math
 from collections.abc import Collection, Iterable
+from datetime import timedelta
 from types import SimpleNamespace
 from typing import Any
 from unittest.mock import AsyncMock
@@ -73,8 +74,9 @@ class Attempts(AttemptManager):
         self.world.granted.append(sent.boot)
         self.world.done.append(("granted", list(named)))
 
-    def enforce_lease(self, late: float) -> None:
+    def enforce_lease(self, late: float, *, doubtful: bool) -> None:
         self.world.enforced.append(round(late, 3))
+        self.world.doubts.append(doubtful)
 
     def end(self, keys: Iterable[AttemptKey], *, cause: str, reason: str, grace: float | None) -> None:
         self.world.ended.append((list(keys), cause))
@@ -99,6 +101,7 @@ class World:
         # Ends and grants, in order.
         self.done: list[tuple[str, list[AttemptKey]]] = []
         self.enforced: list[float] = []
+        self.doubts: list[bool] = []
         self.reporter = SimpleNamespace(unanswered=[], quarantined={})
         self.collector = SimpleNamespace(outcomes_pending=[])
         self.attempts = Attempts(self)
@@ -267,7 +270,7 @@ REGISTERED = Registered(
 
 
 async def test_a_lost_lease_ends_the_incarnation_and_kills_what_still_runs(world: World) -> None:
-    watchdog, lease = LeaseWatchdog(attempts=world.attempts), world.attempts.lease
+    watchdog, lease = LeaseWatchdog(attempts=world.attempts, clock=world.clock), world.attempts.lease
     await watchdog.run_once()
     lease.begin(REGISTERED)
     lease.granted(Instant(world.clock.boottime(), world.clock.wall().timestamp()))
@@ -288,7 +291,7 @@ def frozen(on: bool = True, seconds: float = 0.0) -> FreezeTurn:
 
 async def test_an_incarnation_with_a_frozen_job_goes_on_after_its_lease(world: World) -> None:
     """And while a job may still be found frozen; without any it is over."""
-    watchdog, attempts = LeaseWatchdog(attempts=world.attempts), world.attempts
+    watchdog, attempts = LeaseWatchdog(attempts=world.attempts, clock=world.clock), world.attempts
     lease = attempts.lease
     lease.begin(REGISTERED)
     lease.granted(Instant(world.clock.boottime(), world.clock.wall().timestamp()))
@@ -307,8 +310,39 @@ async def test_an_incarnation_with_a_frozen_job_goes_on_after_its_lease(world: W
     assert lease.over == "the lease ran out"
 
 
+async def test_a_step_of_the_wall_clock_ends_no_incarnation_and_enforces_by_the_other_clock(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """NTP has stepped the clock by an hour: jobs are stopped, the next grant lets them go on, and nothing has been late for an hour."""
+    watchdog, attempts, clock = LeaseWatchdog(attempts=world.attempts, clock=world.clock), world.attempts, world.clock
+    lease, step, wall = attempts.lease, timedelta(0), clock.wall
+    monkeypatch.setattr(clock, "wall", lambda: wall() + step)
+    lease.begin(REGISTERED)
+    lease.granted(Instant(clock.boottime(), clock.wall().timestamp()))
+    attempts.idle.clear()
+    await clock.advance(1.0)
+    step = timedelta(hours=1)
+    await watchdog.run_once()
+    assert not lease.valid, "nothing may start before the next grant"
+    assert (lease.over, world.enforced) == ("", []), "the guards come first"
+    await clock.advance(0.2)
+    await watchdog.run_once()
+    assert (lease.over, world.enforced, world.doubts) == ("", [0.2], [True])
+    lease.granted(Instant(clock.boottime(), clock.wall().timestamp()))
+    await watchdog.run_once()
+    assert lease.valid and not lease.over
+    step = timedelta(hours=2)
+    await clock.advance(9.0)
+    await watchdog.run_once()
+    assert not lease.over
+    await clock.advance(0.8)
+    await watchdog.run_once()
+    assert lease.over == "the lease ran out", "no grant came, and CLOCK_BOOTTIME says so as well"
+    assert world.doubts[-1] is False
+
+
 async def test_a_job_that_is_not_found_frozen_does_not_keep_the_incarnation(world: World) -> None:
-    watchdog, attempts = LeaseWatchdog(attempts=world.attempts), world.attempts
+    watchdog, attempts = LeaseWatchdog(attempts=world.attempts, clock=world.clock), world.attempts
     attempts.lease.begin(REGISTERED)
     attempts.lease.granted(Instant(world.clock.boottime(), world.clock.wall().timestamp()))
     attempts.idle.clear()

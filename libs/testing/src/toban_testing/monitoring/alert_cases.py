@@ -236,6 +236,13 @@ CASES = {
         | of("toban_tls_authority_not_after_seconds", 90000, EXECUTOR)
         | check("certificate", 1, EXECUTOR),
     ),
+    "TobanClockOff": Case(
+        of("toban_clock_skew_seconds", -2.5) | of("toban_is_leader", 1) | of("toban_clock_skew_seconds", 0.1, OTHER),
+        of("toban_clock_skew_seconds", -2.5)
+        | of("toban_is_leader", 0)
+        | of("toban_clock_skew_seconds", 1.9, OTHER)
+        | of("toban_is_leader", 1, OTHER),
+    ),
     "TobanClockSkew": Case(
         of("toban_clock_skew_seconds", -1.2) | of("toban_executors_clock_skew_seconds", 0.1, OTHER),
         of("toban_clock_skew_seconds", 0.9) | of("toban_executors_clock_skew_seconds", 1.9, OTHER),

@@ -44,7 +44,7 @@ def leader_loops(deps: LoopDeps) -> list[Loop]:
     answers = OrderResults(
         pool=deps.pool, term=deps.term, server_time=deps.server_time, definitions=definitions, ended=ended
     )
-    sender = OrderSender(orders=deps.orders, term=deps.term, answers=answers, clock=deps.clock)
+    sender = OrderSender(orders=deps.orders, term=deps.term, answers=answers, clock=deps.clock, holds=deps.holds)
     fire = Fire(deps=deps, definitions=definitions, payloads=PayloadValidator())
     events = Events(deps=deps, definitions=definitions, payloads=PayloadValidator())
     marks = RunMarker(marks=deps.marks, term=deps.term)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from toban_coordinator.app.adaptive_batch import AdaptiveBatch
@@ -79,7 +79,7 @@ def _watched_row(row: executors.Observed) -> ExecutorRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaseDeps:
-    """What the leader's half needs. `on_turn_begin` is called at the start of each turn."""
+    """What the leader's half needs."""
 
     pool: Pool
     clock: Clock
@@ -87,7 +87,6 @@ class LeaseDeps:
     probe: ExecutorProbe
     members: Members
     settings: SettingsSource
-    on_turn_begin: Callable[[], None] = lambda: None
 
 
 def least_lease_ms(settings: SettingsSource) -> int:
@@ -113,7 +112,6 @@ class LeaseKeeper:
     async def run_once(self) -> int:
         """Fence and detach what is due; the number of incarnations fenced."""
         deps = self._deps
-        deps.on_turn_begin()
         await deps.observer.run_once()
         self._rows = deps.observer.rows
         self._forget()

@@ -217,8 +217,7 @@ class AttemptManager:
         order = self._traced(order)
         env = job_environment(order, incarnation=self.book.incarnation, home=launcher.home, now=self._clock.wall())
         self.book.running(order.key)
-        if order.on_lease_loss == "freeze":
-            self.freezes.opened(order.key)
+        self.freezes.opened(order.key)
         self._guards.spawn(
             order,
             env=env,
@@ -290,13 +289,13 @@ class AttemptManager:
         seconds = self.freezes.seconds(self._clock.boottime())
         self._guards.push_deadline(deadline, thaw=thaw, frozen_seconds=seconds, freeze_max=self._freeze_max())
 
-    def enforce_lease(self, late: float) -> None:
-        """The lease ended `late` seconds ago: freeze and kill from here what guards have not."""
+    def enforce_lease(self, late: float, *, doubtful: bool) -> None:
+        """The lease ended `late` seconds ago, by the wall clock alone when `doubtful`: freeze and kill from here what guards have not."""
         limit = self._freeze_max()
         over = self.freezes.over(self._clock.boottime(), limit)
         reason = f"frozen for longer than lease_freeze_max_seconds = {limit:g}; the lease was not renewed in time"
         self.end(over, cause="lease", reason=reason, grace=0.0)
-        self._guards.enforce_lease(late=late, frozen=self.freezes.frozen, over=over)
+        self._guards.enforce_lease(late=late, frozen=self.freezes.frozen, over=over, doubtful=doubtful)
 
     def end(self, keys: Iterable[AttemptKey], *, cause: str, reason: str, grace: float | None) -> None:
         """Begin to end attempts for a cause of this executor."""

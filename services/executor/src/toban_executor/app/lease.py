@@ -49,6 +49,12 @@ class ExecutorLease:
         return 0.0 if self._hold is None else self._hold.left(instant(self._clock))
 
     @property
+    def is_doubtful(self) -> bool:
+        """True when only the wall clock says that the lease has ended: CLOCK_BOOTTIME leaves time to ask for a grant."""
+        deadline = self.deadline
+        return deadline is not None and instant(self._clock).passed_by_wall_alone(deadline)
+
+    @property
     def valid(self) -> bool:
         """True while jobs may start."""
         return self._hold is not None and self._hold.valid(instant(self._clock))

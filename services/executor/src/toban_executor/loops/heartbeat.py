@@ -236,9 +236,11 @@ class LeaseWatchdog:
     The incarnation goes on while it has frozen jobs, whose next grant lets them run again; without any, a lost lease ends it.
     """
 
-    def __init__(self, *, attempts: AttemptManager) -> None:
+    def __init__(self, *, attempts: AttemptManager, clock: Clock) -> None:
         self._attempts = attempts
+        self._clock = clock
         self._lost = False
+        self._lost_at = 0.0
 
     async def run_once(self) -> None:
         """Compare the deadline with the clocks. At the deadline the guards have frozen or killed everything; the rest is done from here."""
@@ -252,12 +254,21 @@ class LeaseWatchdog:
                 _log.info("lease renewed; frozen jobs go on", state=lease.row_state)
                 self._lost = False
             return
-        freezes = self._attempts.freezes
+        freezes, doubtful = self._attempts.freezes, lease.is_doubtful
         if not self._lost:
+            self._lost_at = self._clock.boottime()
             live = len(self._attempts.book.live)
-            _log.error("lease lost", live=live, frozen_or_to_be=len(freezes.live), state=lease.row_state)
+            _log.error(
+                "lease lost",
+                live=live,
+                frozen_or_to_be=len(freezes.live),
+                state=lease.row_state,
+                wall_clock_stepped=doubtful,
+            )
         self._lost = True
-        if not (freezes.frozen or (freezes.live and -left < FREEZE_SECONDS)):
+        # After a step of the wall clock its reading says nothing about how long guards have had; the next heartbeat asks for a grant.
+        late = self._clock.boottime() - self._lost_at if doubtful else -left
+        if not doubtful and not (freezes.frozen or (freezes.live and late < FREEZE_SECONDS)):
             lease.end("the lease ran out")
-        if not self._attempts.idle.is_set() and -left >= ENFORCE_SECONDS:
-            self._attempts.enforce_lease(-left)
+        if not self._attempts.idle.is_set() and late >= ENFORCE_SECONDS:
+            self._attempts.enforce_lease(late, doubtful=doubtful)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
+from toban_domain.settings import SETTINGS
 from toban_executor.adapters.coordinator_client import CoordinatorClient
 from toban_executor.adapters.crash_recovery import recover_messages
 from toban_executor.adapters.guard_client import GuardClient
@@ -44,14 +45,20 @@ from toban_transport.tls_reload import certificate_check
 
 _settings_version = metrics.gauge("toban_executor_settings_version", "Version of the settings that this executor uses.")
 
+# The longest wait between two tries to register.
+REGISTER_SECONDS = SETTINGS["executor_lease_seconds"].default / 2
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Factories:
-    """Clock, ids and backoff, and the makers of transports, journal and guard client."""
+    """Clock, ids and backoff, and the makers of transports, journal and guard client.
+
+    After an outage of more than a lease a whole fleet registers: it spreads over half of the default lease.
+    """
 
     clock: Clock = field(default_factory=SystemClock)
     ids: IdSource = field(default_factory=IdSource)
-    backoff: Backoff = field(default_factory=partial(Backoff, base=0.2, cap=2.0))
+    backoff: Backoff = field(default_factory=partial(Backoff, base=0.2, cap=REGISTER_SECONDS, factor=1.5, jitter=0.9))
     channels: Callable[..., ChannelPool] = ChannelPool
     server: Callable[..., GrpcServer] = build_server
     admin: Callable[..., AdminPort] = AdminPort
@@ -117,7 +124,7 @@ def build(config: ExecutorConfig, prepared: Prepared, make: Factories | None = N
         on_archivers=partial(_learn_archivers, outside.archivers, quarantine),
         clock=clock,
     )
-    watchdog = Loop("lease", LeaseWatchdog(attempts=attempts).run_once, WATCHDOG_SECONDS, clock)
+    watchdog = Loop("lease", LeaseWatchdog(attempts=attempts, clock=clock).run_once, WATCHDOG_SECONDS, clock)
     health = Health(attempts=attempts, certificate=lambda: certificate_check(outside.tls, clock.wall()), clock=clock)
     return Incarnation(
         config=config,
