@@ -110,6 +110,7 @@ def heartbeat_from_pb(
         beat=executors.Beat(
             incarnation=incarnation,
             echo=max(0, message.echo),
+            nonce=message.nonce,
             free_slots=max(0, min(message.free_slots, MAX_SLOTS)),
             load=message.load if math.isfinite(message.load) else 0.0,
             draining=message.draining,
@@ -175,6 +176,8 @@ def heartbeat_to_pb(answered: HeartbeatAnswer, signer: EpochSigner) -> pb.Heartb
         log_archivers=answered.log_archivers,
         settings_version=answered.settings_version,
         signed_epoch=signer.sign(_proof(grant)) if grant is not None and grant.granted else None,
+        nonce=grant.nonce if grant is not None and grant.granted else 0,
+        superseded=answered.superseded,
     )
 
 
@@ -185,6 +188,7 @@ def _proof(grant: executors.Grant) -> EpochProof:
         incarnation=grant.incarnation,
         grant_seq=grant.grant_seq,
         signed_at=grant.granted_at,
+        nonce=grant.nonce,
     )
 
 

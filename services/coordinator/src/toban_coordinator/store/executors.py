@@ -55,13 +55,15 @@ class Registered:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Beat:
-    """One heartbeat as far as the row is concerned. `echo` is the highest grant_seq that the executor has received.
+    """One heartbeat as far as the row is concerned. `echo` is the highest grant_seq that the executor has received, `nonce` came with the last
+    grant that it received; 0 = none.
 
     The last three are None when the executor did not say: what it said before stays.
     """
 
     incarnation: str
     echo: int
+    nonce: int = 0
     free_slots: int = 0
     load: float = 0.0
     draining: bool = False
@@ -72,7 +74,8 @@ class Beat:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Grant:
-    """What the row says after a heartbeat. Not `granted`: `grant_seq` is the current one, to be echoed. `has_updates`: it has open orders or
+    """What the row says after a heartbeat. `nonce` comes with a grant. Not `granted`: `grant_seq` is the current one, to be echoed; without
+    `nonce_known` another copy of the incarnation has the lease, or PostgreSQL lost commits. `has_updates`: it has open orders or
     live attempts, so that `queued_orders.updates` may have something for it. `leader_epoch` is the leader row's, read in the same statement;
     `granted_at` is Unix time in seconds by PostgreSQL's clock."""
 
@@ -86,6 +89,8 @@ class Grant:
     detach_mode: str
     grant_seq: int
     granted: bool
+    nonce: int
+    nonce_known: bool
     slots: int
     leader_epoch: int
     cluster_id: str
@@ -137,10 +142,11 @@ async def attest(pool: Pool, new: Registration) -> None:
             await t.notify("lease")
 
 
-async def attest_stopped(pool: Pool, incarnation: str) -> None:
-    """Note that the incarnation has ended in order, by its own word; the leader is woken to close its row. Nothing when that is known."""
+async def attest_stopped(pool: Pool, incarnation: str, *, nonce: int = 0) -> None:
+    """Note that the incarnation has ended in order, by its own word; the leader is woken to close its row. Nothing when that is known, or when
+    the nonce shows that a copy of it has the lease."""
     async with tx(pool) as t:
-        if await t.execute(_Q.attest_stopped, {"incarnation": incarnation, "reason": STOPPED}):
+        if await t.execute(_Q.attest_stopped, {"incarnation": incarnation, "reason": STOPPED, "nonce": nonce}):
             await t.notify("lease")
 
 
@@ -165,6 +171,7 @@ async def grant(pool: Pool, beats: Sequence[Beat]) -> dict[str, Grant]:
         "skews": [beat.clock_skew_seconds for beat in beats],
         "disks": [beat.disk_free_bytes for beat in beats],
         "certificates": [beat.certificate_not_after for beat in beats],
+        "nonces": [beat.nonce for beat in beats],
         "lag": MAX_ECHO_LAG,
     }
     async with autocommit(pool) as t:
@@ -174,6 +181,13 @@ async def grant(pool: Pool, beats: Sequence[Beat]) -> dict[str, Grant]:
     for incarnation in await _resume(pool, undrained):
         grants[incarnation] = replace(grants[incarnation], state=ExecutorState.ON)
     return grants
+
+
+async def adopt_nonce(pool: Pool, incarnation: str, *, nonce: int, grant_seq: int) -> bool:
+    """Take over a nonce that a coordinator signed with a later grant than the row has; False in a settled cluster. The next grant presents it."""
+    params = {"incarnation": incarnation, "nonce": nonce, "grant_seq": grant_seq}
+    async with autocommit(pool) as t:
+        return await t.execute(_Q.adopt_nonce, params) == 1
 
 
 async def _resume(pool: Pool, incarnations: Sequence[str]) -> list[str]:

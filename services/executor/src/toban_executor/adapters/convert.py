@@ -125,6 +125,7 @@ def heartbeat_to_pb(request: HeartbeatRequest, incarnation: str) -> coordinator_
     return coordinator_pb2.HeartbeatRequest(
         incarnation=incarnation,
         echo=request.echo,
+        nonce=request.nonce,
         epoch_max=request.epoch_max,
         signed_epoch=signed_epoch_to_pb(request.signed_epoch),
         running=len(request.held),
@@ -166,6 +167,8 @@ def heartbeat_answer_from_pb(message: coordinator_pb2.HeartbeatResponse) -> Hear
     return HeartbeatAnswer(
         granted=message.granted,
         grant_seq=message.grant_seq,
+        nonce=message.nonce,
+        superseded=message.superseded,
         epoch=message.epoch,
         signed_epoch=signed_epoch_from_pb(message.signed_epoch),
         state=message.state or "on",

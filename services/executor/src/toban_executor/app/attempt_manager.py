@@ -277,6 +277,10 @@ class AttemptManager:
 
     # ---- lease
 
+    def set_superseded(self, on: bool) -> None:
+        """Whether another copy of this incarnation has the lease: the runs go on there, so what happens to them here is not reported."""
+        self.lease.superseded = self._reporter.held_back = on
+
     def granted(self, sent: Instant, named: Collection[AttemptKey] = ()) -> None:
         """A heartbeat sent at `sent`, which named these attempts as frozen, was granted. What is not held must be ended first."""
         self._push_deadline(self.lease.granted(sent), thaw=named)

@@ -116,6 +116,7 @@ class Heartbeat:
         self._attempts.freezes.acknowledge(request.freezes)
         # Before any frozen job goes on: what the cluster does not hold here must not.
         self._end_lost(answer)
+        self._note_nonce(request, answer)
         if answer.granted:
             self._attempts.granted(sent, [key for key, note in request.freezes.items() if note.frozen])
         await self._apply(answer)
@@ -138,6 +139,7 @@ class Heartbeat:
         names_all = len(unanswered) + len(quarantined) <= MOST_NAMES
         return HeartbeatRequest(
             echo=self._echo,
+            nonce=self._attempts.lease.nonces.nonce,
             epoch_max=book.epoch_max,
             signed_epoch=self._attempts.epochs.signed,
             free_slots=book.free_slots,
@@ -154,6 +156,19 @@ class Heartbeat:
             unanswered=unanswered if names_all else (),
             quarantined=quarantined if names_all else {},
         )
+
+    def _note_nonce(self, request: HeartbeatRequest, answer: HeartbeatAnswer) -> None:
+        lease = self._attempts.lease
+        if answer.superseded and not lease.superseded:
+            _log.error(
+                "heartbeat refused: another copy of this executor has its lease; jobs here end at the deadline",
+                nonce=str(request.nonce),
+            )
+        self._attempts.set_superseded(answer.superseded)
+        if answer.granted:
+            lease.nonces.granted(answer.nonce, presented=request.nonce)
+        elif answer.superseded:
+            lease.nonces.refused(request.nonce)
 
     async def _apply(self, answer: HeartbeatAnswer) -> None:
         attempts = self._attempts
@@ -257,7 +272,10 @@ class LeaseWatchdog:
             live = len(self._attempts.book.live)
             _log.error("lease lost", live=live, frozen_or_to_be=len(freezes.live), state=lease.row_state)
         self._lost = True
-        if not (freezes.frozen or (freezes.live and -left < FREEZE_SECONDS)):
+        if lease.superseded:
+            # What is frozen here goes on elsewhere.
+            lease.end("another copy of this executor has the lease")
+        elif not (freezes.frozen or (freezes.live and -left < FREEZE_SECONDS)):
             lease.end("the lease ran out")
         if not self._attempts.idle.is_set() and -left >= ENFORCE_SECONDS:
             self._attempts.enforce_lease(-left)

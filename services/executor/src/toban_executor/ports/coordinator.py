@@ -88,6 +88,7 @@ class Vitals:
 class HeartbeatRequest:
     """One heartbeat of the executor. `progress` and `freezes` of held attempts are what no coordinator has acknowledged.
 
+    `nonce` came with the last grant, 0 = none.
     `names_all`: `held`, `unanswered` and `quarantined` (with the text of the refusal) are all attempts whose outcome is not accepted.
     """
 
@@ -95,6 +96,7 @@ class HeartbeatRequest:
     epoch_max: int
     free_slots: int
     held: Sequence[tuple[AttemptKey, AttemptState]]
+    nonce: int = 0
     signed_epoch: SignedEpoch | None = None
     progress: Mapping[AttemptKey, Progress] = field(default_factory=dict)
     freezes: Mapping[AttemptKey, FreezeNote] = field(default_factory=dict)
@@ -114,13 +116,16 @@ class HeartbeatRequest:
 class HeartbeatAnswer:
     """A coordinator's answer to a heartbeat; `state` is that of the executor's row (on, draining, detached, cut, off).
 
-    `detach_mode` is not empty when an operator has detached it: let_finish or stop.
+    `detach_mode` is not empty when an operator has detached it: let_finish or stop. `nonce` comes with a grant, for the next heartbeat (0: a
+    coordinator of an earlier release). `superseded`: no grant, because another copy of this incarnation has presented a later nonce.
     """
 
     granted: bool
     grant_seq: int
     epoch: int
     state: str
+    nonce: int = 0
+    superseded: bool = False
     signed_epoch: SignedEpoch | None = None
     detach_mode: str = ""
     settings_version: int = 0
