@@ -228,7 +228,7 @@ async def test_a_signed_epoch_is_written_when_the_epoch_is_new_and_else_once_a_m
 
 
 async def test_the_last_heartbeat_carries_the_results_of_relayed_orders(world: World) -> None:
-    revoke = RelayedOrder(order_id=7, header=Header(1, 1, "other"), drain=True)
+    revoke = RelayedOrder(order_id=7, header=Header(1, 1, "other"), revoke=(KEY,))
     world.says(True, 1, orders=[revoke])
     await world.beat.run_once()
     world.says(False, 1)

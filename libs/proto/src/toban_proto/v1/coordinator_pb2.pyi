@@ -332,32 +332,24 @@ class OpenOrder(_message.Message):
 
     ORDER_ID_FIELD_NUMBER: _builtins.int
     CANCEL_FIELD_NUMBER: _builtins.int
-    DRAIN_FIELD_NUMBER: _builtins.int
     REVOKE_FIELD_NUMBER: _builtins.int
-    START_FIELD_NUMBER: _builtins.int
     order_id: _builtins.int
     @_builtins.property
     def cancel(self) -> _executor_pb2.CancelJobRequest: ...
     @_builtins.property
-    def drain(self) -> _executor_pb2.DrainRequest: ...
-    @_builtins.property
     def revoke(self) -> _executor_pb2.RevokeRequest: ...
-    @_builtins.property
-    def start(self) -> _executor_pb2.StartJobRequest: ...
     def __init__(
         self,
         *,
         order_id: _builtins.int = ...,
         cancel: _executor_pb2.CancelJobRequest | None = ...,
-        drain: _executor_pb2.DrainRequest | None = ...,
         revoke: _executor_pb2.RevokeRequest | None = ...,
-        start: _executor_pb2.StartJobRequest | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["cancel", b"cancel", "drain", b"drain", "order", b"order", "revoke", b"revoke", "start", b"start"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["cancel", b"cancel", "order", b"order", "revoke", b"revoke"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["cancel", b"cancel", "drain", b"drain", "order", b"order", "order_id", b"order_id", "revoke", b"revoke", "start", b"start"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cancel", b"cancel", "order", b"order", "order_id", b"order_id", "revoke", b"revoke"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_order: _TypeAlias = _typing.Literal["cancel", "drain", "revoke", "start"]  # noqa: Y015
+    _WhichOneofReturnType_order: _TypeAlias = _typing.Literal["cancel", "revoke"]  # noqa: Y015
     _WhichOneofArgType_order: _TypeAlias = _typing.Literal["order", b"order"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_order) -> _WhichOneofReturnType_order | None: ...
 

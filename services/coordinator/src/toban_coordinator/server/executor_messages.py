@@ -206,7 +206,4 @@ def open_order(order: QueuedOrder) -> pb.OpenOrder:
         return pb.OpenOrder(order_id=order.id, cancel=worker.CancelJobRequest(header=authority, orders=[cancel]))
     if order.kind == "revoke":
         return pb.OpenOrder(order_id=order.id, revoke=worker.RevokeRequest(header=authority, keys=[key]))
-    if order.kind == "drain":
-        drain = worker.DrainRequest(header=authority, drain=True, reason=str(order.payload.get("reason", "")))
-        return pb.OpenOrder(order_id=order.id, drain=drain)
     raise TobanError(ErrorCode.INTERNAL, f"an order of kind {order.kind!r} is queued (order {order.id})")

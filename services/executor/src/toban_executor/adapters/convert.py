@@ -202,13 +202,8 @@ def relayed_from_pb(message: coordinator_pb2.OpenOrder) -> RelayedOrder | None:
     fields: dict[str, Any] = {"order_id": message.order_id, "header": header_from_pb(body.header)}
     if kind == "cancel":
         fields["cancel"] = [cancel_from_pb(order) for order in body.orders]
-    elif kind == "revoke":
-        fields["revoke"] = [key_from_pb(key) for key in body.keys]
-    elif kind == "drain":
-        fields["drain"] = body.drain
     else:
-        fields["start"] = [start_from_pb(order) for order in body.orders]
-        fields["smallest_live"] = body.smallest_live_token
+        fields["revoke"] = [key_from_pb(key) for key in body.keys]
     return RelayedOrder(**fields)
 
 

@@ -266,15 +266,6 @@ class AttemptManager:
         self._check_saved(records)
         return results
 
-    async def drain(self, header: Header, on: bool) -> str:
-        """Accept no new work (`on`), or accept it again."""
-        refusal, records = self.book.admit(header)
-        await self._write(records)
-        if refusal:
-            return refusal
-        self.book.drained = on
-        return "draining" if on else "accepting"
-
     # ---- lease
 
     def set_superseded(self, on: bool) -> None:

@@ -147,7 +147,7 @@ class Heartbeat:
             progress=self._attempts.progress.unacknowledged(key for key, _state in held),
             freezes=self._attempts.freezes.unacknowledged((key for key, _state in held), self._clock.boottime()),
             outcomes=list(self._order_results),
-            draining=book.drained or book.stopping or book.out_of_reach,
+            draining=book.stopping or book.out_of_reach,
             settings_version=self._settings.known.version,
             load=self._machine.load(),
             labels=self._machine.labels,
@@ -237,12 +237,7 @@ class Heartbeat:
         attempts = self._attempts
         if order.cancel is not None:
             return ",".join(await attempts.cancel(order.header, order.cancel, relayed=True))
-        if order.revoke is not None:
-            return ",".join(await attempts.revoke(order.header, order.revoke, relayed=True))
-        if order.drain is not None:
-            return await attempts.drain(order.header, order.drain)
-        answers = await attempts.start(order.header, order.start or (), order.smallest_live)
-        return ",".join(answer.refusal or "accepted" for answer in answers)
+        return ",".join(await attempts.revoke(order.header, order.revoke or (), relayed=True))
 
 
 class LeaseWatchdog:

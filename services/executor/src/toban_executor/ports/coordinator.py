@@ -8,7 +8,7 @@ from typing import NamedTuple, Protocol
 from toban_domain.outcome import AttemptKey, AttemptState
 from toban_domain.progress import Progress
 from toban_executor.decide.freeze_book import FreezeNote
-from toban_executor.decide.models import CancelOrder, Report, StartOrder
+from toban_executor.decide.models import CancelOrder, Report
 from toban_fencing.epoch_gate import Header
 
 
@@ -64,15 +64,12 @@ class Registered:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RelayedOrder:
-    """An order from the answer to a heartbeat; exactly one of the four is set."""
+    """An order from the answer to a heartbeat; exactly one of the two is set."""
 
     order_id: int
     header: Header
     cancel: Sequence[CancelOrder] | None = None
     revoke: Sequence[AttemptKey] | None = None
-    drain: bool | None = None
-    start: Sequence[StartOrder] | None = None
-    smallest_live: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
