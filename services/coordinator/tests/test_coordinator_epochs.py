@@ -2,6 +2,7 @@
 
 import asyncio
 import re
+from base64 import b64decode
 
 import psycopg
 import pytest
@@ -10,9 +11,10 @@ from toban_domain.epoch import EpochProof
 from toban_domain.errors import ErrorCode, TobanError
 from toban_proto.v1 import coordinator_pb2 as pb
 from toban_proto.v1 import coordinator_pb2_grpc as rpc
-from toban_proto.v1.common_pb2 import SignedEpochBody
+from toban_proto.v1.common_pb2 import SignedEpoch, SignedEpochBody
+from toban_runtime.ids import IdSource
 from toban_testing.coordinator_calls import health, registration
-from toban_transport.signed_epoch import EpochSigner
+from toban_transport.signed_epoch import EpochSigner, EpochVerifier
 from toban_transport.tls import TlsFiles
 
 
@@ -109,3 +111,15 @@ async def test_a_nonce_without_its_signature_is_not_adopted(call, executor, pg_u
         for nonce, signed in ((answer.nonce, None), (answer.nonce + 1, answer.signed_epoch)):
             claim = pb.HeartbeatRequest(incarnation=incarnation, echo=1, nonce=nonce, signed_epoch=signed)
             assert not (await call("executor", rpc.ExecutorGatewayStub, "Heartbeat", claim, metadata)).granted
+
+
+async def test_a_denial_is_signed_with_the_epoch_of_its_database(call, executor, process, tls):
+    incarnation = IdSource().uuid()
+    metadata = (("toban-incarnation", incarnation), ("toban-incarnation-key", "k"))
+    with pytest.raises(TobanError) as caught:
+        beat = pb.HeartbeatRequest(incarnation=incarnation)
+        await call("executor", rpc.ExecutorGatewayStub, "Heartbeat", beat, metadata)
+    assert caught.value.code is ErrorCode.INCARNATION_UNKNOWN
+    signed = SignedEpoch.FromString(b64decode(caught.value.detail["signed_epoch"]))
+    proof = EpochVerifier(TlsFiles(tls / "executor"), "toban.internal").verify(signed)
+    assert (proof.epoch, proof.incarnation, proof.grant_seq) == (await leads(call), incarnation, 0)

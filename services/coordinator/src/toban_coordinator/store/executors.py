@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
+from toban_domain.epoch import EpochProof
 from toban_domain.lease import MAX_ECHO_LAG, ExecutorState
 from toban_domain.settings import SETTINGS
 from toban_observability.logs import get_logger
@@ -150,11 +151,21 @@ async def attest_stopped(pool: Pool, incarnation: str, *, nonce: int = 0) -> Non
             await t.notify("lease")
 
 
-async def key_hash(pool: Pool, incarnation: str) -> bytes | None:
-    """The hash of an incarnation's key, which never changes; None when there is no such incarnation."""
+async def key_hash(pool: Pool, incarnation: str) -> bytes | EpochProof:
+    """The hash of an incarnation's key, which never changes. When there is no such incarnation: the leader's epoch in the database that says so."""
     async with autocommit(pool) as t:
         row = await t.fetch_one(_Q.key_hash, {"incarnation": incarnation})
-    return bytes(row["key_hash"]) if row else None
+    if row is None:
+        raise LookupError("the leader row is missing: run the migrations")
+    if row["key_hash"] is not None:
+        return bytes(row["key_hash"])
+    return EpochProof(
+        cluster_id=row["cluster_id"],
+        epoch=row["epoch"],
+        incarnation=incarnation,
+        grant_seq=0,
+        signed_at=row["server_time"],
+    )
 
 
 async def grant(pool: Pool, beats: Sequence[Beat]) -> dict[str, Grant]:

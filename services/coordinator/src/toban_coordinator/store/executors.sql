@@ -32,8 +32,10 @@ UPDATE scheduler.executors SET attested_reason = %(reason)s::text
    AND (nonce = %(nonce)s::bigint OR %(nonce)s::bigint = ANY (nonces));
 
 -- name: key_hash
--- The stored hash of an incarnation's key.
-SELECT key_hash FROM scheduler.executors WHERE incarnation = %(incarnation)s::uuid;
+-- The stored hash of an incarnation's key, null when it is not registered, and what a coordinator signs of the database that says so.
+SELECT e.key_hash, l.epoch, l.cluster_id::text AS cluster_id, extract(epoch FROM now())::bigint AS server_time
+  FROM scheduler.leader l LEFT JOIN scheduler.executors e ON e.incarnation = %(incarnation)s::uuid
+ WHERE l.id = 1;
 
 -- name: grant_all
 -- One heartbeat of each incarnation: grant_seq -> grant_seq + 1 while the state grants, the echo keeps up and no copy has the lease; rows are

@@ -1,11 +1,13 @@
 """Protobuf messages to the executor's own types and back."""
 
 import json
+from base64 import b64decode
 from datetime import UTC, datetime
 from typing import Any
 
 from google.protobuf.message import DecodeError
 
+from toban_domain.errors import TobanError
 from toban_domain.job import DEFAULT_LEASE_LOSS_GRACE_SECONDS
 from toban_domain.outcome import AttemptKey, AttemptState
 from toban_domain.settings import Settings
@@ -112,6 +114,14 @@ def signed_epoch_from_pb(message: common_pb2.SignedEpoch) -> SignedEpoch | None:
 def signed_epoch_from_bytes(message: bytes) -> SignedEpoch | None:
     """What the journal kept; None for nothing."""
     return signed_epoch_from_pb(common_pb2.SignedEpoch.FromString(message)) if message else None
+
+
+def signed_epoch_of_detail(error: TobanError) -> SignedEpoch | None:
+    """What a coordinator signed with an error; None when it has none, or one that cannot be read."""
+    try:
+        return signed_epoch_from_bytes(b64decode(str(error.detail.get("signed_epoch", "")), validate=True))
+    except (ValueError, DecodeError):
+        return None
 
 
 def signed_epoch_to_pb(signed: SignedEpoch | None) -> common_pb2.SignedEpoch | None:
