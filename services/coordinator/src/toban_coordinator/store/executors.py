@@ -240,7 +240,12 @@ async def rejoin(t: FencedTx, incarnations: Sequence[str]) -> list[int]:
     return [row["worker_id"] for row in rows]
 
 
-async def cut_silent(t: FencedTx, *, open_seconds: float) -> list[int]:
-    """No more grants for executors with an order that could not be delivered for this long; the worker ids."""
-    rows = await t.fetch_all(_Q.cut_silent, {"seconds": open_seconds})
+async def told_orders(t: FencedTx) -> list[int]:
+    """The open orders that their executors have been told; their ids."""
+    return [row["id"] for row in await t.fetch_all(_Q.told_orders)]
+
+
+async def cut_silent(t: FencedTx, orders: Sequence[int]) -> list[int]:
+    """No more grants for executors with one of these orders, if it is still open; the worker ids."""
+    rows = await t.fetch_all(_Q.cut_silent, {"orders": list(orders)})
     return [row["worker_id"] for row in rows]

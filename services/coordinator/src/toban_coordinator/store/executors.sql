@@ -112,13 +112,18 @@ UPDATE scheduler.executors e
  WHERE incarnation = ANY (%(incarnations)s::uuid[]) AND state = 'detached' AND detach_mode = ''
 RETURNING incarnation::text AS incarnation, worker_id;
 
+-- name: told_orders
+-- Open orders that the answer to a heartbeat had: one has come since they were written.
+SELECT o.id
+  FROM scheduler.executor_orders o JOIN scheduler.executors e ON e.incarnation = o.incarnation
+ WHERE o.done_at IS NULL AND e.state IN ('on', 'draining', 'detached') AND e.last_heartbeat_at > o.created_at;
+
 -- name: cut_silent
--- on | draining | detached -> cut: an order to it has been open for too long.
+-- on | draining | detached -> cut: one of these orders to it is still open.
 UPDATE scheduler.executors e SET state = 'cut'
  WHERE e.state IN ('on', 'draining', 'detached')
    AND EXISTS (SELECT 1 FROM scheduler.executor_orders o
-                WHERE o.incarnation = e.incarnation AND o.done_at IS NULL
-                  AND o.created_at < now() - make_interval(secs => %(seconds)s::double precision))
+                WHERE o.incarnation = e.incarnation AND o.done_at IS NULL AND o.id = ANY (%(orders)s::bigint[]))
 RETURNING e.incarnation::text AS incarnation, e.worker_id;
 
 -- name: note_detach
