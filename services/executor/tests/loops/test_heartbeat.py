@@ -128,10 +128,12 @@ async def test_a_heartbeat_names_every_attempt_whose_outcome_is_not_accepted(wor
     world.collector.outcomes_pending.append(waiting)
     world.reporter.unanswered.append(reported)
     world.reporter.quarantined[refused] = "no partition"
+    world.book.out_of_reach = True
     world.says(True, 1)
     await world.beat.run_once()
     [beat] = world.coordinator.beats
     assert (beat.names_all, beat.unanswered, beat.quarantined) == (True, [waiting, reported], {refused: "no partition"})
+    assert (beat.quarantined_outcomes, beat.unreachable) == (1, True), "for doctor"
 
 
 async def test_a_heartbeat_that_cannot_name_all_names_none(world: World) -> None:

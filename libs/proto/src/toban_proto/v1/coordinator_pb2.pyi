@@ -230,6 +230,9 @@ class HeartbeatRequest(_message.Message):
     UNANSWERED_FIELD_NUMBER: _builtins.int
     QUARANTINED_FIELD_NUMBER: _builtins.int
     NONCE_FIELD_NUMBER: _builtins.int
+    QUARANTINED_OUTCOMES_FIELD_NUMBER: _builtins.int
+    QUARANTINED_CHUNKS_FIELD_NUMBER: _builtins.int
+    PROCESSES_UNREACHABLE_FIELD_NUMBER: _builtins.int
     incarnation: _builtins.str
     echo: _builtins.int
     """Highest grant_seq received in any response."""
@@ -246,6 +249,10 @@ class HeartbeatRequest(_message.Message):
     """True: `held`, `unanswered` and `quarantined` name every attempt of this incarnation whose outcome no coordinator has accepted."""
     nonce: _builtins.int
     """That of the last grant received by this incarnation; 0 = none."""
+    quarantined_outcomes: _builtins.int
+    """Input of `toban doctor`: outcomes and log chunks in quarantine; processes of jobs refuse signals, so the executor takes no work."""
+    quarantined_chunks: _builtins.int
+    processes_unreachable: _builtins.bool
     @_builtins.property
     def labels(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]: ...
     @_builtins.property
@@ -293,10 +300,13 @@ class HeartbeatRequest(_message.Message):
         unanswered: _abc.Iterable[_common_pb2.AttemptKey] | None = ...,
         quarantined: _abc.Iterable[Global___QuarantinedOutcome] | None = ...,
         nonce: _builtins.int = ...,
+        quarantined_outcomes: _builtins.int = ...,
+        quarantined_chunks: _builtins.int = ...,
+        processes_unreachable: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["certificate_not_after", b"certificate_not_after", "signed_epoch", b"signed_epoch", "wall_clock", b"wall_clock"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["certificate_not_after", b"certificate_not_after", "disk_free_bytes", b"disk_free_bytes", "draining", b"draining", "echo", b"echo", "epoch_max", b"epoch_max", "free_slots", b"free_slots", "held", b"held", "incarnation", b"incarnation", "labels", b"labels", "load", b"load", "names_all", b"names_all", "nonce", b"nonce", "order_outcomes", b"order_outcomes", "quarantined", b"quarantined", "running", b"running", "settings_version", b"settings_version", "signed_epoch", b"signed_epoch", "stopped", b"stopped", "unanswered", b"unanswered", "wall_clock", b"wall_clock"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["certificate_not_after", b"certificate_not_after", "disk_free_bytes", b"disk_free_bytes", "draining", b"draining", "echo", b"echo", "epoch_max", b"epoch_max", "free_slots", b"free_slots", "held", b"held", "incarnation", b"incarnation", "labels", b"labels", "load", b"load", "names_all", b"names_all", "nonce", b"nonce", "order_outcomes", b"order_outcomes", "processes_unreachable", b"processes_unreachable", "quarantined", b"quarantined", "quarantined_chunks", b"quarantined_chunks", "quarantined_outcomes", b"quarantined_outcomes", "running", b"running", "settings_version", b"settings_version", "signed_epoch", b"signed_epoch", "stopped", b"stopped", "unanswered", b"unanswered", "wall_clock", b"wall_clock"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

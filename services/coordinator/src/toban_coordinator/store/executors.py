@@ -68,6 +68,10 @@ class Beat:
     free_slots: int = 0
     load: float = 0.0
     draining: bool = False
+    quarantined_outcomes: int = 0
+    quarantined_chunks: int = 0
+    # Processes of jobs refuse its signals.
+    unreachable: bool = False
     clock_skew_seconds: float | None = None
     disk_free_bytes: int | None = None
     certificate_not_after: datetime | None = None
@@ -183,6 +187,9 @@ async def grant(pool: Pool, beats: Sequence[Beat]) -> dict[str, Grant]:
         "disks": [beat.disk_free_bytes for beat in beats],
         "certificates": [beat.certificate_not_after for beat in beats],
         "nonces": [beat.nonce for beat in beats],
+        "quarantined_outcomes": [beat.quarantined_outcomes for beat in beats],
+        "quarantined_chunks": [beat.quarantined_chunks for beat in beats],
+        "unreachable": [beat.unreachable for beat in beats],
         "lag": MAX_ECHO_LAG,
     }
     async with autocommit(pool) as t:

@@ -44,8 +44,10 @@ SELECT e.key_hash, l.epoch, l.cluster_id::text AS cluster_id, extract(epoch FROM
 WITH asked AS (
     SELECT * FROM unnest(%(incarnations)s::uuid[], %(echoes)s::bigint[], %(free)s::integer[],
                          %(loads)s::double precision[], %(draining)s::boolean[], %(skews)s::double precision[], %(disks)s::bigint[],
-                         %(certificates)s::timestamptz[], %(nonces)s::bigint[])
-        AS t (incarnation, echo, free_slots, load, draining, skew, disk, certificate, nonce)
+                         %(certificates)s::timestamptz[], %(nonces)s::bigint[],
+                         %(quarantined_outcomes)s::integer[], %(quarantined_chunks)s::integer[], %(unreachable)s::boolean[])
+        AS t (incarnation, echo, free_slots, load, draining, skew, disk, certificate, nonce, quarantined_outcomes, quarantined_chunks,
+              unreachable)
 ), locked AS (
     SELECT e.incarnation, {{may_grant}} AS may, a.nonce = e.nonce OR a.nonce = ANY (e.nonces) AS known
       FROM scheduler.executors e JOIN asked a USING (incarnation) ORDER BY e.incarnation FOR NO KEY UPDATE OF e
@@ -59,6 +61,7 @@ UPDATE scheduler.executors e
        free_slots = a.free_slots, load = a.load, last_heartbeat_at = now(),
        clock_skew_seconds = coalesce(a.skew, e.clock_skew_seconds), disk_free_bytes = coalesce(a.disk, e.disk_free_bytes),
        certificate_not_after = coalesce(a.certificate, e.certificate_not_after),
+       quarantined_outcomes = a.quarantined_outcomes, quarantined_chunks = a.quarantined_chunks, unreachable = a.unreachable,
        state = CASE WHEN e.state NOT IN ('on', 'draining') THEN e.state
                     WHEN a.draining OR EXISTS (SELECT 1 FROM scheduler.executor_drains d WHERE d.instance = e.instance) THEN 'draining'
                     ELSE e.state END

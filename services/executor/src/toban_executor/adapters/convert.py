@@ -153,6 +153,9 @@ def heartbeat_to_pb(request: HeartbeatRequest, incarnation: str) -> coordinator_
         disk_free_bytes=vitals.disk_free_bytes if vitals else 0,
         certificate_not_after=timestamp_to_pb(vitals.certificate_not_after) if vitals else None,
         names_all=request.names_all,
+        quarantined_outcomes=request.quarantined_outcomes,
+        quarantined_chunks=request.quarantined_chunks,
+        processes_unreachable=request.unreachable,
         unanswered=[key_to_pb(key) for key in request.unanswered],
         quarantined=[
             coordinator_pb2.QuarantinedOutcome(key=key_to_pb(key), message=message)

@@ -44,11 +44,13 @@ def heartbeat_seconds(wanted: float, *, lease_ms: int, margin_ms: int) -> float:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Machine:
-    """What heartbeats report about the machine: labels, load average of the last minute, and vitals (None = unreadable)."""
+    """What heartbeats report about the machine: labels, load average of the last minute, vitals (None = unreadable), and log chunks
+    in quarantine."""
 
     labels: Mapping[str, str] = field(default_factory=dict)
     load: Callable[[], float] = lambda: 0.0
     vitals: Callable[[], Vitals | None] = lambda: None
+    quarantined_chunks: Callable[[], int] = lambda: 0
 
 
 class Heartbeat:
@@ -155,6 +157,9 @@ class Heartbeat:
             names_all=names_all,
             unanswered=unanswered if names_all else (),
             quarantined=quarantined if names_all else {},
+            quarantined_outcomes=len(quarantined),
+            quarantined_chunks=self._machine.quarantined_chunks(),
+            unreachable=book.out_of_reach,
         )
 
     def _note_nonce(self, request: HeartbeatRequest, answer: HeartbeatAnswer) -> None:

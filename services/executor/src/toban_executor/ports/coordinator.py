@@ -107,6 +107,9 @@ class HeartbeatRequest:
     names_all: bool = False
     unanswered: Sequence[AttemptKey] = ()
     quarantined: Mapping[AttemptKey, str] = field(default_factory=dict)
+    quarantined_outcomes: int = 0
+    quarantined_chunks: int = 0
+    unreachable: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,7 +12,14 @@ ALTER TABLE scheduler.fire_ledger
     DROP CONSTRAINT fire_ledger_check1,
     ADD CONSTRAINT fire_ledger_fired CHECK (outcome <> 'fired' OR run_id IS NOT NULL) NOT VALID;
 
+-- What executors say of themselves, for `toban doctor`: outcomes and log chunks in quarantine, and whether processes refuse their signals.
+ALTER TABLE scheduler.executors
+    ADD COLUMN quarantined_outcomes integer NOT NULL DEFAULT 0,
+    ADD COLUMN quarantined_chunks integer NOT NULL DEFAULT 0,
+    ADD COLUMN unreachable boolean NOT NULL DEFAULT false;
+
 -- migrate:down
+ALTER TABLE scheduler.executors DROP COLUMN quarantined_outcomes, DROP COLUMN quarantined_chunks, DROP COLUMN unreachable;
 UPDATE scheduler.fire_ledger SET outcome = 'fired' WHERE run_id IS NOT NULL AND outcome <> 'fired';
 ALTER TABLE scheduler.fire_ledger
     DROP CONSTRAINT fire_ledger_fired,
