@@ -8,9 +8,10 @@ import pytest
 
 from toban_domain.epoch import Term
 from toban_domain.errors import ErrorCode
+from toban_store import migrate
 from toban_store.errors import DidNotHappen, FencedOut, OutcomeUnknown, Refused, TooLong, Unsuitable, sort_error
 from toban_store.pool import Pool, open_pool
-from toban_store.tx import FencedTx, Tx, autocommit, fenced_tx, tx
+from toban_store.tx import FencedTx, Tx, autocommit, fenced_statement, fenced_tx, tx
 
 pytestmark = pytest.mark.pg_versions
 
@@ -43,6 +44,30 @@ async def test_fenced_write_commits(pg_major: int, pool: Pool, term: Term) -> No
         assert t.term is term
         assert await t.execute(SETTING, {"name": "a"}) == 1
     assert await settings(pool) == ["a"]
+
+
+async def test_another_database_of_the_server_is_fenced_out_although_its_epoch_is_the_same(
+    pg_major: int, pool: Pool, term: Term, pg_empty_url: str
+) -> None:
+    """A backup that was restored beside the original, and has its name since: same server, timeline and epoch."""
+    migrate.up(pg_empty_url)
+    restored = await open_pool(pg_empty_url, application_name="toban-test", min_size=1, max_size=1)
+    try:
+        async with pool.connection() as connection:
+            mine = replace(term, database=connection.database)
+        async with tx(restored) as t:
+            await t.execute("UPDATE scheduler.leader SET epoch = %(epoch)s::bigint", {"epoch": term.epoch})
+        async with fenced_tx(pool, mine) as t:
+            await t.execute(SETTING, {"name": "a"})
+        with pytest.raises(FencedOut):
+            async with fenced_tx(restored, mine) as t:
+                await t.execute(SETTING, {"name": "a"})
+        with pytest.raises(FencedOut):
+            async with fenced_statement(restored, mine) as s:
+                await s.fetch_fenced("SELECT 1", {})
+        assert await settings(restored) == []
+    finally:
+        await restored.close()
 
 
 async def test_take_over_waits_for_the_commit(pg_major: int, pool: Pool, term: Term) -> None:

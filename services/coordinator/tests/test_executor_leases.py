@@ -8,6 +8,7 @@ import pytest
 from toban_coordinator.app.lease_grants import LeaseGrants
 from toban_coordinator.loops.executor_leases import LeaseDeps, LeaseKeeper, Observer
 from toban_coordinator.store import executors, leader, queued_orders
+from toban_domain.epoch import EpochProof
 from toban_domain.errors import FencedOut
 from toban_domain.outcome import AttemptKey
 from toban_fencing.redis_client import RedisLink, open_client
@@ -34,7 +35,7 @@ async def test_register_inserts_and_never_overwrites(pool):
     assert first.lease_ms == LEASE_MS
     assert await executors.register(pool, replace(made, slots=9), key_hash=b"two", lease_ms=LEASE_MS) is None
     assert await executors.key_hash(pool, made.incarnation) == b"one"
-    assert await executors.key_hash(pool, IDS.uuid()) is None
+    assert isinstance(await executors.key_hash(pool, IDS.uuid()), EpochProof)
 
 
 async def test_the_lease_is_fixed_at_registration_by_the_setting(pool, sql):

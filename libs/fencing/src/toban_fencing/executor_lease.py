@@ -74,6 +74,29 @@ class HoldSide:
         return max(0.0, min(wanted, self._hold / 2))
 
 
+class NonceHold:
+    """The nonce that an incarnation presents in its next question for a grant; each grant brings another. 0 = none yet.
+
+    Two copies of an incarnation (a cloned or restored machine) hold different ones after their next grants, and coordinators go on with the one
+    that was presented first.
+    """
+
+    def __init__(self) -> None:
+        self.nonce = 0
+        self._before = 0
+
+    def granted(self, given: int, *, presented: int) -> None:
+        """A question that presented `presented` was granted. Of several answers to one nonce the first counts."""
+        if given and presented == self.nonce:
+            self.nonce, self._before = given, self.nonce
+
+    def refused(self, presented: int) -> None:
+        """No coordinator knows `presented` any more. It may have come with an answer that more than four others overtook; then the one before
+        is still known."""
+        if presented == self.nonce:
+            self.nonce, self._before = self._before, self.nonce
+
+
 def take_seconds(lease_ms: int) -> float:
     """How long a grant counter must have stood still before a fence: L(1 + rho) + m', seconds."""
     return lease_ms / 1000 * (1 + CLOCK_RATE_ERROR) + TAKE_MARGIN

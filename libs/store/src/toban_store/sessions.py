@@ -39,7 +39,8 @@ SELECT current_setting('statement_timeout'),
        CASE WHEN pg_is_in_recovery() THEN ''
             ELSE (SELECT system_identifier::text FROM pg_control_system())
                  || ':' || substr(pg_walfile_name(pg_current_wal_insert_lsn()), 1, 8)
-       END
+       END,
+       (SELECT oid::bigint FROM pg_database WHERE datname = current_database())
 """
 
 RV = TypeVar("RV")
@@ -120,6 +121,8 @@ class Session(AsyncConnection[DictRow]):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
+        # The oid of its database, which never changes; the name may be given to another one.
+        self.database = 0
         self._name = ""
         self._server = Server()
         self._cluster = ""
@@ -154,6 +157,7 @@ class Session(AsyncConnection[DictRow]):
             raise psycopg.OperationalError("no answer about the server")
         self._answer_seconds = min(statement_seconds(row[0]) + MARGIN_SECONDS, most)
         self._cluster = self._server.cluster = row[1]
+        self.database = int(row[2])
         group.connect_error = ""
 
     @contextmanager

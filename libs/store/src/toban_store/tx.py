@@ -164,6 +164,7 @@ async def fenced_tx(pool: Pool, term: Term) -> AsyncIterator[FencedTx]:
     """
     loop = asyncio.get_running_loop()
     async with _connection(pool) as connection:
+        _check_database(term, connection)
         pace, started = pool.group.pace, loop.time()
         try:
             found = await _begin(connection, _fence(term, connection.info.server_version, pace.milliseconds))
@@ -187,7 +188,15 @@ async def fenced_tx(pool: Pool, term: Term) -> AsyncIterator[FencedTx]:
 async def fenced_statement(pool: Pool, term: Term) -> AsyncIterator[FencedStatement]:
     """One fenced statement in one round trip. `pool` bounds its statements by FENCED_MS (open_pool's `statement_ms`)."""
     async with _connection(pool) as connection:
+        _check_database(term, connection)
         yield FencedStatement(_KEY, connection, term, lone=True)
+
+
+def _check_database(term: Term, connection: Session) -> None:
+    """Raises FencedOut for another database of the term's server, which took its name: a backup that was restored there has the same epoch. A
+    session never changes its database, so this need not be in the statement. 0: not known."""
+    if term.database not in (0, connection.database):
+        raise FencedOut(term.epoch)
 
 
 def _fence(term: Term, server_version: int, milliseconds: int) -> str:

@@ -61,6 +61,8 @@ class FakeCoordinator(ExecutorGatewayServicer):
         self.reports: list[Any] = []
         self.outcomes: dict[tuple[int, int], Any] = {}
         self.granting = True
+        # Answer heartbeats as if another copy of the executor had its lease.
+        self.superseded = False
         self.silent = False
         self.state = "on"
         self.detach_mode = ""
@@ -98,7 +100,12 @@ class FakeCoordinator(ExecutorGatewayServicer):
         self._check(request, context)
         await self._maybe_silent()
         self.beats.append(request)
-        granted = self.granting and self._grant_seq - request.echo <= 3 and self.state in ("on", "draining", "detached")
+        granted = (
+            self.granting
+            and not self.superseded
+            and self._grant_seq - request.echo <= 3
+            and self.state in ("on", "draining", "detached")
+        )
         self._grant_seq += granted
         orders, self.open_orders = self.open_orders, []
         return coordinator_pb2.HeartbeatResponse(
@@ -114,6 +121,7 @@ class FakeCoordinator(ExecutorGatewayServicer):
             not_held=self.not_held,
             smallest_live_token=self.smallest_live,
             log_archivers=self.archivers,
+            superseded=self.superseded,
         )
 
     async def WatchSettings(self, request: Any, context: Any) -> AsyncIterator[Any]:

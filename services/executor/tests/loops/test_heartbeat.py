@@ -131,10 +131,12 @@ async def test_a_heartbeat_names_every_attempt_whose_outcome_is_not_accepted(wor
     world.collector.outcomes_pending.append(waiting)
     world.reporter.unanswered.append(reported)
     world.reporter.quarantined[refused] = "no partition"
+    world.book.out_of_reach = True
     world.says(True, 1)
     await world.beat.run_once()
     [beat] = world.coordinator.beats
     assert (beat.names_all, beat.unanswered, beat.quarantined) == (True, [waiting, reported], {refused: "no partition"})
+    assert (beat.quarantined_outcomes, beat.unreachable) == (1, True), "for doctor"
 
 
 async def test_a_heartbeat_that_cannot_name_all_names_none(world: World) -> None:
@@ -231,7 +233,7 @@ async def test_a_signed_epoch_is_written_when_the_epoch_is_new_and_else_once_a_m
 
 
 async def test_the_last_heartbeat_carries_the_results_of_relayed_orders(world: World) -> None:
-    revoke = RelayedOrder(order_id=7, header=Header(1, 1, "other"), drain=True)
+    revoke = RelayedOrder(order_id=7, header=Header(1, 1, "other"), revoke=(KEY,))
     world.says(True, 1, orders=[revoke])
     await world.beat.run_once()
     world.says(False, 1)
@@ -397,3 +399,32 @@ def test_two_frozen_coordinators_cost_no_lease(wanted: float, lease_ms: int) -> 
     hold = (lease_ms - 300) / 1000
     assert 0.5 <= call <= 1.0, "long enough for an answer"
     assert heartbeat_seconds(wanted, lease_ms=lease_ms, margin_ms=300) + 2 * call <= hold - call / 2
+
+
+async def test_each_heartbeat_presents_the_nonce_of_the_last_grant(world: World) -> None:
+    for granted, nonce in ((True, 71), (False, 0), (True, 0), (True, 72), (True, 73)):
+        world.says(granted, 1, nonce=nonce)
+    for _ in range(4):
+        await world.beat.run_once()
+    # A refusal, and a coordinator of an earlier release, which gives none, leave it as it is.
+    assert [beat.nonce for beat in world.coordinator.beats] == [0, 71, 71, 71, 72]
+
+
+async def test_a_superseded_copy_ends_with_its_lease_also_with_frozen_jobs(world: World) -> None:
+    watchdog, attempts = LeaseWatchdog(attempts=world.attempts), world.attempts
+    attempts.lease.begin(REGISTERED)
+    attempts.lease.granted(Instant(world.clock.boottime(), world.clock.wall().timestamp()))
+    world.says(True, 1, nonce=71)
+    await world.beat.run_once()
+    for _ in range(3):
+        world.says(False, 9, superseded=True)
+    world.says(True, 9, nonce=99)
+    await world.beat.run_once()
+    # The answer that brought 71 may have been overtaken: the one before is tried as well.
+    assert [beat.nonce for beat in world.coordinator.beats[1:]] == [71, 0]
+    assert attempts.lease.superseded
+    await watchdog.run_once()
+    assert not attempts.lease.over, "its lease has not ended"
+    await world.clock.advance(20)
+    await watchdog.run_once()
+    assert "another copy" in attempts.lease.over

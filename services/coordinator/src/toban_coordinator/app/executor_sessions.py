@@ -24,6 +24,7 @@ from toban_domain.outcome import AttemptKey
 from toban_domain.progress import Progress
 from toban_domain.settings import SETTINGS
 from toban_fencing.executor_lease import HOLD_MARGIN
+from toban_observability.log_throttle import LogThrottle
 from toban_observability.logs import get_logger
 from toban_runtime.clock import Clock
 from toban_runtime.ids import IdSource
@@ -113,6 +114,8 @@ class HeartbeatAnswer:
     coordinators: Sequence[str]
     log_archivers: Sequence[str]
     settings_version: int
+    # Another copy of this incarnation has presented a later nonce.
+    superseded: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -147,6 +150,7 @@ class ExecutorSessions:
         self._deps = deps
         self._grants = LeaseGrants(pool=deps.pool)
         self._claims = EpochClaims(pool=deps.pool, clock=deps.clock)
+        self._throttle = LogThrottle()
 
     async def register(self, intro: Introduction) -> Registered:
         """Inserts a new incarnation and gives it its key. Raises INVALID_ARGUMENT, ALREADY_EXISTS, EPOCH_UNPROVEN."""
@@ -195,7 +199,7 @@ class ExecutorSessions:
         if heartbeat.stopped:
             # No grant, whatever it holds: none is used any more, and one would move the row away from the leader that closes it.
             if not heartbeat.held:
-                await executors.attest_stopped(self._deps.pool, incarnation)
+                await executors.attest_stopped(self._deps.pool, incarnation, nonce=heartbeat.beat.nonce)
             return self._answer(Answer(grant=None))
         if heartbeat.freezes:
             # Before the row shows a fresh heartbeat: from then on the leader holds the timeouts of these runs against them.
@@ -203,10 +207,16 @@ class ExecutorSessions:
         frozen = any(note.turns % 2 for note in heartbeat.freezes.values())
         answer = await self._grants.heartbeat(heartbeat.beat, heartbeat.held, heartbeat.named, frozen=frozen)
         await self._check_epoch(claimed, heartbeat.presented, answer)
+        superseded = False
+        if (grant := answer.grant) is not None and not grant.nonce_known:
+            if await self._claims.adopt_nonce(heartbeat.presented, grant, heartbeat.beat.nonce):
+                answer = await self._grants.heartbeat(heartbeat.beat, heartbeat.held, heartbeat.named, frozen=frozen)
+            else:
+                superseded = self._is_superseded(heartbeat.presented, grant)
         if answer.grant is not None:
             self._mirror(answer.grant, heartbeat)
             self._deps.on_progress(incarnation, heartbeat.progress)
-        return self._answer(answer)
+        return self._answer(answer, superseded=superseded)
 
     def clock_skew(self, wall_clock: datetime | None) -> float | None:
         """An executor's wall clock minus PostgreSQL's, seconds, off by the time of the request; None when one of them is not known."""
@@ -225,6 +235,20 @@ class ExecutorSessions:
         if lost or term_of(claimed) > grant.leader_epoch:
             claim = Claim(epoch=claimed, presented=presented, incarnation=grant.incarnation, node_id=grant.node_id)
             await self._claims.check(claim)
+
+    def _is_superseded(self, presented: Presented | None, grant: executors.Grant) -> bool:
+        """PostgreSQL has later grants than this caller has received: they went to a copy, which presented their nonces."""
+        if presented is None or presented.proof.grant_seq >= grant.grant_seq:
+            return False
+        if (suppressed := self._throttle.admit(grant.incarnation, self._deps.clock.monotonic())) is not None:
+            _log.warning(
+                "heartbeat refused: another copy of this executor has its lease; was its machine cloned or restored?",
+                incarnation=grant.incarnation,
+                node_id=grant.node_id,
+                worker_id=grant.worker_id,
+                not_logged=suppressed,
+            )
+        return True
 
     async def _inherit(self, intro: Introduction, new: executors.Registration) -> None:
         """Commits what earlier incarnations have reached, then attests their death.
@@ -265,9 +289,10 @@ class ExecutorSessions:
             )
         return given, given
 
-    def _answer(self, answer: Answer) -> HeartbeatAnswer:
+    def _answer(self, answer: Answer, *, superseded: bool = False) -> HeartbeatAnswer:
         return HeartbeatAnswer(
             answer=answer,
+            superseded=superseded,
             leader=self._deps.leader.view(),
             coordinators=self._deps.neighbours.coordinators(),
             log_archivers=self._deps.neighbours.log_archivers,

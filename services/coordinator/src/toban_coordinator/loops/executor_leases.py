@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from toban_coordinator.app.adaptive_batch import AdaptiveBatch
-from toban_coordinator.decide.lease import ExecutorRow, FencePlan, LeasePlan, Silence, Watched, plan, watch
+from toban_coordinator.decide.lease import ExecutorRow, FencePlan, LeasePlan, Silence, Watched, plan, told_since, watch
 from toban_coordinator.ports.orders import ExecutorProbe
 from toban_coordinator.ports.settings import SettingsSource
 from toban_coordinator.store import executor_fencing, executors
@@ -229,16 +229,24 @@ class LeaseKeeper:
 class OverdueOrders:
     """The leader's loop `orders`, for one term: an executor that leaves an order open for too long gets no more grants (docs/fencing.md 3.8)."""
 
-    def __init__(self, *, pool: Pool, term: Term, settings: SettingsSource) -> None:
+    def __init__(self, *, pool: Pool, term: Term, settings: SettingsSource, clock: Clock) -> None:
         self._pool = pool
         self._term = term
         self._settings = settings
+        self._clock = clock
+        # Orders that their executors have been told, since when; and when this was looked at last (BOOTTIME).
+        self._since: dict[int, float] = {}
+        self._looked_at: float | None = None
 
     async def run_once(self) -> int:
-        """Cut executors whose orders have been open for reassign_after_seconds; how many."""
+        """Cut executors that have left an order unanswered for reassign_after_seconds since they were told; how many."""
         seconds = self._settings.known["reassign_after_seconds"]
         async with fenced_tx(self._pool, self._term) as t:
-            cut = await executors.cut_silent(t, open_seconds=seconds)
+            told, now = await executors.told_orders(t), self._clock.boottime()
+            self._since = told_since(self._since, told, now=now, last_look=self._looked_at)
+            self._looked_at = now
+            late = [order for order, since in self._since.items() if now - since >= seconds]
+            cut = await executors.cut_silent(t, late) if late else []
         if cut:
             _log.warning("executors left orders unanswered: no more grants for them", worker_ids=cut)
         return len(cut)

@@ -46,7 +46,8 @@ SELECT c.worker_id, c.node_id, c.address, c.version, c.role, c.status, c.clock_s
 -- Executors that are not off, and those that went off within the last hour without coming back.
 SELECT e.worker_id, e.node_id, e.grpc_host || ':' || e.grpc_port AS address, e.state, e.version, e.off_reason, e.lease_ms / 1000.0::double precision
            AS lease_seconds,
-       e.clock_skew_seconds, e.disk_free_bytes, e.certificate_not_after, coalesce(d.reason, '') AS drain_reason,
+       e.clock_skew_seconds, e.disk_free_bytes, e.certificate_not_after, e.quarantined_outcomes, e.quarantined_chunks, e.unreachable,
+       coalesce(d.reason, '') AS drain_reason,
        extract(epoch FROM now() - e.last_heartbeat_at)::double precision AS age
   FROM scheduler.executors e
   LEFT JOIN scheduler.executor_drains d ON d.instance = e.instance

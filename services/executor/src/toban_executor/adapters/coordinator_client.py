@@ -12,6 +12,7 @@ from toban_executor.adapters.convert import (
     report_to_pb,
     settings_from_pb,
     signed_epoch_from_pb,
+    signed_epoch_of_detail,
     signed_epoch_to_pb,
 )
 from toban_executor.decide.models import Report
@@ -65,14 +66,14 @@ def call_seconds(*, lease_ms: int, margin_ms: int) -> float:
 
 
 def _check_generation(signed: SignedEpoch | None, held: SignedEpoch | None) -> None:
-    """Raises UNAVAILABLE for a grant below the generation that this executor has seen; unsigned ones are of an earlier release."""
+    """Raises UNAVAILABLE for an answer below the generation that this executor has seen; unsigned ones are of an earlier release."""
     if signed is None or held is None:
         return
     given, known = Epoch.unpack(signed.epoch).generation, Epoch.unpack(held.epoch).generation
     if given < known:
         raise TobanError(
             ErrorCode.UNAVAILABLE,
-            f"a coordinator grants in generation {given} of epochs, below {known}: its connection leads to a PostgreSQL that was replaced",
+            f"a coordinator answers in generation {given} of epochs, below {known}: its connection leads to a PostgreSQL that was replaced",
         )
 
 
@@ -138,14 +139,19 @@ class CoordinatorClient:
         )
 
     async def heartbeat(self, request: HeartbeatRequest) -> HeartbeatAnswer:
-        """Ask for a grant. A coordinator that grants below a generation of before counts for nothing.
+        """Ask for a grant. A coordinator that answers below a generation of before counts for nothing.
 
         Raises INCARNATION_UNKNOWN only when it is believed, see `UnknownIncarnation`.
         """
         message, now, unknown = heartbeat_to_pb(request, self._incarnation), self._clock.monotonic, self._unknown
 
         async def ask(stub: Any) -> Any:
-            found = await unary(stub.Heartbeat, message, timeout=self._heartbeat_seconds, metadata=self._metadata)
+            try:
+                found = await unary(stub.Heartbeat, message, timeout=self._heartbeat_seconds, metadata=self._metadata)
+            except TobanError as error:
+                if error.code is ErrorCode.INCARNATION_UNKNOWN:
+                    _check_generation(signed_epoch_of_detail(error), request.signed_epoch)
+                raise
             _check_generation(signed_epoch_from_pb(found.signed_epoch), request.signed_epoch)
             return found
 

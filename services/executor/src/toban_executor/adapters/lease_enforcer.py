@@ -9,15 +9,20 @@ from toban_executor.guard.cgroup import SlotCgroup
 from toban_executor.guard.freezer import TreeFreezer
 from toban_executor.guard.launch import GuardSet
 from toban_executor.guard.process_tree import children, descendants, signal_tree, slot_of
+from toban_observability.logs import get_logger
+
+_log = get_logger(__name__)
 
 
 class LeaseEnforcer:
-    """By signals only: a cgroup that is frozen from here would stop its guard as well."""
+    """By signals: a cgroup that is frozen or killed from here takes its guard with it. So cgroup.kill is for what refuses a signal (EPERM)."""
 
     def __init__(self, guards: GuardSet) -> None:
         self._guards = guards
         # Slots that were frozen from here, each with what was stopped.
         self._freezers: dict[int, TreeFreezer] = {}
+        # Slots whose processes have refused signals.
+        self._refusing: set[int] = set()
 
     def freeze(self, slot: int) -> bool:
         """Stop the tree of the slot; True when nothing of it runs, by this or by its guard."""
@@ -43,12 +48,18 @@ class LeaseEnforcer:
     def forget(self, slot: int) -> None:
         """The attempt of the slot has ended."""
         self._freezers.pop(slot, None)
+        self._refusing.discard(slot)
 
     def kill(self, slot: int) -> None:
         """SIGKILL to the tree of the slot, and to what a slot supervisor that died has left."""
         supervisor = self._supervisors().get(slot)
-        if supervisor is not None:
-            signal_tree(supervisor, (signal.SIGKILL,))
+        if supervisor is not None and (refused := signal_tree(supervisor, (signal.SIGKILL,))):
+            killed = self._kill_group(slot)
+            if slot not in self._refusing:
+                # It is tried again ten times a second.
+                self._refusing.add(slot)
+                how = "cgroup killed with its guard" if killed else "no cgroup to kill"
+                _log.error(f"job processes refuse signals; {how}", slot=slot, pids=refused)
         for orphan in children(self._guards.supervisor.pid):
             if slot_of(orphan) is None:
                 for pid in (*descendants(orphan), orphan):
@@ -60,10 +71,16 @@ class LeaseEnforcer:
         return {slot: pid for slot, pid in found if slot is not None}
 
     def _group_is_frozen(self, slot: int) -> bool:
-        base = cgroup.find_base(f"toban-{self._guards.incarnation}", make=False)
-        if base is None:
-            return False
+        group = self._group(slot)
         try:
-            return SlotCgroup(base=base, slot=slot).is_frozen
+            return group is not None and group.is_frozen
         except OSError:
             return False
+
+    def _kill_group(self, slot: int) -> bool:
+        group = self._group(slot)
+        return group is not None and group.kill_from_outside()
+
+    def _group(self, slot: int) -> SlotCgroup | None:
+        base = cgroup.find_base(f"toban-{self._guards.incarnation}", make=False)
+        return None if base is None else SlotCgroup(base=base, slot=slot)

@@ -265,16 +265,11 @@ class AttemptManager:
         self._check_saved(records)
         return results
 
-    async def drain(self, header: Header, on: bool) -> str:
-        """Accept no new work (`on`), or accept it again."""
-        refusal, records = self.book.admit(header)
-        await self._write(records)
-        if refusal:
-            return refusal
-        self.book.drained = on
-        return "draining" if on else "accepting"
-
     # ---- lease
+
+    def set_superseded(self, on: bool) -> None:
+        """Whether another copy of this incarnation has the lease: the runs go on there, so what happens to them here is not reported."""
+        self.lease.superseded = self._reporter.held_back = on
 
     def granted(self, sent: Instant, named: Collection[AttemptKey] = ()) -> None:
         """A heartbeat sent at `sent`, which named these attempts as frozen, was granted. What is not held must be ended first."""

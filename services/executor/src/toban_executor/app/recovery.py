@@ -15,6 +15,8 @@ from toban_executor.ports.journal import Journal
 from toban_observability.logs import get_logger
 
 _log = get_logger(__name__)
+COPIED = "copied"
+"""Stored as the machine of a state directory whose incarnation goes on in another copy of this machine."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,7 +32,7 @@ class StoredIdentity:
 class Instance:
     """The instance to register as, and the incarnation whose end it may attest (empty for none).
 
-    `copied`: the state directory was made on another machine.
+    `copied`: the state directory was made on another machine, or another copy of this machine goes on with it.
     """
 
     id: str
@@ -107,7 +109,7 @@ class Recovery:
         instance = instance_of(stored, machine=self._machine, new_id=self._new_id())
         if instance.copied:
             _log.warning(
-                "the state directory comes from another machine: this executor is a new instance",
+                "the state directory is a copy: this executor is a new instance",
                 instance=instance.id,
                 before=stored.instance,
             )

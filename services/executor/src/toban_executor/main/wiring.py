@@ -120,7 +120,7 @@ def build(config: ExecutorConfig, prepared: Prepared, make: Factories | None = N
         gateway=gateway,
         attempts=attempts,
         settings=settings,
-        machine=_machine(config, prepared, outside.tls, clock),
+        machine=_machine(config, prepared, outside.tls, shipper, clock),
         on_archivers=partial(_learn_archivers, outside.archivers, quarantine),
         clock=clock,
     )
@@ -192,11 +192,12 @@ def _attempt_manager(
     return attempts
 
 
-def _machine(config: ExecutorConfig, prepared: Prepared, tls: TlsFiles, clock: Clock) -> Machine:
+def _machine(config: ExecutorConfig, prepared: Prepared, tls: TlsFiles, shipper: LogShipper, clock: Clock) -> Machine:
     return Machine(
         labels=config.labels,
         load=lambda: os.getloadavg()[0],
         vitals=lambda: vitals(state_dir=prepared.state_dir, tls=tls, wall=clock.wall()),
+        quarantined_chunks=lambda: shipper.quarantined,
     )
 
 
