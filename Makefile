@@ -5,7 +5,7 @@ export PATH := $(CURDIR)/.venv/bin:$(PATH)
 PYTEST_ARGS ?=
 TEST_PROCESSES ?= 3
 
-.PHONY: help bootstrap up down status certs test chart-test alerts-test operations-test fault-test compose-test lint format types contracts deps
+.PHONY: help bootstrap up down status certs test chart-test alerts-test operations-test fault-test outage-long compose-test lint format types contracts deps
 .PHONY: proto proto-check size docs docs-check sbom image-sizes bench bench-compare lock check all
 
 help: ## print this list
@@ -40,6 +40,9 @@ operations-test: bootstrap ## backup and restore, traces, upgrades; not part of 
 
 fault-test: bootstrap ## kills, restarts and stops under load; not part of `make test`
 	@python -m pytest tests/faults $(PYTEST_ARGS)
+
+outage-long: bootstrap ## outages, cut-off executors, and every order of stops and kills around the end of a lease: half an hour
+	@TOBAN_LONG=1 python -m pytest tests/faults/test_outage.py $(PYTEST_ARGS)
 
 compose-test: bootstrap ## docker-compose.yml with a real Docker engine; without one it is skipped
 	@timeout -s INT -k 180 1500 python -m pytest -p no:cacheprovider -rs tests/deploy/test_compose.py $(PYTEST_ARGS)
