@@ -8,6 +8,7 @@ import logging
 import signal
 import threading
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -27,62 +28,70 @@ SHORT_LEASE = 4.3
 RECOVERY_SECONDS = 60.0
 
 
-def take_away(stack: Stack, what: str) -> list[str]:
-    """End it as a crash does (PostgreSQL: `-m immediate`); the names of what is to be started again."""
-    names = [name for name in stack.processes() if name in what.split("+") or (name[:11] == what == "coordinator")]
-    for name in names:
-        stack.kill(name, signal.SIGQUIT if name == "postgres" else signal.SIGKILL)
-    return names
+@dataclass(frozen=True)
+class Outage:
+    """What is away (processes by name, or all coordinators), and for how many seconds."""
+
+    what: str
+    seconds: int
+
+    def ends(self, stack: Stack) -> list[str]:
+        """The names of what it takes away."""
+        return [name for name in stack.processes() if name in self.what.split("+") or name[:11] == self.what]
 
 
-def begun(record: LeaseRecord, runs: list[int]) -> bool:
-    return all(record.lines(run) for run in runs)
-
-
-def check_outage(record: LeaseRecord, runs: list[int], away: float, back: float, *, lease: float) -> None:
-    """Asserts that jobs stood still where the outage was longer than their lease, and ran nowhere without one."""
-    worst = max(record.lateness(run) for run in runs)
-    LOG.info("at most %.2f s after a deadline (allowance %.1f s)", worst, FREEZE_ALLOWANCE)
-    assert worst <= SAFE_SECONDS
-    still = (away + lease + SAFE_SECONDS, back)
-    assert not [line for run in runs for line in record.lines(run) if still[0] < line.at < still[1]]
+def outages(*those: Outage, lease: float = 10, long: bool = True) -> Any:
+    marks = [pytest.mark.long] if long else []
+    name = "-then-".join(f"{one.what}-{one.seconds}s" for one in those)
+    return pytest.param(those, lease, id=f"{name}-lease-{lease:g}s", marks=marks)
 
 
 @pytest.mark.parametrize(
-    ("what", "seconds", "lease"),
+    ("those", "lease"),
     [
-        pytest.param("postgres", 8, SHORT_LEASE, id="postgres-8s"),
-        pytest.param("coordinator", 8, SHORT_LEASE, id="coordinators-8s"),
-        pytest.param("postgres", 8, 10, id="postgres-8s-within-the-lease", marks=pytest.mark.long),
-        pytest.param("postgres", 20, 10, id="postgres-20s", marks=pytest.mark.long),
-        pytest.param("postgres", 60, 10, id="postgres-60s", marks=pytest.mark.long),
-        pytest.param("coordinator", 60, 10, id="coordinators-60s", marks=pytest.mark.long),
-        pytest.param("redis+postgres", 20, 10, id="redis-and-postgres-20s", marks=pytest.mark.long),
-        pytest.param("redis+postgres", 60, 10, id="redis-and-postgres-60s", marks=pytest.mark.long),
+        outages(Outage("postgres", 8), Outage("coordinator", 8), lease=SHORT_LEASE, long=False),
+        outages(Outage("postgres", 8), Outage("postgres", 20)),
+        outages(Outage("postgres", 60)),
+        outages(Outage("coordinator", 60)),
+        outages(Outage("redis+postgres", 20), Outage("redis+postgres", 60)),
     ],
 )
 def test_an_outage_costs_time_and_no_job(
-    leased_stack: Callable[..., Any], what: str, seconds: int, lease: float
+    leased_stack: Callable[..., Any], those: tuple[Outage, ...], lease: float
 ) -> None:
-    pause, clock = threading.Event(), SystemClock()
     with leased_stack(lease=lease, slots=RUNS) as (stack, record), admin_of(stack) as admin:
         admin.apply(record.job("ticks", pause=0.5, max_lost=0))
         runs = admin.start("ticks", count=RUNS)
-        admin.until(lambda: begun(record, runs), seconds=60, of="all jobs run")
+        admin.until(lambda: all(record.lines(run) for run in runs), seconds=60, of="all jobs run")
         held = {run: admin.run(run).token for run in runs}
-        away = clock.boottime()
-        gone = take_away(stack, what)
-        pause.wait(away + seconds - clock.boottime())
-        back = clock.boottime()
-        for name in gone:
-            stack.start(name)
-        served = clock.boottime()
-        admin.until(lambda: all_tick_since(record, runs, back), seconds=RECOVERY_SECONDS, of="every job goes on")
-        LOG.info("all jobs go on %.1f s after it serves again", clock.boottime() - served)
+        for outage in those:
+            undergo(outage, stack, admin, record, runs, lease=lease)
         record.end()
-        turns = ["frozen", "thawed"] if seconds > lease else []
+        turns = ["frozen", "thawed"] * sum(outage.seconds > lease for outage in those)
         check_ended(admin, record, held, turns)
-        check_outage(record, runs, away, back, lease=lease)
+        worst = max(record.lateness(run) for run in runs)
+        LOG.info("jobs ran on for at most %.2f s after a deadline (allowance %.1f s)", worst, FREEZE_ALLOWANCE)
+        assert worst <= SAFE_SECONDS
+
+
+def undergo(
+    outage: Outage, stack: Stack, admin: AdminClient, record: LeaseRecord, runs: list[int], *, lease: float
+) -> None:
+    """End it as a crash does (PostgreSQL: `-m immediate`), start it again, and wait until every job goes on."""
+    pause, clock = threading.Event(), SystemClock()
+    names, away = outage.ends(stack), clock.boottime()
+    for name in names:
+        stack.kill(name, signal.SIGQUIT if name == "postgres" else signal.SIGKILL)
+    pause.wait(away + outage.seconds - clock.boottime())
+    back = clock.boottime()
+    for name in names:
+        stack.start(name)
+    served = clock.boottime()
+    admin.until(lambda: all_tick_since(record, runs, back), seconds=RECOVERY_SECONDS, of="every job goes on")
+    LOG.info("%s: all jobs go on %.1f s after it serves again", outage, clock.boottime() - served)
+    # Where it was longer than the lease they stood still.
+    lines = [line for run in runs for line in record.lines(run)]
+    assert not [line for line in lines if away + lease + SAFE_SECONDS < line.at < back]
 
 
 def all_tick_since(record: LeaseRecord, runs: list[int], since: float) -> bool:
