@@ -8,7 +8,7 @@ from toban_executor.guard import cgroup
 from toban_executor.guard.cgroup import SlotCgroup
 from toban_executor.guard.freezer import TreeFreezer
 from toban_executor.guard.launch import GuardSet
-from toban_executor.guard.process_tree import children, descendants, signal_tree, slot_of
+from toban_executor.guard.process_tree import children, descendants, signal_tree, slot_of, with_argument
 
 
 class LeaseEnforcer:
@@ -56,7 +56,11 @@ class LeaseEnforcer:
                         os.kill(pid, signal.SIGKILL)
 
     def _supervisors(self) -> dict[int, int]:
-        found = ((slot_of(pid), pid) for pid in children(self._guards.supervisor.pid))
+        guards = self._guards
+        # When the guard supervisor is dead, its children belong to another process.
+        alive = guards.supervisor.poll() is None
+        those = children(guards.supervisor.pid) if alive else with_argument(guards.incarnation.encode())
+        found = ((slot_of(pid), pid) for pid in those)
         return {slot: pid for slot, pid in found if slot is not None}
 
     def _group_is_frozen(self, slot: int) -> bool:
