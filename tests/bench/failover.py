@@ -26,15 +26,15 @@ from typing import Any
 from bench_stack import whole_stack
 from failover_samples import Bench
 
-Sample = Callable[[Bench], float]
-# The goal in seconds, and one sample.
+Sample = Callable[[Bench], list[float]]
+# The goal in seconds, and what gives one sample, or one each of two executors.
 CASES: dict[str, tuple[float | None, Sample]] = {
     "crash": (1.5, Bench.crash),
     "stop": (3.0, Bench.stop),
     "hand-over": (1.0, Bench.hand_over),
     "attested": (2.0, functools.partial(Bench.executor_death, successor=True)),
-    "no-successor": (12.0, Bench.executor_death),
-    "machine": (12.0, functools.partial(Bench.executor_death, guards=True)),
+    "no-successor": (12.0, functools.partial(Bench.executor_death, victims=2)),
+    "machine": (12.0, functools.partial(Bench.executor_death, guards=True, victims=2)),
     "postgres": (None, Bench.postgres_restart),
 }
 MANY = 100
@@ -48,9 +48,9 @@ def main(arguments: Sequence[str]) -> int:
         goal, sample = CASES[case]
         with whole_stack(executors=4, slots=8) as (stack, admin):
             bench = Bench(stack, admin, long_runs=8)
-            seconds = []
-            for _ in range(options.samples):
-                seconds.append(sample(bench))
+            seconds: list[float] = []
+            while len(seconds) < options.samples:
+                seconds += sample(bench)
                 bench.settle()
             figure = _figure(case, seconds, goal, lost=bench.lost() if case == "postgres" else None)
         print(json.dumps(figure), flush=True)

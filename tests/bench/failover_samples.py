@@ -73,16 +73,16 @@ class Bench:
 
     # ---- the leader
 
-    def crash(self) -> float:
+    def crash(self) -> list[float]:
         """SIGKILL to the leader: seconds until the next term starts a process."""
         with self._stream() as (leader, old):
             began = time.time()
             self.stack.kill(leader, signal.SIGKILL)
             first, _ = self._next_term(old, began)
         self.stack.start(leader)
-        return first - began
+        return [first - began]
 
-    def stop(self) -> float:
+    def stop(self) -> list[float]:
         """SIGSTOP to the leader: seconds until the next term starts a process."""
         with self._stream() as (leader, old):
             began = time.time()
@@ -91,16 +91,16 @@ class Bench:
                 first, _ = self._next_term(old, began)
             finally:
                 self.stack.kill(leader, signal.SIGCONT)
-        return first - began
+        return [first - began]
 
-    def hand_over(self) -> float:
+    def hand_over(self) -> list[float]:
         """A demotion: seconds between the last process that the old term starts, and the first one of the next."""
         with self._stream() as (_leader, old):
             began = time.time()
             request = pb.DemoteLeaderRequest(epoch=old, reason="bench")
             self.admin.call(rpc.OperationsStub, "DemoteLeader", request, timeout=20.0)
             first, last = self._next_term(old, began)
-        return first - max(last, began)
+        return [first - max(last, began)]
 
     @contextmanager
     def _stream(self) -> Iterator[tuple[str, int]]:
@@ -135,42 +135,47 @@ class Bench:
 
     # ---- an executor
 
-    def executor_death(self, *, successor: bool = False, guards: bool = False) -> float:
-        """SIGKILL to an executor, and to its guards and jobs too: seconds until the last of its runs has started again.
+    def executor_death(self, *, successor: bool = False, guards: bool = False, victims: int = 1) -> list[float]:
+        """SIGKILL to executors, and to their guards and jobs too: for each the seconds until the last of its runs has started again.
 
         With a `successor`, one starts at once on the same state directory.
         """
         live = self.rows(LIVE, job=LONG)
         names = [row["node_id"] for row in live]
-        victim = max(set(names), key=names.count)
-        runs = [row["id"] for row in live if row["node_id"] == victim]
-        below = descendants([self.stack.processes()[victim]])
-        began = time.time()
-        self.stack.kill(victim, signal.SIGKILL)
-        if guards:
-            kill_all(below)
-        if successor:
-            self.stack.start(victim)
+        chosen = sorted(set(names), key=names.count)[-victims:]
+        runs = {name: [row["id"] for row in live if row["node_id"] == name] for name in chosen}
+        below = {name: descendants([self.stack.processes()[name]]) for name in chosen}
+        began = {}
+        for name in chosen:
+            began[name] = time.time()
+            self.stack.kill(name, signal.SIGKILL)
+            if guards:
+                kill_all(below[name])
+            if successor:
+                self.stack.start(name)
+        seconds = [self._restarted(runs[name], began[name]) for name in chosen]
+        for name in chosen * (not successor):
+            self.stack.start(name)
+        return seconds
 
-        def restarted() -> float | None:
-            found = self.rows(RESTARTED, runs=runs, since=began)
+    def _restarted(self, runs: list[int], since: float) -> float:
+        def all_of_them() -> float | None:
+            found = self.rows(RESTARTED, runs=runs, since=since)
             return max(row["at"] for row in found) if len(found) == len(runs) else None
 
-        at: float = self._until(restarted, of="the runs start again")
-        if not successor:
-            self.stack.start(victim)
-        return at - began
+        at: float = self._until(all_of_them, of="the runs start again")
+        return at - since
 
     # ---- PostgreSQL
 
-    def postgres_restart(self) -> float:
+    def postgres_restart(self) -> list[float]:
         """PostgreSQL is ended as in a crash and started again at once: seconds until a process starts."""
         with self._stream():
             began = time.time()
             self.stack.kill("postgres", signal.SIGQUIT)
             self.stack.start("postgres")
             at: float = self._until(lambda: self.rows(FIRST, since=began)[0]["first"], of="a run starts")
-        return at - began
+        return [at - began]
 
     def lost(self) -> int:
         """Runs of this stack that were lost, tried again or failed."""

@@ -91,14 +91,14 @@ class LeaseRecord:
         """The end of the last lease."""
         return max(lease.deadline for lease in self.leases(incarnation))
 
-    def lateness(self, run_id: int) -> float:
-        """How far a process of the run ran outside a lease, at worst: seconds, 0 when it never did."""
+    def lateness(self, run_id: int, *, since: float = 0.0) -> float:
+        """How far a process of the run ran outside a lease, at worst: seconds, 0 when it never did. Before `since` it may have."""
         leases: dict[str, list[Lease]] = {}
         worst = 0.0
         for line in self.lines(run_id):
             if line.incarnation not in leases:
                 leases[line.incarnation] = self.leases(line.incarnation)
-            worst = max(worst, _outside(line.at, leases[line.incarnation]))
+            worst = max(worst, min(_outside(line.at, leases[line.incarnation]), line.at - since))
         return worst
 
 
