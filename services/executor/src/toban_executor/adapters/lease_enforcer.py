@@ -6,9 +6,22 @@ import signal
 
 from toban_executor.guard import cgroup
 from toban_executor.guard.cgroup import SlotCgroup
+from toban_executor.guard.clock import boottime, pause
 from toban_executor.guard.freezer import TreeFreezer
 from toban_executor.guard.launch import GuardSet
-from toban_executor.guard.process_tree import children, descendants, signal_tree, slot_of, with_argument
+from toban_executor.guard.process_tree import (
+    children,
+    descendants,
+    signal_tree,
+    slot_of,
+    start_time,
+    with_argument,
+    with_environment,
+)
+
+ABANDONED_SECONDS = 1.0
+"""So long the executor looks for jobs whose guards are dead."""
+KILL_AGAIN_SECONDS = 0.005
 
 
 class LeaseEnforcer:
@@ -54,6 +67,30 @@ class LeaseEnforcer:
                 for pid in (*descendants(orphan), orphan):
                     with contextlib.suppress(ProcessLookupError, PermissionError):
                         os.kill(pid, signal.SIGKILL)
+
+    def kill_abandoned(self) -> None:
+        """SIGKILL to jobs that have neither a slot supervisor nor a guard supervisor any more, so that nothing else ends them."""
+        end = boottime() + ABANDONED_SECONDS
+        marker = f"TOBAN_INCARNATION={self._guards.incarnation}".encode()
+        while boottime() < end:
+            supervisors = self._supervisors()
+            self._kill_groups(set(range(len(self._guards.slots))) - set(supervisors))
+            kept = {pid for supervisor in supervisors.values() for pid in descendants(supervisor)}
+            left = {pid for pid in with_environment(marker) if start_time(pid)} - kept
+            if not left:
+                return
+            for pid in left.union(*map(descendants, left)):
+                with contextlib.suppress(ProcessLookupError, PermissionError):
+                    os.kill(pid, signal.SIGKILL)
+            pause(KILL_AGAIN_SECONDS)
+
+    def _kill_groups(self, slots: set[int]) -> None:
+        """Also what has another environment by now, where slots have cgroups."""
+        base = cgroup.find_base(f"toban-{self._guards.incarnation}", make=False)
+        for slot in slots:
+            with contextlib.suppress(OSError):
+                if base is not None:
+                    (base / f"slot-{slot}" / "cgroup.kill").write_text("1")
 
     def _supervisors(self) -> dict[int, int]:
         guards = self._guards
