@@ -17,7 +17,7 @@ from toban_stack.processes import alive
 from toban_stack.stack import Stack
 from toban_stack.wait import wait_until
 from toban_testing.admin_client import AdminClient
-from toban_testing.lease_faults import Case, ExecutorParts, carry_out, chosen_cases, every_case, rounds
+from toban_testing.lease_faults import GROUPS, Case, ExecutorParts, carry_out, chosen_cases, every_case, rounds
 from toban_testing.lease_record import FREEZE_ALLOWANCE, SAFE_SECONDS, LeaseRecord, check_alone
 from toban_testing.stack_fixtures import admin_of
 
@@ -30,12 +30,15 @@ SLOTS = 2
 # The shortest lease that the settings permit.
 LEASE = 4.3
 # So long after the last deadline everything is watched.
-WATCH_SECONDS = 2.0
+WATCH_SECONDS = 2.5
 
 
 @pytest.mark.parametrize(
     "cases",
-    [pytest.param(chosen_cases(), id="chosen"), pytest.param(every_case(), id="all", marks=pytest.mark.long)],
+    [
+        pytest.param(chosen_cases(), id="chosen"),
+        *(pytest.param(every_case(group), id=group, marks=pytest.mark.long) for group in GROUPS),
+    ],
 )
 def test_no_tree_runs_outside_a_lease(
     leased_stack: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, cases: list[Case]
