@@ -87,15 +87,16 @@ def undergo(
     for name in names:
         stack.start(name)
     served = clock.boottime()
-    admin.until(lambda: all_tick_since(record, runs, back), seconds=RECOVERY_SECONDS, of="every job goes on")
+    # One that has ended is found by `check_ended`, with the reason.
+    admin.until(
+        lambda: all(record.lines(run)[-1].at > back or admin.run(run).state != "RUNNING" for run in runs),
+        seconds=RECOVERY_SECONDS,
+        of="every job goes on",
+    )
     LOG.info("%s: all jobs go on %.1f s after it serves again", outage, clock.boottime() - served)
     # Where it was longer than the lease they stood still.
     lines = [line for run in runs for line in record.lines(run)]
     assert not [line for line in lines if away + lease + SAFE_SECONDS < line.at < back]
-
-
-def all_tick_since(record: LeaseRecord, runs: list[int], since: float) -> bool:
-    return all(record.lines(run)[-1].at > since for run in runs)
 
 
 def check_ended(admin: AdminClient, record: LeaseRecord, held: dict[int, int], turns: list[str]) -> None:
