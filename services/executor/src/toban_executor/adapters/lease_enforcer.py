@@ -6,10 +6,23 @@ import signal
 
 from toban_executor.guard import cgroup
 from toban_executor.guard.cgroup import SlotCgroup
+from toban_executor.guard.clock import boottime, pause
 from toban_executor.guard.freezer import TreeFreezer
 from toban_executor.guard.launch import GuardSet
-from toban_executor.guard.process_tree import children, descendants, signal_tree, slot_of
+from toban_executor.guard.process_tree import (
+    children,
+    descendants,
+    signal_tree,
+    slot_of,
+    start_time,
+    with_argument,
+    with_environment,
+)
 from toban_observability.logs import get_logger
+
+ABANDONED_SECONDS = 1.0
+"""So long the executor looks for jobs whose guards are dead."""
+KILL_AGAIN_SECONDS = 0.005
 
 _log = get_logger(__name__)
 
@@ -66,8 +79,30 @@ class LeaseEnforcer:
                     with contextlib.suppress(ProcessLookupError, PermissionError):
                         os.kill(pid, signal.SIGKILL)
 
+    def kill_abandoned(self) -> None:
+        """SIGKILL to jobs that have neither a slot supervisor nor a guard supervisor any more, so that nothing else ends them."""
+        end = boottime() + ABANDONED_SECONDS
+        marker = f"TOBAN_INCARNATION={self._guards.incarnation}".encode()
+        while boottime() < end:
+            supervisors = self._supervisors()
+            for slot in set(range(len(self._guards.slots))) - set(supervisors):
+                # Also what has another environment by now.
+                self._kill_group(slot)
+            kept = {pid for supervisor in supervisors.values() for pid in descendants(supervisor)}
+            left = {pid for pid in with_environment(marker) if start_time(pid)} - kept
+            if not left:
+                return
+            for pid in left.union(*map(descendants, left)):
+                with contextlib.suppress(ProcessLookupError, PermissionError):
+                    os.kill(pid, signal.SIGKILL)
+            pause(KILL_AGAIN_SECONDS)
+
     def _supervisors(self) -> dict[int, int]:
-        found = ((slot_of(pid), pid) for pid in children(self._guards.supervisor.pid))
+        guards = self._guards
+        # When the guard supervisor is dead, its children belong to another process.
+        alive = guards.supervisor.poll() is None
+        those = children(guards.supervisor.pid) if alive else with_argument(guards.incarnation.encode())
+        found = ((slot_of(pid), pid) for pid in those)
         return {slot: pid for slot, pid in found if slot is not None}
 
     def _group_is_frozen(self, slot: int) -> bool:

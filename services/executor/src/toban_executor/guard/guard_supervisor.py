@@ -193,6 +193,9 @@ class GuardSupervisor:
     def _close_slots(self, _effect: CloseSlots) -> None:
         for sock in self._slots:
             sock.close()
+        # The executor, which would act in place of one that is stopped, is gone.
+        for pid in self._children:
+            os.kill(pid, signal.SIGCONT)
 
     def _record_empty(self, _effect: RecordEmpty) -> None:
         if self._cgroup is not None:
