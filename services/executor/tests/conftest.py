@@ -21,6 +21,7 @@ from toban_executor.decide.log_block import LogBlock
 from toban_executor.decide.models import AttemptEnd, StartOrder, StepOrder
 from toban_executor.guard.clock import boottime, wall
 from toban_executor.guard.launch import GuardSet, start_guards
+from toban_executor.guard.process_tree import children, with_environment
 from toban_executor.guard.protocol import Report, decode_report, encode_command
 from toban_fencing.executor_lease import Instant
 from toban_proto.v1 import common_pb2, executor_pb2, logs_pb2
@@ -166,10 +167,29 @@ class ExecutorProcess:
 
     def stop(self) -> None:
         """End it for good."""
-        if self.process is not None and self.process.poll() is None:
-            self.process.kill()
         if self.process is not None:
-            self.process.wait()
+            self.kill_without_witness()
+
+    def kill_without_witness(self) -> None:
+        """Kill it together with its guard supervisor, so that no witness is started; the slot supervisors end their jobs."""
+        assert self.process is not None
+        if self.process.poll() is None:
+            for pid in children(self.pid):
+                os.kill(pid, signal.SIGKILL)
+            self.process.kill()
+        self.process.wait()
+
+    def witnesses(self) -> list[int]:
+        """Processes that act as witness for this state directory."""
+        marker = f"SCHEDULER_STATE_DIR={self.state}".encode()
+        return [pid for pid in with_environment(marker) if b"\0witness\0" in _command_line(pid)]
+
+
+def _command_line(pid: int) -> bytes:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return b""
 
 
 class World:

@@ -58,6 +58,8 @@ class FakeCoordinator(ExecutorGatewayServicer):
         self.lease_ms = lease_ms
         self.registered: list[Any] = []
         self.beats: list[Any] = []
+        # The last heartbeats of witnesses; with each, how many reports had come before.
+        self.witnessed: list[tuple[Any, int]] = []
         self.reports: list[Any] = []
         self.outcomes: dict[tuple[int, int], Any] = {}
         self.granting = True
@@ -97,6 +99,9 @@ class FakeCoordinator(ExecutorGatewayServicer):
         """Grants unless the echo lags or the test disabled granting."""
         self._check(request, context)
         await self._maybe_silent()
+        if request.witnessed:
+            self.witnessed.append((request, len(self.reports)))
+            return coordinator_pb2.HeartbeatResponse(state="off", log_archivers=self.archivers)
         self.beats.append(request)
         granted = self.granting and self._grant_seq - request.echo <= 3 and self.state in ("on", "draining", "detached")
         self._grant_seq += granted
