@@ -74,7 +74,7 @@ def test_the_secret_is_made_once_for_the_executors_user_alone(tmp_path: Path) ->
     assert other not in (secret, "") and instance_secret(tmp_path) == other
 
 
-def test_a_damaged_secret_is_made_anew(tmp_path: Path) -> None:
+def test_a_damaged_secret_is_replaced(tmp_path: Path) -> None:
     """It proves nothing any more: the leases of earlier incarnations end by themselves."""
     (tmp_path / "instance-secret").write_text("short")
     assert len(instance_secret(tmp_path)) == 64

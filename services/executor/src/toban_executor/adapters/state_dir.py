@@ -17,7 +17,7 @@ SECRET = "instance-secret"
 _SLOTS = "max-jobs"
 _SECRET_BYTES = 32
 _WITNESS_BYTE = 1
-"""A witness has a record lock on this byte of the lock file: it names the process to whoever waits."""
+"""A witness has a record lock on this byte of the lock file: an executor that waits finds the process by it."""
 _RECORD = struct.Struct("hhqqi4x")
 """struct flock: type, whence, start, length, pid."""
 _LOCK_SECONDS = 0.2
@@ -52,7 +52,7 @@ class StateDir:
         """
         self._lock = os.open(self.path / LOCK, os.O_RDWR | os.O_CLOEXEC)
         try:
-            # First, so that whoever finds the directory locked also finds the witness.
+            # First, so that an executor that finds the directory locked also finds the witness.
             fcntl.lockf(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, _WITNESS_BYTE)
         except BlockingIOError:
             return False
@@ -100,7 +100,7 @@ def _terminate_witness(pid: int, fd: int) -> None:
 
 
 def instance_secret(path: Path, *, fresh: bool = False) -> str:
-    """The secret by which a later process proves that it has this directory (0600); made when there is none, or anew with `fresh`.
+    """The secret by which a later process proves that it has this directory (0600); made when there is none, and with `fresh`.
 
     Raises TobanError UNAVAILABLE when the disk refuses.
     """

@@ -44,7 +44,7 @@ def make_descriptor() -> int:
 
 
 def fill(descriptor: int, credentials: WitnessCredentials) -> None:
-    """Write the credentials and seal the descriptor: nobody can change them from now on. Raises OSError."""
+    """Write the credentials and seal the descriptor: no process can change them from now on. Raises OSError."""
     os.pwrite(descriptor, json.dumps(asdict(credentials)).encode(), 0)
     fcntl.fcntl(descriptor, fcntl.F_ADD_SEALS, _SEALS)
 

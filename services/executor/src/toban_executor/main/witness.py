@@ -30,13 +30,13 @@ from toban_transport.tls import TlsFiles
 EXIT_USAGE = 64
 BEYOND_LEASE_SECONDS = 5.0
 """So much longer than a lease a witness tries: from then on the runs restart without it."""
-ALARM_SECONDS = 5
+HANG_SECONDS = 5
 """After these, on top, the kernel ends a witness that hangs."""
 _log = get_logger(__name__)
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Report and attest; the exit code. Errors are logged, because nobody waits for this process."""
+    """Report and attest; the exit code. Errors are logged, because no process waits for this one."""
     try:
         credentials = read(WITNESS_FD)
         os.close(WITNESS_FD)
@@ -45,7 +45,7 @@ def main(arguments: Sequence[str]) -> int:
         return EXIT_USAGE
     setup_logging("executor", credentials.log_format, credentials.log_level, sys.stderr)
     seconds = credentials.lease_seconds + BEYOND_LEASE_SECONDS
-    signal.alarm(int(seconds) + ALARM_SECONDS)
+    signal.setitimer(signal.ITIMER_REAL, seconds + HANG_SECONDS)
     state = StateDir(Path(credentials.state_dir))
     try:
         if not state.lock_as_witness():
