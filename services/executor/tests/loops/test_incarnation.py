@@ -284,6 +284,7 @@ async def test_a_copied_state_directory_is_another_instance(world: Any) -> None:
     assert "comes from another machine" in world.executor.log()
     first, second = world.coordinator.registered
     assert second.instance not in ("", first.instance)
+    assert second.instance_secret not in ("", first.instance_secret), "the original keeps its own"
     assert (second.previous_incarnation, second.previous_verified_empty) == ("", False)
     world.executor.process.kill()
     world.executor.process.wait()
