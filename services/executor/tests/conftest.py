@@ -153,13 +153,15 @@ class World:
     async def granted(self, incarnations: int = 1) -> None:
         """Until this many incarnations have registered and the last one has had a grant and its server is known."""
         coordinator = self.coordinator
-        await until(lambda: len(coordinator.registered) >= incarnations)
+        # A process starts: on a busy machine that takes its time.
+        await until(lambda: len(coordinator.registered) >= incarnations, 40)
         await until(
             lambda: [
                 beat
                 for beat in coordinator.beats
                 if beat.incarnation == coordinator.registered[-1].incarnation and beat.echo > 0
-            ]
+            ],
+            20,
         )
 
     async def coordinators_down(self) -> None:
@@ -231,9 +233,11 @@ World.until = staticmethod(until)
 async def world(tls: Path, tmp_path: Path) -> AsyncIterator[World]:
     """An executor with a grant."""
     made = World(tls=tls, tmp=tmp_path, coordinator=FakeCoordinator(), archiver=FakeArchiver())
-    await made.open()
-    yield made
-    await made.close()
+    try:
+        await made.open()
+        yield made
+    finally:
+        await made.close()
 
 
 @pytest.fixture
