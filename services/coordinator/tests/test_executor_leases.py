@@ -339,7 +339,7 @@ async def test_an_attested_death_is_fenced_in_the_next_turn(pool, sql, keeper):
     assert await run_state(sql, run) == "ORPHANED"
     ((reason,),) = await sql("SELECT off_reason FROM scheduler.executors WHERE incarnation = %s", old)
     assert reason.startswith("attested")
-    await executors.attest_stopped(pool, young)
+    await executors.attest_own(pool, young, executors.STOPPED)
     assert await keeper.run_once() == 1 and await state_of(sql, young) == "off"
 
 

@@ -137,9 +137,9 @@ async def test_a_copy_does_not_attest_the_end_of_the_other(pool, sql):
     two = one.fork()
     for each in (one, two, one):
         assert await each.renews(pool)
-    await executors.attest_stopped(pool, one.incarnation, nonce=two.hold.nonce)
+    await executors.attest_own(pool, one.incarnation, executors.STOPPED, nonce=two.hold.nonce)
     assert await sql("SELECT attested_reason FROM scheduler.executors") == [("",)]
-    await executors.attest_stopped(pool, one.incarnation, nonce=one.hold.nonce)
+    await executors.attest_own(pool, one.incarnation, executors.STOPPED, nonce=one.hold.nonce)
     assert await sql("SELECT attested_reason FROM scheduler.executors") == [(executors.STOPPED,)]
 
 

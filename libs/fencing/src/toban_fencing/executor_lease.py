@@ -10,6 +10,7 @@ killed.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -78,23 +79,26 @@ class NonceHold:
     """The nonce that an incarnation presents in its next question for a grant; each grant brings another. 0 = none yet.
 
     Two copies of an incarnation (a cloned or restored machine) hold different ones after their next grants, and coordinators go on with the one
-    that was presented first.
+    that was presented first. `note` is told of each change.
     """
 
     def __init__(self) -> None:
         self.nonce = 0
+        self.note: Callable[[int], None] = lambda _nonce: None
         self._before = 0
 
     def granted(self, given: int, *, presented: int) -> None:
         """A question that presented `presented` was granted. Of several answers to one nonce the first counts."""
         if given and presented == self.nonce:
             self.nonce, self._before = given, self.nonce
+            self.note(given)
 
     def refused(self, presented: int) -> None:
         """No coordinator knows `presented` any more. It may have come with an answer that more than four others overtook; then the one before
         is still known."""
         if presented == self.nonce:
             self.nonce, self._before = self._before, self.nonce
+            self.note(self.nonce)
 
 
 def take_seconds(lease_ms: int) -> float:

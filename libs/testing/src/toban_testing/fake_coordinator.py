@@ -58,6 +58,8 @@ class FakeCoordinator(ExecutorGatewayServicer):
         self.lease_ms = lease_ms
         self.registered: list[Any] = []
         self.beats: list[Any] = []
+        # The last heartbeats of witnesses; with each, how many reports had come before.
+        self.witnessed: list[tuple[Any, int]] = []
         self.reports: list[Any] = []
         self.outcomes: dict[tuple[int, int], Any] = {}
         self.granting = True
@@ -99,6 +101,9 @@ class FakeCoordinator(ExecutorGatewayServicer):
         """Grants unless the echo lags or the test disabled granting."""
         self._check(request, context)
         await self._maybe_silent()
+        if request.witnessed:
+            self.witnessed.append((request, len(self.reports)))
+            return coordinator_pb2.HeartbeatResponse(state="off", log_archivers=self.archivers)
         self.beats.append(request)
         granted = (
             self.granting
@@ -122,6 +127,7 @@ class FakeCoordinator(ExecutorGatewayServicer):
             smallest_live_token=self.smallest_live,
             log_archivers=self.archivers,
             superseded=self.superseded,
+            nonce=1000 + self._grant_seq if granted else 0,
         )
 
     async def WatchSettings(self, request: Any, context: Any) -> AsyncIterator[Any]:

@@ -156,8 +156,7 @@ async def test_outcomes_and_lines_outlive_a_crash(world: Any) -> None:
     world.coordinator.silent = True
     await world.start(world.order(1, "echo", "kept"))
     await world.until(lambda: journal_has(world, "chunks", "reports"))
-    world.executor.process.kill()
-    world.executor.process.wait()
+    world.executor.kill_without_witness()
     # A report that the killed process sent last may wait in the coordinator's socket: it goes unanswered.
     await world.coordinators_down()
     world.archiver.down = world.coordinator.silent = False
@@ -285,6 +284,7 @@ async def test_a_copied_state_directory_is_another_instance(world: Any) -> None:
     assert "is a copy" in world.executor.log()
     first, second = world.coordinator.registered
     assert second.instance not in ("", first.instance)
+    assert second.instance_secret not in ("", first.instance_secret), "the original keeps its own"
     assert (second.previous_incarnation, second.previous_verified_empty) == ("", False)
     world.executor.process.kill()
     world.executor.process.wait()

@@ -62,6 +62,7 @@ class RegisterRequest(_message.Message):
     READY_SLOTS_FIELD_NUMBER: _builtins.int
     REPORTS_FIELD_NUMBER: _builtins.int
     SIGNED_EPOCH_FIELD_NUMBER: _builtins.int
+    INSTANCE_SECRET_FIELD_NUMBER: _builtins.int
     incarnation: _builtins.str
     """A new UUID on each start."""
     instance: _builtins.str
@@ -81,6 +82,8 @@ class RegisterRequest(_message.Message):
     most_slots: _builtins.int
     """Number of slots that the host allows when the setting decides (0 = unspecified), and the number created for this incarnation."""
     ready_slots: _builtins.int
+    instance_secret: _builtins.str
+    """Secret of the state directory. Without it, attestations and outcomes of earlier incarnations that had registered with it do not count."""
     @_builtins.property
     def labels(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]: ...
     @_builtins.property
@@ -113,10 +116,11 @@ class RegisterRequest(_message.Message):
         ready_slots: _builtins.int = ...,
         reports: _abc.Iterable[Global___AttemptReport] | None = ...,
         signed_epoch: _common_pb2.SignedEpoch | None = ...,
+        instance_secret: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["signed_epoch", b"signed_epoch"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["boot_id", b"boot_id", "epoch_max", b"epoch_max", "grpc_host", b"grpc_host", "grpc_port", b"grpc_port", "incarnation", b"incarnation", "instance", b"instance", "labels", b"labels", "most_slots", b"most_slots", "node_id", b"node_id", "pid", b"pid", "previous_incarnation", b"previous_incarnation", "previous_verified_empty", b"previous_verified_empty", "ready_slots", b"ready_slots", "reports", b"reports", "signed_epoch", b"signed_epoch", "slots", b"slots", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["boot_id", b"boot_id", "epoch_max", b"epoch_max", "grpc_host", b"grpc_host", "grpc_port", b"grpc_port", "incarnation", b"incarnation", "instance", b"instance", "instance_secret", b"instance_secret", "labels", b"labels", "most_slots", b"most_slots", "node_id", b"node_id", "pid", b"pid", "previous_incarnation", b"previous_incarnation", "previous_verified_empty", b"previous_verified_empty", "ready_slots", b"ready_slots", "reports", b"reports", "signed_epoch", b"signed_epoch", "slots", b"slots", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -233,6 +237,8 @@ class HeartbeatRequest(_message.Message):
     QUARANTINED_OUTCOMES_FIELD_NUMBER: _builtins.int
     QUARANTINED_CHUNKS_FIELD_NUMBER: _builtins.int
     PROCESSES_UNREACHABLE_FIELD_NUMBER: _builtins.int
+    WITNESSED_FIELD_NUMBER: _builtins.int
+    INSTANCE_SECRET_FIELD_NUMBER: _builtins.int
     incarnation: _builtins.str
     echo: _builtins.int
     """Highest grant_seq received in any response."""
@@ -253,6 +259,11 @@ class HeartbeatRequest(_message.Message):
     """Input of `toban doctor`: outcomes and log chunks in quarantine; processes of jobs refuse signals, so the executor takes no work."""
     quarantined_chunks: _builtins.int
     processes_unreachable: _builtins.bool
+    witnessed: _builtins.bool
+    """With `stopped`: the process has died. Its witness says that its guards have ended with no process left, and proves the secret of the
+    state directory.
+    """
+    instance_secret: _builtins.str
     @_builtins.property
     def labels(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]: ...
     @_builtins.property
@@ -303,10 +314,12 @@ class HeartbeatRequest(_message.Message):
         quarantined_outcomes: _builtins.int = ...,
         quarantined_chunks: _builtins.int = ...,
         processes_unreachable: _builtins.bool = ...,
+        witnessed: _builtins.bool = ...,
+        instance_secret: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["certificate_not_after", b"certificate_not_after", "signed_epoch", b"signed_epoch", "wall_clock", b"wall_clock"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["certificate_not_after", b"certificate_not_after", "disk_free_bytes", b"disk_free_bytes", "draining", b"draining", "echo", b"echo", "epoch_max", b"epoch_max", "free_slots", b"free_slots", "held", b"held", "incarnation", b"incarnation", "labels", b"labels", "load", b"load", "names_all", b"names_all", "nonce", b"nonce", "order_outcomes", b"order_outcomes", "processes_unreachable", b"processes_unreachable", "quarantined", b"quarantined", "quarantined_chunks", b"quarantined_chunks", "quarantined_outcomes", b"quarantined_outcomes", "running", b"running", "settings_version", b"settings_version", "signed_epoch", b"signed_epoch", "stopped", b"stopped", "unanswered", b"unanswered", "wall_clock", b"wall_clock"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["certificate_not_after", b"certificate_not_after", "disk_free_bytes", b"disk_free_bytes", "draining", b"draining", "echo", b"echo", "epoch_max", b"epoch_max", "free_slots", b"free_slots", "held", b"held", "incarnation", b"incarnation", "instance_secret", b"instance_secret", "labels", b"labels", "load", b"load", "names_all", b"names_all", "nonce", b"nonce", "order_outcomes", b"order_outcomes", "processes_unreachable", b"processes_unreachable", "quarantined", b"quarantined", "quarantined_chunks", b"quarantined_chunks", "quarantined_outcomes", b"quarantined_outcomes", "running", b"running", "settings_version", b"settings_version", "signed_epoch", b"signed_epoch", "stopped", b"stopped", "unanswered", b"unanswered", "wall_clock", b"wall_clock", "witnessed", b"witnessed"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

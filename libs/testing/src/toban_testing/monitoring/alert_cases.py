@@ -139,6 +139,7 @@ CASES = {
         | {
             f'toban_fences_total{{{COORDINATOR}, kind="stopped"}}': jump(1),
             f'toban_executors{{{COORDINATOR}, state="cut"}}': steady(0),
+            f'toban_attestations_total{{{COORDINATOR}, source="successor"}}': jump(1),
         },
         lead="2m",
     ),
@@ -315,6 +316,11 @@ MORE = {
         ),
     },
     "TobanExecutorLost": {
+        "found by the witness that its guards started": Case(
+            {f'toban_attestations_total{{{COORDINATOR}, source="witness"}}': jump(1)},
+            of("toban_attestations_total", 1, f'{COORDINATOR}, source="witness"'),
+            lead="2m",
+        ),
         "found by a coordinator that started after an outage of all coordinators": Case(
             fresh("toban_fences_total", 2, 'kind="lease"', age=30),
             fresh("toban_fences_total", 2, 'kind="lease"', age=600),

@@ -25,6 +25,11 @@ def hash_key(key: str) -> bytes:
     return hashlib.sha256(key.encode()).digest()
 
 
+def secret_hash(secret: str) -> bytes | None:
+    """What is stored of an instance's secret, which is random too; None without one."""
+    return hash_key(secret) if secret else None
+
+
 def valid_incarnation(text: str) -> str:
     """The canonical form of an incarnation. Raises TobanError INVALID_ARGUMENT when it is not a UUID."""
     try:

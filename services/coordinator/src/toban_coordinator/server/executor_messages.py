@@ -18,6 +18,7 @@ from toban_coordinator.app.executor_sessions import (
     HeartbeatAnswer,
     Introduction,
 )
+from toban_coordinator.app.incarnation_keys import secret_hash
 from toban_coordinator.decide.report import Answer, Report
 from toban_coordinator.store import executors
 from toban_coordinator.store.freezes import FreezeNote
@@ -64,6 +65,7 @@ def introduction_from_pb(message: pb.RegisterRequest, verifier: EpochVerifier) -
         previous=message.previous_incarnation if message.previous_verified_empty else "",
         reports=reports,
         reports_error=reports_error,
+        secret_hash=secret_hash(message.instance_secret),
     )
 
 
@@ -127,6 +129,8 @@ def heartbeat_from_pb(
         progress=progress_from_pb(message),
         freezes=freezes_from_pb(message),
         stopped=message.stopped,
+        witnessed=message.witnessed,
+        secret_hash=secret_hash(message.instance_secret),
         named=named_from_pb(message) if message.names_all else None,
     )
 

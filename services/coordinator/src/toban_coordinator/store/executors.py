@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
+from toban_coordinator.decide.instance_secret import InstanceRow, same_secret, speaks_for
 from toban_domain.epoch import EpochProof
 from toban_domain.lease import MAX_ECHO_LAG, ExecutorState
 from toban_domain.settings import SETTINGS
@@ -17,10 +18,12 @@ from toban_observability.logs import get_logger
 from toban_store import queries
 from toban_store.errors import StoreError
 from toban_store.pool import Pool
-from toban_store.tx import FencedTx, autocommit, tx
+from toban_store.tx import FencedTx, Tx, autocommit, tx
 
 STOPPED = "it was stopped in order"
 """The attested reason of an incarnation that ended by its operator's will; what else ends one is a loss."""
+WITNESSED = "its witness found its processes gone"
+"""The attested reason of an incarnation whose process died before its guards."""
 
 _Q = queries.load(__name__)
 _log = get_logger(__name__)
@@ -28,7 +31,10 @@ _log = get_logger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Registration:
-    """What a new incarnation says of itself. `previous` names an incarnation that it attests to be dead, empty for none."""
+    """What a new incarnation says of itself. `previous` names an incarnation that it attests to be dead, empty for none.
+
+    `secret_hash` is that of the instance's secret; None when it has presented none.
+    """
 
     incarnation: str
     instance: str
@@ -41,6 +47,7 @@ class Registration:
     labels: Mapping[str, str] = field(default_factory=dict)
     version: str = ""
     previous: str = ""
+    secret_hash: bytes | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,20 +146,54 @@ async def register(pool: Pool, new: Registration, *, key_hash: bytes, lease_ms: 
     return None if row is None else Registered(**row)
 
 
-async def attest(pool: Pool, new: Registration) -> None:
-    """Note which earlier incarnations of a registered one are proven dead; the leader is woken to take what they held."""
+async def of_instance(pool: Pool, instance: str) -> list[InstanceRow]:
+    """The incarnations of an instance, in order of registration."""
+    async with autocommit(pool) as t:
+        rows = await t.fetch_all(_Q.of_instance, {"instance": instance, "incarnation": None})
+    return [InstanceRow(**row) for row in rows]
+
+
+async def same_instance(t: Tx, incarnation: str) -> frozenset[str]:
+    """The incarnations that a registered one may speak for: its own, and those of its instance whose secret it has proved."""
+    rows = await _instance_of(t, incarnation)
+    own = next((row.secret_hash for row in rows if row.incarnation == incarnation), None)
+    return speaks_for(rows, own) | {incarnation}
+
+
+async def _instance_of(t: Tx, incarnation: str) -> list[InstanceRow]:
+    rows = await t.fetch_all(_Q.of_instance, {"instance": None, "incarnation": incarnation})
+    return [InstanceRow(**row) for row in rows]
+
+
+async def attest(pool: Pool, new: Registration) -> int:
+    """Note which earlier incarnations of a registered one are proven dead; how many. The leader is woken to take what they held."""
     names = ("incarnation", "instance", "node_id", "boot_id", "previous")
+    params = {name: getattr(new, name) for name in names}
     async with tx(pool) as t:
-        if await t.execute(_Q.attest, {name: getattr(new, name) for name in names}):
+        proven = await same_instance(t, new.incarnation)
+        if count := await t.execute(_Q.attest, params | {"proven": list(proven)}):
             await t.notify("lease")
+    return count
 
 
-async def attest_stopped(pool: Pool, incarnation: str, *, nonce: int = 0) -> None:
-    """Note that the incarnation has ended in order, by its own word; the leader is woken to close its row. Nothing when that is known, or when
-    the nonce shows that a copy of it has the lease."""
+async def attest_own(pool: Pool, incarnation: str, reason: str, *, nonce: int = 0) -> bool:
+    """Note the end of an incarnation by its own word (STOPPED) or its witness's (WITNESSED); the leader is woken to close its row.
+
+    False when its end is known, or when the nonce shows that a copy of it has the lease.
+    """
     async with tx(pool) as t:
-        if await t.execute(_Q.attest_stopped, {"incarnation": incarnation, "reason": STOPPED, "nonce": nonce}):
+        count = await t.execute(_Q.attest_own, {"incarnation": incarnation, "reason": reason, "nonce": nonce})
+        if count:
             await t.notify("lease")
+    return bool(count)
+
+
+async def proves_secret(pool: Pool, incarnation: str, presented: bytes | None) -> bool:
+    """Whether an incarnation has registered with the secret of this hash, or without any."""
+    async with autocommit(pool) as t:
+        rows = await _instance_of(t, incarnation)
+    own = [row.secret_hash for row in rows if row.incarnation == incarnation]
+    return any(stored is None or same_secret(stored, presented) for stored in own)
 
 
 async def key_hash(pool: Pool, incarnation: str) -> bytes | EpochProof:

@@ -1,10 +1,10 @@
 -- name: register
 -- A new incarnation of an executor: always a row of its own, never an overwrite. No row when the incarnation is there already.
 -- The lease is the setting's, unless what is stored is not allowed.
-INSERT INTO scheduler.executors (incarnation, worker_id, instance, node_id, boot_id, pid, grpc_host, grpc_port, key_hash, state, lease_ms,
+INSERT INTO scheduler.executors (incarnation, worker_id, instance, node_id, boot_id, pid, grpc_host, grpc_port, key_hash, secret_hash, state, lease_ms,
                                  slots, free_slots, labels, version)
 SELECT %(incarnation)s::uuid, nextval('scheduler.worker_id_seq'), %(instance)s::text, %(node_id)s::text, %(boot_id)s::text, %(pid)s::integer,
-       %(grpc_host)s::text, %(grpc_port)s::integer, %(key_hash)s::bytea,
+       %(grpc_host)s::text, %(grpc_port)s::integer, %(key_hash)s::bytea, %(secret_hash)s::bytea,
        CASE WHEN EXISTS (SELECT 1 FROM scheduler.executor_drains WHERE instance = %(instance)s::text) THEN 'draining' ELSE 'on' END,
        coalesce((SELECT CASE WHEN jsonb_typeof(value) = 'number' AND value::numeric BETWEEN %(least)s::numeric AND %(most)s::numeric
                              THEN value::numeric * 1000 END
@@ -15,18 +15,26 @@ ON CONFLICT (incarnation) DO NOTHING
 RETURNING worker_id, lease_ms, (SELECT l.epoch FROM scheduler.leader l WHERE l.id = 1) AS leader_epoch,
           (SELECT l.cluster_id::text FROM scheduler.leader l WHERE l.id = 1) AS cluster_id, extract(epoch FROM now())::bigint AS granted_at;
 
+-- name: of_instance
+-- The incarnations of an instance in order of registration; it is named, or by one of them.
+SELECT e.incarnation::text AS incarnation, e.secret_hash, e.state = 'off' AS off
+  FROM scheduler.executors e
+ WHERE e.instance = coalesce(%(instance)s::text, (SELECT me.instance FROM scheduler.executors me WHERE me.incarnation = %(incarnation)s::uuid))
+ ORDER BY e.worker_id;
+
 -- name: attest
 -- Earlier incarnations of the same instance on the same node that are known to be dead: the machine has booted since, or the successor that
--- holds the state directory has reaped their guards.
+-- holds the state directory has reaped their guards. Only those that it may speak for.
 UPDATE scheduler.executors e
    SET attested_reason = CASE WHEN e.boot_id <> %(boot_id)s::text THEN 'the node has booted since'
                               ELSE 'its successor found its processes gone' END
  WHERE e.instance = %(instance)s::text AND e.node_id = %(node_id)s::text AND e.incarnation <> %(incarnation)s::uuid
-   AND e.state <> 'off' AND e.attested_reason = ''
+   AND e.state <> 'off' AND e.attested_reason = '' AND e.incarnation = ANY (%(proven)s::uuid[])
    AND (e.boot_id <> %(boot_id)s::text OR e.incarnation::text = %(previous)s::text);
 
--- name: attest_stopped
--- An incarnation says of itself that it was stopped in order: its guards have ended and it starts nothing any more. A copy of it proves nothing.
+-- name: attest_own
+-- An incarnation, or its witness, says that it has ended: no process of its jobs is left and it starts nothing any more. A copy
+-- of it proves nothing.
 UPDATE scheduler.executors SET attested_reason = %(reason)s::text
  WHERE incarnation = %(incarnation)s::uuid AND state <> 'off' AND attested_reason = ''
    AND (nonce = %(nonce)s::bigint OR %(nonce)s::bigint = ANY (nonces));

@@ -119,12 +119,10 @@ class CoordinatorClient:
             most_slots=identity.most_slots,
             ready_slots=identity.ready_slots,
             reports=[report_to_pb(report) for report in reports],
+            instance_secret=identity.instance_secret,
         )
         answer = await self._replicas.call(lambda stub: unary(stub.Register, request, timeout=REGISTER_SECONDS))
-        self._metadata = (
-            ("toban-incarnation", self._incarnation),
-            ("toban-incarnation-key", answer.incarnation_key),
-        )
+        self.authenticate(answer.incarnation_key)
         self._unknown.lease_seconds = answer.lease_ms / 1000
         self._heartbeat_seconds = call_seconds(lease_ms=answer.lease_ms, margin_ms=answer.lease_margin_ms)
         return Registered(
@@ -137,6 +135,27 @@ class CoordinatorClient:
             signed_epoch=signed_epoch_from_pb(answer.signed_epoch),
             max_jobs=answer.max_jobs_per_worker,
         )
+
+    def authenticate(self, key: str) -> None:
+        """Later calls carry this key of the incarnation."""
+        self._metadata = (("toban-incarnation", self._incarnation), ("toban-incarnation-key", key))
+
+    async def attest_death(self, instance_secret: str, *, nonce: int) -> Sequence[str]:
+        """Say as witness that nothing is left of this incarnation, and that its outcomes are committed; the known log-archivers.
+
+        Raises TobanError, UNAUTHENTICATED for a wrong key or secret.
+        """
+        request = coordinator_pb2.HeartbeatRequest(
+            incarnation=self._incarnation,
+            stopped=True,
+            witnessed=True,
+            instance_secret=instance_secret,
+            nonce=nonce,
+        )
+        answer = await self._replicas.call(
+            lambda stub: unary(stub.Heartbeat, request, timeout=self._heartbeat_seconds, metadata=self._metadata)
+        )
+        return tuple(answer.log_archivers)
 
     async def heartbeat(self, request: HeartbeatRequest) -> HeartbeatAnswer:
         """Ask for a grant. A coordinator that answers below a generation of before counts for nothing.

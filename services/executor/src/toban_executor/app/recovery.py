@@ -49,7 +49,7 @@ def instance_of(stored: StoredIdentity, *, machine: str, new_id: str) -> Instanc
 
 
 class Recovery:
-    """`machine` names this machine; `new_id` makes the id of a new instance.
+    """`machine` names this machine; `new_id` makes the id of a new instance, `instance_secret` gives its secret (True: a new one).
 
     `recover_messages` puts undelivered guard messages into the journal; False when the disk refuses.
     """
@@ -63,6 +63,7 @@ class Recovery:
         journal: Journal,
         attempts: AttemptManager,
         new_id: Callable[[], str],
+        instance_secret: Callable[[bool], str],
         recover_messages: Callable[[], bool],
     ) -> None:
         self._config = config
@@ -71,6 +72,7 @@ class Recovery:
         self._journal = journal
         self._attempts = attempts
         self._new_id = new_id
+        self._instance_secret = instance_secret
         self._recover_messages = recover_messages
 
     def run(self, grpc_port: int) -> Identity:
@@ -87,6 +89,7 @@ class Recovery:
         return Identity(
             incarnation=prepared.guards.incarnation,
             instance=instance.id,
+            instance_secret=self._instance_secret(instance.copied),
             node_id=config.node_id,
             boot_id=guard_state.boot_id(),
             pid=os.getpid(),

@@ -15,7 +15,7 @@ from toban_executor.adapters.host_info import fingerprint, vitals
 from toban_executor.adapters.journal import Journal
 from toban_executor.adapters.log_client import ArchiverClient, Packer
 from toban_executor.adapters.program_lookup import ProgramFinder, load_allow_list
-from toban_executor.adapters.state_dir import save_slots
+from toban_executor.adapters.state_dir import instance_secret, save_slots
 from toban_executor.app.attempt_manager import AttemptManager, Launcher
 from toban_executor.app.log_collector import LogCollector
 from toban_executor.app.outcome_reporter import OutcomeReporter
@@ -24,9 +24,11 @@ from toban_executor.app.registration import Registration
 from toban_executor.app.shutdown import Shutdown
 from toban_executor.config import ExecutorConfig
 from toban_executor.decide.programs import ProgramRules
+from toban_executor.guard.witness import WitnessCredentials, fill
 from toban_executor.loops.heartbeat import WATCHDOG_SECONDS, Heartbeat, LeaseWatchdog, Machine
 from toban_executor.loops.incarnation import Connections, Health, Incarnation, Loops, UseCases
 from toban_executor.loops.log_shipper import QUARANTINE_SECONDS, LogShipper, Quarantine
+from toban_executor.ports.coordinator import Identity, Registered
 from toban_executor.ports.guards import Prepared
 from toban_executor.server import WorkerService, add_to_server
 from toban_fencing.order_book import OrderBook
@@ -239,6 +241,7 @@ def _use_cases(
             journal=journal,
             attempts=attempts,
             new_id=make.ids.uuid,
+            instance_secret=lambda fresh: instance_secret(prepared.state_dir, fresh=fresh),
             recover_messages=partial(recover_messages, prepared.state_dir / "guards", journal, Packer()),
         ),
         registration=Registration(
@@ -248,6 +251,7 @@ def _use_cases(
             prepared=prepared,
             machine=machine,
             save_slots=partial(save_slots, prepared.state_dir),
+            arm_witness=partial(_arm_witness, config, prepared),
             clock=make.clock,
             backoff=make.backoff,
         ),
@@ -259,6 +263,25 @@ def _use_cases(
             longest_grace=math.inf if config.shutdown_grace_seconds is None else config.shutdown_grace_seconds,
         ),
     )
+
+
+def _arm_witness(
+    config: ExecutorConfig, prepared: Prepared, identity: Identity, registered: Registered
+) -> Callable[[int], None]:
+    credentials = WitnessCredentials(
+        incarnation=identity.incarnation,
+        key=registered.incarnation_key,
+        instance_secret=identity.instance_secret,
+        state_dir=str(prepared.state_dir),
+        coordinators=config.coordinators,
+        log_archivers=config.log_archivers,
+        tls_dir=str(config.tls_dir.absolute()),
+        trust_domain=config.trust_domain,
+        log_format=config.log_format,
+        log_level=config.log_level,
+        lease_seconds=registered.lease_ms / 1000,
+    )
+    return fill(prepared.guards.credentials, credentials)
 
 
 def _apply_settings(attempts: AttemptManager, wake: Sequence[Loop], version: int) -> None:

@@ -27,6 +27,7 @@ class Identity:
     most_slots: int
     ready_slots: int
     version: str
+    instance_secret: str = field(default="", repr=False)
     labels: dict[str, str] = field(default_factory=dict)
     previous_incarnation: str = ""
     previous_verified_empty: bool = False
@@ -53,7 +54,7 @@ class Registered:
     """A coordinator's answer to Register. Times in milliseconds and seconds; `max_jobs` 0 = the executor's own number."""
 
     worker_id: int
-    incarnation_key: str
+    incarnation_key: str = field(repr=False)
     lease_ms: int
     margin_ms: int
     heartbeat_seconds: float
