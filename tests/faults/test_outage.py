@@ -79,9 +79,10 @@ def undergo(
 ) -> None:
     """End it as a crash does (PostgreSQL: `-m immediate`), start it again, and wait until every job goes on."""
     pause, clock = threading.Event(), SystemClock()
-    names, away = outage.ends(stack), clock.boottime()
+    names = outage.ends(stack)
     for name in names:
         stack.kill(name, signal.SIGQUIT if name == "postgres" else signal.SIGKILL)
+    away = clock.boottime()
     pause.wait(away + outage.seconds - clock.boottime())
     back = clock.boottime()
     for name in names:

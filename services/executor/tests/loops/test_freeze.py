@@ -215,6 +215,23 @@ async def test_stopped_guards_are_found_without_their_supervisor(short: Any, tmp
     assert (await job.end()).kind == common_pb2.OUTCOME_KIND_SUCCEEDED
 
 
+async def test_a_job_whose_slot_supervisor_is_dead_is_killed_while_the_guard_supervisor_is_stopped(
+    short: Any, tmp_path: Path
+) -> None:
+    world = short
+    await Job(world, tmp_path / "out").start()
+    supervisor, keepers = guards(world)
+    [main] = [pid for keeper in keepers for pid in children(keeper)]
+    os.kill(supervisor, signal.SIGSTOP)
+    try:
+        for pid in keepers:
+            os.kill(pid, signal.SIGKILL)
+        world.coordinator.silent = True
+        await world.until(lambda: not start_time(main))
+    finally:
+        os.kill(supervisor, signal.SIGCONT)
+
+
 async def test_a_stopped_slot_supervisor_does_not_outlive_the_executor_with_its_job(short: Any, tmp_path: Path) -> None:
     """Neither it nor the executor can act: the guard supervisor wakes it."""
     world = short

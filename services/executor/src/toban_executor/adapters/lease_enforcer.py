@@ -102,7 +102,8 @@ class LeaseEnforcer:
         # When the guard supervisor is dead, its children belong to another process.
         alive = guards.supervisor.poll() is None
         those = children(guards.supervisor.pid) if alive else with_argument(guards.incarnation.encode())
-        found = ((slot_of(pid), pid) for pid in those)
+        # A dead one keeps its name until a guard supervisor that is stopped goes on and reaps it.
+        found = ((slot_of(pid), pid) for pid in those if start_time(pid))
         return {slot: pid for slot, pid in found if slot is not None}
 
     def _group_is_frozen(self, slot: int) -> bool:
