@@ -103,9 +103,7 @@ async def test_a_copy_that_waited_for_the_row_of_the_other_gets_nothing(pool):
         changed = "UPDATE scheduler.executors SET nonce = %(nonce)s, nonces = '{}' WHERE incarnation = %(incarnation)s"
         assert await t.execute(changed, {"nonce": one.hold.nonce, "incarnation": one.incarnation}) == 1
         waiting = asyncio.create_task(grant(pool, two.beat()))
-        waits = (
-            "SELECT count(*) AS n FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
-        )
+        waits = "SELECT count(*) AS n FROM pg_locks JOIN pg_stat_activity USING (pid) WHERE NOT granted AND datname = current_database()"
         while not (await t.fetch_one(waits))["n"]:  # noqa: ASYNC110 (of the server)
             await asyncio.sleep(0.01)
     late = await waiting
