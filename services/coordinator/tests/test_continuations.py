@@ -22,8 +22,8 @@ IDS = IdSource()
 def ask(pool):
     asked = Continuations(pool=pool, settings=FixedSettings())
 
-    async def of(incarnation, *keys, echo=0):
-        return await asked.ask(Question(incarnation=incarnation, echo=echo, keys=keys))
+    async def of(incarnation, *keys, echo=0, nonce=0):
+        return await asked.ask(Question(incarnation=incarnation, echo=echo, nonce=nonce, keys=keys))
 
     return of
 
@@ -147,11 +147,35 @@ async def test_answers_that_do_not_arrive_withhold_a_confirmation_as_a_grant(poo
     assert (await ask(incarnation, key, echo=9)).verdict.granted
 
 
+async def test_of_two_copies_one_gets_no_confirmation(pool, sql, ask):
+    """A cloned machine asks with what the incarnation had before."""
+    incarnation = await register(pool)
+    key = AttemptKey(await hold(sql, incarnation, "RUNNING", 71), 71)
+    one, two = [(await ask(incarnation, key, echo=2)).verdict.nonce for _ in range(2)]
+    assert len({0, one, two}) == 3
+    assert (await ask(incarnation, key, echo=2, nonce=one)).verdict.granted
+    late = await ask(incarnation, key, echo=2, nonce=two)
+    assert (late.verdict.granted, late.verdict.nonce, dict(late.refused)) == (False, 0, {})
+    assert "another copy" in late.why
+
+
+async def test_questions_of_one_incarnation_in_a_batch_share_no_grant(pool, sql):
+    incarnation = await register(pool)
+    key = AttemptKey(await hold(sql, incarnation, "RUNNING", 71), 71)
+    asked = Continuations(pool=pool, settings=FixedSettings())
+    other = await register(pool, instance="x2")
+    questions = [Question(incarnation=name, echo=0, nonce=0, keys=[key]) for name in (other, incarnation, incarnation)]
+    _, first, last = await asyncio.gather(*(asked.ask(question) for question in questions), return_exceptions=True)
+    assert isinstance(first, TobanError) and first.code == ErrorCode.UNAVAILABLE
+    assert last.verdict.granted
+    assert await grant_seq(sql, incarnation) == 1
+
+
 async def test_a_confirmation_and_a_fence_never_both_win(pool, sql, term):
     for number in range(20):
         incarnation = await register(pool)
         run = await hold(sql, incarnation, "RUNNING", 100 + number)
-        question = Question(incarnation=incarnation, echo=0, keys=[AttemptKey(run, 100 + number)])
+        question = Question(incarnation=incarnation, echo=0, nonce=0, keys=[AttemptKey(run, 100 + number)])
 
         async def fenced(name=incarnation):
             wanted = executor_fencing.Fence(incarnation=name, grant_seq=0, reason="test")
@@ -184,7 +208,7 @@ async def test_a_confirmation_waits_for_a_fence_that_has_the_row_and_loses(pool,
     run = await hold(sql, incarnation, "RUNNING", 71)
     await holder.execute("UPDATE scheduler.executors SET state = 'off', off_at = now()")
     await holder.execute("UPDATE scheduler.runs_live SET state = 'ORPHANED'")
-    question = Question(incarnation=incarnation, echo=0, keys=[AttemptKey(run, 71)])
+    question = Question(incarnation=incarnation, echo=0, nonce=0, keys=[AttemptKey(run, 71)])
     waiting = asyncio.create_task(patient(pool, question))
     await locked(sql)
     await holder.commit()
@@ -196,7 +220,7 @@ async def test_a_cancel_that_comes_first_wins(pool, sql, holder):
     incarnation = await register(pool)
     run = await hold(sql, incarnation, "RUNNING", 71)
     await holder.execute("UPDATE scheduler.runs_live SET state = 'CANCEL_REQUESTED'")
-    question = Question(incarnation=incarnation, echo=0, keys=[AttemptKey(run, 71)])
+    question = Question(incarnation=incarnation, echo=0, nonce=0, keys=[AttemptKey(run, 71)])
     waiting = asyncio.create_task(patient(pool, question))
     await locked(sql)
     await holder.commit()
@@ -212,15 +236,16 @@ async def test_confirming_keeps_an_executor_out_of_detach_and_cut_but_not_of_the
         " VALUES (%s, 'drain', '{}', 1, 1, now() - interval '1 hour')",
         incarnation,
     )
+    [(order,)] = await sql("SELECT id FROM scheduler.executor_orders")
     assert (await ask(incarnation, AttemptKey(run, 71))).verdict.granted
     async with fenced_tx(pool, term) as t:
         assert await executors.detach(t, [incarnation], mode="") == []
-        assert await executors.cut_silent(t, open_seconds=60) == []
+        assert await executors.cut_silent(t, [order]) == []
         assert await executors.detach(t, [incarnation], mode="let_finish"), "an operator's word counts"
     await sql("UPDATE scheduler.executors SET state = 'on', detach_mode = ''")
     await sql("UPDATE scheduler.runs_live SET continuation_check_deadline_at = now() - interval '1 second'")
     async with fenced_tx(pool, term) as t:
-        assert await executors.cut_silent(t, open_seconds=60)
+        assert await executors.cut_silent(t, [order])
     await sql("UPDATE scheduler.executors SET state = 'on'")
     async with fenced_tx(pool, term) as t:
         assert await executors.detach(t, [incarnation], mode="")
@@ -237,11 +262,3 @@ async def test_questions_without_attempts_or_of_a_stranger_are_refused(pool, ask
     with pytest.raises(TobanError) as stranger:
         await ask(IDS.uuid(), AttemptKey(1, 1))
     assert stranger.value.code is ErrorCode.INCARNATION_UNKNOWN
-
-
-async def test_two_questions_of_one_executor_share_a_grant(pool, sql, ask):
-    incarnation = await register(pool)
-    keys = [AttemptKey(await hold(sql, incarnation, "RUNNING", token), token) for token in (71, 72)]
-    first, *rest = await asyncio.gather(ask(incarnation, keys[0]), ask(incarnation, keys[1]), ask(incarnation, *keys))
-    assert all(answer.verdict.granted for answer in (first, *rest))
-    assert await grant_seq(sql, incarnation) == 1

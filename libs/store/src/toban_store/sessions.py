@@ -12,7 +12,7 @@ import select
 import socket
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 import psycopg
@@ -39,7 +39,8 @@ SELECT current_setting('statement_timeout'),
        CASE WHEN pg_is_in_recovery() THEN ''
             ELSE (SELECT system_identifier::text FROM pg_control_system())
                  || ':' || substr(pg_walfile_name(pg_current_wal_insert_lsn()), 1, 8)
-       END
+       END,
+       (SELECT oid::bigint FROM pg_database WHERE datname = current_database())
 """
 
 RV = TypeVar("RV")
@@ -76,6 +77,24 @@ def server_of(arguments: Mapping[str, Any]) -> Server:
     return _servers.setdefault(key, Server())
 
 
+@dataclass(slots=True)
+class Pace:
+    """How long a fenced transaction of this process may last: from `least` to `most` milliseconds, as the process itself can follow."""
+
+    least: int = 200
+    most: int = 400
+    milliseconds: int = 200
+
+    def too_long(self) -> None:
+        """One ended at its bound, and not because PostgreSQL was at work: the next one gets longer."""
+        self.milliseconds = min(self.most, self.milliseconds * 2)
+
+    def ended_after(self, seconds: float) -> None:
+        """One was committed; when it was quick, the process is not slow any more."""
+        if seconds * 1000 < self.least / 2:
+            self.milliseconds = self.least
+
+
 @dataclass(slots=True, kw_only=True)
 class SessionGroup:
     """What the sessions of one pool share. `at_most_seconds` bounds their waits more tightly than the server's `statement_timeout` does.
@@ -87,6 +106,7 @@ class SessionGroup:
     server: Server
     at_most_seconds: float | None = None
     connect_error: str = ""
+    pace: Pace = field(default_factory=Pace)
 
     def __post_init__(self) -> None:
         # A series that begins with its first event has no increase, and an alert looks at it.
@@ -101,6 +121,8 @@ class Session(AsyncConnection[DictRow]):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
+        # The oid of its database, which never changes; the name may be given to another one.
+        self.database = 0
         self._name = ""
         self._server = Server()
         self._cluster = ""
@@ -135,6 +157,7 @@ class Session(AsyncConnection[DictRow]):
             raise psycopg.OperationalError("no answer about the server")
         self._answer_seconds = min(statement_seconds(row[0]) + MARGIN_SECONDS, most)
         self._cluster = self._server.cluster = row[1]
+        self.database = int(row[2])
         group.connect_error = ""
 
     @contextmanager

@@ -105,8 +105,15 @@ async def test_a_successor_that_attests_the_death_later_ends_the_wait(
         slots=1,
         previous=world.incarnations[0] if previous else "",
     )
+    await executors.register(world.pool, new, key_hash=b"", lease_ms=10_000)
     await executors.attest(world.pool, new)
     assert await waits(world, run) != ends
+
+
+async def test_its_witness_ends_the_wait(world: Any, make: Any) -> None:
+    run = await orphaned(world, make)
+    assert not await executors.attest_own(world.pool, world.incarnations[0], executors.WITNESSED), "it is off already"
+    assert not await waits(world, run)
 
 
 async def test_a_late_result_is_accepted_while_the_run_waits(world: Any, make: Any) -> None:

@@ -4,7 +4,7 @@ the question, and none answers from what it knows itself (docs/fencing.md 3.7)."
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from toban_coordinator.ports.settings import SettingsSource
 from toban_coordinator.store import continuations
@@ -67,16 +67,17 @@ class Continuations:
     async def _confirm(self, questions: Sequence[Question]) -> list[Continuation | Exception]:
         known = self._settings.known
         seconds = known["continuation_retry_count"] * known["continuation_retry_interval_seconds"]
-        merged: dict[str, Question] = {}
-        for question in questions:
-            # Two questions of one incarnation share a grant: each counts it from its own send time.
-            earlier = merged.get(question.incarnation, question)
-            keys = list(dict.fromkeys([*earlier.keys, *question.keys]))
-            merged[question.incarnation] = replace(question, echo=max(question.echo, earlier.echo), keys=keys)
+        # Questions of one incarnation share no grant, which could go to two copies of it: the last one is asked.
+        last = {question.incarnation: question for question in questions}
         verdicts = await continuations.confirm(
-            self._pool, list(merged.values()), seconds=seconds + CONFIRMING_MARGIN_SECONDS
+            self._pool, list(last.values()), seconds=seconds + CONFIRMING_MARGIN_SECONDS
         )
-        return [_answer(question, verdicts.get(question.incarnation)) for question in questions]
+        return [
+            _answer(question, verdicts.get(question.incarnation))
+            if question is last[question.incarnation]
+            else TobanError(ErrorCode.UNAVAILABLE, "a later question of this incarnation is under way")
+            for question in questions
+        ]
 
 
 def _answer(question: Question, verdict: Verdict | None) -> Continuation | TobanError:
@@ -104,6 +105,8 @@ def _why(verdict: Verdict, question: Question, refused: Mapping[AttemptKey, str]
         return f"the executor's row is {verdict.state.value}"
     if refused.keys() >= set(question.keys):
         return f"no attempt may continue ({', '.join(sorted(set(refused.values())))})"
+    if not verdict.nonce_known:
+        return "its nonce is not known: another copy of this executor may have its lease"
     return f"the echo {question.echo} lags behind grant {verdict.grant_seq} by more than {MAX_ECHO_LAG}"
 
 

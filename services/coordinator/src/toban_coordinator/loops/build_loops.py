@@ -44,7 +44,7 @@ def leader_loops(deps: LoopDeps) -> list[Loop]:
     answers = OrderResults(
         pool=deps.pool, term=deps.term, server_time=deps.server_time, definitions=definitions, ended=ended
     )
-    sender = OrderSender(orders=deps.orders, term=deps.term, answers=answers, clock=deps.clock)
+    sender = OrderSender(orders=deps.orders, term=deps.term, answers=answers, clock=deps.clock, holds=deps.holds)
     fire = Fire(deps=deps, definitions=definitions, payloads=PayloadValidator())
     events = Events(deps=deps, definitions=definitions, payloads=PayloadValidator())
     marks = RunMarker(marks=deps.marks, term=deps.term)
@@ -94,7 +94,7 @@ def leader_loops(deps: LoopDeps) -> list[Loop]:
 def lease_loops(deps: LeaseDeps, term: Term, on_turn: Callable[[TurnResult], None]) -> list[Loop]:
     """Fresh loops for one term: lease, orders."""
     keeper = LeaseKeeper(deps=deps, term=term)
-    overdue = OverdueOrders(pool=deps.pool, term=term, settings=deps.settings)
+    overdue = OverdueOrders(pool=deps.pool, term=term, settings=deps.settings, clock=deps.clock)
     return [
         Loop("lease", keeper.run_once, LEASE_TICK_SECONDS, deps.clock, on_turn=on_turn),
         Loop("orders", overdue.run_once, ORDERS_TICK_SECONDS, deps.clock, on_turn=on_turn),

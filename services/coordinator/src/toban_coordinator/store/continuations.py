@@ -17,10 +17,11 @@ _sql = queries.load(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """May these attempts of an incarnation continue? `echo` is the highest grant_seq that it has received."""
+    """May these attempts of an incarnation continue? `echo` is the highest grant_seq that it has received, `nonce` came with a grant."""
 
     incarnation: str
     echo: int
+    nonce: int
     keys: Sequence[AttemptKey]
 
 
@@ -28,7 +29,8 @@ class Question:
 class Verdict:
     """What PostgreSQL says. `held` are the asked attempts that the incarnation holds, each with whether a cancel is requested for it.
 
-    Not `granted`: `grant_seq` is the current one. The last three are what a coordinator signs.
+    Not `granted`: `grant_seq` is the current one, `nonce` 0. `nonce_known` is false when another copy of the incarnation may have the lease.
+    The last three are what a coordinator signs, too.
     """
 
     incarnation: str
@@ -36,6 +38,8 @@ class Verdict:
     detach_mode: str
     granted: bool
     grant_seq: int
+    nonce: int
+    nonce_known: bool
     held: dict[AttemptKey, bool]
     leader_epoch: int
     cluster_id: str
@@ -52,6 +56,7 @@ async def confirm(pool: Pool, questions: Sequence[Question], *, seconds: float) 
     params = {
         "incarnations": incarnations,
         "echoes": [question.echo for question in questions],
+        "nonces": [question.nonce for question in questions],
         "holders": [incarnation for incarnation, _ in named],
         "runs": [key.run_id for _, key in named],
         "tokens": [key.token for _, key in named],

@@ -3,7 +3,7 @@
 -- cancel, and CONFIRMING for those. A fence took the row before, or its compare-and-set fails now. What is held comes back, and which of it is
 -- canceled; of the same answer a run gets one event a minute.
 WITH asked AS MATERIALIZED (
-    SELECT * FROM unnest(%(incarnations)s::uuid[], %(echoes)s::bigint[]) AS a (incarnation, echo)
+    SELECT * FROM unnest(%(incarnations)s::uuid[], %(echoes)s::bigint[], %(nonces)s::bigint[]) AS a (incarnation, echo, nonce)
 ), named AS MATERIALIZED (
     SELECT DISTINCT * FROM unnest(%(holders)s::uuid[], %(runs)s::bigint[], %(tokens)s::bigint[]) AS n (incarnation, run_id, token)
 ), held AS MATERIALIZED (
@@ -12,11 +12,11 @@ WITH asked AS MATERIALIZED (
      WHERE r.state IN ('ASSIGNED', 'RUNNING', 'CANCEL_REQUESTED')
      ORDER BY r.id FOR NO KEY UPDATE OF r
 ), granted AS (
-    UPDATE scheduler.executors e SET grant_seq = e.grant_seq + 1, granted_at = now(), echo_seq = {{echoed}}
+    UPDATE scheduler.executors e SET grant_seq = e.grant_seq + 1, granted_at = now(), echo_seq = {{echoed}}, nonce = a.nonce, nonces = {{next_nonces}}
       FROM asked a
      WHERE e.incarnation = a.incarnation AND {{may_grant}} AND e.detach_mode <> 'stop'
        AND EXISTS (SELECT 1 FROM held h WHERE h.incarnation = e.incarnation AND NOT h.canceled)
-    RETURNING e.incarnation, e.grant_seq
+    RETURNING e.incarnation, e.grant_seq, e.nonces[1] AS nonce
 ), confirmed AS (
     UPDATE scheduler.runs_live r
        SET continuation_state = 'CONFIRMING', continuation_check_started_at = now(),
@@ -41,6 +41,7 @@ WITH asked AS MATERIALIZED (
                         WHERE v.run_id = a.run_id AND v.type = a.type AND v.at > now() - interval '1 minute')
 )
 SELECT e.incarnation::text AS incarnation, e.state, e.detach_mode, g.incarnation IS NOT NULL AS granted,
-       coalesce(g.grant_seq, e.grant_seq) AS grant_seq, {{signed_with_grant}},
+       coalesce(g.grant_seq, e.grant_seq) AS grant_seq, coalesce(g.nonce, 0) AS nonce,
+       a.nonce = e.nonce OR a.nonce = ANY (e.nonces) AS nonce_known, {{signed_with_grant}},
        coalesce((SELECT jsonb_agg(jsonb_build_array(h.run_id, h.token, h.canceled)) FROM held h WHERE h.incarnation = e.incarnation), '[]') AS held
-  FROM scheduler.executors e JOIN asked USING (incarnation) LEFT JOIN granted g USING (incarnation);
+  FROM scheduler.executors e JOIN asked a USING (incarnation) LEFT JOIN granted g USING (incarnation);

@@ -20,14 +20,22 @@ async def end_of(t: Tx, keys: Sequence[AttemptKey]) -> int:
     return await t.execute(_sql.end_of, params)
 
 
-async def end_of_dead(t: Tx, *, instance: str, node_id: str, boot_id: str, incarnation: str, previous: str) -> int:
-    """End the wait of runs of earlier incarnations whose death a new one attests. How many waited."""
+async def end_of_own(t: Tx, incarnation: str, *, nonce: int) -> int:
+    """End the wait of runs of an incarnation that has ended, by its own word or its witness's. How many waited."""
+    return await t.execute(_sql.end_of_own, {"incarnation": incarnation, "nonce": nonce})
+
+
+async def end_of_dead(
+    t: Tx, *, instance: str, node_id: str, boot_id: str, incarnation: str, previous: str, proven: Sequence[str]
+) -> int:
+    """End the wait of runs of earlier incarnations whose death a new one attests, which may speak for `proven`. How many waited."""
     params = {
         "instance": instance,
         "node_id": node_id,
         "boot_id": boot_id,
         "incarnation": incarnation,
         "previous": previous,
+        "proven": proven,
     }
     return await t.execute(_sql.end_of_dead, params)
 

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from toban_executor.decide.continuation import Plan, plan
 from toban_executor.ports.coordinator import Registered
-from toban_fencing.executor_lease import HoldSide, Instant
+from toban_fencing.executor_lease import HoldSide, Instant, NonceHold
 from toban_runtime.clock import Clock
 
 
@@ -19,6 +19,8 @@ class ExecutorLease:
     `over` is empty while the incarnation continues, else the reason for its end. `row_state` is the state of its row in
     PostgreSQL (on, draining, detached, cut, off); `detach_mode` is set when an operator has detached it (let_finish, stop).
     `echo` is the highest grant_seq that any answer had. `tries` gives how often and with what pause in seconds to ask about continuation.
+    `superseded`: another copy of this incarnation, of a cloned or restored machine, has the
+    lease.
     """
 
     def __init__(self, *, clock: Clock, tries: Callable[[], tuple[int, float]]) -> None:
@@ -28,6 +30,8 @@ class ExecutorLease:
         self.detach_mode = ""
         self.echo = 0
         self._tries = tries
+        self.superseded = False
+        self.nonces = NonceHold()
         self._hold: HoldSide | None = None
         self._clock = clock
 
@@ -54,6 +58,12 @@ class ExecutorLease:
     def left(self) -> float:
         """Seconds until the deadline; 0 before the first grant, negative when it has passed."""
         return 0.0 if self._hold is None else self._hold.left(instant(self._clock))
+
+    @property
+    def is_doubtful(self) -> bool:
+        """True when only the wall clock says that the lease has ended: CLOCK_BOOTTIME leaves time to ask for a grant."""
+        deadline = self.deadline
+        return deadline is not None and instant(self._clock).passed_by_wall_alone(deadline)
 
     @property
     def valid(self) -> bool:

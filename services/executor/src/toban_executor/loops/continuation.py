@@ -55,12 +55,11 @@ class Continuation:
     def _view(self) -> View:
         attempts, lease = self._attempts, self._attempts.lease
         assert lease.deadline is not None
-        live = len(attempts.book.live)
         return View(
             deadline=lease.deadline.boot,
             left=lease.left,
-            live=live > 0,
-            killable=live > len(attempts.freezes.live) + len(attempts.continuing),
+            live=bool(attempts.book.live),
+            killable=bool(attempts.killable),
             detached=lease.detach_mode == "let_finish",
         )
 
@@ -72,7 +71,10 @@ class Continuation:
         target = targets[number % len(targets)]
         keys = [key for key, _state in self._attempts.book.live][:MOST_KEYS]
         question = ContinuationQuestion(
-            echo=self._attempts.lease.echo, keys=keys, signed_epoch=self._attempts.epochs.signed
+            echo=self._attempts.lease.echo,
+            nonce=self._attempts.lease.nonces.nonce,
+            keys=keys,
+            signed_epoch=self._attempts.epochs.signed,
         )
         sent = instant(self._clock)
         try:
@@ -94,6 +96,7 @@ class Continuation:
         self._answers.end_refused(answer.refused)
         self._answers.apply_state(answer.state, lease.detach_mode)
         if answer.confirmed:
+            lease.nonces.granted(answer.nonce, presented=question.nonce)
             self._attempts.granted(sent)
             self._attempts.epochs.note_signed(answer.signed_epoch)
         self._note(target, answer.confirmed, keys=len(keys), refused=len(answer.refused), reason=answer.reason)
