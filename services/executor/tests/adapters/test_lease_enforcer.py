@@ -24,7 +24,7 @@ def enforcer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     """An enforcer over a slot supervisor of this process, whose groups would be in `tmp_path`."""
     started = subprocess.Popen([sys.executable, "-c", SUPERVISOR])
     monkeypatch.setattr(cgroup, "find_base", lambda _name, *, make: tmp_path)
-    guards: Any = SimpleNamespace(supervisor=SimpleNamespace(pid=os.getpid()), incarnation="i")
+    guards: Any = SimpleNamespace(supervisor=SimpleNamespace(pid=os.getpid(), poll=lambda: None), incarnation="i")
     while not children(started.pid):
         assert started.poll() is None
     yield LeaseEnforcer(guards), started

@@ -47,7 +47,9 @@ SELECT e.key_hash, l.epoch, l.cluster_id::text AS cluster_id, extract(epoch FROM
 
 -- name: grant_all
 -- One heartbeat of each incarnation: grant_seq -> grant_seq + 1 while the state grants, the echo keeps up and no copy has the lease; rows are
--- locked in id order.
+-- locked in id order. The nonce must be the newest presented one (0 = none yet), or granted for it: copies of one incarnation hold different
+-- ones after their next grants, and the first that presents its own makes those of the others unknown. An echo lets four grants pass without an
+-- answer, so four nonces are kept; they are unique also over a PostgreSQL that lost commits.
 -- on -> draining here, never the way back: after a wait for a row this statement still sees the drains as they were before the wait.
 WITH asked AS (
     SELECT * FROM unnest(%(incarnations)s::uuid[], %(echoes)s::bigint[], %(free)s::integer[],
@@ -57,14 +59,19 @@ WITH asked AS (
         AS t (incarnation, echo, free_slots, load, draining, skew, disk, certificate, nonce, quarantined_outcomes, quarantined_chunks,
               unreachable)
 ), locked AS (
-    SELECT e.incarnation, {{may_grant}} AS may, a.nonce = e.nonce OR a.nonce = ANY (e.nonces) AS known
+    SELECT e.incarnation,
+           (e.state IN ('on', 'draining', 'detached') AND e.grant_seq - a.echo <= %(lag)s::bigint
+            AND (a.nonce = e.nonce OR a.nonce = ANY (e.nonces))) AS may,
+           a.nonce = e.nonce OR a.nonce = ANY (e.nonces) AS known
       FROM scheduler.executors e JOIN asked a USING (incarnation) ORDER BY e.incarnation FOR NO KEY UPDATE OF e
 )
 UPDATE scheduler.executors e
    SET grant_seq = e.grant_seq + locked.may::integer,
        granted_at = CASE WHEN locked.may THEN now() ELSE e.granted_at END,
        nonce = CASE WHEN locked.may THEN a.nonce ELSE e.nonce END,
-       nonces = CASE WHEN locked.may THEN {{next_nonces}} ELSE e.nonces END,
+       nonces = CASE WHEN locked.may THEN
+                     (hashtextextended(gen_random_uuid()::text, 0) & 9223372036854775807) || CASE WHEN a.nonce = e.nonce THEN e.nonces[1:3] ELSE '{}' END
+                 ELSE e.nonces END,
        echo_seq = greatest(e.echo_seq, least(a.echo, e.grant_seq)),
        free_slots = a.free_slots, load = a.load, last_heartbeat_at = now(),
        clock_skew_seconds = coalesce(a.skew, e.clock_skew_seconds), disk_free_bytes = coalesce(a.disk, e.disk_free_bytes),

@@ -1,16 +1,5 @@
 -- SQL that several files of this folder share.
 
--- fragment: may_grant
--- Whether executor `e` gets a grant for what `a` presents (echo, nonce). Only with the row of `e` locked. The nonce must be the newest presented
--- one (0 = none yet), or granted for it. Copies of one incarnation hold different ones after their next grants: the first that presents its own
--- makes those of the others unknown.
-(e.state IN ('on', 'draining', 'detached') AND e.grant_seq - a.echo <= %(lag)s::bigint AND (a.nonce = e.nonce OR a.nonce = ANY (e.nonces)))
-
--- fragment: next_nonces
--- The nonces granted for a.nonce, with a new one in front. An echo lets four grants pass without an answer, so four are kept; they are unique
--- also over a PostgreSQL that lost commits.
-(hashtextextended(gen_random_uuid()::text, 0) & 9223372036854775807) || CASE WHEN a.nonce = e.nonce THEN e.nonces[1:3] ELSE '{}' END
-
 -- fragment: attempts_of_sent
 -- The attempt rows of the runs that CTE `sent` has assigned to their executors under this term.
 INSERT INTO scheduler.job_attempts (log_day, run_id, token, attempt, leader_epoch, incarnation, worker_id, dispatched_at)

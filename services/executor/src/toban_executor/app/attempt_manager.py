@@ -84,6 +84,8 @@ class AttemptManager:
         self.book = book
         self.epochs = KnownEpochs(book=book, journal=journal, clock=clock)
         self.freezes = FreezeBook()
+        # Attempts that the end of the lease kills.
+        self.killable: set[AttemptKey] = set()
         self.lease = ExecutorLease(clock=clock)
         self.progress = ProgressBook()
         self.idle = asyncio.Event()
@@ -217,7 +219,10 @@ class AttemptManager:
         order = self._traced(order)
         env = job_environment(order, incarnation=self.book.incarnation, home=launcher.home, now=self._clock.wall())
         self.book.running(order.key)
+        # Also what is killed then: a step of the wall clock freezes it first.
         self.freezes.opened(order.key)
+        if order.on_lease_loss == "kill":
+            self.killable.add(order.key)
         self._guards.spawn(
             order,
             env=env,
@@ -349,6 +354,7 @@ class AttemptManager:
         count_end(end)
         self.book.finished(end.key)
         self.freezes.closed(end.key)
+        self.killable.discard(end.key)
         _frozen.set(len(self.freezes.frozen))
         self._note_live()
         self._collector.submit_outcome(Report(key=end.key, seq=2, outcome=outcome))
