@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 import typer
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from toban_cli.docs_generator import commands
@@ -116,7 +116,6 @@ def test_wrong_usage_says_what_was_meant(toban: Toban, argv: tuple[str, ...], wo
     assert len(err.splitlines()) == 1
 
 
-@settings(deadline=None)
 @given(st.lists(st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=12), max_size=6))
 def test_no_words_end_in_a_traceback(words: list[str]) -> None:
     from toban_cli.main import run

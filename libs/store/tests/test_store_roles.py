@@ -59,7 +59,7 @@ REFUSED = {
     READONLY: [
         "INSERT INTO scheduler.settings (name, value) VALUES ('a', '1')",
         "UPDATE scheduler.leader SET epoch = 9",
-        "SELECT key_hash FROM scheduler.executors",
+        *(f"SELECT {column} FROM scheduler.executors" for column in ("key_hash", "secret_hash", "nonce", "nonces")),
         "SELECT data FROM logs.chunks",
         "SELECT scheduler.emit_event('a')",
         "SELECT scheduler.drop_partition(current_date)",

@@ -85,7 +85,7 @@ class NonceHold:
     """The nonce that an incarnation presents in its next question for a grant; each grant brings another. 0 = none yet.
 
     Two copies of an incarnation (a cloned or restored machine) hold different ones after their next grants, and coordinators go on with the one
-    that was presented first. `note` is told of each change.
+    that was presented first. `note` is called with each new nonce.
     """
 
     def __init__(self) -> None:

@@ -81,8 +81,11 @@ FUNCTIONS: Mapping[str, tuple[str, ...]] = {
 }
 """The roles that call each function; none where triggers or other functions use it."""
 
-HIDDEN: Mapping[str, tuple[str, ...]] = {"scheduler.executors": ("key_hash",), "logs.chunks": ("data",)}
-"""Columns that toban_readonly does not see: hashes of keys, and the output of jobs."""
+HIDDEN: Mapping[str, tuple[str, ...]] = {
+    "scheduler.executors": ("key_hash", "secret_hash", "nonce", "nonces"),
+    "logs.chunks": ("data",),
+}
+"""Columns that toban_readonly does not see: what executors prove themselves by, and the output of jobs."""
 
 MIGRATIONS = "public.toban_migrations"
 

@@ -23,6 +23,10 @@ from psycopg.rows import DictRow, tuple_row
 from toban_observability import metrics
 from toban_observability.logs import get_logger
 
+# A fenced transaction holds up every take-over, so it may last this long and no longer.
+FENCED_MS = 200
+# A process that is itself too slow for that, on a starved machine, gets up to twice as long: less than a take-over waits for the lock.
+FENCED_MOST_MS = 400
 # How long the client waits beyond the time after which the server itself ends a statement.
 MARGIN_SECONDS = 1.0
 # How long a cancelled statement, or a rollback, may take to end.
@@ -79,20 +83,18 @@ def server_of(arguments: Mapping[str, Any]) -> Server:
 
 @dataclass(slots=True)
 class Pace:
-    """How long a fenced transaction of this process may last: from `least` to `most` milliseconds, as the process itself can follow."""
+    """How long a fenced transaction of this process may last, from FENCED_MS to FENCED_MOST_MS, as the process itself can follow."""
 
-    least: int = 200
-    most: int = 400
-    milliseconds: int = 200
+    milliseconds: int = FENCED_MS
 
     def too_long(self) -> None:
         """One ended at its bound, and not because PostgreSQL was at work: the next one gets longer."""
-        self.milliseconds = min(self.most, self.milliseconds * 2)
+        self.milliseconds = min(FENCED_MOST_MS, self.milliseconds * 2)
 
     def ended_after(self, seconds: float) -> None:
         """One was committed; when it was quick, the process is not slow any more."""
-        if seconds * 1000 < self.least / 2:
-            self.milliseconds = self.least
+        if seconds * 1000 < FENCED_MS / 2:
+            self.milliseconds = FENCED_MS
 
 
 @dataclass(slots=True, kw_only=True)

@@ -27,10 +27,6 @@ from toban_store.queries import fragment
 from toban_store.sessions import CANCEL_SECONDS, MARGIN_SECONDS, Session
 
 WAKE_CHANNEL = "toban_wake"
-# A fenced transaction holds up every take-over, so it may last this long and no longer.
-FENCED_MS = 200
-# A process that is itself too slow for that, on a starved machine, gets up to twice as long: less than a take-over waits for the lock.
-FENCED_MOST_MS = 400
 # A statement, or its wait for a lock, ends before its transaction does: what PostgreSQL needs for it is told apart from what this process needs.
 FENCED_STATEMENT_MS = 180
 # transaction_timeout exists from this version on; before it, each statement and each pause are bounded, and the whole is checked before COMMIT.

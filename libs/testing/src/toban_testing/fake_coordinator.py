@@ -143,7 +143,7 @@ class FakeCoordinator(ExecutorGatewayServicer):
         self._check(request, context)
         await self._maybe_silent()
         self.questions.append(request)
-        confirmed = self.confirming and self.granting
+        confirmed = self.confirming and self.granting and not self.superseded
         self._grant_seq += confirmed
         return coordinator_pb2.ConfirmContinuationResponse(
             confirmed=confirmed,

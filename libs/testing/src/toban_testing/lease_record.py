@@ -3,6 +3,7 @@
 Together they prove, independently of Toban, that no process of a job ran outside a lease, that no run was live twice, and which attempts went on.
 """
 
+import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -91,7 +92,7 @@ class LeaseRecord:
         """The end of the last lease."""
         return max(lease.deadline for lease in self.leases(incarnation))
 
-    def lateness(self, run_id: int, *, since: float = 0.0) -> float:
+    def lateness(self, run_id: int, *, since: float = -math.inf) -> float:
         """How far a process of the run ran outside a lease, at worst: seconds, 0 when it never did. Before `since` it may have."""
         leases: dict[str, list[Lease]] = {}
         worst = 0.0

@@ -13,24 +13,27 @@ import pytest
 from toban_executor.adapters import lease_enforcer
 from toban_executor.adapters.lease_enforcer import LeaseEnforcer
 from toban_executor.guard import cgroup
-from toban_executor.guard.process_tree import children
+from toban_executor.guard.process_tree import children, slot_of
 
 # A slot supervisor with one job below it, which lasts until it is killed.
-SUPERVISOR = "from toban_executor.guard.process_tree import set_slot_name; import subprocess; set_slot_name(0); subprocess.run(['sleep', '1000'])"
+SLOT = "from toban_executor.guard.process_tree import set_slot_name; import subprocess; set_slot_name(0); subprocess.run(['sleep', '1000'])"
+# Its parent. It is a process of its own, since the enforcer kills every child of the guard supervisor that is no slot supervisor.
+GUARDS = "import subprocess, sys; subprocess.run([sys.executable, '-c', sys.argv[1]])"
 
 
 @pytest.fixture
 def enforcer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """An enforcer over a slot supervisor of this process, whose groups would be in `tmp_path`."""
-    started = subprocess.Popen([sys.executable, "-c", SUPERVISOR])
+    """An enforcer over a guard supervisor with one slot supervisor, whose groups would be in `tmp_path`; and the guard supervisor."""
+    supervisor = subprocess.Popen([sys.executable, "-c", GUARDS, SLOT])
     monkeypatch.setattr(cgroup, "find_base", lambda _name, *, make: tmp_path)
-    guards: Any = SimpleNamespace(supervisor=SimpleNamespace(pid=os.getpid()), incarnation="i")
-    while not children(started.pid):
-        assert started.poll() is None
-    yield LeaseEnforcer(guards), started
-    for job in children(started.pid):
-        os.kill(job, signal.SIGKILL)
-    started.wait(60)
+    guards: Any = SimpleNamespace(supervisor=supervisor, incarnation="i")
+    while not [job for slot in children(supervisor.pid) for job in children(slot) if slot_of(slot) == 0]:
+        assert supervisor.poll() is None
+    yield LeaseEnforcer(guards), supervisor
+    for slot in children(supervisor.pid):
+        for job in children(slot):
+            os.kill(job, signal.SIGKILL)
+    supervisor.wait(60)
 
 
 def group(path: Path) -> Path:

@@ -229,7 +229,7 @@ STEP = st.one_of(
 
 
 @given(st.lists(STEP, max_size=25), st.booleans(), st.integers(1, 4), st.sampled_from([0.0, 0.03]), st.booleans())
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 def test_any_course_of_events(
     steps: list[tuple[Any, ...]], stubborn: bool, slow: int, signal_seconds: float, freezable: bool
 ) -> None:

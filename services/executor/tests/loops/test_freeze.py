@@ -240,7 +240,7 @@ async def test_a_stopped_slot_supervisor_does_not_outlive_the_executor_with_its_
     [main] = [pid for keeper in keepers for pid in children(keeper)]
     for pid in keepers:
         os.kill(pid, signal.SIGSTOP)
-    world.executor.stop()
+    world.executor.process.kill()
     await world.until(lambda: not start_time(main))
     await world.until(lambda: not any(map(start_time, keepers)))
 

@@ -52,6 +52,7 @@ def start(program: Program, store: Callable[[ProcessRecord], None]) -> Process:
         if pid == 0:
             os.close(opener)
             _become(program, log=log.fileno(), gate=gate)
+        process = None
         try:
             process = Process(record_of(program, pid))
             store(process.record)
@@ -60,6 +61,8 @@ def start(program: Program, store: Callable[[ProcessRecord], None]) -> Process:
         except BaseException:
             go.close()
             os.waitpid(pid, 0)
+            if process is not None:
+                process.close()
             raise
 
 

@@ -11,7 +11,7 @@ from toban_coordinator.leadership.election_thread import ElectionThread
 from toban_fencing.redis_client import RedisLink, open_client
 from toban_runtime.clock import Clock
 from toban_store.pool import Pool, open_pool
-from toban_store.tx import FENCED_MS
+from toban_store.sessions import FENCED_MS
 from toban_transport.channel import ChannelPool
 from toban_transport.tls import TlsFiles
 

@@ -43,7 +43,7 @@ class Continuation:
     async def run_once(self) -> None:
         """One try, when one is due."""
         lease = self._attempts.lease
-        if lease.deadline is None or lease.over:
+        if lease.deadline is None or lease.over or lease.superseded:
             return
         plan = lease.plan
         self._round, number = step(self._round, self._view(), plan, self._clock.boottime())

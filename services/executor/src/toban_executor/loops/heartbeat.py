@@ -262,7 +262,14 @@ class LeaseWatchdog:
         if lease.superseded:
             # What is frozen here goes on elsewhere.
             lease.end("another copy of this executor has the lease")
-        elif not (doubtful or freezes.frozen or (freezes.live and late < FREEZE_SECONDS) or self._attempts.continuing):
+        elif not (
+            doubtful or freezes.frozen or (self._may_be_frozen and late < FREEZE_SECONDS) or self._attempts.continuing
+        ):
             lease.end("the lease ran out")
         if not self._attempts.idle.is_set() and late >= ENFORCE_SECONDS:
             self._attempts.enforce_lease(late, doubtful=doubtful)
+
+    @property
+    def _may_be_frozen(self) -> bool:
+        """Whether an attempt is one that the end of the lease freezes."""
+        return any(key not in self._attempts.killable for key in self._attempts.freezes.live)
