@@ -88,7 +88,7 @@ def test_mistakes_in_the_arguments_are_json_too(
     ("argv", "words"),
     [
         (("rn",), "No such command 'rn'. Did you mean 'run'? See `toban --help`"),
-        (("run", "lst"), "No such command 'lst'. Did you mean 'list'? See `toban run --help`"),
+        (("run", "lst"), "No such command 'lst'. Did you mean 'lost', 'list'? See `toban run --help`"),
         (("run", "list", "--limt", "3"), "No such option: --limt. Did you mean --limit? See `toban run list --help`"),
         (("run", "list", "-o", "jsn"), "'jsn' is not known, did you mean json? See `toban run list --help`"),
         (("run", "list", "-o", "x"), "'x' is not known, use table, wide, json, yaml, name."),
