@@ -260,6 +260,7 @@ async def test_a_fence_that_takes_too_long_moves_fewer_runs_and_stops_no_other(w
         probe=world.orders,
         members=NoFlags(),
         settings=world.settings,
+        holds=lambda: True,
     )
     keeper = LeaseKeeper(deps=deps, term=world.term)
     states = "SELECT state FROM scheduler.executors WHERE incarnation = %(i)s"

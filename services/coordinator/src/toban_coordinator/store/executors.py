@@ -298,7 +298,7 @@ async def rejoin(t: FencedTx, incarnations: Sequence[str]) -> list[int]:
     return [row["worker_id"] for row in rows]
 
 
-async def told_orders(t: FencedTx) -> list[int]:
+async def told_orders(t: Tx) -> list[int]:
     """The open orders that their executors have been told; their ids."""
     return [row["id"] for row in await t.fetch_all(_Q.told_orders)]
 
