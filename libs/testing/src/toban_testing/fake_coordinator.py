@@ -148,6 +148,7 @@ class FakeCoordinator(ExecutorGatewayServicer):
         return coordinator_pb2.ConfirmContinuationResponse(
             confirmed=confirmed,
             grant_seq=self._grant_seq,
+            nonce=1000 + self._grant_seq if confirmed else 0,
             reason="" if confirmed else "as the test says",
             state=self.state,
             refused=[
