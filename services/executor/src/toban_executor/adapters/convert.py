@@ -204,7 +204,9 @@ def heartbeat_answer_from_pb(message: coordinator_pb2.HeartbeatResponse) -> Hear
 def continuation_to_pb(question: ContinuationQuestion, incarnation: str) -> coordinator_pb2.ConfirmContinuationRequest:
     """A question about continuation."""
     keys = [key_to_pb(key) for key in question.keys]
-    return coordinator_pb2.ConfirmContinuationRequest(incarnation=incarnation, echo=question.echo, keys=keys)
+    return coordinator_pb2.ConfirmContinuationRequest(
+        incarnation=incarnation, echo=question.echo, keys=keys, nonce=question.nonce
+    )
 
 
 def continuation_answer_from_pb(message: coordinator_pb2.ConfirmContinuationResponse) -> ContinuationAnswer:
@@ -216,6 +218,7 @@ def continuation_answer_from_pb(message: coordinator_pb2.ConfirmContinuationResp
         refused={key_from_pb(item.key): item.reason for item in message.refused},
         reason=message.reason,
         signed_epoch=signed_epoch_from_pb(message.signed_epoch),
+        nonce=message.nonce,
     )
 
 
