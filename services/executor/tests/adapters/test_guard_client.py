@@ -10,10 +10,19 @@ from typing import Any
 
 import pytest
 
+from toban_domain.outcome import AttemptKey
 from toban_executor.adapters.guard_client import GuardClient
-from toban_executor.decide.guard_types import AttemptStart
+from toban_executor.decide.guard_freeze import FREEZE_ALLOWANCE
+from toban_executor.decide.guard_types import AttemptStart, FreezeTurn
+from toban_executor.decide.models import StartOrder, StepOrder
+from toban_executor.guard import freezer
+from toban_executor.guard.clock import boottime, instant
+from toban_executor.guard.freezer import thread_states
 from toban_executor.guard.process_tree import children, start_time
+from toban_fencing.executor_lease import Instant
 from toban_runtime.clock import SystemClock
+
+KEY = AttemptKey(7, 1)
 
 
 def process(program: str) -> "subprocess.Popen[bytes]":
@@ -51,3 +60,63 @@ async def test_jobs_of_dead_guards_are_dead_when_the_incarnation_ends(
     await asyncio.wait_for(gone.wait(), 10)
     assert living == []
     await client.close(timeout=1.0)
+
+
+class Listener:
+    """Notes what the guards report of one attempt."""
+
+    def __init__(self) -> None:
+        self.pid: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        self.turns: list[bool] = []
+
+    def started(self, _key: AttemptKey, pid: int, _at_ns: int) -> None:
+        self.pid.set_result(pid)
+
+    def freeze_turned(self, turn: FreezeTurn) -> None:
+        self.turns.append(turn.frozen)
+
+    def output(self, *_block: Any) -> None:
+        pass
+
+
+def lease() -> Instant:
+    now = instant()
+    return Instant(now.boot + 60, now.wall + 60)
+
+
+async def stopped(pid: int, wanted: bool) -> None:
+    """Until the process is stopped, or runs again."""
+    until = boottime() + 10
+    while (ord("T") in thread_states(pid)) != wanted:
+        assert boottime() < until, "not in time"
+        await asyncio.sleep(0.005)
+
+
+async def test_a_grant_thaws_what_a_freeze_from_here_has_stopped_in_part(
+    guard_harness: type[Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The guards are stopped, and the lease is renewed before the tree is verified as frozen: the attempt must be named to be thawed."""
+    harness = guard_harness(tmp_path)
+    client, listener = GuardClient(guards=harness.guards, clock=SystemClock()), Listener()
+    client.listen(listener)  # type: ignore[arg-type]
+    step = StepOrder(type="command", argv=("sleep", "600"))
+    order = StartOrder(key=KEY, steps=(step,), grace_seconds=0.5, on_lease_loss="freeze")
+    env = {"PATH": "/usr/bin:/bin"}
+    client.spawn(order, env=env, programs=("",), deadline=lease(), lease_grace=0.2, freeze_max=300.0)
+    main = await asyncio.wait_for(listener.pid, 10)
+    supervisor = harness.guards.supervisor.pid
+    guards = [supervisor, *children(supervisor)]
+    for pid in guards:
+        os.kill(pid, signal.SIGSTOP)
+    try:
+        monkeypatch.setattr(freezer, "CLEAN_LOOKS", 1_000_000)
+        client.enforce_lease(late=FREEZE_ALLOWANCE / 2, frozen=(), over=(), doubtful=False)
+        await stopped(main, True)
+        assert listener.turns == [True]
+        client.push_deadline(lease(), thaw={KEY}, frozen_seconds={}, freeze_max=300.0)
+        await stopped(main, False)
+        assert listener.turns == [True, False]
+    finally:
+        for pid in guards:
+            os.kill(pid, signal.SIGCONT)
+        await client.close(timeout=10)

@@ -171,10 +171,15 @@ class GuardClient:
             if (order.on_lease_loss != "freeze" and not doubtful) or key in over:
                 self._enforcer.kill(slot)
             elif key not in frozen or self._enforcer.has_frozen(slot):
-                if self._enforcer.freeze(slot):
-                    self._turned(key, frozen=True)
-                elif late >= FREEZE_ALLOWANCE:
-                    self._enforcer.kill(slot)
+                self._freeze(slot, key, late=late)
+
+    def _freeze(self, slot: int, key: AttemptKey, *, late: float) -> None:
+        verified = self._enforcer.freeze(slot)
+        if verified or self._enforcer.has_stopped(slot):
+            # Also when only a part of the tree is stopped: the next grant thaws nothing but attempts that heartbeats named as frozen.
+            self._turned(key, frozen=True)
+        if not verified and late >= FREEZE_ALLOWANCE:
+            self._enforcer.kill(slot)
 
     def _turned(self, key: AttemptKey, *, frozen: bool) -> None:
         assert self._listener is not None

@@ -48,8 +48,12 @@ class LeaseEnforcer:
         return freezer.freeze()
 
     def has_frozen(self, slot: int) -> bool:
-        """Whether the tree of the slot was stopped from here."""
+        """Whether the tree of the slot was frozen from here, or a freeze was tried."""
         return slot in self._freezers
+
+    def has_stopped(self, slot: int) -> bool:
+        """Whether a process of the slot was stopped from here and waits for `thaw`."""
+        return slot in self._freezers and self._freezers[slot].has_stopped
 
     def thaw(self, slot: int) -> bool:
         """Let go on what was stopped from here; False when nothing was."""
