@@ -31,7 +31,7 @@ def process(program: str) -> "subprocess.Popen[bytes]":
 
 @pytest.mark.parametrize(("program", "proven"), [("/bin/true", True), ("/bin/false", False)])
 async def test_only_guards_that_ended_in_order_prove_that_nothing_is_left(program: str, proven: bool) -> None:
-    guards: Any = SimpleNamespace(slots=[], close=lambda: None, supervisor=process(program))
+    guards: Any = SimpleNamespace(incarnation="i", slots=[], close=lambda: None, supervisor=process(program))
     assert await GuardClient(guards=guards, clock=SystemClock()).close(timeout=5.0) is proven
 
 
@@ -50,15 +50,9 @@ async def test_jobs_of_dead_guards_are_dead_when_the_incarnation_ends(
     for pid in (supervisor, *children(supervisor)):
         os.kill(pid, signal.SIGKILL)
     harness.guards.supervisor.wait()
-    living: list[int] = []
-
-    def guards_gone() -> None:
-        living.extend(filter(start_time, jobs))
-        gone.set()
-
-    client.listen(SimpleNamespace(guards_gone=guards_gone))  # type: ignore[arg-type]
+    client.listen(SimpleNamespace(guards_gone=gone.set))  # type: ignore[arg-type]
     await asyncio.wait_for(gone.wait(), 10)
-    assert living == []
+    assert list(filter(start_time, jobs)) == [], "when any other task can know that the incarnation is over"
     await client.close(timeout=1.0)
 
 

@@ -311,7 +311,8 @@ class GuardClient:
     def _disconnected(self, slot: int) -> None:
         _log.error("the guards have ended", slot=slot)
         asyncio.get_running_loop().remove_reader(self._guards.slots[slot].fileno())
+        assert self._listener is not None
+        # First: whatever happens to the jobs, this incarnation is over.
+        self._listener.guards_gone()
         # At once: until the next incarnation ends what is left, the lease may run out and the runs start elsewhere.
         self._enforcer.kill_abandoned()
-        assert self._listener is not None
-        self._listener.guards_gone()
