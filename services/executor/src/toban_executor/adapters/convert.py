@@ -119,15 +119,18 @@ def signed_epoch_from_pb(message: common_pb2.SignedEpoch) -> SignedEpoch | None:
 
 
 def signed_epoch_from_bytes(message: bytes) -> SignedEpoch | None:
-    """What the journal kept; None for nothing."""
-    return signed_epoch_from_pb(common_pb2.SignedEpoch.FromString(message)) if message else None
+    """What a coordinator signed, as it was serialized; None for nothing, and for what cannot be read."""
+    try:
+        return signed_epoch_from_pb(common_pb2.SignedEpoch.FromString(message)) if message else None
+    except (DecodeError, TypeError):
+        return None
 
 
 def signed_epoch_of_detail(error: TobanError) -> SignedEpoch | None:
     """What a coordinator signed with an error; None when it has none, or one that cannot be read."""
     try:
         return signed_epoch_from_bytes(b64decode(str(error.detail.get("signed_epoch", "")), validate=True))
-    except (ValueError, DecodeError):
+    except ValueError:
         return None
 
 

@@ -90,7 +90,15 @@ class Journal:
 
     def _signed_epoch(self) -> SignedEpoch | None:
         row = self._connection.execute("SELECT value FROM meta WHERE key = 'signed_epoch'").fetchone()
-        return None if row is None else signed_epoch_from_bytes(row[0])
+        if row is None:
+            return None
+        signed = signed_epoch_from_bytes(row[0])
+        if signed is None and row[0]:
+            _log.error(
+                "stored signed epoch is damaged and ignored; the next grant replaces it",
+                remedy="check the disk of the state directory; after EPOCH_UNPROVEN run: toban cluster adopt-epoch",
+            )
+        return signed
 
     def ack_offset(self, guard: str) -> int:
         """Number of the last message of a guard whose content is, or was, in the journal. Only before `start`."""
