@@ -105,11 +105,6 @@ class TreeFreezer:
         return False
 
 
-def runs(pid: int) -> bool:
-    """Whether a thread of the process may execute its program: it is neither stopped nor dead."""
-    return not thread_states(pid) <= _NOT_RUNNING
-
-
 def thread_states(pid: int) -> set[int]:
     """The letters of the states of its threads; empty when the process is gone."""
     try:
