@@ -3,6 +3,7 @@
 import asyncio
 import os
 import signal
+import socket
 import subprocess
 from pathlib import Path
 from types import SimpleNamespace
@@ -31,7 +32,11 @@ def process(program: str) -> "subprocess.Popen[bytes]":
 
 @pytest.mark.parametrize(("program", "proven"), [("/bin/true", True), ("/bin/false", False)])
 async def test_only_guards_that_ended_in_order_prove_that_nothing_is_left(program: str, proven: bool) -> None:
-    guards: Any = SimpleNamespace(incarnation="i", slots=[], close=lambda: None, supervisor=process(program))
+    control, far = socket.socketpair()
+    far.close()
+    guards: Any = SimpleNamespace(
+        incarnation="i", slots=[], control=control, close=control.close, supervisor=process(program)
+    )
     assert await GuardClient(guards=guards, clock=SystemClock()).close(timeout=5.0) is proven
 
 
@@ -50,7 +55,7 @@ async def test_jobs_of_dead_guards_are_dead_when_the_incarnation_ends(
     for pid in (supervisor, *children(supervisor)):
         os.kill(pid, signal.SIGKILL)
     harness.guards.supervisor.wait()
-    client.listen(SimpleNamespace(guards_gone=gone.set))  # type: ignore[arg-type]
+    client.listen(SimpleNamespace(guards_gone=gone.set, supervisor_gone=lambda: None))  # type: ignore[arg-type]
     await asyncio.wait_for(gone.wait(), 10)
     assert list(filter(start_time, jobs)) == [], "when any other task can know that the incarnation is over"
     await client.close(timeout=1.0)

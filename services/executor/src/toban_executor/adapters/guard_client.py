@@ -70,11 +70,13 @@ class GuardClient:
         for slot, sock in enumerate(self._guards.slots):
             sock.setblocking(False)
             loop.add_reader(sock.fileno(), self._read, slot)
+        # The guard supervisor alone has the other end.
+        loop.add_reader(self._guards.control.fileno(), self._supervisor_gone)
 
     def stop_reading(self) -> None:
         """Read no more reports; the guards keep them for the next incarnation."""
         loop = asyncio.get_running_loop()
-        for sock in self._guards.slots:
+        for sock in [*self._guards.slots, self._guards.control]:
             loop.remove_reader(sock.fileno())
 
     async def close(self, timeout: float) -> bool:
@@ -307,6 +309,11 @@ class GuardClient:
         if order is not None:
             reason = "the guard of the slot died"
             self._ended(slot, AttemptEnd(key=order.key, cause="guard_lost", reason=reason, finished_ns=self._now_ns()))
+
+    def _supervisor_gone(self) -> None:
+        asyncio.get_running_loop().remove_reader(self._guards.control.fileno())
+        assert self._listener is not None
+        self._listener.supervisor_gone()
 
     def _disconnected(self, slot: int) -> None:
         _log.error("the guards have ended", slot=slot)

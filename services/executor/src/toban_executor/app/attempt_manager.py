@@ -320,7 +320,8 @@ class AttemptManager:
 
     def freeze_turned(self, turn: FreezeTurn) -> None:
         """An attempt was frozen or thawed; coordinators learn it at once."""
-        if not self.lease_end.turned(turn, self._clock.boottime()):
+        now = self._clock.boottime()
+        if not self.lease_end.turned(turn, now):
             return
         (_freezes if turn.frozen else _thaws).inc()
         _frozen.set(len(self.lease_end.frozen))
@@ -328,11 +329,8 @@ class AttemptManager:
         if turn.frozen:
             _log.warning("job frozen: the lease was not renewed in time", **known)
         else:
-            _log.info("job resumed", frozen_seconds=round(self._frozen_seconds(turn.key), 1), **known)
+            _log.info("job resumed", frozen_seconds=round(self.lease_end.seconds(now).get(turn.key, 0.0), 1), **known)
         self._wake_heartbeat()
-
-    def _frozen_seconds(self, key: AttemptKey) -> float:
-        return self.lease_end.seconds(self._clock.boottime()).get(key, 0.0)
 
     def output(self, key: AttemptKey, block: LogBlock) -> None:
         """Lines of an attempt."""
@@ -373,6 +371,20 @@ class AttemptManager:
             known = {"run_id": key.run_id, "token": key.token, "epoch": term_of(key.token), **trace}
             _log.info("attempt ended", kind=outcome.kind, summary=outcome.error_summary, **known)
 
+    def supervisor_gone(self) -> None:
+        """Jobs go on under their slot supervisors; nothing new starts. After the last one the process registers again, with new guards."""
+        self.book.unsupervised = True
+        _log.error(
+            "guard supervisor died; running jobs continue, no new work until they have ended and new guards are started",
+            live=len(self.book.live),
+        )
+        self._end_unsupervised()
+        self._wake_heartbeat()
+
+    def _end_unsupervised(self) -> None:
+        if self.book.unsupervised and self.idle.is_set() and not self.book.stopping:
+            self.lease.end("the guard supervisor died")
+
     def guards_gone(self) -> None:
         """A guard has ended without a successor: the state of its job is unknown and the incarnation is over."""
         self.lease.end("the guards have ended")
@@ -385,3 +397,4 @@ class AttemptManager:
             self.idle.clear()
         else:
             self.idle.set()
+            self._end_unsupervised()

@@ -153,7 +153,7 @@ class Heartbeat:
             progress=self._attempts.progress.unacknowledged(key for key, _state in held),
             freezes=self._attempts.lease_end.unacknowledged((key for key, _state in held), self._clock.boottime()),
             outcomes=list(self._order_results),
-            draining=book.stopping or book.out_of_reach,
+            draining=book.retiring,
             settings_version=self._settings.known.version,
             load=self._machine.load(),
             labels=self._machine.labels,

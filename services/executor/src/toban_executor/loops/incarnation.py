@@ -216,6 +216,10 @@ class Health:
                 "processes": Check(
                     "error" if book.out_of_reach else "ok", "some refuse signals" if book.out_of_reach else "reachable"
                 ),
+                "guards": Check(
+                    "error" if book.unsupervised else "ok",
+                    "the guard supervisor has died" if book.unsupervised else "supervised",
+                ),
                 "errors_5_minutes": self._errors.check(),
                 "quarantine": Check("warning" if (refused := len(self._attempts.quarantined)) else "ok", refused),
                 "reports": Check("ok" if pending < MANY_REPORTS else "warning", pending),
