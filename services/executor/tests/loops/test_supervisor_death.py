@@ -57,3 +57,18 @@ async def test_an_idle_executor_registers_again_at_once(world: Any) -> None:
     await world.granted(incarnations=2)
     assert (await world.start(world.order(1, "true")))[0].accepted
     assert (await world.outcome(1)).kind == SUCCEEDED
+
+
+async def test_a_stop_after_it_still_delivers_what_has_ended(world: Any, tmp_path: Path) -> None:
+    file = tmp_path / "out"
+    await started(world, 1, file)
+    os.kill(supervisor(world), signal.SIGKILL)
+    await world.until(lambda: world.coordinator.beats[-1].draining)
+    world.executor.process.send_signal(signal.SIGTERM)
+    await world.until(lambda: "draining" in world.executor.log())
+    end(file)
+    await world.until(lambda: world.executor.process.poll() is not None, 30)
+    assert (await world.outcome(1)).kind == SUCCEEDED
+    assert world.executor.process.returncode == 0
+    assert len(world.coordinator.registered) == 1
+    assert "incarnation is over" not in world.executor.log(), "its outcomes are delivered before it ends"
