@@ -299,6 +299,8 @@ async def observe(pool: Pool) -> list[Observed]:
 
 async def detach(t: FencedTx, incarnations: Sequence[str], *, mode: str, reason: str = "") -> list[int]:
     """No new work for these; the worker ids that were detached. `mode` is '' without a request; `reason` goes to the audit log."""
+    # After a wait for a row a statement still sees the runs of others as they were before it: a confirmation that came meanwhile counts.
+    await lock(t, incarnations)
     rows = await t.fetch_all(_Q.detach, {"incarnations": list(incarnations), "mode": mode})
     if reason:
         for row in rows:
@@ -314,12 +316,14 @@ async def rejoin(t: FencedTx, incarnations: Sequence[str]) -> list[int]:
     return [row["worker_id"] for row in rows]
 
 
-async def told_orders(t: FencedTx) -> list[int]:
+async def told_orders(t: Tx) -> list[int]:
     """The open orders that their executors have been told; their ids."""
     return [row["id"] for row in await t.fetch_all(_Q.told_orders)]
 
 
 async def cut_silent(t: FencedTx, orders: Sequence[int]) -> list[int]:
     """No more grants for executors with one of these orders, if it is still open; the worker ids."""
+    # As for `detach`.
+    await t.execute(_Q.lock_ordered, {"orders": list(orders)})
     rows = await t.fetch_all(_Q.cut_silent, {"orders": list(orders)})
     return [row["worker_id"] for row in rows]
