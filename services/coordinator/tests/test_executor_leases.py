@@ -73,6 +73,9 @@ async def test_a_drained_instance_registers_draining(pool, sql):
 )
 async def test_who_attests_whose_death(pool, sql, change, attested):
     old = await register(pool)
+    await sql(
+        "UPDATE scheduler.executors SET last_heartbeat_at = now() - interval '3.1 s', granted_at = now() - interval '4 s'"
+    )
     names = {"the first": old, "another": IDS.uuid()}
     await register(pool, **{key: names.get(value, value) for key, value in change.items()})
     ((reason,),) = await sql("SELECT attested_reason FROM scheduler.executors WHERE incarnation = %s", old)

@@ -176,7 +176,12 @@ class ExecutorSessions:
             raise TobanError(
                 ErrorCode.ALREADY_EXISTS, f"incarnation {new.incarnation} is registered already; register a new one"
             )
-        await self._deaths.inherit(new, intro.reports, intro.reports_error)
+        await self._deaths.inherit(
+            new,
+            intro.reports,
+            intro.reports_error,
+            heartbeat_seconds=settings["heartbeat_interval_seconds"],
+        )
         _log.info("executor registered", worker_id=made.worker_id, node_id=new.node_id, incarnation=new.incarnation)
         return Registered(
             worker_id=made.worker_id,

@@ -30,13 +30,21 @@ SELECT e.incarnation::text AS incarnation, e.secret_hash, e.state = 'off' AS off
 
 -- name: attest
 -- Earlier incarnations of the same instance on the same node that are known to be dead: the machine has booted since, or the successor that
--- holds the state directory has reaped their guards. Only those that it may speak for.
+-- holds the state directory has reaped their guards. Only those that it may speak for. With the others of another boot, which are not silent.
+WITH attested AS (
 UPDATE scheduler.executors e
    SET attested_reason = CASE WHEN e.boot_id <> %(boot_id)s::text THEN 'the node has booted since'
                               ELSE 'its successor found its processes gone' END
  WHERE e.instance = %(instance)s::text AND e.node_id = %(node_id)s::text AND e.incarnation <> %(incarnation)s::uuid
-   AND e.state <> 'off' AND e.attested_reason = '' AND e.incarnation = ANY (%(proven)s::uuid[])
-   AND (e.boot_id <> %(boot_id)s::text OR e.incarnation::text = %(previous)s::text);
+   AND e.state <> 'off' AND e.attested_reason = '' AND e.incarnation = ANY (%(proven)s::uuid[]) AND {{ended_before}}
+RETURNING 1
+)
+SELECT (SELECT count(*) FROM attested) AS attested,
+       coalesce((SELECT array_agg(e.incarnation::text) FROM scheduler.executors e
+                  WHERE e.instance = %(instance)s::text AND e.node_id = %(node_id)s::text AND e.incarnation <> %(incarnation)s::uuid
+                    AND e.state <> 'off' AND e.attested_reason = '' AND e.boot_id <> %(boot_id)s::text AND e.incarnation = ANY (%(proven)s::uuid[])
+                    AND NOT {{ended_before}}),
+                '{}') AS not_silent;
 
 -- name: attest_own
 -- An incarnation, or its witness, says that it has ended: no process of its jobs is left and it starts nothing any more. A copy
