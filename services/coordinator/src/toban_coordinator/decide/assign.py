@@ -15,6 +15,9 @@ from toban_domain.transitions import Finish, Release
 
 # New work goes only to executors whose last heartbeat is at most this old, seconds.
 FRESH_SECONDS = 2.0
+# The pace of turns while runs wait for slots: seconds for each slot of the executors that take work, and at most.
+PACE_SECONDS_A_SLOT = 0.0006
+MAX_PACE_SECONDS = 0.02
 # Runs that one plan moves.
 MOST = 500
 
@@ -67,6 +70,15 @@ def with_room(executors: Sequence[ExecutorLoad]) -> list[ExecutorLoad]:
 def free_slots(executors: Sequence[ExecutorLoad]) -> int:
     """How many runs these executors can take now."""
     return sum(max(0, e.slots - e.held) for e in executors)
+
+
+def pace_seconds(executors: Sequence[ExecutorLoad]) -> float:
+    """How far apart turns are while runs wait for slots of these executors, so that several freed slots share one transaction and one order.
+
+    A turn costs as much as the placement of dozens of runs, whatever it places; of few slots one is not left free for long.
+    """
+    slots = sum(e.slots for e in executors)
+    return min(MAX_PACE_SECONDS, PACE_SECONDS_A_SLOT * slots) if slots else MAX_PACE_SECONDS
 
 
 class Board:

@@ -34,8 +34,6 @@ BATCH = 500
 SPARE = 16
 # How often this loop looks ahead while runs wait for a slot, seconds.
 LOOK_AHEAD_SECONDS = 0.5
-# While runs wait for slots, turns are at least this far apart, so that several freed slots share one transaction and one order, seconds.
-PACE_SECONDS = 0.01
 # While nothing waits, free slots are read this often for the fast path, whose write checks the executor again anyway, seconds.
 BOARD_SECONDS = 5.0
 # How long a run is left out that PostgreSQL refuses to move, and one that alone takes too long, seconds.
@@ -74,6 +72,8 @@ class Assign:
         # How often PostgreSQL was at work for too long on one run alone.
         self._slow: Counter[int] = Counter()
         self._turned_at = 0.0
+        # How far apart turns are while runs wait for slots, seconds.
+        self._pace = 0.0
 
     async def run_once(self) -> TurnOutcome:
         """One turn."""
@@ -135,8 +135,8 @@ class Assign:
 
     async def _keep_pace(self) -> None:
         since = self._deps.clock.monotonic() - self._turned_at
-        if self._blocked and since < PACE_SECONDS:
-            await self._deps.clock.sleep(PACE_SECONDS - since)
+        if self._blocked and since < self._pace:
+            await self._deps.clock.sleep(self._pace - since)
         self._turned_at = self._deps.clock.monotonic()
 
     async def _read(self, now: datetime) -> tuple[list[ExecutorLoad], list[DueRun], Specs]:
@@ -155,7 +155,9 @@ class Assign:
         async with autocommit(self._deps.pool) as t:
             executors = await runs_assign.executor_loads(t)
         fresh = decide.fresh_seconds(self._deps.settings.known)
-        return decide.usable(executors, now, self._sender.reach.avoided(), fresh=fresh)
+        usable = decide.usable(executors, now, self._sender.reach.avoided(), fresh=fresh)
+        self._pace = decide.pace_seconds(usable)
+        return usable
 
     async def _due(self, now: datetime, most: int) -> tuple[list[DueRun], Specs]:
         at = self._deps.clock.monotonic()
