@@ -30,13 +30,14 @@ class DueSchedule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunTemplate:
-    """The values that a definition gives each run; `payload` is canonical JSON."""
+    """The values that a definition gives each run; `payload` is canonical JSON, `group` that of the concurrency policy (None = none)."""
 
     payload: str
     priority: int = 0
     max_attempts: int = 1
     max_lost: int = 3
     timeout_seconds: int = 0
+    group: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1489,6 +1489,9 @@ class Run(_message.Message):
     EVENT_ID_FIELD_NUMBER: _builtins.int
     TRIGGER_FIELD_NUMBER: _builtins.int
     WAITING_FIELD_NUMBER: _builtins.int
+    SCOPE_FIELD_NUMBER: _builtins.int
+    SCOPE_ID_FIELD_NUMBER: _builtins.int
+    DEFERRED_ON_FIELD_NUMBER: _builtins.int
     id: _builtins.int
     job: _builtins.str
     definition_version: _builtins.int
@@ -1521,6 +1524,10 @@ class Run(_message.Message):
     trigger: _builtins.str
     waiting: _builtins.str
     """Why a run that is not dispatched yet waits, one sentence. Only in GetRun."""
+    scope: _builtins.str
+    scope_id: _builtins.str
+    deferred_on: _builtins.str
+    """The limit that defers the run, such as job:etl or pool:licences; empty when none does."""
     @_builtins.property
     def slot(self) -> _timestamp_pb2.Timestamp: ...
     @_builtins.property
@@ -1583,10 +1590,13 @@ class Run(_message.Message):
         event_id: _builtins.int = ...,
         trigger: _builtins.str = ...,
         waiting: _builtins.str = ...,
+        scope: _builtins.str = ...,
+        scope_id: _builtins.str = ...,
+        deferred_on: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_exit_code", b"_exit_code", "_signal", b"_signal", "assigned_at", b"assigned_at", "cancel_requested_at", b"cancel_requested_at", "created_at", b"created_at", "dispatched_at", b"dispatched_at", "exit_code", b"exit_code", "finished_at", b"finished_at", "scheduled_for", b"scheduled_for", "signal", b"signal", "slot", b"slot", "started_at", b"started_at"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_exit_code", b"_exit_code", "_signal", b"_signal", "assigned_at", b"assigned_at", "attempt", b"attempt", "attempts", b"attempts", "cancel_reason", b"cancel_reason", "cancel_requested_at", b"cancel_requested_at", "created_at", b"created_at", "created_by", b"created_by", "definition_version", b"definition_version", "dispatched_at", b"dispatched_at", "error_summary", b"error_summary", "event_id", b"event_id", "events", b"events", "executor", b"executor", "exit_code", b"exit_code", "finished_at", b"finished_at", "id", b"id", "idempotency_key", b"idempotency_key", "job", b"job", "last_line", b"last_line", "leader_epoch", b"leader_epoch", "log_ref", b"log_ref", "lost_count", b"lost_count", "max_attempts", b"max_attempts", "origin", b"origin", "payload_json", b"payload_json", "progress_json", b"progress_json", "reason", b"reason", "rerun_of", b"rerun_of", "schedule", b"schedule", "scheduled_for", b"scheduled_for", "signal", b"signal", "slot", b"slot", "started_at", b"started_at", "state", b"state", "token", b"token", "trigger", b"trigger", "version", b"version", "waiting", b"waiting", "worker_id", b"worker_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_exit_code", b"_exit_code", "_signal", b"_signal", "assigned_at", b"assigned_at", "attempt", b"attempt", "attempts", b"attempts", "cancel_reason", b"cancel_reason", "cancel_requested_at", b"cancel_requested_at", "created_at", b"created_at", "created_by", b"created_by", "deferred_on", b"deferred_on", "definition_version", b"definition_version", "dispatched_at", b"dispatched_at", "error_summary", b"error_summary", "event_id", b"event_id", "events", b"events", "executor", b"executor", "exit_code", b"exit_code", "finished_at", b"finished_at", "id", b"id", "idempotency_key", b"idempotency_key", "job", b"job", "last_line", b"last_line", "leader_epoch", b"leader_epoch", "log_ref", b"log_ref", "lost_count", b"lost_count", "max_attempts", b"max_attempts", "origin", b"origin", "payload_json", b"payload_json", "progress_json", b"progress_json", "reason", b"reason", "rerun_of", b"rerun_of", "schedule", b"schedule", "scheduled_for", b"scheduled_for", "scope", b"scope", "scope_id", b"scope_id", "signal", b"signal", "slot", b"slot", "started_at", b"started_at", "state", b"state", "token", b"token", "trigger", b"trigger", "version", b"version", "waiting", b"waiting", "worker_id", b"worker_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__exit_code: _TypeAlias = _typing.Literal["exit_code"]  # noqa: Y015
     _WhichOneofArgType__exit_code: _TypeAlias = _typing.Literal["_exit_code", b"_exit_code"]  # noqa: Y015
@@ -2192,11 +2202,16 @@ class StartRunRequest(_message.Message):
     IDEMPOTENCY_KEY_FIELD_NUMBER: _builtins.int
     SCHEDULED_FOR_FIELD_NUMBER: _builtins.int
     PRIORITY_FIELD_NUMBER: _builtins.int
+    SCOPE_FIELD_NUMBER: _builtins.int
+    SCOPE_ID_FIELD_NUMBER: _builtins.int
     job: _builtins.str
     payload_json: _builtins.str
     """JSON object merged over the default payload."""
     idempotency_key: _builtins.str
     priority: _builtins.int
+    scope: _builtins.str
+    """For which tenant: system | account | user, and which one. Tenants share executors and limits fairly. Empty = system."""
+    scope_id: _builtins.str
     @_builtins.property
     def scheduled_for(self) -> _timestamp_pb2.Timestamp: ...
     def __init__(
@@ -2207,10 +2222,12 @@ class StartRunRequest(_message.Message):
         idempotency_key: _builtins.str = ...,
         scheduled_for: _timestamp_pb2.Timestamp | None = ...,
         priority: _builtins.int = ...,
+        scope: _builtins.str = ...,
+        scope_id: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["scheduled_for", b"scheduled_for"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["idempotency_key", b"idempotency_key", "job", b"job", "payload_json", b"payload_json", "priority", b"priority", "scheduled_for", b"scheduled_for"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["idempotency_key", b"idempotency_key", "job", b"job", "payload_json", b"payload_json", "priority", b"priority", "scheduled_for", b"scheduled_for", "scope", b"scope", "scope_id", b"scope_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -2944,22 +2961,28 @@ Global___AdoptEpochResponse: _TypeAlias = AdoptEpochResponse  # noqa: Y015
 class SetLimitRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
-    JOB_FIELD_NUMBER: _builtins.int
     LIMIT_FIELD_NUMBER: _builtins.int
     REASON_FIELD_NUMBER: _builtins.int
-    job: _builtins.str
+    NAME_FIELD_NUMBER: _builtins.int
+    RESET_FIELD_NUMBER: _builtins.int
     limit: _builtins.int
+    """Runs at a time, the size of a pool, or a weight. 0 = no limit (jobs only), -1 = nothing starts (jobs and pools)."""
     reason: _builtins.str
+    name: _builtins.str
+    """job:NAME | pool:NAME | scope:SCOPE/ID (its weight in the fair queue)."""
+    reset: _builtins.bool
+    """Removes the stored value instead: a job has the limit of its definition again."""
     def __init__(
         self,
         *,
-        job: _builtins.str = ...,
         limit: _builtins.int = ...,
         reason: _builtins.str = ...,
+        name: _builtins.str = ...,
+        reset: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["job", b"job", "limit", b"limit", "reason", b"reason"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["limit", b"limit", "name", b"name", "reason", b"reason", "reset", b"reset"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -2967,6 +2990,26 @@ Global___SetLimitRequest: _TypeAlias = SetLimitRequest  # noqa: Y015
 
 @_typing.final
 class SetLimitResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    LIMIT_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def limit(self) -> Global___Limit: ...
+    def __init__(
+        self,
+        *,
+        limit: Global___Limit | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["limit", b"limit"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["limit", b"limit"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SetLimitResponse: _TypeAlias = SetLimitResponse  # noqa: Y015
+
+@_typing.final
+class ListLimitsRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     def __init__(
@@ -2978,7 +3021,171 @@ class SetLimitResponse(_message.Message):
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
-Global___SetLimitResponse: _TypeAlias = SetLimitResponse  # noqa: Y015
+Global___ListLimitsRequest: _TypeAlias = ListLimitsRequest  # noqa: Y015
+
+@_typing.final
+class ListLimitsResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    LIMITS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def limits(self) -> _containers.RepeatedCompositeFieldContainer[Global___Limit]: ...
+    def __init__(
+        self,
+        *,
+        limits: _abc.Iterable[Global___Limit] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["limits", b"limits"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListLimitsResponse: _TypeAlias = ListLimitsResponse  # noqa: Y015
+
+@_typing.final
+class GetLimitRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["name", b"name"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GetLimitRequest: _TypeAlias = GetLimitRequest  # noqa: Y015
+
+@_typing.final
+class GetLimitResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    LIMIT_FIELD_NUMBER: _builtins.int
+    HOLDERS_FIELD_NUMBER: _builtins.int
+    WAITING_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def limit(self) -> Global___Limit: ...
+    @_builtins.property
+    def holders(self) -> _containers.RepeatedCompositeFieldContainer[Global___LimitRun]:
+        """The longest first, at most 100."""
+
+    @_builtins.property
+    def waiting(self) -> _containers.RepeatedCompositeFieldContainer[Global___LimitRun]:
+        """Those that wait, the oldest first, at most 100."""
+
+    def __init__(
+        self,
+        *,
+        limit: Global___Limit | None = ...,
+        holders: _abc.Iterable[Global___LimitRun] | None = ...,
+        waiting: _abc.Iterable[Global___LimitRun] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["limit", b"limit"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["holders", b"holders", "limit", b"limit", "waiting", b"waiting"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GetLimitResponse: _TypeAlias = GetLimitResponse  # noqa: Y015
+
+@_typing.final
+class Limit(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: _builtins.int
+    LIMIT_FIELD_NUMBER: _builtins.int
+    SOURCE_FIELD_NUMBER: _builtins.int
+    HELD_FIELD_NUMBER: _builtins.int
+    WAITING_FIELD_NUMBER: _builtins.int
+    WAITING_SINCE_FIELD_NUMBER: _builtins.int
+    REASON_FIELD_NUMBER: _builtins.int
+    UPDATED_BY_FIELD_NUMBER: _builtins.int
+    UPDATED_AT_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    limit: _builtins.int
+    """0 = no limit, -1 = nothing starts."""
+    source: _builtins.str
+    """operator | definition"""
+    held: _builtins.int
+    """Counted from live runs; weights count for pools."""
+    waiting: _builtins.int
+    reason: _builtins.str
+    updated_by: _builtins.str
+    @_builtins.property
+    def waiting_since(self) -> _timestamp_pb2.Timestamp:
+        """When the first of the waiting runs was deferred."""
+
+    @_builtins.property
+    def updated_at(self) -> _timestamp_pb2.Timestamp: ...
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+        limit: _builtins.int = ...,
+        source: _builtins.str = ...,
+        held: _builtins.int = ...,
+        waiting: _builtins.int = ...,
+        waiting_since: _timestamp_pb2.Timestamp | None = ...,
+        reason: _builtins.str = ...,
+        updated_by: _builtins.str = ...,
+        updated_at: _timestamp_pb2.Timestamp | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["updated_at", b"updated_at", "waiting_since", b"waiting_since"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["held", b"held", "limit", b"limit", "name", b"name", "reason", b"reason", "source", b"source", "updated_at", b"updated_at", "updated_by", b"updated_by", "waiting", b"waiting", "waiting_since", b"waiting_since"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Limit: _TypeAlias = Limit  # noqa: Y015
+
+@_typing.final
+class LimitRun(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    RUN_ID_FIELD_NUMBER: _builtins.int
+    JOB_FIELD_NUMBER: _builtins.int
+    STATE_FIELD_NUMBER: _builtins.int
+    WEIGHT_FIELD_NUMBER: _builtins.int
+    SCOPE_FIELD_NUMBER: _builtins.int
+    SCOPE_ID_FIELD_NUMBER: _builtins.int
+    SINCE_FIELD_NUMBER: _builtins.int
+    EXECUTOR_FIELD_NUMBER: _builtins.int
+    run_id: _builtins.int
+    job: _builtins.str
+    state: _builtins.str
+    weight: _builtins.int
+    scope: _builtins.str
+    scope_id: _builtins.str
+    executor: _builtins.str
+    @_builtins.property
+    def since(self) -> _timestamp_pb2.Timestamp:
+        """Holders: when it was sent. Waiting runs: when it was deferred."""
+
+    def __init__(
+        self,
+        *,
+        run_id: _builtins.int = ...,
+        job: _builtins.str = ...,
+        state: _builtins.str = ...,
+        weight: _builtins.int = ...,
+        scope: _builtins.str = ...,
+        scope_id: _builtins.str = ...,
+        since: _timestamp_pb2.Timestamp | None = ...,
+        executor: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["since", b"since"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["executor", b"executor", "job", b"job", "run_id", b"run_id", "scope", b"scope", "scope_id", b"scope_id", "since", b"since", "state", b"state", "weight", b"weight"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___LimitRun: _TypeAlias = LimitRun  # noqa: Y015
 
 @_typing.final
 class AuthenticateRequest(_message.Message):

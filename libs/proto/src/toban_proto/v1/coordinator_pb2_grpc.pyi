@@ -401,6 +401,9 @@ class OperationsStub:
     DemoteLeader: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.DemoteLeaderRequest, _coordinator_pb2.DemoteLeaderResponse]
     AdoptEpoch: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.AdoptEpochRequest, _coordinator_pb2.AdoptEpochResponse]
     SetLimit: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.SetLimitRequest, _coordinator_pb2.SetLimitResponse]
+    ListLimits: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.ListLimitsRequest, _coordinator_pb2.ListLimitsResponse]
+    GetLimit: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.GetLimitRequest, _coordinator_pb2.GetLimitResponse]
+    """One limit, which runs hold it since when, and which wait for it."""
     Diagnose: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.DiagnoseRequest, _coordinator_pb2.Diagnosis]
     """The health of the whole installation as the responding coordinator observes it."""
 
@@ -416,6 +419,9 @@ class OperationsAsyncStub(OperationsStub):
     DemoteLeader: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.DemoteLeaderRequest, _coordinator_pb2.DemoteLeaderResponse]  # type: ignore[assignment]
     AdoptEpoch: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.AdoptEpochRequest, _coordinator_pb2.AdoptEpochResponse]  # type: ignore[assignment]
     SetLimit: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.SetLimitRequest, _coordinator_pb2.SetLimitResponse]  # type: ignore[assignment]
+    ListLimits: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.ListLimitsRequest, _coordinator_pb2.ListLimitsResponse]  # type: ignore[assignment]
+    GetLimit: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.GetLimitRequest, _coordinator_pb2.GetLimitResponse]  # type: ignore[assignment]
+    """One limit, which runs hold it since when, and which wait for it."""
     Diagnose: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.DiagnoseRequest, _coordinator_pb2.Diagnosis]  # type: ignore[assignment]
     """The health of the whole installation as the responding coordinator observes it."""
 
@@ -482,6 +488,21 @@ class OperationsServicer(metaclass=_abc_1.ABCMeta):
         request: _coordinator_pb2.SetLimitRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_coordinator_pb2.SetLimitResponse, _abc.Awaitable[_coordinator_pb2.SetLimitResponse]]: ...
+
+    @_abc_1.abstractmethod
+    def ListLimits(
+        self,
+        request: _coordinator_pb2.ListLimitsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_coordinator_pb2.ListLimitsResponse, _abc.Awaitable[_coordinator_pb2.ListLimitsResponse]]: ...
+
+    @_abc_1.abstractmethod
+    def GetLimit(
+        self,
+        request: _coordinator_pb2.GetLimitRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_coordinator_pb2.GetLimitResponse, _abc.Awaitable[_coordinator_pb2.GetLimitResponse]]:
+        """One limit, which runs hold it since when, and which wait for it."""
 
     @_abc_1.abstractmethod
     def Diagnose(

@@ -7,6 +7,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from itertools import islice, takewhile
 
+from toban_domain.concurrency import DEFAULT_SCOPE
 from toban_domain.fire_plan import DueSchedule, FirePlan, RunTemplate, Skip
 from toban_domain.job import JobSpec
 from toban_schedule import Rule, ScheduleError
@@ -23,10 +24,15 @@ FORESEEN_WRONG = timedelta(hours=3)
 _INSTANT = timedelta(microseconds=1)
 
 
-def template(spec: JobSpec, payload: str) -> RunTemplate:
-    """What the runs of a schedule get from the definition; `payload` is the merged one, canonical JSON."""
+def template(spec: JobSpec, payload: str, schedule: DueSchedule | None = None) -> RunTemplate:
+    """What the runs of a schedule, or of an event, get from the definition; `payload` is the merged one, canonical JSON."""
+    scope, scope_id = (schedule.spec.scope, schedule.spec.scope_id) if schedule else DEFAULT_SCOPE
+    group = spec.concurrency.group(
+        payload, scope=scope, scope_id=scope_id, schedule_id=schedule.id if schedule else None
+    )
     return RunTemplate(
         payload=payload,
+        group=group,
         priority=spec.priority,
         max_attempts=spec.retry.max_attempts,
         max_lost=spec.max_lost,

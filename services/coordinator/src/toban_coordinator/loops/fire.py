@@ -183,7 +183,7 @@ class Fire:
             if spec is None:
                 raise TobanError(ErrorCode.INTERNAL, self._definitions.broken(key))
             payload = await self._payload(key, spec, schedule)
-            return decide.plan(schedule, rule, decide.template(spec, payload), now=now, until=until)
+            return decide.plan(schedule, rule, decide.template(spec, payload, schedule), now=now, until=until)
         except Exception as error:
             # Whatever it is: it is wrong with this one schedule, and the others go on.
             await self._failed(progress, schedule, error)

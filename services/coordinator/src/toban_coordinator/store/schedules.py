@@ -74,6 +74,7 @@ def _plan_parameters(plans: Sequence[FirePlan]) -> dict[str, str]:
         "timeouts": array_literals.numbers(p.template.timeout_seconds for p in plans),
         "scopes": json.dumps([p.schedule.spec.scope for p in plans]),
         "scope_ids": json.dumps([p.schedule.spec.scope_id for p in plans]),
+        "groups": json.dumps([p.template.group for p in plans]),
         # Payloads are JSON already, and together one document.
         "payloads": "[" + ",".join(p.template.payload for p in plans) + "]",
     }

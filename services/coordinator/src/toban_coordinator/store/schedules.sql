@@ -28,9 +28,10 @@ WITH plan AS MATERIALIZED (
                       %(max_attempts)s::integer[], %(max_lost)s::integer[], %(timeouts)s::integer[]),
                jsonb_array_elements_text(%(scopes)s::jsonb),
                jsonb_array_elements_text(%(scope_ids)s::jsonb),
-               jsonb_array_elements(%(payloads)s::jsonb))
+               jsonb_array_elements(%(payloads)s::jsonb),
+               jsonb_array_elements_text(%(groups)s::jsonb))
            AS p(id, row_version, expected, next_run_at, last_run_at, name, definition_id, version, job, priority, max_attempts, max_lost, timeout,
-                scope, scope_id, payload)
+                scope, scope_id, payload, concurrency_group)
 ), locked AS MATERIALIZED (
     SELECT s.id FROM scheduler.schedules s WHERE s.id = ANY(%(ids)s::bigint[]) ORDER BY s.id FOR UPDATE SKIP LOCKED
 ), won AS (
@@ -53,9 +54,9 @@ WITH plan AS MATERIALIZED (
     RETURNING run_id
 ), made AS (
     INSERT INTO scheduler.runs_live (id, definition_id, definition_version, job_name, schedule_id, schedule_name, origin, slot, scheduled_for, priority,
-                                     max_attempts, max_lost, timeout_seconds, scope, scope_id, payload, log_ref, created_by)
+                                     max_attempts, max_lost, timeout_seconds, scope, scope_id, payload, log_ref, created_by, concurrency_group)
     SELECT f.run_id, f.definition_id, f.version, f.job, f.id, f.name, 'slot', f.slot, f.slot, f.priority, f.max_attempts, f.max_lost, f.timeout,
-           f.scope, f.scope_id, f.payload, 'toban-log:' || f.run_id, 'schedule'
+           f.scope, f.scope_id, f.payload, 'toban-log:' || f.run_id, 'schedule', f.concurrency_group
       FROM fires f JOIN slots s ON s.run_id = f.run_id
     RETURNING id, schedule_id, slot
 ), event AS (
