@@ -57,6 +57,7 @@ def expectations(stack: Stack, work: Path) -> dict[str, Expected]:
         "rotate-log": Expected("bytes packed into", {"file": str(log), "max_kib": 1}),
         "tokyo-mornings": Expected("おはようございます"),
         "one-at-a-time": Expected(""),
+        "limits": Expected("1 of 1 seconds", {"seconds": 1}),
     }
 
 

@@ -40,6 +40,7 @@ class DueRun:
     claimed: bool = False
     deferred_on: str | None = None
     catch_up: bool = False
+    not_before: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -94,9 +94,7 @@ class Concurrency(Section):
     )
     limit: int = key(0, "live runs of the job; 0 = no limit, −1 = nothing starts", 3, ge=-1, le=_MAX_LIMIT)
     limit_key: Text = key("", "top-level key of the payload for `limit_per_key`", "customer", unset="none")
-    limit_per_key: int = key(
-        0, "live runs with the same value of `limit_key`; 0 = no limit", 1, ge=0, le=_MAX_LIMIT
-    )
+    limit_per_key: int = key(0, "live runs with the same value of `limit_key`; 0 = no limit", 1, ge=0, le=_MAX_LIMIT)
     pools: Annotated[
         dict[str, int],
         PlainValidator(_read_pools),

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from toban_coordinator.app.paging import FIRST_PAGE, MAX_LIMIT, Page, PageRequest, page_of
 from toban_coordinator.app.start_runs import job_not_found
 from toban_coordinator.decide.assign import fresh_seconds
+from toban_coordinator.decide.limits import LimitTable, job_of, room
+from toban_coordinator.decide.limits import waits_for as waits_for_limit
 from toban_coordinator.decide.wait_reason import LeaderSeen, WaitingRun, waits_for
-from toban_coordinator.store import jobs, read_models, runs_assign, settings
+from toban_coordinator.store import jobs, limits, read_models, runs_assign, settings
 from toban_domain.errors import ErrorCode, TobanError
 from toban_domain.job import JobSpec
 from toban_domain.run import TERMINAL, RunState
@@ -23,7 +25,7 @@ WATCH_SECONDS = 0.2
 WATCH_YOUNG_SECONDS = 0.02
 YOUNG_POLLS = 50
 # A run that is placed ahead stays ASSIGNED until it is sent.
-_NOT_SENT = (RunState.PENDING, RunState.ASSIGNED)
+_NOT_SENT = (RunState.PENDING, RunState.DEFERRED, RunState.ASSIGNED)
 
 
 @dataclass(slots=True)
@@ -196,6 +198,18 @@ def _run_not_found(run_id: int) -> TobanError:
     return TobanError(ErrorCode.RUN_NOT_FOUND, f"there is no run {run_id}")
 
 
+async def _held_by(t: Tx, key: str, weight: int) -> str:
+    """Why a limit holds a run back."""
+    stored = await limits.values(t)
+    need = LimitTable(stored, await limits.current_jobs(t, {job_of(key)})).limit_of(key)
+    if need is None:
+        return f"limit {key} is no more: it is resumed in the leader's next turns"
+    usage = (await limits.usage(t, {key: need.window}))[key]
+    if room(need, usage) >= weight:
+        return f"limit {key} has room: it is resumed when its turn comes"
+    return waits_for_limit(replace(need, weight=weight), usage)
+
+
 async def _why_waiting(t: Tx, run_id: int, events: Sequence[Row]) -> str:
     """One sentence; "" when the run was sent or is over. `events` are those of the run, in order."""
     row = await read_models.waiting(t, run_id)
@@ -211,6 +225,7 @@ async def _why_waiting(t: Tx, run_id: int, events: Sequence[Row]) -> str:
         selector=spec.selector if isinstance(spec, JobSpec) else None,
         refused_at=refused["at"] if refused else None,
         refusal=refused["message"] if refused else "",
+        held_by=await _held_by(t, row["deferred_on"], row["deferred_weight"]) if row["state"] == "DEFERRED" else "",
     )
     leader = await read_models.leader(t)
     seen = LeaderSeen(

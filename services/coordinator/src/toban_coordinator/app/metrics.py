@@ -22,7 +22,9 @@ finished_runs = metrics.counter(
 )
 submitted = metrics.counter("toban_runs_submitted_total", "Created runs by origin: slot, demand, event.", ("origin",))
 deferred = metrics.counter("toban_runs_deferred_total", "Times that a limit made a run DEFERRED.")
-resumed = metrics.counter("toban_runs_resumed_total", "Times that a deferred run became PENDING because its limit had room.")
+resumed = metrics.counter(
+    "toban_runs_resumed_total", "Times that a deferred run became PENDING because its limit had room."
+)
 skipped_runs = metrics.counter("toban_runs_skipped_total", "Runs that became SKIPPED, by reason.", ("reason",))
 duration = metrics.histogram(
     "toban_run_duration_seconds",

@@ -161,8 +161,10 @@ def skip_reason(run: DueRun, spec: JobSpec, *, now: datetime, late_seconds: floa
     if run.overlaps and run.group is None and not run.started and spec.concurrency.policy_for(run.origin) == "forbid":
         return "overlap", "an earlier run of the same schedule is still live (policy forbid)"
     limit = late_limit(spec, late_seconds)
-    if limit > 0 and not run.started and now - run.scheduled_for > timedelta(seconds=limit):
-        late = (now - run.scheduled_for).total_seconds()
+    # A run that is spread is late from its own time on.
+    due = max(run.scheduled_for, run.not_before or run.scheduled_for)
+    if limit > 0 and not run.started and now - due > timedelta(seconds=limit):
+        late = (now - due).total_seconds()
         return "late", f"{late:.0f} s after its time, the limit is {limit:g} s"
     return None
 

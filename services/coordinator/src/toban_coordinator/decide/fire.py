@@ -75,7 +75,33 @@ def plan(schedule: DueSchedule, rule: Rule, made_from: RunTemplate, *, now: date
         fires=tuple(wanted[:MAX_FIRES]),
         skips=ledger_skips(skipped, "catch_up", f"missed; catch_up {schedule.spec.catch_up.policy}"),
         next_run_at=left[0] if left else None,
+        missed_before=oldest,
     )
+
+
+class Spread:
+    """Counts the runs of each slot, over all schedules and turns: those beyond a batch start later (docs/schedules.md)."""
+
+    def __init__(self) -> None:
+        self._fired: dict[datetime, int] = {}
+
+    def spread(self, plan: FirePlan, *, batch: int, delay_seconds: float, now: datetime) -> FirePlan:
+        """The plan with the delays of its slots: run i of a slot starts i // batch × `delay_seconds` after it, or at once when that has passed."""
+        if delay_seconds <= 0:
+            self._fired.clear()
+            return plan
+        delays: dict[datetime, float] = {}
+        for slot in plan.fires:
+            place = self._fired.get(slot, 0)
+            self._fired[slot] = place + 1
+            delay = place // batch * delay_seconds
+            if delay > 0 and slot + timedelta(seconds=delay) > now:
+                delays[slot] = delay
+        return replace(plan, delays=delays) if delays else plan
+
+    def forget(self, before: datetime) -> None:
+        """Slots that are long settled."""
+        self._fired = {slot: count for slot, count in self._fired.items() if slot >= before}
 
 
 def _view(schedule: DueSchedule, rule: Rule, until: datetime) -> tuple[list[datetime], datetime | None]:

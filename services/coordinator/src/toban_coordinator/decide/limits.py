@@ -1,6 +1,6 @@
 """Which due runs may start under the limits, what the others wait for, and how many waiting ones resume (docs/limits.md).
 
-A run takes all that it needs or nothing, so no two runs can wait for each other. Whoever waits for a limit is resumed before a new run may
+A run takes all that it needs or nothing, so no two runs can wait for each other. A run that waits for a limit is resumed before a new run may
 take it.
 """
 
@@ -159,7 +159,7 @@ def waits_for(need: Need, usage: Usage | None = None) -> str:
     kind, _, name = need.key.partition(":")
     used = f" ({usage.starts if need.window else usage.held} of {need.capacity} are taken)" if usage else ""
     if need.capacity == CLOSED:
-        return f"{need.key} is closed: nothing starts until `toban limit close {need.key}`"
+        return f"limit {need.key} is -1: nothing starts; `toban limit get {need.key}` says why"
     if kind == "group":
         return f"another run of its group {name.partition('/')[2]} has not ended"
     if kind == "pool" and need.capacity == 0:

@@ -32,6 +32,8 @@ class WaitingRun:
     selector: SelectorSpec | None
     refused_at: datetime | None = None
     refusal: str = ""
+    # Why a limit defers it; "" when none does.
+    held_by: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +55,12 @@ def waits_for(
         return f"it is not due before {_moment(run.scheduled_for)}"
     if run.not_before is not None and run.not_before > now:
         return f"its next attempt is not due before {_moment(run.not_before)}"
-    return _no_leader(leader, now) or _no_executor_takes_it(run, executors, now, fresh) or _its_turn(run, now)
+    return (
+        _no_leader(leader, now)
+        or run.held_by
+        or _no_executor_takes_it(run, executors, now, fresh)
+        or _its_turn(run, now)
+    )
 
 
 def _no_leader(leader: LeaderSeen, now: datetime) -> str:

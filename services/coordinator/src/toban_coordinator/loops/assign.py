@@ -245,7 +245,8 @@ class Assign:
             Placement(run_id=placed.run.id, token=token, incarnation=placed.executor.incarnation)
             for placed, token in tokens
         ]
-        releases = [released[move.run_id] for move in (*skips, *defers) if move.run_id in released]
+        back = [*(skip.run_id for skip in skips), *(one.run_id for one in defers)]
+        releases = [released[run] for run in back if run in released]
         if defers or skips or self._admission is not None:
             due = {placed.run.id: placed.run for placed, _ in tokens}
             days, finished, waiting = await self._commit_all(placements, releases, skips, defers, due)

@@ -63,17 +63,7 @@ def leader_loops(deps: LoopDeps) -> list[Loop]:
     )
     deps.fast_path.set(fast_path)
     assign = Assign(deps=deps, definitions=definitions, sender=sender, marks=marks, fast_path=fast_path, limits=gate)
-    assigning = TermLoop(
-        "assign",
-        assign.run_once,
-        deps.tick,
-        deps,
-        idle_turn=pending.idle_turn(assign.idle_turn),
-        close=assign.close,
-    )
-    resume = Resume(deps=deps, gate=gate, on_resumed=assigning.wake)
-    resuming = TermLoop("resume", resume.run_once, deps.tick, deps, idle_turn=pending.idle_turn(resume.idle_turn))
-    limits = Limits(deps=deps, gate=gate, on_changed=resuming.wake)
+    assigning, *limit_loops = _assign_and_limits(deps, pending, assign, gate)
     dispatch = Dispatch(deps=deps, definitions=definitions, sender=sender)
     reap = Reap(deps=deps, definitions=definitions, answers=answers)
     reconcile = Reconcile(deps=deps, definitions=definitions, sender=sender, ended=ended)
@@ -82,8 +72,7 @@ def leader_loops(deps: LoopDeps) -> list[Loop]:
         TermLoop("fire", fire.run_once, deps.tick, deps, idle_turn=pending.idle_turn(fire.idle_turn)),
         TermLoop("events", events.run_once, EVENTS_SECONDS, deps, idle_turn=pending.idle_turn(events.idle_turn)),
         assigning,
-        resuming,
-        TermLoop("limits", limits.run_once, LIMITS_SECONDS, deps),
+        *limit_loops,
         TermLoop(
             "dispatch",
             dispatch.run_once,
@@ -103,6 +92,22 @@ def leader_loops(deps: LoopDeps) -> list[Loop]:
         TermLoop("prune", Prune(deps=deps).run_once, PRUNE_SECONDS, deps),
         TermLoop("cluster_metrics", cluster_metrics.run_once, CLUSTER_METRICS_SECONDS, deps),
     ]
+
+
+def _assign_and_limits(deps: LoopDeps, pending: PendingWorkPoller, assign: Assign, gate: LimitGate) -> list[TermLoop]:
+    """Loops assign, resume and limits: a change of limits wakes the second, and what it resumes the first."""
+    assigning = TermLoop(
+        "assign",
+        assign.run_once,
+        deps.tick,
+        deps,
+        idle_turn=pending.idle_turn(assign.idle_turn),
+        close=assign.close,
+    )
+    resume = Resume(deps=deps, gate=gate, on_resumed=assigning.wake)
+    resuming = TermLoop("resume", resume.run_once, deps.tick, deps, idle_turn=pending.idle_turn(resume.idle_turn))
+    limits = Limits(deps=deps, gate=gate, on_changed=resuming.wake)
+    return [assigning, resuming, TermLoop("limits", limits.run_once, LIMITS_SECONDS, deps)]
 
 
 def lease_loops(deps: LeaseDeps, term: Term, on_turn: Callable[[TurnResult], None]) -> list[Loop]:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 from toban_coordinator.app.definition_cache import DefinitionCache
+from toban_coordinator.app.operations_limits import LIMIT_STATES, LimitOperations
 from toban_coordinator.decide import assign
 from toban_coordinator.decide import pending_reasons as decide
 from toban_coordinator.loops.term_loop import LoopDeps, TurnOutcome
@@ -16,6 +19,7 @@ from toban_store.tx import Tx, autocommit
 TICK_SECONDS = 15.0
 # Waiting runs are counted up to this many.
 MOST_RUNS = 200_000
+LIMIT_KINDS = ("job", "key", "pool", "rate", "group")
 MODES = ("sync", "async", "unknown")
 
 by_status = metrics.leader_gauge(
@@ -49,6 +53,16 @@ clock_skew = metrics.leader_gauge(
 disk_free = metrics.leader_gauge(
     "toban_executors_disk_free_bytes", "Smallest free space of all executors on the file system of the state directory."
 )
+limits_by_state = metrics.leader_gauge(
+    "toban_limits", "Limits of jobs, pools and start rates by state: free, full, stopped (-1).", ("state",)
+)
+limits_waiting = metrics.leader_gauge(
+    "toban_limits_waiting", "Runs that are deferred, by the kind of the limit: job, key, pool, rate, group.", ("kind",)
+)
+limits_idle = metrics.leader_gauge(
+    "toban_limits_idle",
+    "Limits that have room although runs are deferred on them; the leader resumes those within a second.",
+)
 
 
 class ClusterMetrics:
@@ -65,6 +79,7 @@ class ClusterMetrics:
             overdue.set(await cluster_stats.overdue_seconds(t))
             await self._runs(t)
             await _cluster(t)
+        await self._limits()
         return TurnOutcome()
 
     async def _runs(self, t: Tx) -> None:
@@ -93,6 +108,17 @@ class ClusterMetrics:
             {(state,): ages.get(state, 0.0) for state in ("ASSIGNED", "RUNNING", "CANCEL_REQUESTED", "ORPHANED")}
         )
         overtime.set(max((row.overtime for row in held), default=0.0))
+
+    async def _limits(self) -> None:
+        found = await LimitOperations(pool=self._deps.pool).list()
+        by_state = Counter(one.state for one in found if one.name.startswith(("job:", "pool:", "rate:")))
+        limits_by_state.set_all({(state,): by_state[state] for state in LIMIT_STATES})
+        waiting = dict.fromkeys(LIMIT_KINDS, 0)
+        for one in found:
+            kind = one.name.partition(":")[0]
+            waiting[kind] = waiting.get(kind, 0) + one.queue.waiting
+        limits_waiting.set_all({(kind,): waiting[kind] for kind in LIMIT_KINDS})
+        limits_idle.set(sum(one.state == "free" and one.queue.waiting > 0 for one in found))
 
     async def _executors(self, t: Tx) -> list[ExecutorLoad]:
         fresh = assign.fresh_seconds(self._deps.settings.known)

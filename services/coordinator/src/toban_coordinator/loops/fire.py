@@ -37,6 +37,8 @@ BEHIND_SECONDS = 0.05
 PAGES = 20
 # A schedule of which one slot alone takes too long waits so long and lets the others fire, seconds.
 POSTPONE_SECONDS = 30.0
+# How long the runs of a slot are counted, so that those that are made later are spread with the others, seconds.
+SPREAD_KEPT_SECONDS = 60.0
 # More of them in one turn mean that PostgreSQL is slow, and not they.
 MAX_POSTPONED = 5
 # What one bad plan can make of a write: it is split off.
@@ -95,6 +97,7 @@ class Fire:
         self._definitions = definitions
         self._payloads = payloads
         self._rules = RuleCache()
+        self._spread = decide.Spread()
 
     async def run_once(self) -> TurnOutcome:
         """One turn. Raises CONFIG_INVALID while this machine's clock is off: runs and people would see wrong times."""
@@ -104,6 +107,7 @@ class Fire:
         ahead, limit = settings["assign_ahead_seconds"], settings.whole("fire_batch_size")
         until = now + timedelta(seconds=ahead)
         made, progress = 0, _Progress()
+        self._spread.forget(now - timedelta(seconds=SPREAD_KEPT_SECONDS))
         writing: asyncio.Task[int] | None = None
         try:
             # While one page is written the next one is read and planned.
@@ -183,7 +187,14 @@ class Fire:
             if spec is None:
                 raise TobanError(ErrorCode.INTERNAL, self._definitions.broken(key))
             payload = await self._payload(key, spec, schedule)
-            return decide.plan(schedule, rule, decide.template(spec, payload, schedule), now=now, until=until)
+            plan = decide.plan(schedule, rule, decide.template(spec, payload, schedule), now=now, until=until)
+            settings = self._deps.settings.known
+            return self._spread.spread(
+                plan,
+                batch=settings.whole("fire_batch_size"),
+                delay_seconds=settings["fire_batch_delay_seconds"],
+                now=now,
+            )
         except Exception as error:
             # Whatever it is: it is wrong with this one schedule, and the others go on.
             await self._failed(progress, schedule, error)

@@ -16,9 +16,9 @@ from toban_coordinator.store import deferred, limits
 from toban_coordinator.store.pending_work import Agenda
 from toban_store.tx import Tx, autocommit, fenced_tx
 
-# How often the limits are read when nobody says that they have changed, seconds.
+# How often the limits are read without a notification of a change, seconds.
 LIMITS_SECONDS = 5.0
-# How often rows of limits that nobody uses any more are cleared away, and the longest window of a start rate, seconds.
+# How often rows that count no more are cleared away for limits that are not in use, and the longest window of a start rate, seconds.
 CLEAR_SECONDS = 60.0
 LONGEST_WINDOW = 86_400
 # Runs that one turn resumes, and limits that it looks at.
@@ -60,9 +60,7 @@ class Resume:
         """A turn without work; None when a run is deferred."""
         return None if agenda.deferred else TurnOutcome()
 
-    async def _pick(
-        self, t: Tx, key: str, need: Need | None, usage: Usage, most: int
-    ) -> list[tuple[str, Scope, int]]:
+    async def _pick(self, t: Tx, key: str, need: Need | None, usage: Usage, most: int) -> list[tuple[str, Scope, int]]:
         """(limit, scope, run) of those that have room, in fair order; without a limit (`need` None) of all."""
         free = most if need is None else decide.room(need, usage)
         if free <= 0:

@@ -12,6 +12,7 @@ from toban_coordinator.app.incarnation_keys import IncarnationKeys
 from toban_coordinator.app.job_reads import JobReads
 from toban_coordinator.app.operations_executors import ExecutorOperations
 from toban_coordinator.app.operations_leader import LeaderOperations
+from toban_coordinator.app.operations_limits import LimitOperations
 from toban_coordinator.app.operations_settings import SettingsOperations
 from toban_coordinator.app.payload_validator import PayloadValidator
 from toban_coordinator.app.report_queue import ReportQueue
@@ -114,8 +115,9 @@ def _operations(parts: Coordinator) -> Operations:
     deps = OperationsDeps(
         pool=pool,
         settings=SettingsOperations(pool=pool),
+        limits=LimitOperations(pool=pool),
         executors=ExecutorOperations(pool=pool),
         leader=LeaderOperations(pool=pool, leader=parts.leadership, clock=clock),
         diagnose=Diagnose(pool=pool, redis=parts.connections.redis, clock=clock, release=VERSION),
     )
-    return Operations(deps=deps)  # type: ignore[abstract]
+    return Operations(deps=deps)

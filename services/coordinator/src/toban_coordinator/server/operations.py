@@ -10,9 +10,11 @@ from toban_coordinator.app.audit_log import list_audit
 from toban_coordinator.app.diagnose import Diagnose
 from toban_coordinator.app.operations_executors import ExecutorOperations
 from toban_coordinator.app.operations_leader import LeaderOperations
+from toban_coordinator.app.operations_limits import LimitOperations
 from toban_coordinator.app.operations_settings import SettingsOperations
 from toban_coordinator.server.cluster_to_proto import audit_entry_to_pb, diagnosis_to_pb, executor_to_pb, setting_to_pb
 from toban_coordinator.server.from_proto import page_from_pb, setting_change_from_pb
+from toban_coordinator.server.limits_to_proto import limit_details_to_pb, limit_to_pb
 from toban_domain.errors import TobanError
 from toban_observability import metrics
 from toban_proto.v1 import coordinator_pb2 as pb
@@ -35,6 +37,7 @@ class OperationsDeps:
 
     pool: Pool
     settings: SettingsOperations
+    limits: LimitOperations
     executors: ExecutorOperations
     leader: LeaderOperations
     diagnose: Diagnose
@@ -96,6 +99,20 @@ class Operations(OperationsServicer):
             generations_consumed=adopted.generations_consumed,
             generations_left=adopted.generations_left,
         )
+
+    async def ListLimits(self, _request: pb.ListLimitsRequest, _context: Context) -> pb.ListLimitsResponse:
+        """Limits, how they are used and what waits for them."""
+        return pb.ListLimitsResponse(limits=[limit_to_pb(state) for state in await self._deps.limits.list()])
+
+    async def GetLimit(self, request: pb.GetLimitRequest, _context: Context) -> pb.GetLimitResponse:
+        """One limit and its runs."""
+        return limit_details_to_pb(await self._deps.limits.get(request.name))
+
+    async def SetLimit(self, request: pb.SetLimitRequest, context: Context) -> pb.SetLimitResponse:
+        """Sets or resets a limit; the leader works with it at once."""
+        value = None if request.reset else request.limit
+        work = self._deps.limits.set(request.name, value, reason=request.reason, actor=peer_service(context))
+        return pb.SetLimitResponse(limit=limit_to_pb(await _counted("set_limit", work)))
 
     async def Diagnose(self, _request: pb.DiagnoseRequest, _context: Context) -> pb.Diagnosis:
         """What this coordinator knows about the health of the whole installation."""

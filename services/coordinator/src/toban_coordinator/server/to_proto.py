@@ -46,6 +46,9 @@ def run_to_pb(row: Row) -> pb.Run:
         progress_json=row["progress"] or "",
         event_id=row["event_id"] or 0,
         trigger=row["trigger_name"],
+        scope=row["scope"],
+        scope_id=row["scope_id"],
+        deferred_on=(row["deferred_on"] or "") if row["state"] == "DEFERRED" else "",
         **_execution(row),
     )
 

@@ -27,9 +27,7 @@ async def current_jobs(t: Tx, names: Collection[str]) -> dict[str, CurrentJob]:
     """The current versions of definitions with a concurrency section, and of those called `names`."""
     rows = await t.fetch_all(_sql.current_jobs, {"names": list(names)})
     return {
-        row["name"]: CurrentJob(
-            version=row["version"], concurrency=ConcurrencySpec.from_json(row["concurrency"] or {})
-        )
+        row["name"]: CurrentJob(version=row["version"], concurrency=ConcurrencySpec.from_json(row["concurrency"] or {}))
         for row in rows
     }
 
@@ -77,7 +75,7 @@ async def hold(t: FencedTx, taken: Sequence[tuple[int, int, Sequence[Need]]]) ->
 
 
 async def clear(t: FencedTx, *, oldest_start_seconds: int) -> int:
-    """Deletes rows that count no more, of limits that nobody uses now; answers how many."""
+    """Deletes rows that count no more, of limits that are not in use; answers how many."""
     dropped = await t.execute(_sql.drop_holds, {"keys": [], "all": True, "limit": CLEARED})
     return dropped + await t.execute(_sql.drop_starts, {"keys": [""], "windows": [oldest_start_seconds]})
 

@@ -3,7 +3,8 @@
 SELECT r.id, r.job_name, r.definition_version, r.schedule_name, r.origin, r.slot, r.scheduled_for, r.state::text AS state, r.attempt, r.max_attempts,
        r.lost_count, r.token, r.leader_epoch, r.assigned_worker_id, r.created_at, r.assigned_at, r.dispatched_at, r.started_at, r.finished_at,
        r.exit_code, r.term_signal, r.error_summary, r.reason, r.payload::text AS payload, r.log_ref, r.cancel_reason, r.created_by, r.last_line,
-       r.version, r.rerun_of, r.idempotency_key, r.cancel_requested_at, r.event_id, r.trigger_name, r.progress::text AS progress, e.node_id AS executor
+       r.version, r.rerun_of, r.idempotency_key, r.cancel_requested_at, r.event_id, r.trigger_name, r.scope, r.scope_id, r.deferred_on,
+       r.progress::text AS progress, e.node_id AS executor
   FROM scheduler.job_runs r LEFT JOIN scheduler.executors e ON e.incarnation = r.assigned_incarnation
 
 -- fragment: asked_for
@@ -107,9 +108,10 @@ SELECT s.name, d.name AS job, s.enabled, s.status, s.spec::text AS spec, s.timez
 
 -- name: waiting
 -- A live run that was not sent, with what decides when it may start.
-SELECT r.definition_id, r.definition_version, r.scheduled_for, r.not_before, now() AS server_time
+SELECT r.definition_id, r.definition_version, r.scheduled_for, r.not_before, now() AS server_time, r.state::text AS state, r.deferred_on,
+       r.deferred_weight
   FROM scheduler.runs_live r
- WHERE r.id = %(id)s::bigint AND (r.state = 'PENDING' OR (r.state = 'ASSIGNED' AND r.dispatched_at IS NULL))
+ WHERE r.id = %(id)s::bigint AND (r.state IN ('PENDING', 'DEFERRED') OR (r.state = 'ASSIGNED' AND r.dispatched_at IS NULL))
 
 -- name: executors
 -- Executors with how many runs each holds, newest last; of very many the newest, and no one that is off in place of one that is not.

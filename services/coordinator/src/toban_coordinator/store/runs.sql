@@ -72,6 +72,6 @@ SELECT r.definition_id, r.definition_version, count(*) AS runs, min(r.scheduled_
 SELECT r.id, r.token
   FROM scheduler.runs_live r
  WHERE r.state = 'PENDING' AND r.definition_id = %(definition_id)s::bigint AND r.definition_version = %(version)s::bigint
-   AND r.scheduled_for < %(before)s::timestamptz AND r.started_at IS NULL
+   AND GREATEST(r.scheduled_for, r.not_before) < %(before)s::timestamptz AND r.started_at IS NULL
  ORDER BY r.id
  LIMIT %(limit)s::integer

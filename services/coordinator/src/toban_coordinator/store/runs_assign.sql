@@ -16,7 +16,7 @@ WITH RECURSIVE queue AS NOT MATERIALIZED (
 )
 SELECT c.id, c.definition_id, c.definition_version, c.job_name, c.state::text AS state, c.origin, c.slot, c.scheduled_for, c.attempt, c.lost_count,
        c.payload::text AS payload, c.timeout_seconds, c.assigned_incarnation::text AS placed_on, c.started_at IS NOT NULL AS started,
-       c.priority, c.scope, c.scope_id, c.concurrency_group AS "group", c.group_claimed AS claimed, c.deferred_on, c.catch_up,
+       c.priority, c.scope, c.scope_id, c.concurrency_group AS "group", c.group_claimed AS claimed, c.deferred_on, c.catch_up, c.not_before,
        c.schedule_id IS NOT NULL AND EXISTS (
            SELECT 1 FROM scheduler.runs_live o
             WHERE o.schedule_id = c.schedule_id AND (o.scheduled_for, o.id) < (c.scheduled_for, c.id)) AS overlaps,
@@ -72,6 +72,8 @@ WITH RECURSIVE waiting AS (
 SELECT LEAST(
     (SELECT min(r.scheduled_for) FROM scheduler.runs_live r
       WHERE r.state = 'ASSIGNED' AND r.dispatched_at IS NULL AND r.scheduled_for > %(now)s::timestamptz),
+    (SELECT min(r.not_before) FROM scheduler.runs_live r
+      WHERE r.state = 'ASSIGNED' AND r.dispatched_at IS NULL AND r.scheduled_for <= %(now)s::timestamptz AND r.not_before > %(now)s::timestamptz),
     (SELECT at FROM ahead), (SELECT at FROM again)) AS next_due,
     coalesce((SELECT at FROM ahead) <= %(until)s::timestamptz, false) AS unnamed
 

@@ -81,10 +81,14 @@ def _plan_parameters(plans: Sequence[FirePlan]) -> dict[str, str]:
 
 
 def _fire_parameters(plans: Sequence[FirePlan]) -> dict[str, str]:
-    fires = [(p.schedule.id, slot) for p in plans for slot in p.fires]
+    fires = [(p, slot) for p in plans for slot in p.fires]
     return {
-        "fire_ids": array_literals.numbers(schedule for schedule, _ in fires),
+        "fire_ids": array_literals.numbers(p.schedule.id for p, _ in fires),
         "fire_slots": array_literals.times(slot for _, slot in fires),
+        "fire_delays": "{" + ",".join(f"{p.delays.get(slot, 0.0):g}" for p, slot in fires) + "}",
+        "fire_late": "{"
+        + ",".join("t" if p.missed_before and slot < p.missed_before else "f" for p, slot in fires)
+        + "}",
     }
 
 

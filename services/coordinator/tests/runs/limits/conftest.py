@@ -10,6 +10,7 @@ import pytest
 from toban_coordinator.store import limits
 from toban_store.tx import autocommit
 
+
 class Limited:
     """A world whose limits are checked: what live runs hold is counted apart from what the coordinator counts."""
 
@@ -35,7 +36,12 @@ class Limited:
     async def turns(self, count: int = 1) -> None:
         """What the leader does when something has changed."""
         for _ in range(count):
+            await self.beat()
             await self.world.turn("limits", "resume", "assign")
+
+    async def beat(self) -> None:
+        """Every executor has just sent a heartbeat, however slow this machine is."""
+        await self.world.sql("UPDATE scheduler.executors SET last_heartbeat_at = %(n)s", n=self.world.now())
 
     async def held(self, key: str) -> int:
         """How much of a limit the coordinator counts as taken."""

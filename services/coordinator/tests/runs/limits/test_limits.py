@@ -71,7 +71,7 @@ async def test_a_closed_limit_starts_nothing(world: Any, make: Any, limited: Any
     assert await world.state(run) == "DEFERRED"
 
 
-async def test_a_retry_takes_its_slot_anew(world: Any, make: Any, limited: Any) -> None:
+async def test_a_retry_takes_a_slot_again(world: Any, make: Any, limited: Any) -> None:
     await world.executor(slots=9)
     await world.apply(
         make.job(concurrency={"limit": 1}, retry={"max_retries": 1, "backoff_seconds": [0]}),
@@ -100,7 +100,8 @@ async def test_pools_are_shared_by_jobs_with_weights(world: Any, make: Any, limi
     await world.executor(slots=20)
     await world.sql("INSERT INTO scheduler.limits (name, value) VALUES ('pool:licences', 4)")
     await world.apply(
-        make.job("big", concurrency={"pools": {"licences": 3}}), make.job("small", concurrency={"pools": {"licences": 1}})
+        make.job("big", concurrency={"pools": {"licences": 3}}),
+        make.job("small", concurrency={"pools": {"licences": 1}}),
     )
     [first] = await world.start("big")
     await limited.turns()
@@ -191,9 +192,7 @@ async def test_runs_of_slots_and_events_have_the_same_limit(world: Any, make: An
     assert len(await limited.live()) == 2
 
 
-async def test_a_lost_executor_gives_nothing_back_before_its_runs_move(
-    world: Any, make: Any, limited: Any
-) -> None:
+async def test_a_lost_executor_gives_nothing_back_before_its_runs_move(world: Any, make: Any, limited: Any) -> None:
     await ready(world, make, limit=2)
     await world.start(count=4)
     await limited.turns(2)
@@ -216,9 +215,7 @@ async def test_a_lost_executor_gives_nothing_back_before_its_runs_move(
     assert await world.sql("SELECT * FROM scheduler.limit_holds") == []
 
 
-async def test_a_new_leader_counts_what_the_old_one_sent(
-    world: Any, make: Any, limited: Any, new_term: Any
-) -> None:
+async def test_a_new_leader_counts_what_the_old_one_sent(world: Any, make: Any, limited: Any, new_term: Any) -> None:
     await ready(world, make, limit=2)
     await world.start(count=5)
     await limited.turns(2)
@@ -233,9 +230,7 @@ async def test_a_new_leader_counts_what_the_old_one_sent(
     assert (await limited.states()) == {"SUCCEEDED": 5}
 
 
-async def test_ends_and_starts_at_the_same_moment_never_exceed_the_limit(
-    world: Any, make: Any, limited: Any
-) -> None:
+async def test_ends_and_starts_at_the_same_moment_never_exceed_the_limit(world: Any, make: Any, limited: Any) -> None:
     await ready(world, make, limit=3)
     await world.start(count=40)
 
@@ -245,6 +240,7 @@ async def test_ends_and_starts_at_the_same_moment_never_exceed_the_limit(
 
     seen = []
     for _ in range(40):
+        await limited.beat()
         await asyncio.gather(world.turn("resume"), ends(), world.turn("assign"), ends())
         seen.append(len(await limited.live()))
         if (await limited.states())["SUCCEEDED"] == 40:

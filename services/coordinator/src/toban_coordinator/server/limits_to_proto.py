@@ -1,0 +1,46 @@
+"""Limits and their runs as messages."""
+
+from __future__ import annotations
+
+from toban_coordinator.app.operations_limits import LimitDetails, LimitState
+from toban_proto.v1 import coordinator_pb2 as pb
+from toban_store.tx import Row
+from toban_transport.convert import timestamp_to_pb as at
+
+
+def limit_to_pb(state: LimitState) -> pb.Limit:
+    """A limit, how it is used and what waits."""
+    stored = state.stored
+    return pb.Limit(
+        name=state.name,
+        limit=state.value,
+        source="operator" if stored else "definition",
+        held=state.held,
+        waiting=state.queue.waiting,
+        waiting_since=at(state.queue.since),
+        reason=stored.reason if stored else "",
+        updated_by=stored.updated_by if stored else "",
+        updated_at=at(stored.updated_at) if stored else None,
+    )
+
+
+def limit_details_to_pb(details: LimitDetails) -> pb.GetLimitResponse:
+    """A limit with its runs."""
+    return pb.GetLimitResponse(
+        limit=limit_to_pb(details.state),
+        holders=[_run_to_pb(row) for row in details.holders],
+        waiting=[_run_to_pb(row) for row in details.waiting],
+    )
+
+
+def _run_to_pb(row: Row) -> pb.LimitRun:
+    return pb.LimitRun(
+        run_id=row["id"],
+        job=row["job_name"],
+        state=row["state"],
+        weight=row["weight"] or 1,
+        scope=row["scope"],
+        scope_id=row["scope_id"],
+        since=at(row["since"]),
+        executor=row["executor"] or "",
+    )
