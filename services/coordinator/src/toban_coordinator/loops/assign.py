@@ -73,6 +73,7 @@ class Assign:
         self._limits = limits
         # Whose turn it is among tenants.
         self._turns = RoundRobin()
+        self._one_scope = True
         # What the limits say of the runs of this turn; None when no run has any.
         self._admission: Admission | None = None
         self._groups: Groups | None = None
@@ -176,13 +177,21 @@ class Assign:
         self._aside = {run: until for run, until in self._aside.items() if until > at}
         async with autocommit(self._deps.pool) as t:
             found = await runs_assign.due_runs(
-                t, now, limit=most + SPARE + len(self._aside), blocked=self._blocked, after=self._turns.start
+                t,
+                now,
+                limit=most + SPARE + len(self._aside),
+                blocked=self._blocked,
+                after=self._turns.start,
+                one_scope=self._one_scope,
             )
             due = self._in_turn([run for run in found if run.id not in self._aside])[: most + SPARE]
             return due, await self._definitions.find(t, {(run.definition_id, run.definition_version) for run in due})
 
     def _in_turn(self, found: Sequence[DueRun]) -> list[DueRun]:
         """The order in which they start: by rank, scopes in turn."""
+        self._one_scope = len({(run.priority, run.catch_up, run.scope, run.scope_id) for run in found}) < 2
+        if self._one_scope:
+            return list(found)
         waiting = [(run.priority * 2 - run.catch_up, (run.scope, run.scope_id), run) for run in found]
         return [run for _, run in self._turns.order(waiting, self._limits.weights())]
 

@@ -1,6 +1,26 @@
--- fragment: not_blocked
--- The run's definition is none of those that are blocked now.
-(r.definition_id, r.definition_version) NOT IN (
+-- fragment: due_columns
+-- What placing a due run reads of it.
+c.id, c.definition_id, c.definition_version, c.job_name, c.state::text AS state, c.origin, c.slot, c.scheduled_for, c.attempt, c.lost_count,
+c.payload::text AS payload, c.timeout_seconds, c.assigned_incarnation::text AS placed_on, c.started_at IS NOT NULL AS started,
+c.priority, c.scope, c.scope_id, c.concurrency_group AS "group", c.group_claimed AS claimed, c.deferred_on, c.catch_up, c.not_before,
+c.schedule_id IS NOT NULL AND EXISTS (
+    SELECT 1 FROM scheduler.runs_live o
+     WHERE o.schedule_id = c.schedule_id AND (o.scheduled_for, o.id) < (c.scheduled_for, c.id)) AS overlaps
+
+-- fragment: due_ahead
+-- Runs that were placed ahead and whose time has come.
+SELECT r.priority * 2 - r.catch_up::integer AS rank, r.*, 0 AS turn, 0 AS share
+  FROM scheduler.runs_live r
+ WHERE r.state = 'ASSIGNED' AND r.dispatched_at IS NULL AND r.scheduled_for <= %(now)s::timestamptz
+   AND (r.not_before IS NULL OR r.not_before <= %(now)s::timestamptz)
+   AND (r.definition_id, r.definition_version) NOT IN (
+       SELECT b.id, b.version FROM unnest(%(blocked)s::bigint[], %(blocked_versions)s::bigint[]) AS b(id, version))
+ ORDER BY r.scheduled_for, r.id LIMIT %(limit)s::integer
+
+-- fragment: due_now
+-- The run may start, and its definition is none of those that are blocked now.
+r.scheduled_for <= %(now)s::timestamptz AND (r.not_before IS NULL OR r.not_before <= %(now)s::timestamptz)
+AND (r.definition_id, r.definition_version) NOT IN (
     SELECT b.id, b.version FROM unnest(%(blocked)s::bigint[], %(blocked_versions)s::bigint[]) AS b(id, version))
 
 -- name: due_runs
@@ -14,30 +34,42 @@ WITH RECURSIVE queue AS NOT MATERIALIZED (
     SELECT q.rank, q.scope, q.scope_id, row_number() OVER () AS turn, count(*) OVER (PARTITION BY q.rank) AS scopes
       FROM (SELECT * FROM scopes LIMIT %(limit)s::integer) q
 )
-SELECT c.id, c.definition_id, c.definition_version, c.job_name, c.state::text AS state, c.origin, c.slot, c.scheduled_for, c.attempt, c.lost_count,
-       c.payload::text AS payload, c.timeout_seconds, c.assigned_incarnation::text AS placed_on, c.started_at IS NOT NULL AS started,
-       c.priority, c.scope, c.scope_id, c.concurrency_group AS "group", c.group_claimed AS claimed, c.deferred_on, c.catch_up, c.not_before,
-       c.schedule_id IS NOT NULL AND EXISTS (
-           SELECT 1 FROM scheduler.runs_live o
-            WHERE o.schedule_id = c.schedule_id AND (o.scheduled_for, o.id) < (c.scheduled_for, c.id)) AS overlaps,
-       c.turn, c.share
+SELECT {{due_columns}}, c.turn, c.share
   FROM (
         SELECT x.*, l.turn, s.share
           FROM listed l
          CROSS JOIN LATERAL (SELECT CASE WHEN %(depth)s::integer > 0 THEN %(depth)s::integer ELSE %(limit)s::integer / l.scopes + 1 END AS share) s
          CROSS JOIN LATERAL (
             SELECT r.* FROM queue r
-             WHERE r.rank = l.rank AND r.scope = l.scope AND r.scope_id = l.scope_id AND r.scheduled_for <= %(now)s::timestamptz
-               AND (r.not_before IS NULL OR r.not_before <= %(now)s::timestamptz)
-               AND {{not_blocked}}
+             WHERE r.rank = l.rank AND r.scope = l.scope AND r.scope_id = l.scope_id AND {{due_now}}
              ORDER BY r.scheduled_for, r.id LIMIT s.share) x
         UNION ALL
-        (SELECT r.priority * 2 - r.catch_up::integer, r.*, 0, 0 FROM scheduler.runs_live r
-          WHERE r.state = 'ASSIGNED' AND r.dispatched_at IS NULL AND r.scheduled_for <= %(now)s::timestamptz
-            AND (r.not_before IS NULL OR r.not_before <= %(now)s::timestamptz)
-            AND {{not_blocked}}
-          ORDER BY r.scheduled_for, r.id LIMIT %(limit)s::integer)
+        ({{due_ahead}})
        ) c
+ ORDER BY c.rank DESC, c.turn, c.scheduled_for, c.id
+
+-- name: due_runs_of_one_scope
+-- The same while all PENDING runs have one rank and one scope, as without tenants: the index has them in their order. One row at least, which says
+-- whether there are several.
+WITH first AS MATERIALIZED (
+    SELECT r.priority * 2 - r.catch_up::integer AS rank, r.scope, r.scope_id
+      FROM scheduler.runs_live r WHERE r.state = 'PENDING'
+     ORDER BY (r.priority * 2 - r.catch_up::integer) DESC, r.scope, r.scope_id, r.scheduled_for, r.id LIMIT 1
+), last AS MATERIALIZED (
+    SELECT r.priority * 2 - r.catch_up::integer AS rank, r.scope, r.scope_id
+      FROM scheduler.runs_live r WHERE r.state = 'PENDING'
+     ORDER BY (r.priority * 2 - r.catch_up::integer), r.scope DESC, r.scope_id DESC, r.scheduled_for DESC, r.id DESC LIMIT 1
+)
+SELECT k.several, {{due_columns}}
+  FROM (SELECT EXISTS (SELECT 1 FROM first f JOIN last l ON (f.rank, f.scope, f.scope_id) <> (l.rank, l.scope, l.scope_id)) AS several) k
+  LEFT JOIN (
+        (SELECT r.priority * 2 - r.catch_up::integer AS rank, r.*, 1 AS turn, 0 AS share
+           FROM scheduler.runs_live r
+          WHERE r.state = 'PENDING' AND {{due_now}}
+          ORDER BY (r.priority * 2 - r.catch_up::integer) DESC, r.scope, r.scope_id, r.scheduled_for, r.id LIMIT %(limit)s::integer)
+        UNION ALL
+        ({{due_ahead}})
+       ) c ON NOT k.several
  ORDER BY c.rank DESC, c.turn, c.scheduled_for, c.id
 
 -- name: ahead_runs

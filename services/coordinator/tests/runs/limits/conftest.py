@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from toban_coordinator.store import limits
+from toban_store.errors import TooLong
 from toban_store.tx import autocommit
 
 
@@ -36,8 +37,21 @@ class Limited:
     async def turns(self, count: int = 1) -> None:
         """What the leader does when something has changed."""
         for _ in range(count):
+            for name in ("limits", "resume", "assign"):
+                await self.turn(name)
+
+    async def turn(self, name: str) -> None:
+        """One turn; on a machine so slow that a fenced transaction does not fit into its bound it is repeated, as the loop does."""
+        for _ in range(50):
             await self.beat()
-            await self.world.turn("limits", "resume", "assign")
+            try:
+                await self.world.turn(name)
+            except TooLong:
+                # What takes too long alone is set aside for two seconds.
+                self.world.loops["assign"]._work.__self__._aside.clear()
+            else:
+                return
+        raise AssertionError(f"loop {name} never fitted into its bound")
 
     async def beat(self) -> None:
         """Every executor has just sent a heartbeat, however slow this machine is."""

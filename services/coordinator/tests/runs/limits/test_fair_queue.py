@@ -15,7 +15,8 @@ FLOOD = (
 
 
 async def flood(world: Any, runs: int, state: str = "PENDING", key: str | None = None) -> None:
-    await world.sql(FLOOD, runs=runs, state=state, key=key)
+    for _ in range(0, runs, 2500):
+        await world.sql(FLOOD, runs=min(runs, 2500), state=state, key=key)
     await world.sql("ANALYZE scheduler.runs_live")
 
 

@@ -240,8 +240,7 @@ async def test_ends_and_starts_at_the_same_moment_never_exceed_the_limit(world: 
 
     seen = []
     for _ in range(40):
-        await limited.beat()
-        await asyncio.gather(world.turn("resume"), ends(), world.turn("assign"), ends())
+        await asyncio.gather(limited.turn("resume"), ends(), limited.turn("assign"), ends())
         seen.append(len(await limited.live()))
         if (await limited.states())["SUCCEEDED"] == 40:
             break

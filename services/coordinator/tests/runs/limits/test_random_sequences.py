@@ -72,7 +72,7 @@ class Sequence:
         await self.world.sql("UPDATE scheduler.executors SET state = 'off', off_at = now() WHERE state <> 'off'")
         self.executors += 1
         await self.world.executor(self.executors, slots=12)
-        await self.world.turn("reap")
+        await self.limited.turn("reap")
 
     async def change_leader(self) -> None:
         self.terms += 1
@@ -123,5 +123,5 @@ async def test_no_limit_is_ever_exceeded_and_all_runs_end(
         await sequence.end()
     assert await world.sql("SELECT id, job_name, state::text, deferred_on FROM scheduler.runs_live") == []
     world.loops["limits"]._work.__self__._clear_at = 0.0
-    await world.turn("limits")
+    await limited.turn("limits")
     assert await world.sql("SELECT * FROM scheduler.limit_holds") == []
