@@ -140,6 +140,15 @@ class Operations(coordinator_pb2_grpc.OperationsServicer):
     async def UpdateSetting(self, request: Any, context: Any) -> Any:
         return self.answer("UpdateSetting", request)
 
+    async def ListLimits(self, request: Any, context: Any) -> Any:
+        return self.answer("ListLimits", request)
+
+    async def GetLimit(self, request: Any, context: Any) -> Any:
+        return self.answer("GetLimit", request)
+
+    async def SetLimit(self, request: Any, context: Any) -> Any:
+        return self.answer("SetLimit", request)
+
     async def ListAudit(self, request: Any, context: Any) -> Any:
         return self.answer("ListAudit", request)
 

@@ -1,0 +1,70 @@
+"""`toban limit`: what is listed, shown and sent; and the scope of a run."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from toban_proto.v1 import coordinator_pb2 as pb
+
+
+def limit(name: str = "job:etl", **fields: Any) -> pb.Limit:
+    return pb.Limit(**{"name": name, "limit": 3, "source": "definition", "held": 3, "waiting": 12, **fields})
+
+
+@pytest.fixture
+def limits(cluster: Any) -> Any:
+    """A cluster with two limits that takes every change."""
+    stopped = limit("pool:licences", limit=-1, source="operator", held=0, waiting=1, updated_by="ada", reason="down")
+    answers = cluster.operations.answers
+    answers["ListLimits"] = pb.ListLimitsResponse(limits=[limit(), stopped])
+    answers["GetLimit"] = lambda request: pb.GetLimitResponse(
+        limit=limit(request.name),
+        holders=[
+            pb.LimitRun(
+                run_id=7, job="etl", state="RUNNING", weight=2, scope="account", scope_id="17", executor="host-a"
+            )
+        ],
+        waiting=[pb.LimitRun(run_id=9, job="etl", state="DEFERRED", weight=1, scope="system")],
+    )
+    answers["SetLimit"] = lambda request: pb.SetLimitResponse(
+        limit=limit(request.name, limit=0 if request.reset else request.limit)
+    )
+    return cluster.operations
+
+
+def test_limits_are_listed(limits: Any, toban: Any) -> None:
+    code, out, _ = toban("limit", "list", "-o", "wide")
+    rows = [line.split() for line in out.splitlines()]
+    assert code == 0 and rows[1][:4] == ["job:etl", "3", "3", "12"]
+    assert "open: nothing starts" in out and "ada" in out and "down" in out
+    assert toban("limit", "list", "-o", "name")[1].split() == ["job:etl", "pool:licences"]
+
+
+def test_a_limit_shows_who_holds_it_and_who_waits(limits: Any, toban: Any) -> None:
+    code, out, _ = toban("limit", "get", "job:etl")
+    assert code == 0 and limits.requests[-1].name == "job:etl"
+    holder = next(line.split() for line in out.splitlines() if line.startswith("7 "))
+    assert holder[:5] == ["7", "etl", "RUNNING", "2", "account:17"] and holder[-1] == "host-a"
+    assert any(line.startswith("9 ") for line in out.splitlines())
+
+
+def test_a_limit_is_set_opened_and_reset(limits: Any, toban: Any) -> None:
+    code, out, _ = toban("limit", "set", "job:etl", "5", "--reason", "why")
+    assert (code, out) == (0, "job:etl: 5; 3 taken, 12 waiting\n")
+    sent = limits.requests[-1]
+    assert (sent.name, sent.limit, sent.reason, sent.reset) == ("job:etl", 5, "why", False)
+    assert "nothing starts" in toban("limit", "open", "job:etl")[1] and limits.requests[-1].limit == -1
+    assert "no limit" in toban("limit", "reset", "job:etl")[1] and limits.requests[-1].reset
+
+
+def test_a_wrong_limit_is_refused_here(limits: Any, toban: Any) -> None:
+    code, _, err = toban("limit", "set", "job:etl", "many")
+    assert code == 64 and "many" in err and limits.requests == []
+
+
+def test_a_run_is_started_for_a_tenant(cluster: Any, toban: Any) -> None:
+    toban("run", "start", "hello", "--scope", "account:17")
+    [request] = cluster.control.requests[-1].runs
+    assert (request.scope, request.scope_id) == ("account", "17")
