@@ -31,6 +31,8 @@ SPECS: dict[str, dict[str, Any]] = {
     "Schedule": {"job": "x", "interval_seconds": 5},
     "EventTrigger": {"event_type": "a.b", "job": "x"},
 }
+# Keys that belong together.
+PAIRED = {"limit_key": "customer", "limit_per_key": 1}
 COMMANDS = [(path, one) for path, one in commands(typer.main.get_command(build()), "toban") if path != "toban"]
 
 
@@ -60,6 +62,8 @@ def document(kind: str, path: tuple[str, ...], value: Any) -> Manifest:
     if path[-1] in ("callable", "python_path"):
         del at["argv"]
         at |= {"type": "python", "callable": "a:b"}
+    if path[-1] in PAIRED and value:
+        at |= PAIRED
     at[path[-1]] = value
     [manifest], found = find_problems([Document("a", _resolved(body, Path("/srv")))], check_rule=problems)
     assert found == []

@@ -122,7 +122,8 @@ class Assign:
                 await self._put_aside(moves[0], error)
             raise
         self._batch.fitted(moved)
-        self._turns.started([(p.run.scope, p.run.scope_id) for p in plan.placed], self._limits.weights())
+        if not self._one_scope:
+            self._turns.started([(p.run.scope, p.run.scope_id) for p in plan.placed], self._limits.weights())
         await self._cancel_replaced()
         # The orders go out before this turn goes on.
         await asyncio.sleep(0)
@@ -176,7 +177,7 @@ class Assign:
         at = self._deps.clock.monotonic()
         self._aside = {run: until for run, until in self._aside.items() if until > at}
         async with autocommit(self._deps.pool) as t:
-            found = await runs_assign.due_runs(
+            found, self._one_scope = await runs_assign.due_runs(
                 t,
                 now,
                 limit=most + SPARE + len(self._aside),
@@ -185,11 +186,14 @@ class Assign:
                 one_scope=self._one_scope,
             )
             due = self._in_turn([run for run in found if run.id not in self._aside])[: most + SPARE]
+            # The next read is the short one again when this one found no scopes that take turns.
+            self._one_scope = (
+                self._one_scope or len({(run.priority, run.catch_up, run.scope, run.scope_id) for run in due}) < 2
+            )
             return due, await self._definitions.find(t, {(run.definition_id, run.definition_version) for run in due})
 
     def _in_turn(self, found: Sequence[DueRun]) -> list[DueRun]:
         """The order in which they start: by rank, scopes in turn."""
-        self._one_scope = len({(run.priority, run.catch_up, run.scope, run.scope_id) for run in found}) < 2
         if self._one_scope:
             return list(found)
         waiting = [(run.priority * 2 - run.catch_up, (run.scope, run.scope_id), run) for run in found]

@@ -79,11 +79,12 @@ async def due_runs(
     blocked: Collection[tuple[int, int]] = (),
     after: tuple[str, str] = ("", ""),
     one_scope: bool = False,
-) -> list[DueRun]:
+) -> tuple[list[DueRun], bool]:
     """Runs that may start at `now`: at least `limit` when there are so many, more urgent ranks first. Of each scope the oldest, and the scopes in
     turn, beginning behind scope `after`. The (definition, version) in `blocked` are left out.
 
-    `one_scope`: a shorter read is tried first, which is enough while all of them have one rank and scope.
+    `one_scope`: a shorter read is tried first, which is enough while all of them have one rank and scope. The answer says whether it was; their
+    scopes are not told then.
     """
     parameters = {
         "now": now,
@@ -100,14 +101,19 @@ async def due_runs(
         for row in rows:
             del row["several"]
         if not several:
-            return [DueRun(**{**row, "state": RunState(row["state"])}) for row in rows if row["id"] is not None]
+            return [_due_run(row) for row in rows if row["id"] is not None], True
     rows = await t.fetch_all(_sql.due_runs, parameters)
     if len(rows) < limit and _shares_used_up(rows):
         # Some scopes have fewer runs than their share, and others more.
         rows = await t.fetch_all(_sql.due_runs, {**parameters, "depth": limit})
     for row in rows:
         del row["turn"], row["share"]
-    return [DueRun(**{**row, "state": RunState(row["state"])}) for row in rows]
+    return [_due_run(row) for row in rows], False
+
+
+def _due_run(row: Row) -> DueRun:
+    row["state"] = RunState(row["state"])
+    return DueRun(**row)
 
 
 def _shares_used_up(rows: Sequence[Row]) -> bool:

@@ -2,7 +2,7 @@
 -- What placing a due run reads of it.
 c.id, c.definition_id, c.definition_version, c.job_name, c.state::text AS state, c.origin, c.slot, c.scheduled_for, c.attempt, c.lost_count,
 c.payload::text AS payload, c.timeout_seconds, c.assigned_incarnation::text AS placed_on, c.started_at IS NOT NULL AS started,
-c.priority, c.scope, c.scope_id, c.concurrency_group AS "group", c.group_claimed AS claimed, c.deferred_on, c.catch_up, c.not_before,
+c.concurrency_group AS "group", c.group_claimed AS claimed, c.deferred_on, c.not_before,
 c.schedule_id IS NOT NULL AND EXISTS (
     SELECT 1 FROM scheduler.runs_live o
      WHERE o.schedule_id = c.schedule_id AND (o.scheduled_for, o.id) < (c.scheduled_for, c.id)) AS overlaps
@@ -34,7 +34,7 @@ WITH RECURSIVE queue AS NOT MATERIALIZED (
     SELECT q.rank, q.scope, q.scope_id, row_number() OVER () AS turn, count(*) OVER (PARTITION BY q.rank) AS scopes
       FROM (SELECT * FROM scopes LIMIT %(limit)s::integer) q
 )
-SELECT {{due_columns}}, c.turn, c.share
+SELECT {{due_columns}}, c.priority, c.scope, c.scope_id, c.catch_up, c.turn, c.share
   FROM (
         SELECT x.*, l.turn, s.share
           FROM listed l

@@ -90,7 +90,7 @@ SELECT id, job_name, target, origin, new_reason, definition_id, definition_versi
          WHERE EXISTS (SELECT 1 FROM scheduler.runs_live w WHERE w.state = 'PENDING')
             OR EXISTS (SELECT 1 FROM scheduler.runs_live w
                         WHERE w.state = 'ASSIGNED' AND w.dispatched_at IS NULL AND w.scheduled_for <= now()))::text AS woken,
-       (SELECT pg_notify('toban_wake', 'resume') WHERE EXISTS (SELECT 1 FROM scheduler.runs_live w WHERE w.state = 'DEFERRED'))::text AS resumed
+       (SELECT pg_notify('toban_wake', 'resume') WHERE EXISTS (SELECT 1 FROM scheduler.runs_live w WHERE w.state = 'DEFERRED' AND w.deferred_on IS NOT NULL))::text AS resumed
   FROM gone
 
 -- name: release

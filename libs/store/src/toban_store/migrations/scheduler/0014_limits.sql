@@ -28,8 +28,9 @@ CREATE VIEW scheduler.job_runs AS
 
 CREATE INDEX runs_live_group ON scheduler.runs_live (definition_id, concurrency_group, scheduled_for, id) WHERE concurrency_group IS NOT NULL;
 CREATE UNIQUE INDEX runs_live_claimed ON scheduler.runs_live (definition_id, concurrency_group) WHERE group_claimed;
-CREATE INDEX runs_live_deferred ON scheduler.runs_live (deferred_on, priority DESC, scope, scope_id, scheduled_for, id) WHERE state = 'DEFERRED';
-CREATE INDEX runs_live_resumed ON scheduler.runs_live (deferred_on) WHERE state = 'PENDING' AND deferred_on IS NOT NULL;
+-- Runs that are deferred, and those that were resumed and not sent yet.
+CREATE INDEX runs_live_deferred ON scheduler.runs_live (deferred_on, priority DESC, scope, scope_id, scheduled_for, id)
+    WHERE deferred_on IS NOT NULL;
 CREATE INDEX runs_live_wait_until ON scheduler.runs_live (wait_until) WHERE state = 'DEFERRED' AND wait_until IS NOT NULL;
 
 -- What operators set: the limit of a job in place of its definition's (job:NAME), the size of a pool (pool:NAME), the weight of a scope

@@ -7,10 +7,11 @@ CREATE INDEX runs_live_pending ON scheduler.runs_live ((priority * 2 - catch_up:
     WHERE state = 'PENDING';
 DROP INDEX scheduler.runs_live_deferred;
 CREATE INDEX runs_live_deferred ON scheduler.runs_live
-    (deferred_on, (priority * 2 - catch_up::integer) DESC, scope, scope_id, scheduled_for, id) WHERE state = 'DEFERRED';
+    (deferred_on, (priority * 2 - catch_up::integer) DESC, scope, scope_id, scheduled_for, id) WHERE deferred_on IS NOT NULL;
 
 -- migrate:down
 DROP INDEX scheduler.runs_live_deferred;
-CREATE INDEX runs_live_deferred ON scheduler.runs_live (deferred_on, priority DESC, scope, scope_id, scheduled_for, id) WHERE state = 'DEFERRED';
+CREATE INDEX runs_live_deferred ON scheduler.runs_live (deferred_on, priority DESC, scope, scope_id, scheduled_for, id)
+    WHERE deferred_on IS NOT NULL;
 DROP INDEX scheduler.runs_live_pending;
 CREATE INDEX runs_live_pending ON scheduler.runs_live (priority DESC, scheduled_for, id) WHERE state = 'PENDING';
