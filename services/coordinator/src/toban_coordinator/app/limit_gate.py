@@ -8,11 +8,14 @@ from datetime import datetime
 
 from toban_coordinator.decide.groups import Groups
 from toban_coordinator.decide.limits import Admission, LimitTable, Need, job_of, keys_of
-from toban_coordinator.store import limits
+from toban_coordinator.store import limits, runs_finish
+from toban_domain.epoch import Term
 from toban_domain.job import JobSpec
 from toban_domain.placement import DueRun
-from toban_domain.transitions import Placement
-from toban_store.tx import FencedTx, Tx
+from toban_domain.run import RunState
+from toban_domain.transitions import Placement, RequestCancel
+from toban_store.pool import Pool
+from toban_store.tx import FencedTx, Tx, fenced_tx
 
 Specs = Mapping[tuple[int, int], JobSpec]
 
@@ -112,6 +115,26 @@ class LimitGate:
         self._adopting = new
         if new:
             await limits.adopt(t, new)
+
+
+async def cancel_replaced(pool: Pool, term: Term, replaced: Mapping[int, int]) -> None:
+    """Sent runs that a newer one replaces (run → that one) are asked to stop; the newer one waits for the proof that they have."""
+    async with fenced_tx(pool, term) as t:
+        live = await runs_finish.lock_live(t, sorted(replaced))
+        moves = [
+            RequestCancel(
+                run_id=run.id,
+                source=run.state,
+                token=run.token,
+                reason=f"replaced by run {replaced[run.id]}",
+                mode="",
+                actor="leader",
+            )
+            for run in live.values()
+            if run.token is not None and run.state in (RunState.ASSIGNED, RunState.RUNNING)
+        ]
+        await runs_finish.request_cancel(t, moves)
+        await t.notify("dispatch")
 
 
 def _with_specs(due: Sequence[DueRun], specs: Specs) -> list[tuple[DueRun, JobSpec]]:

@@ -11,7 +11,7 @@ from toban_coordinator.app import metrics
 from toban_coordinator.app.adaptive_batch import AdaptiveBatch, split_on_refusal
 from toban_coordinator.app.definition_cache import DefinitionCache
 from toban_coordinator.app.fast_path import FastPath
-from toban_coordinator.app.limit_gate import LimitGate
+from toban_coordinator.app.limit_gate import LimitGate, cancel_replaced
 from toban_coordinator.app.order_sender import OrderSender
 from toban_coordinator.app.run_marks import RunMarker
 from toban_coordinator.app.start_order import Attempt, start_order, trace_origins
@@ -26,9 +26,8 @@ from toban_coordinator.store.pending_work import Agenda
 from toban_domain.job import JobSpec
 from toban_domain.outcome import AttemptKey
 from toban_domain.placement import DueRun, ExecutorLoad
-from toban_domain.run import RunState
 from toban_domain.traceparent import TraceContext
-from toban_domain.transitions import Defer, Finish, Placement, Release, RequestCancel
+from toban_domain.transitions import Defer, Finish, Placement, Release
 from toban_observability.logs import get_logger
 from toban_store.errors import Refused, TooLong
 from toban_store.tx import FencedTx, autocommit, fenced_statement, fenced_tx
@@ -124,7 +123,8 @@ class Assign:
         self._batch.fitted(moved)
         if not self._one_scope:
             self._turns.started([(p.run.scope, p.run.scope_id) for p in plan.placed], self._limits.weights())
-        await self._cancel_replaced()
+        if self._groups is not None and self._groups.cancels:
+            await cancel_replaced(self._deps.pool, self._deps.term, self._groups.cancels)
         # The orders go out before this turn goes on.
         await asyncio.sleep(0)
         # Runs that wait behind what cannot be placed now are not in view yet.
@@ -206,28 +206,6 @@ class Assign:
             async with autocommit(self._deps.pool) as t:
                 found = await self._limits.admission(t, due, specs, now)
             self._admission, self._groups = found or (None, None)
-
-    async def _cancel_replaced(self) -> None:
-        """Runs that a newer one replaces are asked to stop; the newer one waits for the proof that they have."""
-        if self._groups is None or not self._groups.cancels:
-            return
-        replaced = self._groups.cancels
-        async with fenced_tx(self._deps.pool, self._deps.term) as t:
-            live = await runs_finish.lock_live(t, sorted(replaced))
-            moves = [
-                RequestCancel(
-                    run_id=run.id,
-                    source=run.state,
-                    token=run.token,
-                    reason=f"replaced by run {replaced[run.id]}",
-                    mode="",
-                    actor="leader",
-                )
-                for run in live.values()
-                if run.token is not None and run.state in (RunState.ASSIGNED, RunState.RUNNING)
-            ]
-            await runs_finish.request_cancel(t, moves)
-            await t.notify("dispatch")
 
     def _unblock(self, roomy: Sequence[ExecutorLoad]) -> None:
         for key in tuple(self._blocked):
