@@ -5,8 +5,8 @@ export PATH := $(CURDIR)/.venv/bin:$(PATH)
 PYTEST_ARGS ?=
 TEST_PROCESSES ?= 3
 
-.PHONY: help bootstrap up down status certs test chart-test alerts-test operations-test fault-test compose-test lint format types contracts deps
-.PHONY: proto proto-check size docs docs-check sbom image-sizes bench bench-compare lock check all
+.PHONY: help bootstrap up down status certs test chart-test alerts-test operations-test fault-test outage-long starved-long compose-test lint format types contracts deps
+.PHONY: proto proto-check size docs docs-check sbom image-sizes bench bench-failover bench-compare lock check all
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -20,7 +20,7 @@ up: bootstrap ## start the whole stack here and run the examples (COORDINATORS=2
 down: bootstrap ## stop the stack; its data stays in .toban
 	@python -m toban_stack down
 
-status: bootstrap ## each process with its address, role and health
+status: bootstrap ## each process with its address, role, restarts and health
 	@python -m toban_stack status
 
 certs: bootstrap ## new certificates for the running stack, without a restart
@@ -40,6 +40,12 @@ operations-test: bootstrap ## backup and restore, traces, upgrades; not part of 
 
 fault-test: bootstrap ## kills, restarts and stops under load; not part of `make test`
 	@python -m pytest tests/faults $(PYTEST_ARGS)
+
+starved-long: bootstrap ## a leader with a third of a core under load: no change of term, nothing set aside (SECONDS=600)
+	@TOBAN_STARVED_SECONDS=$(or $(SECONDS),600) python -m pytest -o log_cli=true -o log_cli_level=INFO tests/faults/test_starved_leader.py $(PYTEST_ARGS)
+
+outage-long: bootstrap ## outages, cut-off executors, and every order of stops and kills around the end of a lease: half an hour
+	@TOBAN_LONG=1 python -m pytest tests/faults/test_outage.py tests/faults/test_cut_off.py tests/faults/test_lease_end.py $(PYTEST_ARGS)
 
 compose-test: bootstrap ## docker-compose.yml with a real Docker engine; without one it is skipped
 	@timeout -s INT -k 180 1500 python -m pytest -p no:cacheprovider -rs tests/deploy/test_compose.py $(PYTEST_ARGS)
@@ -82,6 +88,9 @@ image-sizes: ## how large each image is, and how much of it is not the base
 
 bench: bootstrap ## measure, a line of JSON a figure
 	@scripts/bench
+
+bench-failover: bootstrap ## fail-over of leader, executors and PostgreSQL beside the goals (ARGS='--samples 300 --check crash')
+	@python tests/bench/failover.py $(ARGS)
 
 bench-compare: bootstrap ## throughput, latency and CPU of HEAD against BASE=<commit>; fails when HEAD is slower (PAIRS=7)
 	@scripts/bench-compare '$(BASE)'

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from toban_store import roles
 from toban_testing.k8s_objects import Object, containers, pods
 from toban_transport.authz import SHARED_BY
 
@@ -149,6 +150,38 @@ def test_services_with_a_database_wait_for_the_schema(least: Any) -> None:
     }
     wait = [["toban_store.migrate", "wait"]]
     assert waiting == {"coordinator": wait, "log-archiver": wait, "executor": [], "admin-web": [], "migrate": []}
+
+
+def test_each_component_with_a_database_may_have_a_role_of_its_own(example: Any, one: Any) -> None:
+    secrets = {
+        component: {volume["secret"]["secretName"] for volume in spec["volumes"] if volume["name"] == "postgresql"}
+        for component, spec in pods(example("production"))
+    }
+    assert secrets == {
+        "coordinator": {"toban-postgresql-coordinator"},
+        "log-archiver": {"toban-postgresql-log-archiver"},
+        "migrate": {"toban-postgresql-owner"},
+        "executor": set(),
+        "admin-web": set(),
+    }
+
+
+def test_the_job_lets_roles_log_in_when_it_gets_their_passwords(chart: Any) -> None:
+    def migrate(**values: Any) -> Object:
+        [spec] = [
+            spec for component, spec in pods(chart.render({**LEAST, "migrate": values})) if component == "migrate"
+        ]
+        return spec
+
+    assert migrate()["containers"][0]["args"][-1] == "up"
+    spec = migrate(rolePasswords="toban-roles")
+    folder = spec["containers"][0]["args"][-1]
+    assert spec["containers"][0]["args"][-3:-1] == ["up", "--passwords"]
+    [mount] = [mount for mount in spec["containers"][0]["volumeMounts"] if mount["mountPath"] == folder]
+    [volume] = [volume for volume in spec["volumes"] if volume["name"] == mount["name"]]
+    assert volume["secret"]["secretName"] == "toban-roles"
+    names = {f"{role}_password" for role in (roles.COORDINATOR, roles.LOG_ARCHIVER)}
+    assert {item["path"] for item in volume["secret"]["items"]} == names
 
 
 def test_without_keys_the_log_archiver_alone_has_the_account_with_the_role(chart: Any, one: Any) -> None:

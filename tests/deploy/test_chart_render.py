@@ -207,6 +207,7 @@ def test_texts_that_look_like_something_else_stay_texts(chart: Any) -> None:
         },
         "coordinator": {"priorityClassName": "9999", "runtimeClassName": "9999", "databaseSecret": given},
         "logArchiver": {"serviceAccountName": "99999"},
+        "migrate": {"rolePasswords": "9999"},
         "adminCli": {"enabled": True},
         "adminWeb": {
             "exposed": True,
@@ -318,3 +319,6 @@ def test_the_notes_warn(chart: Any) -> None:
     assert "WARNING" not in chart.notes(LEAST)
     shared = chart.notes({**LEAST, "tls": {"secretName": "one"}, "networkPolicy": {"enabled": False}})
     assert shared.count("WARNING") == 2
+    assert "share a PostgreSQL role" in shared
+    own = {name: {"databaseSecret": {"name": name.lower()}} for name in ("coordinator", "logArchiver")}
+    assert "share a PostgreSQL role" not in chart.notes({**LEAST, **own})

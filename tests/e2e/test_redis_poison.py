@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 import redis
 
+from toban_domain.epoch import Epoch
 from toban_stack.stack import Stack
 from toban_testing.admin_client import AdminClient
 from toban_testing.run_recorder import by_run, interval_schedule, recorder_job
@@ -18,7 +19,7 @@ POISON = f"{9 * 10**18}:999"
 
 def terms(stack: Stack) -> int:
     """The counter of the present epoch."""
-    return int(sql(stack, "SELECT (epoch >> 27) & 16777215 AS terms FROM scheduler.leader")[0]["terms"])
+    return Epoch.unpack(sql(stack, "SELECT epoch FROM scheduler.leader")[0]["epoch"]).counter
 
 
 def fire_on(admin: AdminClient, record: Path, slots: int, step: Callable[[], object]) -> None:

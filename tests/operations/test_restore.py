@@ -102,8 +102,7 @@ def test_a_restored_database_goes_on_with_a_higher_epoch(tmp_path: Path) -> None
             stack, "SELECT epoch, settled_system_id, scheduler.current_system_id() AS here FROM scheduler.leader"
         )
         assert leader["epoch"] < lost and leader["settled_system_id"] != leader["here"]
-        for name in ("log-archiver-1", "coordinator-1", "executor-1"):
-            stack.start(name)
+        stack.up()
         with admin_of(stack) as admin:
             ticks_again(admin, record, len(before))
             after = admin.cluster().epoch

@@ -106,9 +106,9 @@ def test_an_epoch_that_a_heartbeat_brought_shuts_older_leaders_out() -> None:
 
 def test_every_refusal_is_for_ever() -> None:
     it = book(slots=1)
-    it.drained = True
+    it.row_closed = True
     assert start(it, order(A), header=Header(1, 1, "me")) == ["DRAINING"]
-    it.drained = False
+    it.row_closed = False
     assert start(it, order(A), order(B), header=Header(1, 2, "me")) == ["TOMBSTONE", ""]
     assert start(it, order(C), header=Header(1, 3, "me")) == ["NO_SLOT"]
     it.finished(B)
@@ -129,7 +129,7 @@ def test_a_pair_seen_before_is_answered_from_the_table_whatever_has_changed() ->
     it = book(slots=1)
     assert start(it, order(A), header=Header(1, 1, "me")) == [""]
     it.running(A)
-    it.drained = True
+    it.row_closed = True
     for serial, state in ((2, AttemptState.RUNNING), (3, AttemptState.FINISHED)):
         answers, accepted, records = it.start(
             Header(1, serial, "me"), [order(A, fit=False)], smallest_live=0, lease_valid=False
@@ -149,7 +149,7 @@ def test_a_live_attempt_is_remembered_below_the_smallest_live_token() -> None:
     assert (answers[0].state, accepted) == (AttemptState.RUNNING, [])
 
 
-@pytest.mark.parametrize("flag", ["drained", "stopping", "row_closed"])
+@pytest.mark.parametrize("flag", ["out_of_reach", "stopping", "row_closed"])
 def test_three_reasons_to_take_no_work(flag: str) -> None:
     it = book()
     setattr(it, flag, True)

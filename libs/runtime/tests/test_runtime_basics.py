@@ -1,5 +1,6 @@
 """Clock, ids, back-off, and the life of a process."""
 
+import itertools
 import json
 import random
 import signal
@@ -47,6 +48,13 @@ def test_backoff_grows_to_its_cap(attempt: int, base: float, cap: float, seed: i
 def test_backoff_doubles() -> None:
     backoff = Backoff(base=0.1, cap=1.0, jitter=0.0)
     assert [backoff.delay(n) for n in range(1, 6)] == [0.1, 0.2, 0.4, 0.8, 1.0]
+
+
+def test_replicas_that_fail_at_one_instant_do_not_return_in_step() -> None:
+    """After an outage a fleet would else register, and send its heartbeats, at the same instants."""
+    delays = sorted(Backoff(base=0.2, cap=5.0, rng=random.Random(seed)).delay(9) for seed in range(200))
+    assert delays[0] < 2.7 and delays[-1] > 4.8
+    assert max(later - earlier for earlier, later in itertools.pairwise(delays)) < 0.25
 
 
 def test_the_ready_file(tmp_path: Path) -> None:

@@ -4,11 +4,13 @@ import ssl
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+import psycopg
 import pytest
 from cryptography import x509
 from cryptography.x509.verification import PolicyBuilder, Store, VerificationError
 
 from toban_stack import certs, container_secrets
+from toban_store import migrate
 
 NOW = datetime(2030, 1, 1, tzinfo=UTC)
 YEAR = timedelta(days=365)
@@ -59,7 +61,14 @@ def test_each_container_gets_its_own_share_and_no_more(folders: tuple[Path, Path
     password = (hand_out / "postgres" / "postgres_password").read_text()
     assert len(password) >= 48
     holders = {path.split("/")[0] for path, data in content(hand_out).items() if password.encode() in data}
-    assert holders == {"postgres", "coordinator", "log-archiver", "migrate"}
+    assert holders == {"postgres", "migrate"}, "no service is the administrator of the database"
+    for service in ("coordinator", "log-archiver"):
+        role = f"toban_{service.replace('-', '_')}"
+        own = (hand_out / "migrate" / f"{role}_password").read_text()
+        url = (hand_out / service / "database_url").read_text()
+        assert url == f"postgresql://{role}:{own}@postgres:5432/toban"
+        holders = {path.split("/")[0] for path, data in content(hand_out).items() if own.encode() in data}
+        assert holders == {service, "migrate"}
 
 
 def test_two_deployments_have_nothing_in_common(folders: tuple[Path, Path], tmp_path: Path) -> None:
@@ -71,6 +80,33 @@ def test_two_deployments_have_nothing_in_common(folders: tuple[Path, Path], tmp_
             path.unlink()
     container_secrets.make(all_keys, hand_out, now=NOW)
     assert not [path for path, data in before.items() if content(hand_out)[path] == data]
+
+
+def test_services_log_in_with_what_the_migration_was_given(
+    folders: tuple[Path, Path], pg_empty_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As the containers `certs`, `migrate` and `coordinator` do one after the other."""
+    container_secrets.make(*folders, now=NOW)
+    monkeypatch.setenv("SCHEDULER_DATABASE_URL", pg_empty_url)
+    assert migrate.main(["up", "--passwords", str(folders[1] / "migrate")]) == 0
+    server = pg_empty_url.rpartition("@")[2]
+    for service, table in (("coordinator", "scheduler.leader"), ("log-archiver", "logs.archive_lease")):
+        url = (folders[1] / service / "database_url").read_text().rpartition("@")[0] + "@" + server
+        with psycopg.connect(url) as connection:
+            assert connection.execute(f"SELECT count(*) FROM {table}").fetchone() == (1,)
+            with pytest.raises(psycopg.errors.InsufficientPrivilege):
+                connection.execute("CREATE TABLE scheduler.mine (x int)")
+
+
+def test_an_upgrade_takes_the_administrators_url_from_services(folders: tuple[Path, Path]) -> None:
+    """Earlier releases gave every service the URL of the administrator, in the same file."""
+    for service in ("coordinator", "log-archiver"):
+        (folders[1] / service / "database_url").write_text(
+            "postgresql://toban:of-the-administrator@postgres:5432/toban"
+        )
+    container_secrets.make(*folders, now=NOW)
+    for service in ("coordinator", "log-archiver"):
+        assert "of-the-administrator" not in (folders[1] / service / "database_url").read_text()
 
 
 def test_a_start_a_year_later_changes_nothing_and_all_is_valid(folders: tuple[Path, Path]) -> None:

@@ -1,16 +1,22 @@
 """The launcher over real servers and small stand-ins for the services: up, status, kill, start, down."""
 
+import re
 import signal
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import psycopg
 import pytest
 
-from toban_stack import processes
+from toban_stack import __main__ as prompt
+from toban_stack import health, processes
 from toban_stack.errors import ProcessFailed, StackError
 from toban_stack.services import MODULES
 from toban_stack.stack import Stack
+from toban_stack.state_file import StateFile
+from toban_stack.supervisor.client import SUPERVISOR
+from toban_stack.supervisor.policy import Backoff
 from toban_stack.wait import wait_until
 
 STAND_IN = """
@@ -65,6 +71,7 @@ def test_a_life(stack: Stack, tmp_path: Path, environment: dict[str, str]) -> No
         assert "DATABASE_URL" not in environment_text and "REDIS_URL" not in environment_text, environment_of
     assert not (tmp_path / "home/data/admin-web-1").exists(), "the site has no state"
     assert_no_secret_in_process_list(stack)
+    assert_services_have_roles_of_their_own(stack)
 
     stack.up()
     assert stack.processes() == first, "a second up is harmless"
@@ -95,11 +102,96 @@ def test_a_life(stack: Stack, tmp_path: Path, environment: dict[str, str]) -> No
     assert stack.down() == []
 
 
-def test_a_service_that_does_not_come_up(stack: Stack, tmp_path: Path) -> None:
+@pytest.mark.parametrize("supervise", [None, Backoff()])
+def test_a_service_that_does_not_come_up(
+    supervise: Backoff | None, tmp_path: Path, environment: dict[str, str]
+) -> None:
+    stack = Stack(home=tmp_path / "home", coordinators=1, executors=1, environment=environment, supervise=supervise)
     (tmp_path / "fail").touch()
     with pytest.raises(ProcessFailed, match=r"coordinator-1 ended while starting\n  \| no such thing as coordinator-1"):
         stack.up()
-    assert stack.processes() == {}
+    assert StateFile(path=stack.home.state_file).all() == [], "nothing runs, and no supervisor"
+
+
+@pytest.fixture
+def supervised(
+    tmp_path: Path, environment: dict[str, str], pg_empty_url: str, redis_url: str
+) -> Iterator[Callable[..., Stack]]:
+    """Makes the stack with other counts of processes; a second restart within a minute does not come within the test."""
+    given = {"SCHEDULER_DATABASE_URL": pg_empty_url, "SCHEDULER_REDIS_URL": redis_url}
+
+    def make(**counts: int) -> Stack:
+        return Stack(
+            home=tmp_path / "home",
+            environment={**environment, **given},
+            supervise=Backoff(first_seconds=3600.0, longest_seconds=3600.0),
+            **{"coordinators": 1, "executors": 1, **counts},
+        )
+
+    yield make
+    make().down()
+
+
+def until(stack: Stack, name: str, text: str) -> health.ProcessStatus:
+    """The status of a process, as soon as its health begins with `text`."""
+    rows: list[health.ProcessStatus] = []
+
+    def there() -> bool:
+        rows[:] = [row for row in stack.status() if row.name == name and row.health.startswith(text)]
+        return bool(rows)
+
+    assert wait_until(there, 30), [row for row in stack.status() if row.name == name]
+    return rows[0]
+
+
+def test_restarts_and_waits_are_in_the_status(
+    supervised: Callable[..., Stack],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    stack = supervised()
+    stack.up()
+    first = stack.processes()
+    monkeypatch.setattr(prompt, "_stack", lambda: stack)
+    assert prompt.status() == 0
+    head, supervisor, s3, *_ = capsys.readouterr().out.splitlines()
+    assert head.split() == ["PROCESS", "ROLE", "ADDRESS", "ADMIN", "PID", "RESTARTS", "HEALTH"]
+    assert supervisor.split()[-2:] == ["-", "ok"] and s3.split()[-2:] == ["0", "ok"]
+
+    (tmp_path / "fail").touch()
+    stack.kill("executor-1", signal.SIGTERM)
+    row = until(stack, "executor-1", "backoff: next start in ")
+    assert not row.green and row.pid == 0 and row.restarts == 1 and row.last_exit is not None
+    assert " s (exit code 1 after " in row.health
+    assert prompt.status() == 1
+    last = capsys.readouterr().out.splitlines()
+    [title] = [number for number, line in enumerate(last) if line.startswith("ENDED       WHEN")]
+    name, _, _, line = re.split(r"\s{2,}", last[title + 1])
+    assert (name, line) == ("executor-1", "no such thing as executor-1")
+
+    with pytest.raises(ProcessFailed, match="executor-1 ended while starting"):
+        stack.up()
+    assert until(stack, "executor-1", "backoff").restarts == 2, "it stays under supervision"
+    (tmp_path / "fail").unlink()
+    stack.up()
+    assert until(stack, "executor-1", "ok").restarts == 3
+    again = stack.processes()
+    assert {name for name in first if again[name] != first[name]} == {"executor-1"}
+    assert again["executor-1"].address == first["executor-1"].address
+
+    supervised(executors=2).up()
+    more = stack.processes()
+    assert "executor-2" in more and more["s3"] == first["s3"]
+    assert {row.restarts for row in stack.status()} == {0, None}, "other settings are no restart by the supervisor"
+
+    stack.kill(SUPERVISOR, signal.SIGKILL)
+    until(stack, SUPERVISOR, "not running, nothing is restarted: make up")
+    supervised(executors=2).up()
+    assert stack.processes() == more and all(row.green for row in stack.status())
+    family = [*more.values(), *processes.descendants(list(more.values()))]
+    assert stack.down()[0] == "supervisor stopped"
+    assert not [record for record in family if processes.alive(record)]
 
 
 def test_a_given_url_takes_the_place_of_a_server(
@@ -109,6 +201,11 @@ def test_a_given_url_takes_the_place_of_a_server(
     stack = Stack(home=tmp_path / "home", coordinators=1, executors=1, environment={**environment, **given})
     try:
         stack.up()
+        url = stack.endpoints()
+        assert (url.coordinator_database_url, url.log_archiver_database_url) == (pg_empty_url, pg_empty_url)
+        own = {"TOBAN_LOG_ARCHIVER_DATABASE_URL": "postgresql://toban_log_archiver:x@h/d"}
+        url = Stack(home=tmp_path / "home", environment={**environment, **given, **own}).endpoints()
+        assert (url.coordinator_database_url, url.log_archiver_database_url) == (pg_empty_url, *own.values())
         assert set(stack.processes()) == {"s3", "coordinator-1", "executor-1", "log-archiver-1", "admin-web-1"}
         with pytest.raises(StackError, match="is not running"):
             stack.kill("redis", signal.SIGKILL)
@@ -118,8 +215,20 @@ def test_a_given_url_takes_the_place_of_a_server(
 
 def assert_no_secret_in_process_list(stack: Stack) -> None:
     endpoints = stack.endpoints()
-    secrets = [endpoints.database_url.split(":")[2].split("@")[0], endpoints.redis_url.split(":")[2].split("@")[0]]
+    urls = (endpoints.database_url, endpoints.coordinator_database_url, endpoints.log_archiver_database_url)
+    secrets = [url.split(":")[2].split("@")[0] for url in (*urls, endpoints.redis_url)]
+    assert len(set(secrets)) == len(secrets)
     secrets += [endpoints.s3_access_key, endpoints.s3_secret_key]
     for record in stack.processes().values():
         line = Path(f"/proc/{record.pid}/cmdline").read_text() + Path(f"/proc/{record.pid}/environ").read_text()
         assert not [secret for secret in secrets if secret in line]
+
+
+def assert_services_have_roles_of_their_own(stack: Stack) -> None:
+    for service, role in (("coordinator", "toban_coordinator"), ("log-archiver", "toban_log_archiver")):
+        file = stack.home.secrets / f"{service}-database_url"
+        assert file.stat().st_mode & 0o777 == 0o600
+        with psycopg.connect(file.read_text()) as connection:
+            attributes = "rolsuper OR rolcreaterole OR rolcreatedb OR pg_has_role(oid, 'toban_owner', 'MEMBER')"
+            found = connection.execute(f"SELECT rolname, {attributes} FROM pg_roles WHERE rolname = session_user")
+            assert found.fetchall() == [(role, False)]

@@ -66,7 +66,7 @@ async def test_an_unexpected_error_shows_an_id_and_nothing_else(site: Any, caplo
 
 async def test_a_method_that_is_not_written_answers_unimplemented(site: Any) -> None:
     with pytest.raises(TobanError) as caught:
-        await unary(site.as_service("coordinator").Drain, executor_pb2.DrainRequest(), timeout=10)
+        await unary(site.as_service("coordinator").Revoke, executor_pb2.RevokeRequest(), timeout=10)
     assert caught.value.code is ErrorCode.UNIMPLEMENTED
 
 

@@ -24,8 +24,8 @@ DOMAIN = "toban.internal"
 
 
 @pytest.fixture
-async def pool(pg_url):
-    opened = await open_pool(pg_url, application_name="test", min_size=1, max_size=6)
+async def pool(coordinator_url):
+    opened = await open_pool(coordinator_url, application_name="test", min_size=1, max_size=6)
     yield opened
     await opened.close()
 

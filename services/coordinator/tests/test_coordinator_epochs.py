@@ -2,6 +2,7 @@
 
 import asyncio
 import re
+from base64 import b64decode
 
 import psycopg
 import pytest
@@ -10,9 +11,10 @@ from toban_domain.epoch import EpochProof
 from toban_domain.errors import ErrorCode, TobanError
 from toban_proto.v1 import coordinator_pb2 as pb
 from toban_proto.v1 import coordinator_pb2_grpc as rpc
-from toban_proto.v1.common_pb2 import SignedEpochBody
+from toban_proto.v1.common_pb2 import SignedEpoch, SignedEpochBody
+from toban_runtime.ids import IdSource
 from toban_testing.coordinator_calls import health, registration
-from toban_transport.signed_epoch import EpochSigner
+from toban_transport.signed_epoch import EpochSigner, EpochVerifier
 from toban_transport.tls import TlsFiles
 
 
@@ -38,7 +40,8 @@ async def test_claims_of_an_executor_use_up_no_epochs(call, executor, process, t
         proof = EpochProof(cluster_id=cluster, epoch=epoch, incarnation=incarnation, grant_seq=10**6, signed_at=0)
         signed = (None, forger.sign(proof), registered.signed_epoch)[number % 3]
         claim = {"epoch_max": epoch, "signed_epoch": signed}
-        beat = pb.HeartbeatRequest(incarnation=incarnation, **claim)
+        # Acknowledges all grants: on a busy machine this takes longer than a lease.
+        beat = pb.HeartbeatRequest(incarnation=incarnation, echo=1 << 40, **claim)
         for method, request, more in (("Register", registration(**claim), ()), ("Heartbeat", beat, metadata)):
             with pytest.raises(TobanError, match="toban cluster adopt-epoch") as caught:
                 await call("executor", rpc.ExecutorGatewayStub, method, request, more)
@@ -66,3 +69,57 @@ async def test_a_snapshot_that_was_rolled_back_begins_a_generation(call, executo
             await asyncio.sleep(0.05)
     await call("executor", rpc.ExecutorGatewayStub, "Heartbeat", beat, metadata)
     assert await counted(process, "toban_lost_commits_total") == losses + 1, "the same proof counts once"
+
+
+async def test_an_executor_keeps_its_lease_over_lost_commits_and_a_copy_does_not(call, executor, pg_url, process):
+    """Its nonce is unknown after the loss, and counts by the signature of a later grant, at once."""
+    incarnation, metadata, _answer = executor
+    held = []
+
+    async def beat(nonce, echo, signed):
+        request = pb.HeartbeatRequest(incarnation=incarnation, echo=echo, nonce=nonce, signed_epoch=signed)
+        return await call("executor", rpc.ExecutorGatewayStub, "Heartbeat", request, metadata)
+
+    with psycopg.connect(pg_url, autocommit=True) as connection:
+        read = "SELECT grant_seq, echo_seq, nonce, nonces FROM scheduler.executors"
+        lost = "UPDATE scheduler.executors SET grant_seq = %s, echo_seq = %s, nonce = %s, nonces = %s"
+        answer = await beat(0, 0, None)
+        for _ in range(4):
+            held.append((answer.nonce, answer.grant_seq, answer.signed_epoch))
+            answer = await beat(*held[-1])
+            assert answer.granted
+            if len(held) == 2:
+                [kept] = connection.execute(read).fetchall()
+        stale = await beat(*held[1])
+        assert (stale.granted, stale.superseded, stale.nonce) == (False, True, 0), "a machine that was rolled back"
+        connection.execute(lost, kept)
+        last = await beat(answer.nonce, answer.grant_seq, answer.signed_epoch)
+        assert (last.granted, last.superseded) == (True, False)
+        assert last.grant_seq == answer.grant_seq + 1
+        older = await beat(*held[3])
+        assert (older.granted, older.superseded) == (False, True)
+    assert await counted(process, "toban_lost_commits_total") >= 1
+
+
+async def test_a_nonce_without_its_signature_is_not_adopted(call, executor, pg_url, process):
+    incarnation, metadata, _answer = executor
+    first = pb.HeartbeatRequest(incarnation=incarnation, echo=0)
+    answer = await call("executor", rpc.ExecutorGatewayStub, "Heartbeat", first, metadata)
+    with psycopg.connect(pg_url, autocommit=True) as connection:
+        connection.execute("UPDATE scheduler.executors SET grant_seq = 0, echo_seq = 0, nonces = '{}'")
+        connection.execute("UPDATE scheduler.leader SET settled_timeline = settled_timeline + 1")
+        for nonce, signed in ((answer.nonce, None), (answer.nonce + 1, answer.signed_epoch)):
+            claim = pb.HeartbeatRequest(incarnation=incarnation, echo=1, nonce=nonce, signed_epoch=signed)
+            assert not (await call("executor", rpc.ExecutorGatewayStub, "Heartbeat", claim, metadata)).granted
+
+
+async def test_a_denial_is_signed_with_the_epoch_of_its_database(call, executor, process, tls):
+    incarnation = IdSource().uuid()
+    metadata = (("toban-incarnation", incarnation), ("toban-incarnation-key", "k"))
+    with pytest.raises(TobanError) as caught:
+        beat = pb.HeartbeatRequest(incarnation=incarnation)
+        await call("executor", rpc.ExecutorGatewayStub, "Heartbeat", beat, metadata)
+    assert caught.value.code is ErrorCode.INCARNATION_UNKNOWN
+    signed = SignedEpoch.FromString(b64decode(caught.value.detail["signed_epoch"]))
+    proof = EpochVerifier(TlsFiles(tls / "executor"), "toban.internal").verify(signed)
+    assert (proof.epoch, proof.incarnation, proof.grant_seq) == (await leads(call), incarnation, 0)

@@ -27,9 +27,9 @@ BARE = {"durability": "error", "leader": "error", "executor": "error"}
 
 
 @pytest.fixture
-async def doctor(pg_url: str, redis_url: str) -> AsyncIterator[Diagnose]:
+async def doctor(coordinator_url: str, redis_url: str) -> AsyncIterator[Diagnose]:
     clock = SystemClock()
-    pool = await open_pool(pg_url, application_name="toban-test", min_size=1, max_size=2)
+    pool = await open_pool(coordinator_url, application_name="toban-test", min_size=1, max_size=2)
     link = RedisLink(client=open_client(redis_url), clock=clock)
     yield Diagnose(pool=pool, redis=link, clock=clock, release=VERSION)
     await link.close()
@@ -141,6 +141,8 @@ async def test_an_empty_cluster(doctor: Diagnose) -> None:
             "partitions",
             "error",
         ),
+        ("REVOKE INSERT ON scheduler.runs_history FROM toban_coordinator", "database-role", "error"),
+        ("GRANT USAGE ON SCHEMA logs TO toban_coordinator", "database-role", "warning"),
         ("UPDATE scheduler.leader_beat SET beaten_at = now() - interval '1 minute'", "leader", "error"),
         ("UPDATE scheduler.leader_beat SET last_tick_at = now() - interval '1 minute'", "leader", "error"),
         ("UPDATE scheduler.leader SET settled_timeline = 99", "leader", "warning"),
@@ -240,3 +242,23 @@ async def test_what_an_executor_says_stays_until_it_says_something_else(doctor: 
             "SELECT clock_skew_seconds, disk_free_bytes, certificate_not_after FROM scheduler.executors"
         ).fetchone()
         assert row == (-5.0, 7, end)
+
+
+async def test_an_executor_says_what_it_keeps_in_quarantine_and_cannot_reach(doctor: Diagnose, sql: Any) -> None:
+    new = executors.Registration(
+        incarnation=IdSource().uuid(),
+        instance="i",
+        node_id="n",
+        boot_id="b",
+        pid=1,
+        grpc_host="h",
+        grpc_port=1,
+        slots=1,
+    )
+    await executors.register(doctor.pool, new, key_hash=b"h", lease_ms=10_000)
+    wrong = executors.Beat(incarnation=new.incarnation, echo=0, quarantined_chunks=3, unreachable=True)
+    await executors.grant(doctor.pool, [wrong])
+    found = await unwell(doctor)
+    assert (found.get("quarantine"), found.get("processes")) == ("warning", "error")
+    await executors.grant(doctor.pool, [executors.Beat(incarnation=new.incarnation, echo=1)])
+    assert not {"quarantine", "processes"} & (await unwell(doctor)).keys()

@@ -8,6 +8,7 @@ import pytest
 from toban_coordinator.app.lease_grants import LeaseGrants
 from toban_coordinator.loops.executor_leases import LeaseDeps, LeaseKeeper, Observer
 from toban_coordinator.store import executors, leader, queued_orders
+from toban_domain.epoch import EpochProof
 from toban_domain.errors import FencedOut
 from toban_domain.outcome import AttemptKey
 from toban_fencing.redis_client import RedisLink, open_client
@@ -34,7 +35,7 @@ async def test_register_inserts_and_never_overwrites(pool):
     assert first.lease_ms == LEASE_MS
     assert await executors.register(pool, replace(made, slots=9), key_hash=b"two", lease_ms=LEASE_MS) is None
     assert await executors.key_hash(pool, made.incarnation) == b"one"
-    assert await executors.key_hash(pool, IDS.uuid()) is None
+    assert isinstance(await executors.key_hash(pool, IDS.uuid()), EpochProof)
 
 
 async def test_the_lease_is_fixed_at_registration_by_the_setting(pool, sql):
@@ -338,7 +339,7 @@ async def test_an_attested_death_is_fenced_in_the_next_turn(pool, sql, keeper):
     assert await run_state(sql, run) == "ORPHANED"
     ((reason,),) = await sql("SELECT off_reason FROM scheduler.executors WHERE incarnation = %s", old)
     assert reason.startswith("attested")
-    await executors.attest_stopped(pool, young)
+    await executors.attest_own(pool, young, executors.STOPPED)
     assert await keeper.run_once() == 1 and await state_of(sql, young) == "off"
 
 

@@ -32,8 +32,8 @@ IDS = IdSource()
 
 
 @pytest.fixture
-async def pool(pg_url: str) -> AsyncIterator[Pool]:
-    opened = await open_pool(pg_url, application_name="test", min_size=1, max_size=8)
+async def pool(coordinator_url: str) -> AsyncIterator[Pool]:
+    opened = await open_pool(coordinator_url, application_name="test", min_size=1, max_size=8)
     yield opened
     await opened.close()
 

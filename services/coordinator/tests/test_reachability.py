@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from toban_coordinator.app.adaptive_batch import AdaptiveBatch, split_on_refusal
+from toban_coordinator.app.adaptive_batch import ALONE_STRIKES, AdaptiveBatch, split_on_refusal
 from toban_coordinator.app.reachability import Reachability
 from toban_domain.errors import ErrorCode
 from toban_store.errors import Refused, TooLong
@@ -53,7 +53,7 @@ async def test_parts_go_on_without_what_cannot_be_written_alone() -> None:
         if 5 in part:
             raise Refused("no", sqlstate="22003")
         if 2 in part:
-            raise TooLong(ErrorCode.DEADLINE_EXCEEDED, "slow")
+            raise TooLong(ErrorCode.DEADLINE_EXCEEDED, "slow", sqlstate="57014")
         good.extend(part)
 
     async def alone(item: int, error: Refused | TooLong) -> None:
@@ -62,6 +62,54 @@ async def test_parts_go_on_without_what_cannot_be_written_alone() -> None:
     await AdaptiveBatch(8).each(list(range(9)), write, alone)
     assert set(good) == {0, 1, 3, 4, 6, 7, 8}
     assert bad == {2: TooLong, 5: Refused}
+
+
+@pytest.mark.parametrize("failures", [1, 2, 5])
+async def test_one_item_is_written_when_only_this_process_was_slow(failures: int) -> None:
+    """On a starved machine a transaction waits for the process: that is no fault of what it writes."""
+    left, good, bad = failures + 1, [], []
+
+    async def write(part: Any) -> None:
+        nonlocal left
+        left -= 1
+        if left > 0:
+            raise TooLong(ErrorCode.DEADLINE_EXCEEDED, "idle in transaction", sqlstate="25P03")
+        good.extend(part)
+
+    async def alone(item: int, _error: Refused | TooLong) -> None:
+        bad.append(item)
+
+    await AdaptiveBatch(8).each([1], write, alone)
+    assert (good, bad) == ([1], [])
+
+
+async def test_a_process_that_stays_too_slow_fails_the_turn_and_blames_no_item() -> None:
+    bad: list[int] = []
+
+    async def write(_part: Any) -> None:
+        raise TooLong(ErrorCode.DEADLINE_EXCEEDED, "idle in transaction", sqlstate="25P03")
+
+    async def alone(item: int, _error: Refused | TooLong) -> None:
+        bad.append(item)
+
+    with pytest.raises(TooLong):
+        await AdaptiveBatch(8).each([1], write, alone)
+    assert bad == []
+
+
+async def test_an_item_that_is_slow_once_is_not_set_aside() -> None:
+    tries, bad = [], []
+
+    async def write(part: Any) -> None:
+        tries.append(list(part))
+        if len(tries) <= ALONE_STRIKES:
+            raise TooLong(ErrorCode.DEADLINE_EXCEEDED, "slow", sqlstate="57014")
+
+    async def alone(item: int, _error: Refused | TooLong) -> None:
+        bad.append(item)
+
+    await AdaptiveBatch(8).each([1], write, alone)
+    assert bad == [] and len(tries) == ALONE_STRIKES + 1
 
 
 async def test_halves_find_the_bad_item() -> None:

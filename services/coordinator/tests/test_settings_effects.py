@@ -14,7 +14,7 @@ from structlog.testing import capture_logs
 
 from toban_coordinator.adapters.redis_registry import RedisMirror
 from toban_coordinator.leadership.subleader import Checker
-from toban_coordinator.loops.executor_leases import LeaseDeps, LeaseKeeper, Observer, OverdueOrders
+from toban_coordinator.loops.executor_leases import ORDERS_TICK_SECONDS, LeaseDeps, LeaseKeeper, Observer, OverdueOrders
 from toban_coordinator.ports.leader import LeaderView
 from toban_coordinator.ports.peers import PeerStatus
 from toban_coordinator.server.peer_service import PeerServer
@@ -31,6 +31,7 @@ from toban_runtime.clock import SystemClock
 from toban_runtime.ids import IdSource
 from toban_store.pool import Pool, open_pool
 from toban_store.tx import autocommit, fenced_tx, tx
+from toban_testing.clock import FakeClock
 from toban_testing.fake_coordinator import FixedSettings
 
 IDS = IdSource()
@@ -119,35 +120,73 @@ async def test_time_to_live_and_grace_say_when_a_silent_executor_is_detached(
     assert await state_of(pool, incarnation) == "detached"
 
 
-async def test_an_order_that_stays_open_cuts_its_executor(pool: Pool, term: Term, incarnation: str) -> None:
-    settings = FixedSettings(reassign_after_seconds=62)
-    keeper = OverdueOrders(pool=pool, term=term, settings=settings)
+async def revoke_told(pool: Pool, term: Term, incarnation: str) -> None:
+    """An order to revoke that the answer to a heartbeat had."""
     async with fenced_tx(pool, term) as t:
         await queued_orders.queue(t, incarnation=incarnation, kind="revoke", serial=1, orders=[(AttemptKey(5, 6), {})])
-        await t.execute("UPDATE scheduler.executor_orders SET created_at = now() - interval '61 s'")
+    await executors.grant(pool, [executors.Beat(incarnation=incarnation, echo=1 << 40)])
+
+
+async def later(clock: FakeClock, keeper: OverdueOrders, seconds: float) -> int:
+    """Executors that are cut within `seconds`, with a look at each tick."""
+    cut = 0
+    for _ in range(int(seconds / ORDERS_TICK_SECONDS)):
+        await clock.advance(ORDERS_TICK_SECONDS)
+        cut += await keeper.run_once()
+    return cut
+
+
+async def test_an_order_that_stays_open_cuts_its_executor(
+    pool: Pool, term: Term, incarnation: str, fake_clock: FakeClock
+) -> None:
+    settings = FixedSettings(reassign_after_seconds=60)
+    keeper = OverdueOrders(pool=pool, term=term, settings=settings, clock=fake_clock)
+    await revoke_told(pool, term, incarnation)
     assert await keeper.run_once() == 0
+    assert await later(fake_clock, keeper, 55) == 0
+    settings.set(reassign_after_seconds=100)
+    assert await later(fake_clock, keeper, 30) == 0
     settings.set(reassign_after_seconds=60)
     [order] = (await queued_orders.updates(pool, {incarnation: []}))[incarnation].orders
     await queued_orders.finish(pool, incarnation=incarnation, results={order.id: "running"})
     assert await keeper.run_once() == 0, "it was answered"
     async with fenced_tx(pool, term) as t:
         await t.execute("UPDATE scheduler.executor_orders SET done_at = NULL")
-    assert await keeper.run_once() == 1
+    assert await later(fake_clock, keeper, 65) == 1
     assert await state_of(pool, incarnation) == "cut"
 
 
-async def test_only_the_leader_cuts_and_only_who_is_not_off(pool: Pool, term: Term, incarnation: str) -> None:
-    keeper = OverdueOrders(pool=pool, term=term, settings=FixedSettings(reassign_after_seconds=60))
+async def test_an_outage_does_not_count_for_an_open_order(
+    pool: Pool, term: Term, incarnation: str, fake_clock: FakeClock
+) -> None:
+    """Nor the time before the executor could know of it."""
+    keeper = OverdueOrders(pool=pool, term=term, settings=FixedSettings(reassign_after_seconds=60), clock=fake_clock)
     async with fenced_tx(pool, term) as t:
         await queued_orders.queue(t, incarnation=incarnation, kind="revoke", serial=1, orders=[(AttemptKey(5, 6), {})])
-        await t.execute("UPDATE scheduler.executor_orders SET created_at = now() - interval '61 s'")
-        await t.execute("UPDATE scheduler.executors SET state = 'off', off_at = now()")
+    assert await later(fake_clock, keeper, 200) == 0, "no heartbeat has come since"
+    await executors.grant(pool, [executors.Beat(incarnation=incarnation, echo=1 << 40)])
+    assert await later(fake_clock, keeper, 55) == 0
+    await fake_clock.advance(120)
     assert await keeper.run_once() == 0
+    assert await later(fake_clock, keeper, 55) == 0
+    assert await later(fake_clock, keeper, 5) == 1
+
+
+async def test_only_the_leader_cuts_and_only_who_is_not_off(
+    pool: Pool, term: Term, incarnation: str, fake_clock: FakeClock
+) -> None:
+    keeper = OverdueOrders(pool=pool, term=term, settings=FixedSettings(reassign_after_seconds=60), clock=fake_clock)
+    await revoke_told(pool, term, incarnation)
+    async with tx(pool) as t:
+        await t.execute("UPDATE scheduler.executors SET state = 'off', off_at = now()")
+    assert await later(fake_clock, keeper, 70) == 0
     async with tx(pool) as other:
         await other.execute("UPDATE scheduler.executors SET state = 'on', off_at = NULL")
+    assert await later(fake_clock, keeper, 55) == 0
+    async with tx(pool) as other:
         await other.execute("UPDATE scheduler.leader SET epoch = epoch + (1 << 27)")
     with pytest.raises(FencedOut):
-        await keeper.run_once()
+        await later(fake_clock, keeper, 20)
     assert await state_of(pool, incarnation) == "on"
 
 

@@ -1,11 +1,8 @@
 """The executor's surroundings in tests: a coordinator and an archiver over real mTLS, and the executor as a real process."""
 
 import asyncio
-import json
 import os
 import signal
-import subprocess
-import sys
 from collections.abc import AsyncIterator, Callable, Iterator
 from itertools import count
 from pathlib import Path
@@ -28,6 +25,7 @@ from toban_proto.v1.coordinator_pb2_grpc import add_ExecutorGatewayServicer_to_s
 from toban_proto.v1.executor_pb2_grpc import WorkerServiceStub
 from toban_proto.v1.logs_pb2_grpc import LogIngestServicer, add_LogIngestServicer_to_server
 from toban_runtime.clock import SystemClock
+from toban_testing.executor_process import ExecutorProcess
 from toban_testing.fake_coordinator import EPOCH, FakeCoordinator
 from toban_transport.channel import ChannelPool
 from toban_transport.server import build_server
@@ -118,60 +116,6 @@ def _texts(block: Any) -> list[bytes]:
     return [block.text] if block.partial else block.text[:-1].split(b"\n")
 
 
-class ExecutorProcess:
-    """`python -m toban_executor` as a test starts it."""
-
-    def __init__(self, *, tls: Path, state: Path, coordinators: str, log_archivers: str = "", **more: str) -> None:
-        self.ready = state.parent / f"{state.name}.ready"
-        self.state = state
-        base = {name: value for name, value in os.environ.items() if not name.startswith("SCHEDULER_")}
-        self.env = base | {
-            "SCHEDULER_TLS_DIR": str(tls / "executor"),
-            "SCHEDULER_STATE_DIR": str(state),
-            "SCHEDULER_COORDINATORS": coordinators,
-            "SCHEDULER_LOG_ARCHIVERS": log_archivers,
-            "SCHEDULER_SLOTS": "4",
-            "SCHEDULER_READY_FILE": str(self.ready),
-            "SCHEDULER_LOG_FORMAT": "json",
-            "SECRET_OF_EXECUTOR": "must not leak",
-        }
-        self.env |= more
-        self.process: subprocess.Popen[bytes] | None = None
-        # What starts it, such as `prlimit`.
-        self.prefix: tuple[str, ...] = ()
-        self.module = "toban_executor"
-
-    def start(self) -> None:
-        """Start, without waiting."""
-        self.ready.unlink(missing_ok=True)
-        log = (self.state.parent / f"{self.state.name}.log").open("ab")
-        command = [*self.prefix, sys.executable, "-m", self.module]
-        self.process = subprocess.Popen(command, env=self.env, stdout=log, stderr=log)
-        log.close()
-
-    @property
-    def pid(self) -> int:
-        """Its process id."""
-        assert self.process is not None
-        return self.process.pid
-
-    @property
-    def address(self) -> str:
-        """Where it serves now."""
-        return f"127.0.0.1:{json.loads(self.ready.read_text())['grpc_port']}"
-
-    def log(self) -> str:
-        """What it has logged."""
-        return (self.state.parent / f"{self.state.name}.log").read_text()
-
-    def stop(self) -> None:
-        """End it for good."""
-        if self.process is not None and self.process.poll() is None:
-            self.process.kill()
-        if self.process is not None:
-            self.process.wait()
-
-
 class World:
     """One executor process between a fake coordinator and a fake archiver."""
 
@@ -209,13 +153,15 @@ class World:
     async def granted(self, incarnations: int = 1) -> None:
         """Until this many incarnations have registered and the last one has had a grant and its server is known."""
         coordinator = self.coordinator
-        await until(lambda: len(coordinator.registered) >= incarnations)
+        # A process starts: on a busy machine that takes its time.
+        await until(lambda: len(coordinator.registered) >= incarnations, 40)
         await until(
             lambda: [
                 beat
                 for beat in coordinator.beats
                 if beat.incarnation == coordinator.registered[-1].incarnation and beat.echo > 0
-            ]
+            ],
+            20,
         )
 
     async def coordinators_down(self) -> None:
@@ -287,9 +233,11 @@ World.until = staticmethod(until)
 async def world(tls: Path, tmp_path: Path) -> AsyncIterator[World]:
     """An executor with a grant."""
     made = World(tls=tls, tmp=tmp_path, coordinator=FakeCoordinator(), archiver=FakeArchiver())
-    await made.open()
-    yield made
-    await made.close()
+    try:
+        await made.open()
+        yield made
+    finally:
+        await made.close()
 
 
 @pytest.fixture

@@ -123,14 +123,14 @@ async def running(url: str, tls: Path, folder: Path, **given: Any) -> AsyncItera
 
 
 @pytest.fixture
-async def archiver(pg_url: str, tls: Path, tmp_path: Path) -> AsyncIterator[Archiver]:
-    async with running(pg_url, tls, tmp_path) as one:
+async def archiver(log_archiver_url: str, tls: Path, tmp_path: Path) -> AsyncIterator[Archiver]:
+    async with running(log_archiver_url, tls, tmp_path) as one:
         yield one
 
 
 @pytest.fixture
-async def second_archiver(pg_url: str, tls: Path, tmp_path: Path) -> AsyncIterator[Archiver]:
+async def second_archiver(log_archiver_url: str, tls: Path, tmp_path: Path) -> AsyncIterator[Archiver]:
     folder = tmp_path / "second"
     folder.mkdir()
-    async with running(pg_url, tls, folder) as one:
+    async with running(log_archiver_url, tls, folder) as one:
         yield one

@@ -51,9 +51,9 @@ def get(port: int, path: str) -> tuple[int, bytes]:
             return error.code, error.read()
 
 
-def test_starts_serves_and_ends_in_order(pg_url: str, tls: Path, tmp_path: Path) -> None:
+def test_starts_serves_and_ends_in_order(log_archiver_url: str, tls: Path, tmp_path: Path) -> None:
     ready = tmp_path / "ready.json"
-    process = start(database_url=pg_url, tls_dir=tls / "log-archiver", ready_file=ready, log_format="json")
+    process = start(database_url=log_archiver_url, tls_dir=tls / "log-archiver", ready_file=ready, log_format="json")
     found = ports(ready, process)
     assert wait_until(lambda: get(found["admin_port"], "/readyz")[0] == 200, 10)
     out, err = end(process)

@@ -88,7 +88,8 @@ def _exhausted(highest: int) -> int:
 class EpochProof:
     """What a coordinator signs of an executor's grant: the leader's epoch in PostgreSQL, and the grant_seq that was committed with it.
 
-    `signed_at` is PostgreSQL's clock, Unix time in seconds. grant_seq 0: the incarnation was registered, and had no grant yet.
+    `signed_at` is PostgreSQL's clock, Unix time in seconds. grant_seq 0: the incarnation was registered, and had no grant yet. `nonce` is that
+    of the grant.
     """
 
     cluster_id: str
@@ -96,6 +97,7 @@ class EpochProof:
     incarnation: str
     grant_seq: int
     signed_at: int
+    nonce: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -333,7 +333,7 @@ SAFETY_RULES = (
         times=3,
         other="heartbeat_interval_seconds",
         plus=1.3,
-        why="one unanswered heartbeat would end the lease and kill every running job",
+        why="one unanswered heartbeat would end the lease and freeze or kill every running job",
     ),
     SafetyRule(
         name="leader_stale_seconds",

@@ -94,6 +94,15 @@ def next_due(state: ElectorState, now: float) -> float:
     return max(now, min(due))
 
 
+def leads_until(state: ElectorState) -> float | None:
+    """Until when the present term may be acted on although no further event comes, seconds of the same clock; None without a term."""
+    term, timings = state.term, state.timings
+    if term is None:
+        return None
+    until = min(term.committed_at + timings.commit_stale, _renewal_deadline(state, term))
+    return until if term.doubted_at is None else min(until, term.doubted_at + timings.confirm)
+
+
 def _end_aside(state: ElectorState, now: float) -> ElectorState:
     if state.role is Role.ASIDE and now >= state.aside_until:
         return replace(state, role=Role.STANDING)

@@ -4,11 +4,13 @@ The hold side (the executor) ends at send time + L - m. The take side (a coordin
 showed the grant counter. Each counts on its own clocks only, so the clocks of two machines are never compared.
 
 The hold side keeps its deadline on CLOCK_BOOTTIME and on the wall clock; whichever has run further decides, because only the wall clock notices a
-virtual machine that was paused.
+virtual machine that was paused. A wall clock that was stepped looks the same: then a job is stopped and a grant is asked for, before it is
+killed.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -33,6 +35,10 @@ class Instant(NamedTuple):
     def seconds_until(self, other: Instant) -> float:
         """How long until `other`, by the clock that has run further; negative when it has passed."""
         return min(other.boot - self.boot, other.wall - self.wall)
+
+    def passed_by_wall_alone(self, other: Instant) -> bool:
+        """True when only the wall clock has passed `other`: it was stepped, or the virtual machine was paused, and nothing here tells which."""
+        return self.wall >= other.wall and self.boot < other.boot
 
 
 class HoldSide:
@@ -67,6 +73,32 @@ class HoldSide:
     def grace(self, wanted: float) -> float:
         """Seconds between SIGTERM and SIGKILL when the lease ends: what the job asks for, at most half of the lease."""
         return max(0.0, min(wanted, self._hold / 2))
+
+
+class NonceHold:
+    """The nonce that an incarnation presents in its next question for a grant; each grant brings another. 0 = none yet.
+
+    Two copies of an incarnation (a cloned or restored machine) hold different ones after their next grants, and coordinators go on with the one
+    that was presented first. `note` is called with each new nonce.
+    """
+
+    def __init__(self) -> None:
+        self.nonce = 0
+        self.note: Callable[[int], None] = lambda _nonce: None
+        self._before = 0
+
+    def granted(self, given: int, *, presented: int) -> None:
+        """A question that presented `presented` was granted. Of several answers to one nonce the first counts."""
+        if given and presented == self.nonce:
+            self.nonce, self._before = given, self.nonce
+            self.note(given)
+
+    def refused(self, presented: int) -> None:
+        """No coordinator knows `presented` any more. It may have come with an answer that more than four others overtook; then the one before
+        is still known."""
+        if presented == self.nonce:
+            self.nonce, self._before = self._before, self.nonce
+            self.note(self.nonce)
 
 
 def take_seconds(lease_ms: int) -> float:

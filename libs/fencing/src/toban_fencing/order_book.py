@@ -62,8 +62,7 @@ class OrderBook(Generic[S]):
     ) -> None:
         """`unreported` are ended attempts whose outcome is not accepted: a question about one is still answered `finished`."""
         self.slots = slots
-        # Three independent reasons to accept no new work: a Drain order, the end of this process, the state of the executor's row.
-        self.drained = False
+        # Two independent reasons to accept no new work: the end of this process, the state of the executor's row.
         self.stopping = False
         self.row_closed = False
         # A process of a job refused a signal.
@@ -228,7 +227,7 @@ class OrderBook(Generic[S]):
     @property
     def accepting(self) -> bool:
         """True while new work may be taken."""
-        return not (self.drained or self.stopping or self.row_closed or self.out_of_reach)
+        return not (self.stopping or self.row_closed or self.out_of_reach)
 
     @property
     def free_slots(self) -> int:

@@ -8,13 +8,13 @@ from dataclasses import dataclass, field
 class Backoff:
     """Delay of attempt n (from 1) is `base * factor ** (n - 1)`, at most `cap`; all in seconds.
 
-    `jitter` 0.2 spreads each delay evenly over its lower 20 %, so that replicas do not return in step.
+    `jitter` 0.5 spreads each delay evenly over its lower half: what an outage has cut off at one instant must not return in step.
     """
 
     base: float
     cap: float
     factor: float = 2.0
-    jitter: float = 0.2
+    jitter: float = 0.5
     rng: random.Random = field(default_factory=random.Random, repr=False, compare=False)
 
     def delay(self, attempt: int) -> float:

@@ -1,6 +1,5 @@
 """The only place that reads a clock. Everything else takes a `Clock`, or `now` as an argument."""
 
-import asyncio
 import time
 from datetime import UTC, datetime
 from typing import Protocol
@@ -43,4 +42,7 @@ class SystemClock:
 
     async def sleep(self, seconds: float) -> None:
         """asyncio.sleep; a time in the past yields once."""
+        # Imported here: small synchronous processes read these clocks, too.
+        import asyncio
+
         await asyncio.sleep(max(0.0, seconds))

@@ -96,6 +96,7 @@ class Loop:
         self._on_turn = on_turn
         self._woken = asyncio.Event()
         self._failures = 0
+        self._retry_in = 0.0
         self._suppressed = 0
         self._logged_at: float | None = None
         self._began: float | None = None
@@ -164,6 +165,7 @@ class Loop:
             self._failures, self._suppressed, self._logged_at = 0, 0, None
             return
         self._failures += 1
+        self._retry_in = self._backoff().delay(self._failures)
         now = self._clock.monotonic()
         if self._logged_at is not None and now - self._logged_at < LOG_EVERY_SECONDS:
             self._suppressed += 1
@@ -172,20 +174,20 @@ class Loop:
             "loop turn failed",
             loop=self.name,
             attempt=self._failures,
-            next_try_seconds=round(self._backoff().delay(self._failures), 3),
+            next_try_seconds=round(self._retry_in, 3),
             not_logged=self._suppressed,
             exc_info=error,
         )
         self._logged_at, self._suppressed = now, 0
 
     def _backoff(self) -> Backoff:
-        return Backoff(base=min(FIRST_RETRY_SECONDS, self.tick_seconds), cap=self.tick_seconds, jitter=0.0)
+        return Backoff(base=min(FIRST_RETRY_SECONDS, self.tick_seconds), cap=self.tick_seconds)
 
     async def _pause(self, stopped: "asyncio.Future[Any]") -> None:
         """Until the next turn is due: a wake-up or the tick; after a failure the backoff alone."""
         if self._failures:
             # Wake-ups do not shorten this: a storm of signals over a broken database must not spin.
-            nap = asyncio.ensure_future(self._clock.sleep(self._backoff().delay(self._failures)))
+            nap = asyncio.ensure_future(self._clock.sleep(self._retry_in))
             try:
                 await asyncio.wait([stopped, nap], return_when=asyncio.FIRST_COMPLETED)
             finally:

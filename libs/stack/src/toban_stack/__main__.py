@@ -10,12 +10,16 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
+from toban_runtime.clock import SystemClock
 from toban_stack import certificate_rotation
 from toban_stack.console import columns, print_lines
 from toban_stack.errors import StackError
+from toban_stack.health import ProcessStatus, last_exits
 from toban_stack.stack import Stack
+from toban_stack.supervisor.policy import Backoff
 
 USAGE = 2
+STATUS_HEADER = ("PROCESS", "ROLE", "ADDRESS", "ADMIN", "PID", "RESTARTS", "HEALTH")
 
 
 def main(arguments: list[str]) -> int:
@@ -59,10 +63,16 @@ def status() -> int:
     if not rows:
         print_lines("no stack is running here: make up")
         return 1
-    table = [("PROCESS", "ROLE", "ADDRESS", "ADMIN", "PID", "HEALTH")]
-    table += [(row.name, row.role, row.address, row.admin or "-", str(row.pid), row.health) for row in rows]
-    print_lines(*columns(table), *(f"\nSite  http://{address}" for address in stack.sites))
+    print_lines(*columns([STATUS_HEADER, *map(_cells, rows)]))
+    if exits := last_exits(rows, SystemClock().wall()):
+        print_lines("", *columns(exits))
+    print_lines(*(f"\nSite  http://{address}" for address in stack.sites))
     return 0 if all(row.green for row in rows) else 1
+
+
+def _cells(row: ProcessStatus) -> tuple[str, ...]:
+    restarts = "-" if row.restarts is None else str(row.restarts)
+    return (row.name, row.role, row.address or "-", row.admin or "-", str(row.pid or "-"), restarts, row.health)
 
 
 def certificates(step: str) -> int:
@@ -89,6 +99,7 @@ def _stack() -> Stack:
         executors=_count("EXECUTORS", 2),
         log_archivers=_count("LOG_ARCHIVERS", 1),
         admin_webs=_count("ADMIN_WEBS", 1, least=0),
+        supervise=Backoff(),
         on_progress=lambda line: print_lines(f"• {line}"),
     )
 

@@ -9,12 +9,14 @@ files that this container may read.
 import os
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 
 from toban_stack import certificate_rotation, certs
 from toban_stack.errors import StackError
+from toban_stack.servers.launch import COORDINATOR_ROLE, LOG_ARCHIVER_ROLE
+from toban_stack.servers.postgres import role_secret
 from toban_stack.servers.s3 import identities
 from toban_stack.stack_paths import StackPaths
 
@@ -22,29 +24,41 @@ USAGE = 2
 OWNER_ONLY = 0o600
 # Servers run as users of their own images; only their container mounts the folder.
 ANY_USER = 0o444
+ROLES = (COORDINATOR_ROLE, LOG_ARCHIVER_ROLE)
 TLS_FILES = ("tls.key", "tls.crt", "ca.crt")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Share:
-    """The files of one container: the certificate of `identity` (empty = none), and `secrets`."""
+    """The files of one container: the certificate of `identity` (empty = none), and `secrets` (file to secret)."""
 
     identity: str = ""
-    secrets: tuple[str, ...] = ()
+    secrets: Mapping[str, str] = field(default_factory=dict)
     mode: int = OWNER_ONLY
 
 
+def _named(*names: str) -> Mapping[str, str]:
+    """Secrets whose files have their names."""
+    return dict(zip(names, names, strict=True))
+
+
+# Each service has a database URL with its own role, in a file of the same name. Only migrations have the administrator's.
 SHARES: Mapping[str, Share] = {
-    "coordinator": Share(identity="coordinator", secrets=("database_url", "redis_url")),
-    "log-archiver": Share(identity="log-archiver", secrets=("database_url", "s3_access_key", "s3_secret_key")),
-    "executor": Share(identity="executor", secrets=("machine",)),
+    "coordinator": Share(
+        identity="coordinator", secrets={"database_url": "coordinator_database_url", **_named("redis_url")}
+    ),
+    "log-archiver": Share(
+        identity="log-archiver",
+        secrets={"database_url": "log_archiver_database_url", **_named("s3_access_key", "s3_secret_key")},
+    ),
+    "executor": Share(identity="executor", secrets=_named("machine")),
     "admin-web": Share(identity="admin-web"),
     "cli": Share(identity="admin-cli"),
-    "migrate": Share(secrets=("database_url",)),
-    "postgres": Share(secrets=("postgres_password",), mode=ANY_USER),
-    "valkey": Share(secrets=("valkey.conf", "valkey_password"), mode=ANY_USER),
-    "seaweedfs": Share(secrets=("s3.json",), mode=ANY_USER),
-    "grafana": Share(secrets=("grafana_password",), mode=ANY_USER),
+    "migrate": Share(secrets=_named("database_url", *(f"{role}_password" for role in ROLES))),
+    "postgres": Share(secrets=_named("postgres_password"), mode=ANY_USER),
+    "valkey": Share(secrets=_named("valkey.conf", "valkey_password"), mode=ANY_USER),
+    "seaweedfs": Share(secrets=_named("s3.json"), mode=ANY_USER),
+    "grafana": Share(secrets=_named("grafana_password"), mode=ANY_USER),
 }
 
 
@@ -62,7 +76,7 @@ def make(keys: Path, hand_out: Path, *, step: str = "", now: datetime | None = N
     secrets = _secrets(StackPaths(keys))
     for name, share in SHARES.items():
         files = {file: (keys / share.identity / file).read_bytes() for file in TLS_FILES if share.identity}
-        files |= {secret: secrets[secret].encode() for secret in share.secrets}
+        files |= {file: secrets[secret].encode() for file, secret in share.secrets.items()}
         changed = [
             file for file, content in files.items() if _write_if_changed(hand_out / name / file, content, share.mode)
         ]
@@ -75,10 +89,14 @@ def _secrets(home: StackPaths) -> dict[str, str]:
     """Every secret by its name; random ones are stored, the others follow from them."""
     home.secrets.mkdir(mode=0o700, parents=True, exist_ok=True)
     postgres, valkey = home.secret("postgres-password"), home.secret("valkey-password")
+    roles = {role: home.secret(role_secret(role)) for role in ROLES}
     access, secret = home.secret("s3-access-key", 10), home.secret("s3-secret-key", 20)
     return {
         "postgres_password": postgres,
-        "database_url": f"postgresql://toban:{postgres}@postgres:5432/toban",
+        "database_url": _database_url("toban", postgres),
+        "coordinator_database_url": _database_url(COORDINATOR_ROLE, roles[COORDINATOR_ROLE]),
+        "log_archiver_database_url": _database_url(LOG_ARCHIVER_ROLE, roles[LOG_ARCHIVER_ROLE]),
+        **{f"{role}_password": password for role, password in roles.items()},
         "valkey_password": valkey,
         "valkey.conf": _valkey(valkey),
         "redis_url": f"redis://:{valkey}@valkey:6379/0",
@@ -89,6 +107,10 @@ def _secrets(home: StackPaths) -> dict[str, str]:
         # Identifies the machine to executors; as durable as their state directories.
         "machine": home.secret("machine", 16),
     }
+
+
+def _database_url(user: str, password: str) -> str:
+    return f"postgresql://{user}:{password}@postgres:5432/toban"
 
 
 def _valkey(password: str) -> str:

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 TAIL_LINES = 15
+_TAIL_BYTES = 65536
 
 
 class StackError(Exception):
@@ -21,7 +22,9 @@ class ProcessFailed(StackError):
 def tail(log: Path, lines: int = TAIL_LINES) -> list[str]:
     """The last lines of a log file; empty when the file does not exist."""
     try:
-        raw = log.read_bytes()[-65536:]
+        with log.open("rb") as file:
+            file.seek(max(0, log.stat().st_size - _TAIL_BYTES))
+            raw = file.read()
     except FileNotFoundError:
         return []
     return raw.decode("utf-8", "replace").splitlines()[-lines:]

@@ -3,18 +3,25 @@
 import json
 import urllib.error
 import urllib.request
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import Any
 
 from toban_domain.finding import format_check_value
 from toban_stack.processes import ProcessRecord, alive
+from toban_stack.supervisor.policy import Exit, span
+from toban_stack.supervisor.report import ServiceReport
 
 TIMEOUT_SECONDS = 2.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessStatus:
-    """One line of `status`: `green` decides the exit code, `health` is the text for people."""
+    """One line of `status`: `green` decides the exit code, `health` is the text for people.
+
+    `pid` is 0 when it does not run, `restarts` None when it is not supervised.
+    """
 
     name: str
     role: str
@@ -23,12 +30,14 @@ class ProcessStatus:
     pid: int
     green: bool
     health: str
+    restarts: int | None = None
+    last_exit: Exit | None = None
 
 
 def of_service(record: ProcessRecord) -> ProcessStatus:
     """The status of a service, from its /healthz; a warning is green."""
     if not alive(record):
-        return _status(record, green=False, health="not running")
+        return _status(record, green=False, health="not running", running=False)
     document = healthz(record.admin)
     if document is None:
         return _status(record, green=False, health="no response on its admin port")
@@ -47,8 +56,48 @@ def of_service(record: ProcessRecord) -> ProcessStatus:
 def of_server(record: ProcessRecord, *, ready: bool) -> ProcessStatus:
     """The status of PostgreSQL, Redis or S3."""
     if not alive(record):
-        return _status(record, green=False, health="not running")
+        return _status(record, green=False, health="not running", running=False)
     return _status(record, green=ready, health="ok" if ready else "does not respond")
+
+
+def supervised(
+    rows: Sequence[ProcessStatus],
+    supervisor: ProcessRecord,
+    reports: Mapping[str, ServiceReport],
+    *,
+    now: datetime,
+) -> list[ProcessStatus]:
+    """`rows` with their restarts, and what they wait for, after a line for the supervisor itself."""
+    runs = alive(supervisor)
+    health = "ok" if runs else "not running, nothing is restarted: make up"
+    return [
+        _status(supervisor, green=runs, health=health, running=runs),
+        *(_with_report(row, reports, runs, now) for row in rows),
+    ]
+
+
+def _with_report(row: ProcessStatus, reports: Mapping[str, ServiceReport], runs: bool, now: datetime) -> ProcessStatus:
+    report = reports.get(row.name)
+    if report is None:
+        return row
+    waits = runs and not row.pid and report.next_start_at
+    health = report.summary(now) if waits else row.health
+    return replace(row, health=health, restarts=report.restarts, last_exit=report.last_exit)
+
+
+def last_exits(rows: Sequence[ProcessStatus], now: datetime) -> list[tuple[str, ...]]:
+    """A table of the processes that have ended under the supervisor, with its header; empty without any."""
+    table = [
+        (
+            row.name,
+            f"{span(max(0.0, (now - datetime.fromisoformat(row.last_exit.at)).total_seconds()))} ago",
+            str(row.last_exit),
+            row.last_exit.detail or "-",
+        )
+        for row in rows
+        if row.last_exit is not None
+    ]
+    return [("ENDED", "WHEN", "CAUSE", "LAST LINE OF ITS LOG"), *table] if table else []
 
 
 def healthz(admin: str) -> dict[str, Any] | None:
@@ -69,13 +118,15 @@ def healthz(admin: str) -> dict[str, Any] | None:
     return document if isinstance(document, dict) else None
 
 
-def _status(record: ProcessRecord, *, green: bool, health: str, detail: str = "") -> ProcessStatus:
+def _status(
+    record: ProcessRecord, *, green: bool, health: str, detail: str = "", running: bool = True
+) -> ProcessStatus:
     return ProcessStatus(
         name=record.name,
         role=f"{record.role} ({detail})" if detail else record.role,
         address=record.address,
         admin=record.admin,
-        pid=record.pid,
+        pid=record.pid if running else 0,
         green=green,
         health=health,
     )

@@ -14,6 +14,8 @@ from pathlib import Path
 from toban_stack.wait import wait_until
 
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+# Signals with their default action at the start of a program: Python ignores SIGPIPE and SIGXFSZ.
+DEFAULTED = (signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGHUP, signal.SIGPIPE, signal.SIGXFSZ)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,8 +23,8 @@ class ProcessRecord:
     """One process of a stack.
 
     `started` is in clock ticks since boot; `address` is host:port of its service; `admin` is host:port of its plain
-    HTTP admin port, if any; SIGKILL follows `stop_signal` after `grace_seconds`; `leftovers` are files outside of the
-    stack's folder that it may leave.
+    HTTP admin port, if any; SIGKILL follows `stop_signal` after `grace_seconds`; `leftovers` are files that it may leave
+    and that its next start must not find.
     """
 
     name: str
@@ -53,11 +55,21 @@ class Program:
     grace_seconds: float = 10.0
     leftovers: tuple[str, ...] = ()
 
+    def remove_leftovers(self) -> None:
+        """Removes the files of a previous process that this one must not find."""
+        for path in self.leftovers:
+            Path(path).unlink(missing_ok=True)
+
+    def open_log(self) -> int:
+        """A descriptor that appends to the log, a file of mode 0600."""
+        self.log.parent.mkdir(parents=True, exist_ok=True)
+        return os.open(self.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+
 
 def spawn(program: Program) -> ProcessRecord:
     """Starts `program` in a session of its own and appends its output to its log."""
-    program.log.parent.mkdir(parents=True, exist_ok=True)
-    log = os.open(program.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    program.remove_leftovers()
+    log = program.open_log()
     try:
         pid = os.posix_spawn(
             program.argv[0],
@@ -70,10 +82,15 @@ def spawn(program: Program) -> ProcessRecord:
             ],
             setsid=True,
             setsigmask=(),
-            setsigdef=(signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGHUP, signal.SIGPIPE),
+            setsigdef=DEFAULTED,
         )
     finally:
         os.close(log)
+    return record_of(program, pid)
+
+
+def record_of(program: Program, pid: int) -> ProcessRecord:
+    """The record of `program`, which has just been started as `pid`."""
     return ProcessRecord(
         name=program.name,
         role=program.role,
@@ -126,26 +143,26 @@ def send(record: ProcessRecord, signum: int) -> bool:
         os.close(handle)
 
 
-def stop(record: ProcessRecord) -> str:
-    """Stops the process and its descendants: by its stop signal, then by SIGKILL. Returns how it ended, for people."""
+def stop(record: ProcessRecord, *, family: bool = True) -> str:
+    """Stops the process, and its descendants (`family`): by its stop signal, then by SIGKILL. Returns how it ended, for people."""
     try:
-        return _stop(record)
+        return _stop(record, family)
     finally:
         for path in record.leftovers:
             Path(path).unlink(missing_ok=True)
 
 
-def _stop(record: ProcessRecord) -> str:
+def _stop(record: ProcessRecord, family: bool) -> str:
     if not alive(record):
         return "had already ended"
-    family = descendants([record])
+    children = descendants([record]) if family else []
     send(record, signal.SIGCONT)
     send(record, record.stop_signal)
     how = "stopped"
     if not wait_until(lambda: not alive(record), record.grace_seconds):
         how = f"killed after {record.grace_seconds:g} s"
         kill_all([record])
-    return how if not kill_all(family) else f"{how}, remaining child processes killed"
+    return how if not kill_all(children) else f"{how}, remaining child processes killed"
 
 
 def kill_all(records: Iterable[ProcessRecord]) -> int:
@@ -163,20 +180,40 @@ def descendants(parents: list[ProcessRecord]) -> list[ProcessRecord]:
             children.setdefault(int(fields[1]), []).append(int(entry.name))
     found: list[ProcessRecord] = []
     waiting = [parent.pid for parent in parents if alive(parent)]
-    boot = boot_id()
     while waiting:
         for pid in children.get(waiting.pop(), ()):
-            if (started := start_time(pid)) is not None:
-                found.append(
-                    ProcessRecord(name=f"pid {pid}", role="child", pid=pid, started=started, boot=boot, log="")
-                )
+            if (record := _unnamed(pid)) is not None:
+                found.append(record)
                 waiting.append(pid)
+    return found
+
+
+def called_with(module: str, argument: str) -> list[ProcessRecord]:
+    """The live processes that run a Python module whose name begins so, with `argument` among their arguments."""
+    found: list[ProcessRecord] = []
+    for entry in Path("/proc").iterdir():
+        if not entry.name.isdigit():
+            continue
+        try:
+            words = (entry / "cmdline").read_bytes().split(b"\0")
+        except OSError:
+            continue
+        called = os.fsencode(argument) in words and any(word.startswith(os.fsencode(module)) for word in words)
+        if called and (record := _unnamed(int(entry.name))) is not None:
+            found.append(record)
     return found
 
 
 def python_program(*arguments: str) -> tuple[str, ...]:
     """The command line that runs this interpreter with `arguments`."""
     return (sys.executable, *arguments)
+
+
+def _unnamed(pid: int) -> ProcessRecord | None:
+    started = start_time(pid)
+    if started is None:
+        return None
+    return ProcessRecord(name=f"pid {pid}", role="child", pid=pid, started=started, boot=boot_id(), log="")
 
 
 def _stat_fields(pid: int) -> list[str] | None:

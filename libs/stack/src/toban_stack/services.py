@@ -11,7 +11,7 @@ from pathlib import Path
 from toban_stack.certs import TRUST_DOMAIN
 from toban_stack.errors import ProcessFailed
 from toban_stack.ports import PortBook
-from toban_stack.processes import ProcessRecord, Program, alive, python_program, spawn
+from toban_stack.processes import ProcessRecord, Program, alive, python_program
 from toban_stack.servers.endpoints import Endpoints
 from toban_stack.stack_paths import StackPaths
 from toban_stack.state_file import StateFile
@@ -64,12 +64,14 @@ class Services:
         endpoints: Endpoints,
         counts: Counts,
         environment: Mapping[str, str],
+        launch: Callable[[Program], ProcessRecord],
         on_progress: Callable[[str], None] = lambda _: None,
     ) -> None:
         self._home = home
         self._records = records
         self._endpoints = endpoints
         self._environment = environment
+        self._launch = launch
         self._on_progress = on_progress
         self._roles = counts.names()
         book = PortBook(path=home.root / "ports.json", environment=environment)
@@ -92,18 +94,17 @@ class Services:
 
         Raises ProcessFailed for the first one that does not become ready.
         """
-        missing = [name for name in names or self._roles if not self._records.running(name)]
-        for name in missing:
-            self._spawn(name)
-        with ThreadPoolExecutor(max_workers=max(1, len(missing))) as pool:
-            for future in [pool.submit(self._wait, name) for name in missing]:
+        names = list(names or self._roles)
+        before = {name: self._records.running(name) for name in names}
+        records = [self._launch(self._program(name)) for name in names]
+        with ThreadPoolExecutor(max_workers=max(1, len(names))) as pool:
+            for future in [pool.submit(self._wait, record, before[record.name]) for record in records]:
                 future.result()
-        return missing
+        return [record.name for record in records if record != before[record.name]]
 
-    def _spawn(self, name: str) -> None:
-        self._ready_file(name).unlink(missing_ok=True)
+    def _program(self, name: str) -> Program:
         role = self._roles[name]
-        program = Program(
+        return Program(
             name=name,
             role=role,
             argv=python_program("-m", MODULES[role]),
@@ -112,24 +113,24 @@ class Services:
             address=f"127.0.0.1:{self._ports[name]}",
             admin=f"127.0.0.1:{self._admin_ports[name]}",
             grace_seconds=STOP_SECONDS,
+            leftovers=(str(self._ready_file(name)),),
         )
-        self._records.add(spawn(program))
 
-    def _wait(self, name: str) -> None:
-        record = self._records.get(name)
-        if record is None:
-            return
-        log = Path(record.log)
+    def _wait(self, record: ProcessRecord, before: ProcessRecord | None) -> None:
+        name, log = record.name, Path(record.log)
         up = wait_until(lambda: self._serves(record) or not alive(record), READY_SECONDS)
         if not alive(record):
             raise ProcessFailed(name=name, reason="ended while starting", log=log)
         if not up:
             raise ProcessFailed(name=name, reason=f"was not ready within {READY_SECONDS:g} s", log=log)
-        self._on_progress(f"{name} on {record.address}")
+        if record != before:
+            self._on_progress(f"{name} on {record.address}")
 
     def _serves(self, record: ProcessRecord) -> bool:
-        ready = self._ready_file(record.name)
-        return ready.exists() and json.loads(ready.read_text())["pid"] == record.pid
+        try:
+            return bool(json.loads(self._ready_file(record.name).read_text())["pid"] == record.pid)
+        except FileNotFoundError:
+            return False
 
     def _ready_file(self, name: str) -> Path:
         return self._home.run / f"{name}.ready"
@@ -177,11 +178,10 @@ class Services:
         endpoints = self._endpoints
         secrets: dict[str, str] = {}
         plain: dict[str, str] = {}
-        if role in ("coordinator", "log-archiver"):
-            secrets["DATABASE_URL"] = endpoints.database_url
         if role == "coordinator":
-            secrets["REDIS_URL"] = endpoints.redis_url
+            secrets = {"DATABASE_URL": endpoints.coordinator_database_url, "REDIS_URL": endpoints.redis_url}
         if role == "log-archiver":
+            secrets["DATABASE_URL"] = endpoints.log_archiver_database_url
             secrets |= {"S3_ACCESS_KEY": endpoints.s3_access_key, "S3_SECRET_KEY": endpoints.s3_secret_key}
             plain = {
                 "S3_ENDPOINT_URL": endpoints.s3_endpoint_url,
@@ -189,7 +189,7 @@ class Services:
                 "S3_REGION": endpoints.s3_region,
             }
         files = {
-            f"{key}_FILE": str(self._home.keep_secret(f"service-{key.lower()}", value))
+            f"{key}_FILE": str(self._home.keep_secret(f"{role}-{key.lower()}", value))
             for key, value in secrets.items()
             if value
         }

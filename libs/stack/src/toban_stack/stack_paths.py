@@ -71,6 +71,16 @@ class StackPaths:
         digest = sha256(os.fsencode(self.root.absolute())).hexdigest()[:12]
         return Path(tempfile.gettempdir()) / f"toban-{os.getuid()}-{digest}"
 
+    @property
+    def supervisor_socket(self) -> Path:
+        """Where the supervisor takes requests."""
+        return self.sockets / "supervisor.sock"
+
+    @property
+    def supervisor_report(self) -> Path:
+        """What the supervisor publishes: restarts, and waits for the next start."""
+        return self.run / "supervisor.json"
+
     def log_file(self, name: str) -> Path:
         """The log of the process `name`."""
         return self.logs / f"{name}.log"

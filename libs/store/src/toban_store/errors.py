@@ -26,6 +26,7 @@ __all__ = [
 
 # Statement or transaction bounds: query_canceled, lock_not_available, idle_in_transaction_session_timeout, transaction_timeout.
 _TIMEOUTS = frozenset({"57014", "55P03", "25P03", "25P04"})
+_AT_WORK = frozenset({"57014", "55P03"})
 # Connection exceptions, shutdowns by the server, and "statement completion unknown".
 _LOST_PREFIXES = ("08", "57P")
 _LOST = frozenset({"40003", "25P03", "25P04"})
@@ -50,6 +51,12 @@ class DidNotHappen(StoreError):
 
 class TooLong(DidNotHappen):
     """A statement, a lock wait or a fenced transaction took longer than its bound: cut the work or try again."""
+
+    @property
+    def by_server(self) -> bool:
+        """PostgreSQL itself was at work, or waited for a lock, for that long. Else it may as well have waited for this process, which says
+        nothing about what was to be written."""
+        return self.sqlstate in _AT_WORK
 
 
 class Refused(DidNotHappen):

@@ -1,8 +1,10 @@
 """Migrations: plain SQL files `migrations/<schema>/<version>_<name>.sql` in dbmate's format, applied once, in order, each in one transaction.
 
-Usage: python -m toban_store.migrate up|status|wait, with SCHEDULER_DATABASE_URL (or SCHEDULER_DATABASE_URL_FILE) set. `up` also gives the settings
-that environment variables name (SCHEDULER_SKIP_LATE_RUNS_AFTER_SECONDS) their first values; one that was stored before is left alone. `wait` ends
-when every migration of this code is applied, by any process, and waits while PostgreSQL is unreachable.
+Usage: python -m toban_store.migrate up [--passwords FOLDER]|status|wait|roles, with SCHEDULER_DATABASE_URL (or SCHEDULER_DATABASE_URL_FILE) set.
+`up` works as toban_owner where it may (toban_store.roles), and grants each role its rights (toban_store.privileges). It also gives the settings
+that environment variables name (SCHEDULER_SKIP_LATE_RUNS_AFTER_SECONDS) their first values; one that was stored before is left alone. With a
+FOLDER it lets each role log in that has a file `<role>_password` there. `wait` ends when every migration of this code is applied, by any process,
+and waits while PostgreSQL is unreachable. `roles` prints the SQL that makes the roles, and needs no database.
 An advisory lock lets one runner work at a time; a checksum of each applied file makes a later change of it an error. A database may be ahead
 of this code (a newer release migrated it): old code runs on the new schema.
 """
@@ -26,6 +28,7 @@ import psycopg
 from toban_domain.errors import ErrorCode, TobanError
 from toban_domain.settings import spec_of
 from toban_runtime.config_checks import check_database_url
+from toban_store import privileges, roles
 from toban_store.pool import connect_arguments
 
 MIGRATIONS = Path(__file__).parent / "migrations"
@@ -93,8 +96,17 @@ def read_migrations(folder: Path = MIGRATIONS) -> list[Migration]:
     return sorted(found, key=lambda migration: (migration.version, migration.schema))
 
 
-def up(url: str, *, folder: Path = MIGRATIONS, seeds: Mapping[str, float] | None = None) -> list[str]:
+def up(
+    url: str,
+    *,
+    folder: Path = MIGRATIONS,
+    seeds: Mapping[str, float] | None = None,
+    passwords: Mapping[str, str] | None = None,
+    say: Callable[[str], object] = lambda _: None,
+) -> list[str]:
     """Applies what is missing and returns its labels; then stores `seeds`, the first values of settings. Safe to repeat and to run twice at once.
+
+    `passwords` (by role) lets these roles log in. `say` gets a line when the roles cannot be set up by this login, which goes on without them.
 
     Raises MigrationError when an applied file has changed, the server is too old or cannot be reached, or a file fails (which leaves
     nothing of that file behind).
@@ -102,14 +114,21 @@ def up(url: str, *, folder: Path = MIGRATIONS, seeds: Mapping[str, float] | None
     wanted = read_migrations(folder)
     with _session(url) as connection:
         connection.execute("SELECT pg_advisory_lock(%s::bigint)", (_LOCK,))
+        roles.act_as_owner(connection, say=say)
         connection.execute(_TABLE)
         applied = _applied(connection)
         _refuse_changed(wanted, applied)
         missing = [migration for migration in wanted if (migration.schema, migration.version) not in applied]
         for migration in missing:
-            _apply(connection, migration)
+            _apply(connection, migration, grant=migration is missing[-1])
+        # A newer release has its own list, and may need more.
+        if not missing and applied.keys() <= {(migration.schema, migration.version) for migration in wanted}:
+            with connection.transaction():
+                privileges.apply(connection)
         for name, value in (seeds or {}).items():
             connection.execute(_SEED, (name, json.dumps(value)))
+        if passwords:
+            _let_log_in(connection, passwords)
     return [migration.label for migration in missing]
 
 
@@ -233,7 +252,7 @@ def _session(url: str) -> Iterator[psycopg.Connection[tuple[object, ...]]]:
             yield connection
         except psycopg.errors.InsufficientPrivilege as error:
             raise MigrationError(
-                f"{_one_line(error)}: the role has to own the database, or act as the one that does (ALTER ROLE … SET role)"
+                f"{_one_line(error)}: run `python -m toban_store.migrate up` as toban_owner or an administrator (docs/database-roles.md)"
             ) from error
         except psycopg.Error as error:
             raise MigrationError(f"PostgreSQL does not do it: {_one_line(error)}") from error
@@ -261,7 +280,7 @@ def _refuse_changed(wanted: Sequence[Migration], applied: dict[tuple[str, int], 
             )
 
 
-def _apply(connection: psycopg.Connection[tuple[object, ...]], migration: Migration) -> None:
+def _apply(connection: psycopg.Connection[tuple[object, ...]], migration: Migration, *, grant: bool) -> None:
     try:
         with connection.transaction():
             connection.execute(migration.up)
@@ -269,8 +288,22 @@ def _apply(connection: psycopg.Connection[tuple[object, ...]], migration: Migrat
                 "INSERT INTO public.toban_migrations (schema, version, name, checksum) VALUES (%s, %s, %s, %s)",
                 (migration.schema, migration.version, migration.name, migration.checksum),
             )
+            if grant:
+                # In the same transaction: a service that waits for the last migration finds its rights.
+                privileges.apply(connection)
     except psycopg.Error as error:
         raise MigrationError(f"{migration.label} failed and was rolled back: {_one_line(error)}") from error
+
+
+def _let_log_in(connection: psycopg.Connection[tuple[object, ...]], passwords: Mapping[str, str]) -> None:
+    connection.execute("RESET ROLE")
+    try:
+        roles.let_log_in(connection, passwords)
+    except (psycopg.errors.InsufficientPrivilege, psycopg.errors.UndefinedObject) as error:
+        raise MigrationError(
+            f"the schema is migrated, but passwords of roles are not set ({_one_line(error)}): use the URL of a superuser or "
+            "of the login that created the roles, or let an administrator set them (docs/database-roles.md)"
+        ) from error
 
 
 def _one_line(error: BaseException) -> str:
@@ -286,26 +319,68 @@ def _database_url() -> str:
     return url
 
 
-def main(arguments: Sequence[str]) -> int:
-    """The command: 0 when done (status: nothing pending), 1 when status finds something pending, 64 for wrong words, 78 for the rest."""
-    if list(arguments) not in (["up"], ["status"], ["wait"]):
-        sys.stderr.write("usage: python -m toban_store.migrate up|status|wait\n")
-        return 64
-    try:
-        if list(arguments) == ["up"]:
-            for label in up(_database_url(), seeds=seeds_from(os.environ)):
-                sys.stdout.write(f"applied {label}\n")
-            return 0
-        if list(arguments) == ["wait"]:
-            wait(_database_url(), say=lambda line: sys.stderr.write(f"{line}\n"))
-            return 0
-        states = status(_database_url())
-    except (TobanError, OSError) as error:
-        sys.stderr.write(f"{error}\n")
-        return 78
+def passwords_from(folder: Path) -> dict[str, str]:
+    """Passwords by role: the contents of the files `<role>_password`. Raises MigrationError when there is none, OSError for an unreadable one."""
+    found = {
+        role: (folder / f"{role}_password").read_text(encoding="utf-8").strip()
+        for role in roles.ROLES
+        if (folder / f"{role}_password").exists()
+    }
+    if not found or not all(found.values()):
+        raise MigrationError(
+            f"--passwords {folder}: needs files like {roles.COORDINATOR}_password, each with one password"
+        )
+    return found
+
+
+def _up(arguments: Sequence[str]) -> int:
+    passwords = passwords_from(Path(arguments[2])) if len(arguments) == 3 else {}
+    labels = up(
+        _database_url(),
+        seeds=seeds_from(os.environ),
+        passwords=passwords,
+        say=lambda line: sys.stderr.write(f"{line}\n"),
+    )
+    for label in labels:
+        sys.stdout.write(f"applied {label}\n")
+    return 0
+
+
+def _wait() -> int:
+    wait(_database_url(), say=lambda line: sys.stderr.write(f"{line}\n"))
+    return 0
+
+
+def _status() -> int:
+    states = status(_database_url())
     for one in states:
         sys.stdout.write(f"{one.state:8} {one.label}\n")
     return 1 if any(one.state in ("pending", "changed") for one in states) else 0
+
+
+def _roles() -> int:
+    sys.stdout.write(roles.script())
+    return 0
+
+
+def main(arguments: Sequence[str]) -> int:
+    """The command: 0 when done (status: nothing pending), 1 when status finds something pending, 64 for wrong words, 78 for the rest."""
+    commands: Mapping[tuple[str, ...], Callable[[], int]] = {
+        ("up",): lambda: _up(arguments),
+        ("up", "--passwords"): lambda: _up(arguments),
+        ("status",): _status,
+        ("wait",): _wait,
+        ("roles",): _roles,
+    }
+    words = tuple(arguments[:2])
+    if words not in commands or len(arguments) != (3 if len(words) == 2 else 1):
+        sys.stderr.write("usage: python -m toban_store.migrate up [--passwords FOLDER]|status|wait|roles\n")
+        return 64
+    try:
+        return commands[words]()
+    except (TobanError, OSError) as error:
+        sys.stderr.write(f"{error}\n")
+        return 78
 
 
 if __name__ == "__main__":

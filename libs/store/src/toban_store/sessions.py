@@ -12,7 +12,7 @@ import select
 import socket
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 import psycopg
@@ -23,6 +23,10 @@ from psycopg.rows import DictRow, tuple_row
 from toban_observability import metrics
 from toban_observability.logs import get_logger
 
+# A fenced transaction holds up every take-over, so it may last this long and no longer.
+FENCED_MS = 200
+# A process that is itself too slow for that, on a starved machine, gets up to twice as long: less than a take-over waits for the lock.
+FENCED_MOST_MS = 400
 # How long the client waits beyond the time after which the server itself ends a statement.
 MARGIN_SECONDS = 1.0
 # How long a cancelled statement, or a rollback, may take to end.
@@ -39,7 +43,8 @@ SELECT current_setting('statement_timeout'),
        CASE WHEN pg_is_in_recovery() THEN ''
             ELSE (SELECT system_identifier::text FROM pg_control_system())
                  || ':' || substr(pg_walfile_name(pg_current_wal_insert_lsn()), 1, 8)
-       END
+       END,
+       (SELECT oid::bigint FROM pg_database WHERE datname = current_database())
 """
 
 RV = TypeVar("RV")
@@ -76,6 +81,22 @@ def server_of(arguments: Mapping[str, Any]) -> Server:
     return _servers.setdefault(key, Server())
 
 
+@dataclass(slots=True)
+class Pace:
+    """How long a fenced transaction of this process may last, from FENCED_MS to FENCED_MOST_MS, as the process itself can follow."""
+
+    milliseconds: int = FENCED_MS
+
+    def too_long(self) -> None:
+        """One ended at its bound, and not because PostgreSQL was at work: the next one gets longer."""
+        self.milliseconds = min(FENCED_MOST_MS, self.milliseconds * 2)
+
+    def ended_after(self, seconds: float) -> None:
+        """One was committed; when it was quick, the process is not slow any more."""
+        if seconds * 1000 < FENCED_MS / 2:
+            self.milliseconds = FENCED_MS
+
+
 @dataclass(slots=True, kw_only=True)
 class SessionGroup:
     """What the sessions of one pool share. `at_most_seconds` bounds their waits more tightly than the server's `statement_timeout` does.
@@ -87,6 +108,7 @@ class SessionGroup:
     server: Server
     at_most_seconds: float | None = None
     connect_error: str = ""
+    pace: Pace = field(default_factory=Pace)
 
     def __post_init__(self) -> None:
         # A series that begins with its first event has no increase, and an alert looks at it.
@@ -101,6 +123,8 @@ class Session(AsyncConnection[DictRow]):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
+        # The oid of its database, which never changes; the name may be given to another one.
+        self.database = 0
         self._name = ""
         self._server = Server()
         self._cluster = ""
@@ -135,6 +159,7 @@ class Session(AsyncConnection[DictRow]):
             raise psycopg.OperationalError("no answer about the server")
         self._answer_seconds = min(statement_seconds(row[0]) + MARGIN_SECONDS, most)
         self._cluster = self._server.cluster = row[1]
+        self.database = int(row[2])
         group.connect_error = ""
 
     @contextmanager

@@ -58,9 +58,13 @@ class FakeCoordinator(ExecutorGatewayServicer):
         self.lease_ms = lease_ms
         self.registered: list[Any] = []
         self.beats: list[Any] = []
+        # The last heartbeats of witnesses; with each, how many reports had come before.
+        self.witnessed: list[tuple[Any, int]] = []
         self.reports: list[Any] = []
         self.outcomes: dict[tuple[int, int], Any] = {}
         self.granting = True
+        # Answer heartbeats as if another copy of the executor had its lease.
+        self.superseded = False
         self.silent = False
         self.state = "on"
         self.detach_mode = ""
@@ -97,8 +101,16 @@ class FakeCoordinator(ExecutorGatewayServicer):
         """Grants unless the echo lags or the test disabled granting."""
         self._check(request, context)
         await self._maybe_silent()
+        if request.witnessed:
+            self.witnessed.append((request, len(self.reports)))
+            return coordinator_pb2.HeartbeatResponse(state="off", log_archivers=self.archivers)
         self.beats.append(request)
-        granted = self.granting and self._grant_seq - request.echo <= 3 and self.state in ("on", "draining", "detached")
+        granted = (
+            self.granting
+            and not self.superseded
+            and self._grant_seq - request.echo <= 3
+            and self.state in ("on", "draining", "detached")
+        )
         self._grant_seq += granted
         orders, self.open_orders = self.open_orders, []
         return coordinator_pb2.HeartbeatResponse(
@@ -114,6 +126,8 @@ class FakeCoordinator(ExecutorGatewayServicer):
             not_held=self.not_held,
             smallest_live_token=self.smallest_live,
             log_archivers=self.archivers,
+            superseded=self.superseded,
+            nonce=1000 + self._grant_seq if granted else 0,
         )
 
     async def WatchSettings(self, request: Any, context: Any) -> AsyncIterator[Any]:

@@ -14,8 +14,10 @@ from toban_stack import certs, ports
 from toban_stack.servers import Endpoints
 from toban_stack.servers.binaries import find_postgres, postgres_candidates
 from toban_stack.servers.redis import DATABASES
+from toban_store import roles
 from toban_store.pool import SESSION
 from toban_testing.clock import FakeClock
+from toban_testing.postgres import as_role
 from toban_testing.servers import SessionServers
 
 _redis_numbers = count(1)
@@ -84,6 +86,18 @@ def pg_empty_url(servers: SessionServers, pg_major: int) -> Iterator[str]:
     url = server.empty()
     yield url
     server.drop(url)
+
+
+@pytest.fixture
+def coordinator_url(pg_url: str) -> str:
+    """The URL of the same database for the role of coordinators: tests of a coordinator's code use it, so that no right is missing."""
+    return as_role(pg_url, roles.COORDINATOR)
+
+
+@pytest.fixture
+def log_archiver_url(pg_url: str) -> str:
+    """The URL of the same database for the role of log-archivers."""
+    return as_role(pg_url, roles.LOG_ARCHIVER)
 
 
 @pytest.fixture

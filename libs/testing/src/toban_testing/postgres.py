@@ -16,7 +16,7 @@ class PostgresTestServer:
     """Creates, resets and drops databases on one running server."""
 
     def __init__(self, *, url: str) -> None:
-        self._url = url
+        self.url = url
         self._numbers = count(1)
         self._fresh: Fresh | None = None
         self._idle: list[str] = []
@@ -56,11 +56,16 @@ class PostgresTestServer:
         return self._of(name)
 
     def _of(self, name: str) -> str:
-        return f"{self._url.rpartition('/')[0]}/{name}"
+        return f"{self.url.rpartition('/')[0]}/{name}"
 
     def _execute(self, statement: sql.Composed) -> None:
-        with psycopg.connect(self._url, autocommit=True) as connection:
+        with psycopg.connect(self.url, autocommit=True) as connection:
             connection.execute(statement)
+
+
+def as_role(url: str, role: str) -> str:
+    """The URL with sessions that act as `role` from their beginning."""
+    return f"{url}?options=-c%20role%3D{role}"
 
 
 _END_OTHERS = sql.SQL("SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE datname = {}")

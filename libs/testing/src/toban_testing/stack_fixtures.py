@@ -13,6 +13,7 @@ from psycopg.rows import dict_row
 
 from toban_stack.certs import TRUST_DOMAIN
 from toban_stack.stack import Stack
+from toban_stack.supervisor.policy import Backoff
 from toban_testing.admin_client import AdminClient
 
 
@@ -26,8 +27,12 @@ def running_stack(
     admin_webs: int = 0,
     slots: int = 16,
     environment: Mapping[str, str] | None = None,
+    supervise: Backoff | None = None,
 ) -> Iterator[Stack]:
-    """A ready stack, stopped afterwards; its logs are printed when the test failed. `environment` is added to its processes'."""
+    """A ready stack, stopped afterwards; its logs are printed when the test failed. `environment` is added to its processes'.
+
+    What a test kills stays dead, unless `supervise` gives the waits of a supervisor.
+    """
     stack = Stack(
         home=home,
         coordinators=coordinators,
@@ -35,6 +40,7 @@ def running_stack(
         log_archivers=log_archivers,
         admin_webs=admin_webs,
         environment={"SCHEDULER_SLOTS": str(slots), **(environment or {})},
+        supervise=supervise,
     )
     try:
         stack.up()

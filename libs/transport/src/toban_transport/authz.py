@@ -36,7 +36,7 @@ def _rules(service: str, callers: Iterable[str], methods: str) -> dict[str, froz
 
 
 METHOD_RULES: Rules = {
-    **_rules("toban_proto.v1.WorkerService", [COORDINATOR], "Ping GetStatus StartJob CancelJob Drain Revoke"),
+    **_rules("toban_proto.v1.WorkerService", [COORDINATOR], "Ping StartJob CancelJob Revoke"),
     **_rules(
         "toban_proto.v1.ExecutorGateway",
         [EXECUTOR],

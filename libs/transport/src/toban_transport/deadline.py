@@ -12,7 +12,6 @@ MAX_STREAM_SECONDS = 3600.0
 
 MAX_SECONDS: Mapping[str, float] = {
     "/toban_proto.v1.WorkerService/Ping": 5.0,
-    "/toban_proto.v1.WorkerService/GetStatus": 5.0,
     "/toban_proto.v1.ExecutorGateway/Register": 10.0,
     "/toban_proto.v1.ExecutorGateway/Heartbeat": 10.0,
     "/toban_proto.v1.ExecutorGateway/ConfirmContinuation": 5.0,

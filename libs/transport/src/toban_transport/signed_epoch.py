@@ -25,6 +25,7 @@ class EpochSigner:
             incarnation=proof.incarnation,
             grant_seq=proof.grant_seq,
             signed_at=proof.signed_at,
+            nonce=proof.nonce,
         ).SerializeToString(deterministic=True)
         signature, certificate = sign(self._tls, SIGNED_EPOCH, body)
         return SignedEpoch(body=body, signature=signature, certificate=certificate)
@@ -64,4 +65,5 @@ def read(message: SignedEpoch) -> EpochProof:
         incarnation=body.incarnation,
         grant_seq=body.grant_seq,
         signed_at=body.signed_at,
+        nonce=body.nonce,
     )

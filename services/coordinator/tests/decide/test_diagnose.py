@@ -54,6 +54,9 @@ EXECUTOR = d.ExecutorFacts(
     clock_skew_seconds=-0.01,
     disk_free_bytes=50 << 30,
     certificate_not_after=LONG,
+    quarantined_outcomes=0,
+    quarantined_chunks=0,
+    unreachable=False,
 )
 OTHER = replace(COORDINATOR, worker_id=2, address="a:2", role="standby")
 WORK = d.WorkFacts(events=3, oldest_event_age=0.5, failed_schedules=0, failed_names="")
@@ -197,6 +200,9 @@ def test_one_coordinator_is_too_few() -> None:
         ({"disk_free_bytes": None}, []),
         ({"version": ""}, [("version", "warning")]),
         ({"certificate_not_after": NOW}, [("certificate", "error")]),
+        ({"quarantined_outcomes": 1}, [("quarantine", "warning")]),
+        ({"quarantined_chunks": 7}, [("quarantine", "warning")]),
+        ({"unreachable": True, "state": "draining"}, [("executor", "warning"), ("processes", "error")]),
     ],
 )
 def test_executors(change: dict[str, Any], expected: list[tuple[str, str]]) -> None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from toban_coordinator.leadership import ElectionDeps, Leadership, ServerTime, TermDeps
+from toban_coordinator.leadership import ElectionDeps, ElectionThread, Leadership, ServerTime, TermDeps
 from toban_coordinator.store import coordinators, leader
 from toban_fencing.redis_client import RedisLink, open_client
 from toban_fencing.redis_locks import LeaderLock
@@ -14,8 +14,10 @@ from toban_fencing.worker_registry import Members
 from toban_runtime.clock import SystemClock
 from toban_runtime.ids import IdSource
 from toban_runtime.loop import Loop, WakeRegistry
+from toban_store import roles
 from toban_store.pool import open_pool
 from toban_store.tx import fenced_tx
+from toban_testing.postgres import as_role
 
 CLOCK = SystemClock()
 
@@ -25,8 +27,13 @@ class Node:
     leadership: Leadership
     pool: object
     link: RedisLink
+    # The elector's, of use in its thread only.
+    lock: LeaderLock
+    lock_link: RedisLink
     task: asyncio.Task
     terms: list
+    thread: ElectionThread
+    server_time: ServerTime
 
     @property
     def leads(self):
@@ -40,11 +47,10 @@ class Node:
         """As a crash: nothing is given back."""
         running = self.leadership._running
         self.task.cancel()
+        await asyncio.gather(self.task, return_exceptions=True)
+        await self.thread.run(self.leadership._runner.abort())
         if running is not None:
             running.cancel()
-        for task in tuple(self.leadership._tasks):
-            task.cancel()
-        await asyncio.gather(self.task, return_exceptions=True)
 
 
 @pytest.fixture
@@ -56,9 +62,13 @@ async def cluster(pg_url, redis_url):
 
 @asynccontextmanager
 async def running(pg_url, redis_url, *, node_id="n1", timings=None):
-    pool = await open_pool(pg_url, application_name="test", min_size=2, max_size=4)
-    link = RedisLink(client=open_client(redis_url), clock=CLOCK)
+    url = as_role(pg_url, roles.COORDINATOR)
+    pool = await open_pool(url, application_name="test", min_size=2, max_size=4)
+    thread = ElectionThread()
+    link, lock_link = (RedisLink(client=open_client(redis_url), clock=CLOCK) for _ in range(2))
+    election = await thread.run(open_pool(url, application_name="election", min_size=2, max_size=2))
     worker_id = await coordinators.draw_worker_id(pool)
+    lock = LeaderLock(link=lock_link, worker_id=worker_id)
     server_time = ServerTime(clock=CLOCK)
     terms = []
 
@@ -73,9 +83,10 @@ async def running(pg_url, redis_url, *, node_id="n1", timings=None):
 
     leadership = Leadership(
         deps=ElectionDeps(
-            pool=pool,
-            lock=LeaderLock(link=link, worker_id=worker_id),
-            members=Members(link=link),
+            thread=thread,
+            pool=election,
+            lock=lock,
+            members=Members(link=lock_link),
             clock=CLOCK,
             server_time=server_time,
         ),
@@ -93,7 +104,8 @@ async def running(pg_url, redis_url, *, node_id="n1", timings=None):
         ),
         timings=timings,
     )
-    node = Node(leadership, pool, link, asyncio.create_task(leadership.run()), terms)
+    task = asyncio.create_task(leadership.run())
+    node = Node(leadership, pool, link, lock, lock_link, task, terms, thread, server_time)
     try:
         yield node
     finally:
@@ -101,6 +113,9 @@ async def running(pg_url, redis_url, *, node_id="n1", timings=None):
             await leadership.leave()
         await asyncio.gather(node.task, return_exceptions=True)
         await link.close()
+        await thread.run(lock_link.close())
+        await thread.run(election.close())
+        await thread.stop()
         await pool.close()
 
 

@@ -90,11 +90,11 @@ async def test_a_lost_redis_changes_no_leader(cluster, redis_url, fault):
             await proxy.cut()
         else:
             proxy.freeze()
-        await until(lambda: not first.link.up)
+        await until(lambda: not first.lock_link.up)
         await asyncio.sleep(5.0)
         assert (first.leads, first.epoch, second.leads) == (True, epoch, False)
         proxy.heal()
-        await until(lambda: first.link.up)
+        await until(lambda: first.lock_link.up)
         await asyncio.sleep(1.0)
         assert (first.leads, first.epoch, second.leads) == (True, epoch, False)
         async with redis.asyncio.from_url(redis_url, decode_responses=True) as client:

@@ -1,6 +1,7 @@
 """What /healthz of a coordinator says of leadership: an error while nobody leads, whatever the reason, and still ready."""
 
 import asyncio
+from dataclasses import replace
 from types import SimpleNamespace
 
 import psycopg
@@ -69,6 +70,18 @@ def test_no_leader_for_longer_than_leader_stale_seconds(leaderless, reason, stat
     assert found["checks"]["leader"] == {"status": status, "value": value}
     assert (found["status"] == "error") is (status == "error")
     assert found["ready"], "it answers calls and grants leases all the same"
+
+
+@pytest.mark.parametrize(
+    ("skew", "leading", "status"),
+    [(1.9, True, "ok"), (-2.1, True, "error"), (2.1, False, "warning"), (0.0, False, "ok")],
+)
+def test_a_leader_whose_clock_is_off_fires_nothing_and_is_an_error(skew, leading, status):
+    seen = Seen()
+    seen.skew_seconds, seen.shown = skew, replace(seen.shown, leading=leading)
+    found = document(seen)
+    assert found["checks"]["clock_skew_seconds"] == {"status": status, "value": skew}
+    assert found["ready"], "everything but firing goes on"
 
 
 def test_without_postgresql_it_is_not_ready():

@@ -1,6 +1,7 @@
 """What a coordinator knows of the leader: never the term before its own, and since when nobody leads (docs/fencing.md 3.1)."""
 
 import asyncio
+import concurrent.futures
 
 import pytest
 
@@ -100,8 +101,9 @@ async def test_an_own_term_counts_by_its_beats(known, clock):
 async def test_a_leader_shows_its_own_epoch_although_a_read_returns_late(cluster, monkeypatch):
     """Live: a read was under way at the take-over, and brings the row of the term before when the own term runs."""
     take_over, read_row, note_row = leader.take_over, leader.read_row, KnownLeader.note_row
+    # Used in the election's thread, and waited for here.
     taking, reading, leads = (asyncio.Event() for _ in range(3))
-    noted = asyncio.get_running_loop().create_future()
+    noted = concurrent.futures.Future()
 
     async def slow_take_over(*args, **kwargs):
         taking.set()
@@ -128,11 +130,11 @@ async def test_a_leader_shows_its_own_epoch_although_a_read_returns_late(cluster
     monkeypatch.setattr(election_runner, "TAKE_SECONDS", 30.0)
     node = await cluster()
     async with asyncio.timeout(20):
-        await taking.wait()
+        await node.thread.run(taking.wait())
         node.leadership.read_leader_row()
         await node.leadership.changed()
-        leads.set()
-        assert await noted == (0, False)
+        node.thread.post(leads.set)
+        assert await asyncio.wrap_future(noted) == (0, False)
     view = node.leadership.view()
     assert view.leading and view.epoch > 0
     assert view.address == node.leadership.me.address

@@ -6,6 +6,7 @@ import psycopg
 import pytest
 
 from toban_coordinator.leadership.term import RunningTerm, TermDeps
+from toban_coordinator.leadership.term_hold import TermProgress
 from toban_coordinator.store import executors, leader
 from toban_domain.epoch import EpochExhausted
 from toban_domain.errors import FencedOut
@@ -19,8 +20,8 @@ STEP = 0.25
 
 
 @pytest.fixture
-async def pool(pg_url):
-    opened = await open_pool(pg_url, application_name="test", min_size=1, max_size=4)
+async def pool(coordinator_url):
+    opened = await open_pool(coordinator_url, application_name="test", min_size=1, max_size=4)
     yield opened
     await opened.close()
 
@@ -69,7 +70,7 @@ async def test_it_waits_for_the_longest_lease_that_anybody_may_hold(pool, pg_url
         tick_seconds=lambda: 1.0,
         wakes=WakeRegistry(),
     )
-    term = RunningTerm(deps=deps, taken=taken, deposed=made.append)
+    term = RunningTerm(deps=deps, taken=taken, progress=TermProgress(taken.server_time), deposed=made.append)
     await sleeping(fake_clock)
     for _ in range(int(take_seconds(waits * 1000) / STEP)):
         assert not term.settled and not made
@@ -107,7 +108,7 @@ async def test_what_a_turn_finds_out_ends_the_term(pool, fake_clock, error, reas
         tick_seconds=lambda: 1.0,
         wakes=WakeRegistry(),
     )
-    term = RunningTerm(deps=deps, taken=taken, deposed=ended.put_nowait)
+    term = RunningTerm(deps=deps, taken=taken, progress=TermProgress(taken.server_time), deposed=ended.put_nowait)
     async with asyncio.timeout(5):
         assert await ended.get() == reason
     term.cancel()
@@ -142,7 +143,7 @@ async def test_loops_of_a_term_that_ended_are_woken_no_more(pool, fake_clock, en
         tick_seconds=lambda: 1.0,
         wakes=wakes,
     )
-    term = RunningTerm(deps=deps, taken=taken, deposed=lambda reason: None)
+    term = RunningTerm(deps=deps, taken=taken, progress=TermProgress(taken.server_time), deposed=lambda reason: None)
     async with asyncio.timeout(5):
         await turned.wait()
         wakes.wake("fire")

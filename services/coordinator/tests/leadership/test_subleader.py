@@ -120,7 +120,7 @@ def checker(node, leader, *, link=None):
         leadership=node.leadership,
         peers=Stuck(leader),
         members=Members(link=link or node.link),
-        now=Later(node.leadership._deps.server_time),
+        now=Later(node.server_time),
         settings=FixedSettings(leader_stale_seconds=5.0),
     )
 

@@ -40,8 +40,8 @@ from toban_testing.fake_coordinator import FixedSettings
 
 
 @pytest.fixture
-async def pool(pg_url: str) -> AsyncIterator[Pool]:
-    opened = await open_pool(pg_url, application_name="toban-test", min_size=1, max_size=8)
+async def pool(coordinator_url: str) -> AsyncIterator[Pool]:
+    opened = await open_pool(coordinator_url, application_name="toban-test", min_size=1, max_size=8)
     yield opened
     await opened.close()
 
@@ -133,8 +133,9 @@ class FakeOrders:
 class World:
     """A coordinator's part about runs, turned by hand."""
 
-    def __init__(self, pool: Pool, term: Term) -> None:
+    def __init__(self, pool: Pool, term: Term, *, administrator: Pool) -> None:
         self.pool = pool
+        self.administrator = administrator
         self.orders = FakeOrders(pool=pool)
         self.time = ServerNow()
         self.settings = FixedSettings()
@@ -150,7 +151,7 @@ class World:
     def take(self, term: Term) -> None:
         """Fresh loops for a term."""
         self.term = term
-        deps = LoopDeps(
+        self.deps = deps = LoopDeps(
             pool=self.pool,
             quick=self.pool,
             term=term,
@@ -212,7 +213,7 @@ class World:
         await self.sql("UPDATE scheduler.executors SET last_heartbeat_at = %(t)s", t=time)
 
     async def sql(self, statement: str, **parameters: Any) -> list[dict[str, Any]]:
-        async with tx(self.pool) as t:
+        async with tx(self.administrator) as t:
             cursor = await t._run(statement, parameters)
             return await cursor.fetchall() if cursor.description else []
 
@@ -291,10 +292,12 @@ class World:
 
 
 @pytest.fixture
-async def world(pool: Pool) -> AsyncIterator[World]:
-    made = World(pool, await take_term(pool, 1))
+async def world(pool: Pool, pg_url: str) -> AsyncIterator[World]:
+    administrator = await open_pool(pg_url, application_name="toban-test", min_size=1, max_size=8)
+    made = World(pool, await take_term(pool, 1), administrator=administrator)
     yield made
     await made.sender.close()
+    await administrator.close()
 
 
 @pytest.fixture

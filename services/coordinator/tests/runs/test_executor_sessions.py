@@ -123,7 +123,7 @@ async def test_results_of_orders_are_stored_although_the_heartbeat_is_refused(
         request.epoch_max = -1
     else:
         request.held.add()
-    deps: Any = SimpleNamespace(pool=world.pool, server_time=world, clock=None)
+    deps: Any = SimpleNamespace(pool=world.pool, reports=None, server_time=world, clock=None)
     gateway: Any = SimpleNamespace(sessions=ExecutorSessions(deps=deps), keys=Verified(), verifier=None)
     with pytest.raises(TobanError, match=defect) as refused:
         await Gateway(deps=gateway).Heartbeat(request, SimpleNamespace(invocation_metadata=tuple))

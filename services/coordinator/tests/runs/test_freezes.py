@@ -13,6 +13,7 @@ from toban_coordinator.store.freezes import FreezeNote
 from toban_coordinator.store.unresolved_attempts import Named
 from toban_domain.errors import ErrorCode
 from toban_domain.outcome import AttemptKey
+from toban_observability import metrics
 from toban_proto.v1 import coordinator_pb2 as pb
 from toban_proto.v1 import executor_pb2
 from toban_store.errors import StoreError
@@ -120,9 +121,14 @@ async def test_a_frozen_job_goes_on_only_with_the_list_of_what_is_not_held(
         assert answer.grant is not None
         return answer.grant
 
+    def counted(result: str) -> float:
+        return metrics.REGISTRY.get_sample_value("toban_grants_total", {"result": result}) or 0.0
+
+    before = counted("granted"), counted("withheld")
     with monkeypatch.context() as patched:
         patched.setattr(queued_orders, "updates", fails)
         without = await beat(frozen, 0, keys[0], frozen=True)
         assert not without.granted
         assert (await beat(other, 0, keys[1], frozen=False)).granted
+    assert (counted("granted"), counted("withheld")) == (before[0] + 1, before[1] + 1)
     assert (await beat(frozen, without.grant_seq, keys[0], frozen=True)).granted

@@ -1,11 +1,18 @@
 """Executors that the leader cannot reach while their heartbeats arrive elsewhere, and the marks of runs in Redis."""
 
 import asyncio
+from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from toban_coordinator.app.order_sender import OrderSender
+from toban_coordinator.loops.term_loop import TermLoop, TurnOutcome
+from toban_coordinator.ports.orders import StartResult, Target
 from toban_domain.epoch import Epoch
+from toban_domain.errors import FencedOut
+from toban_domain.outcome import AttemptKey
 from toban_fencing.redis_client import RedisLink, open_client
 from toban_fencing.worker_registry import RunLeases
 from toban_runtime.clock import SystemClock
@@ -153,3 +160,47 @@ async def test_marks_that_hang_are_not_waited_for(world: Any, make: Any) -> None
         assert await world.state(run) == "ASSIGNED"
     assert world.marks.asked == 1
     await world.loops["assign"]._close()
+
+
+async def test_nothing_is_sent_once_the_term_does_not_hold_any_more(world: Any, make: Any) -> None:
+    """The main loop stood still: whatever waited in it is the next leader's to decide."""
+    one = str(await world.executor(1))
+    await world.apply(make.job())
+    [run] = await world.start()
+    holds = True
+    sent: list[Any] = []
+
+    class Orders:
+        async def start(self, _target: Any, _term: Any, batch: Any, _smallest: int) -> list[StartResult]:
+            sent.extend(batch)
+            return [StartResult(order.key, True) for order in batch]
+
+    sender = OrderSender(orders=Orders(), term=world.term, answers=object(), clock=SystemClock(), holds=lambda: holds)
+    target, order = Target(one, 1, "a:1"), SimpleNamespace(key=AttemptKey(int(run), 1), span=None)
+    sender.start(target, [order], smallest_live=0)
+    await sender.idle()
+    assert sent == [order]
+    holds = False
+    sender.start(target, [order], smallest_live=0)
+    await sender.idle()
+    assert sent == [order]
+    with pytest.raises(FencedOut):
+        sender.raise_broken()
+
+
+async def test_no_turn_begins_once_the_term_does_not_hold_any_more(world: Any) -> None:
+    turns = []
+
+    async def turn() -> TurnOutcome:
+        turns.append(1)
+        return TurnOutcome()
+
+    ended: asyncio.Queue[Any] = asyncio.Queue()
+    deps = replace(world.deps, holds=lambda: not turns, on_turn=ended.put_nowait)
+    loop, stop = TermLoop("work", turn, 0.01, deps), asyncio.Event()
+    running = asyncio.create_task(loop.run(stop))
+    assert (await ended.get()).error is None
+    assert isinstance((await ended.get()).error, FencedOut)
+    stop.set()
+    await running
+    assert turns == [1]

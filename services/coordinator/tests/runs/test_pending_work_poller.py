@@ -205,7 +205,7 @@ class Bench:
         self.turns: list[str] = []
         self.turned = asyncio.Event()
         self.fail = False
-        deps: Any = SimpleNamespace(clock=self.clock, on_turn=lambda _turn: self.turned.set())
+        deps: Any = SimpleNamespace(clock=self.clock, on_turn=lambda _turn: self.turned.set(), holds=lambda: True)
         self.loop = TermLoop("bench", self.work, 1.0, deps, idle_turn=self.idle_turn)
 
     async def work(self) -> TurnOutcome:

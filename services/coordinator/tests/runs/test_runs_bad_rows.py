@@ -14,7 +14,7 @@ from toban_domain.errors import ErrorCode, TobanError
 from toban_runtime.clock import SystemClock
 from toban_store.errors import StoreError, TooLong
 from toban_store.pool import open_pool
-from toban_store.tx import FENCED_MS
+from toban_store.sessions import FENCED_MS
 
 SLOW = "CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM pg_sleep(0.002); RETURN NEW; END $$"
 

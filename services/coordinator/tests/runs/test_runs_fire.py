@@ -171,6 +171,10 @@ async def test_overlap_is_skipped_at_its_dispatch(world: Any, make: Any) -> None
     second = await world.run(rows[1]["id"])
     assert (second["state"], second["reason"]) == ("SKIPPED", "overlap")
     assert await world.events(rows[1]["id"]) == ["created", "assigned", "released", "skipped"]
+    ledger = "SELECT outcome, run_id, message FROM scheduler.fire_ledger ORDER BY first_slot LIMIT 2"
+    kept = [tuple(row.values()) for row in await world.sql(ledger)]
+    assert kept[0][:2] == ("fired", rows[0]["id"])
+    assert kept[1] == ("overlap", rows[1]["id"], "an earlier run of the same schedule is still live (policy forbid)")
 
 
 async def test_allow_runs_beside_the_earlier_one(world: Any, make: Any) -> None:

@@ -1,6 +1,7 @@
 """Entry of the executor: ``python -m toban_executor``. Guards first: gRPC must not be loaded when they start.
 
-``python -m toban_executor drain`` makes the running one accept no new work, and waits for its jobs.
+``python -m toban_executor drain`` makes the running one accept no new work, and waits for its jobs. ``witness`` is what guards start when their
+executor has died.
 """
 
 import os
@@ -10,11 +11,9 @@ from collections.abc import Sequence
 from toban_domain.errors import TobanError
 from toban_executor.adapters.initial_slots import start_slots
 from toban_executor.adapters.state_dir import StateDir
-from toban_executor.config import ExecutorConfig
 from toban_executor.guard.launch import GuardSet, start_guards
 from toban_executor.guard.reap_previous import end_previous
 from toban_observability.logs import setup_logging
-from toban_runtime.config import load
 from toban_runtime.ids import IdSource
 from toban_runtime.open_files import raise_open_files, set_open_files
 
@@ -25,6 +24,10 @@ EXIT_USAGE = 64
 def main() -> int:
     """One incarnation. When it is over and the process should go on, the process re-executes itself: new guards, no old state."""
     os.environ["GRPC_ENABLE_FORK_SUPPORT"] = "0"
+    # Here, because a witness comes this way too: it needs no settings, and is to start fast.
+    from toban_executor.config import ExecutorConfig
+    from toban_runtime.config import load
+
     config = load(ExecutorConfig)
     setup_logging("executor", config.log_format, config.log_level)
     assert config.state_dir is not None
@@ -61,6 +64,11 @@ def _entry(arguments: Sequence[str]) -> int:
         from toban_executor.adapters.drain_command import main as drain
 
         return drain()
+    if arguments[0] == "witness":
+        os.environ["GRPC_ENABLE_FORK_SUPPORT"] = "0"
+        from toban_executor.main.witness import main as witness
+
+        return witness(arguments[1:])
     sys.stderr.write(f"toban_executor takes no arguments, or `drain`; not {' '.join(arguments)!r}\n")
     return EXIT_USAGE
 

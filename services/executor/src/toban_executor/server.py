@@ -6,7 +6,7 @@ from toban_executor.adapters.convert import answer_to_pb, cancel_from_pb, header
 from toban_executor.app.attempt_manager import AttemptManager
 from toban_proto.v1 import executor_pb2 as pb
 from toban_proto.v1.executor_pb2_grpc import WorkerServiceServicer, add_WorkerServiceServicer_to_server
-from toban_transport.convert import key_to_pb, state_to_pb
+from toban_transport.convert import key_to_pb
 
 add_to_server = add_WorkerServiceServicer_to_server
 """For `GrpcServer.add`."""
@@ -23,19 +23,6 @@ class WorkerService(WorkerServiceServicer):
         book = self._attempts.book
         return pb.PingResponse(incarnation=book.incarnation, epoch_max=book.epoch_max)
 
-    async def GetStatus(self, _request: pb.GetStatusRequest, _context: Any) -> pb.GetStatusResponse:
-        """The attempts and slots of this executor, and its lease."""
-        book = self._attempts.book
-        return pb.GetStatusResponse(
-            incarnation=book.incarnation,
-            epoch_max=book.epoch_max,
-            held=[pb.HeldAttempt(key=key_to_pb(key), state=state_to_pb(state)) for key, state in book.live],
-            slots=book.slots,
-            free_slots=book.free_slots,
-            draining=not book.accepting,
-            lease_left_ms=int(self._attempts.lease.left * 1000),
-        )
-
     async def StartJob(self, request: pb.StartJobRequest, _context: Any) -> pb.StartJobResponse:
         """Start attempts; each is answered by itself."""
         orders = [start_from_pb(order) for order in request.orders]
@@ -50,11 +37,6 @@ class WorkerService(WorkerServiceServicer):
         return pb.CancelJobResponse(
             results=[pb.CancelResult(key=key_to_pb(order.key), result=result) for order, result in pairs]
         )
-
-    async def Drain(self, request: pb.DrainRequest, _context: Any) -> pb.DrainResponse:
-        """Accept no new work, or accept it again."""
-        result = await self._attempts.drain(header_from_pb(request.header), request.drain)
-        return pb.DrainResponse(result=result)
 
     async def Revoke(self, request: pb.RevokeRequest, _context: Any) -> pb.RevokeResponse:
         """Promise never to start attempts."""

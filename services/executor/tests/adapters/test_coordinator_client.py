@@ -1,6 +1,7 @@
 """Which coordinator is asked, and for how long: one that is frozen costs no lease."""
 
 import asyncio
+from base64 import b64encode
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -15,6 +16,7 @@ from toban_executor.adapters.coordinator_client import AVOID_SECONDS, Coordinato
 from toban_executor.decide.unknown_incarnation import UnknownIncarnation
 from toban_executor.guard.clock import boottime
 from toban_executor.ports.coordinator import HeartbeatRequest, Identity, SignedEpoch
+from toban_proto.v1.common_pb2 import SignedEpoch as SignedEpochMessage
 from toban_proto.v1.common_pb2 import SignedEpochBody
 from toban_proto.v1.coordinator_pb2_grpc import add_ExecutorGatewayServicer_to_server
 from toban_runtime.clock import SystemClock
@@ -216,3 +218,31 @@ async def test_a_grant_from_a_postgresql_that_was_replaced_is_not_taken(cluster:
     with pytest.raises(TobanError, match="PostgreSQL that was replaced") as caught:
         await cluster.client.heartbeat(SEEN)
     assert caught.value.code is ErrorCode.UNAVAILABLE
+
+
+def signed_denial(coordinator: str, generation: int) -> TobanError:
+    body = SignedEpochBody(cluster_id="c", epoch=Epoch(generation, 1).pack(), incarnation="i")
+    signed = SignedEpochMessage(body=body.SerializeToString(), signature=b"s").SerializeToString()
+    detail = {"coordinator": coordinator, "signed_epoch": b64encode(signed).decode()}
+    return TobanError(ErrorCode.INCARNATION_UNKNOWN, "no such incarnation", detail=detail)
+
+
+@pytest.mark.parametrize(("generation", "believed"), [(2, False), (3, True), (4, True)])
+async def test_denials_of_a_postgresql_that_was_replaced_are_not_believed(
+    cluster: Cluster, generation: int, believed: bool
+) -> None:
+    """Two coordinators whose sessions lead to a former primary agree, and are wrong."""
+    cluster.leader.refusal, cluster.other.refusal = signed_denial("c1", generation), signed_denial("c2", generation)
+    with pytest.raises(TobanError) as caught:
+        await cluster.client.heartbeat(SEEN)
+    assert caught.value.code is (ErrorCode.INCARNATION_UNKNOWN if believed else ErrorCode.UNAVAILABLE)
+
+
+async def test_a_denial_whose_signed_epoch_cannot_be_read_counts_as_one_of_an_earlier_release(cluster: Cluster) -> None:
+    for text in ("", "%%%", "AAAA"):
+        detail = {"coordinator": text, "signed_epoch": text}
+        cluster.leader.refusal = TobanError(ErrorCode.INCARNATION_UNKNOWN, "no such incarnation", detail=detail)
+        cluster.other.refusal = denial("c2")
+        with pytest.raises(TobanError) as caught:
+            await cluster.client.heartbeat(SEEN)
+        assert caught.value.code is ErrorCode.INCARNATION_UNKNOWN

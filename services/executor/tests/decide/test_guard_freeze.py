@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from toban_domain.outcome import AttemptKey
-from toban_executor.decide.guard import CLOCK_CHECK, KILL_AGAIN, decide, next_due
+from toban_executor.decide.guard import CLOCK_CHECK, KILL_AGAIN, KILL_ALLOWANCE, decide, next_due
 from toban_executor.decide.guard_freeze import FREEZE_AGAIN, FREEZE_ALLOWANCE
 from toban_executor.decide.guard_types import (
     CheckTree,
@@ -306,3 +306,63 @@ def test_a_kill_order_of_the_definition_kills_as_before() -> None:
     state = state._replace(attempt=state.attempt._replace(spawn=state.attempt.spawn._replace(order=order)))
     _, effects = run(state, (LEASE - 2.05, Tick()))
     assert effects[:2] == [CloseLeasePipe(), TERMINATE]
+
+
+# ---------------------------------------------------------------- a wall clock that was stepped
+
+HOUR = 3600.0
+
+
+def stepped(state: SlotState, *events: tuple[float, Event]) -> tuple[SlotState, list[Effect]]:
+    """As `run`, an hour after the wall clock has jumped by an hour."""
+    effects: Sequence[Effect] = ()
+    for seconds, event in events:
+        state, effects = decide(state, event, Instant(START.boot + seconds, START.wall + seconds + HOUR))
+    return state, [effect for effect in effects if type(effect).__name__ != "DropAcked"]
+
+
+def running_to_kill() -> SlotState:
+    state = running()
+    assert state.attempt is not None
+    order = replace(state.attempt.spawn.order, on_lease_loss="kill")
+    return state._replace(attempt=state.attempt._replace(spawn=state.attempt.spawn._replace(order=order)))
+
+
+@pytest.mark.parametrize("make", [running, running_to_kill], ids=["freeze", "kill"])
+def test_a_step_of_the_wall_clock_stops_a_job_and_the_next_grant_lets_it_go_on(make: Any) -> None:
+    state, effects = stepped(make(), (1.0, Tick()))
+    assert effects == [FreezeTree()], "neither SIGTERM nor SIGKILL"
+    state, effects = stepped(state, (1.1, RUNS))
+    assert effects == [], "the time to freeze it has begun with the step"
+    state, effects = stepped(state, (1.15, FROZEN))
+    assert [type(effect) for effect in effects] == [ReportFreeze]
+    grant = SetDeadline(
+        token=1, deadline=Instant(START.boot + 11.5, START.wall + 11.5 + HOUR), thaw=True, freeze_max=300.0
+    )
+    state, effects = stepped(state, (2.0, Received("ours", 0, grant)))
+    assert ThawTree() in effects
+    state, effects = stepped(state, (2.2, Tick()))
+    assert FreezeTree() not in effects and KILL not in effects
+    assert state.attempt is not None and state.attempt.undecided
+
+
+def test_what_does_not_stop_after_a_step_is_killed() -> None:
+    state, _ = stepped(running_to_kill(), (1.0, Tick()), (1.1, RUNS))
+    state, _ = stepped(state, (1.0 + FREEZE_ALLOWANCE, RUNS))
+    state, effects = stepped(state, (1.25, Tick()))
+    assert KILL in effects
+
+
+def test_without_a_grant_it_is_killed_before_the_lease_ends_by_the_other_clock() -> None:
+    state, _ = stepped(running_to_kill(), (1.0, Tick()), (1.1, FROZEN))
+    state, effects = stepped(state, (9.9, Tick()))
+    assert effects == [FreezeTree()]
+    due = next_due(state, Instant(START.boot + 9.9, START.wall + 9.9 + HOUR))
+    assert due == pytest.approx(START.boot + LEASE - KILL_ALLOWANCE)
+    state, effects = stepped(state, (LEASE - KILL_ALLOWANCE, Tick()))
+    assert KILL in effects
+
+
+def test_at_the_end_of_a_lease_by_both_clocks_a_job_is_killed_as_ever() -> None:
+    _, effects = run(running_to_kill(), (7.96, Tick()))
+    assert TERMINATE in effects and FreezeTree() not in effects

@@ -114,12 +114,16 @@ class World:
         attempt = before.attempt
         if isinstance(event, Tick) and attempt and self.now.seconds_until(attempt.deadline) <= 0:
             assert KILL in effects or FreezeTree() in effects, "at the deadline each tick kills or freezes"
-        may_freeze = attempt is not None and attempt.freezes and attempt.undecided
+        # By the wall clock alone a lease that is to kill ends in doubt: its job is stopped, and killed when CLOCK_BOOTTIME says so.
+        in_doubt = attempt is not None and self.now.boot < attempt.deadline.boot - KILL_ALLOWANCE
+        may_freeze = attempt is not None and (attempt.freezes or in_doubt) and attempt.undecided
         close = attempt is not None and self.now.seconds_until(attempt.deadline) <= KILL_ALLOWANCE
         if isinstance(event, Tick) and close and not may_freeze:
             assert KILL in effects, "at the deadline SIGKILL goes out with every tick"
+        if isinstance(event, Tick) and close and may_freeze:
+            assert FreezeTree() in effects or KILL in effects
         if isinstance(event, FreezeChecked) and not event.frozen and attempt and attempt.frozen_since is not None:
-            late = -self.now.seconds_until(attempt.deadline)
+            late = self.now.boot - min(attempt.deadline.boot, attempt.frozen_since)
             after = self.state.attempt
             assert late < FREEZE_ALLOWANCE + 1e-6 or after is None or after.cause, "what runs on is killed"
 

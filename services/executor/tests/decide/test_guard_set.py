@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -17,6 +18,7 @@ from toban_executor.decide.guard_set import (
     ReportLoss,
     SlotsEnded,
     StartSlot,
+    StartWitness,
     SupervisorTick,
     begin,
     decide,
@@ -55,13 +57,46 @@ def test_emptiness_is_recorded_after_the_last_slot() -> None:
     assert effects == [CloseSlots()]
     state, effects = after(state, SlotsEnded((0,)))
     assert effects == []
-    assert after(state, SlotsEnded((1,)))[1] == [KillOrphans(), RecordEmpty()]
+    assert after(state, SlotsEnded((1,)))[1] == [KillOrphans(), StartWitness(proven=True), RecordEmpty()]
 
 
 def test_no_successor_after_the_end_of_the_executor() -> None:
     state, effects = after(begin(1)[0], SlotsEnded((0,)), ControlClosed())
-    assert effects == [CloseSlots(), KillOrphans(), RecordEmpty()]
+    assert effects == [CloseSlots(), KillOrphans(), StartWitness(proven=True), RecordEmpty()]
     assert after(state, LossReported(0, delivered=True))[1] == []
+
+
+def test_no_witness_of_an_orderly_end() -> None:
+    assert after(begin(1)[0], ControlClosed(in_order=True), SlotsEnded((0,)))[1] == [KillOrphans(), RecordEmpty()]
+
+
+KILLED = SlotsEnded((0,), killed=(0,))
+
+
+@pytest.mark.parametrize(
+    ("events", "proven"),
+    [
+        ([ControlClosed(), KILLED, SlotsEnded((1,))], False),
+        ([KILLED, LossReported(0, delivered=False), ControlClosed(), SlotsEnded((1,))], False),
+        ([KILLED, LossReported(0, delivered=True), ControlClosed(), SlotsEnded((0, 1))], True),
+        ([KILLED, LossReported(0, delivered=True), ControlClosed(), SlotsEnded((0, 1), killed=(0,))], False),
+        ([KILLED, LossReported(0, delivered=True), KILLED, ControlClosed(), SlotsEnded((1,))], False),
+        ([SlotsEnded((0,)), ControlClosed(), SlotsEnded((1,))], True),
+    ],
+    ids=[
+        "killed after the executor",
+        "killed, and the executor died before it could be told",
+        "killed and replaced in time",
+        "its successor did not end in order",
+        "killed again",
+        "the slot saw the end of the executor first",
+    ],
+)
+def test_a_witness_attests_only_when_each_guard_ended_in_order_or_its_loss_was_reported(
+    events: list[Event], proven: bool
+) -> None:
+    effects = after(begin(2)[0], *events)[1]
+    assert effects[-3:] == [KillOrphans(), StartWitness(proven=proven), RecordEmpty()]
 
 
 @given(st.integers(1, 3), st.lists(st.one_of(st.integers(0, 2), st.booleans(), st.just("tick")), max_size=30))
@@ -84,6 +119,8 @@ def test_any_course_of_events(slots: int, steps: list[int | bool | str]) -> None
                 case StartSlot(slot=slot, losses=losses):
                     assert cleared and slot not in alive and losses == state.losses[slot]
                     alive.add(slot)
+                case StartWitness():
+                    assert cleared and not alive and not recorded
                 case RecordEmpty():
                     assert cleared and not alive
                     recorded += 1

@@ -35,7 +35,7 @@ while True:
 @pytest.fixture(params=["cgroup", "signals"])
 def guard(request: pytest.FixtureRequest, tmp_path: Path, guard_harness: Any) -> Iterator[Any]:
     """A guard with one slot that freezes by its cgroup, or that may make none."""
-    base = cgroup.find_base(f"toban-{guard_harness.incarnation}")
+    base = empty_base(f"toban-{guard_harness.incarnation}")
     if request.param == "cgroup" and base is None:
         pytest.skip("this machine has no writable cgroup2 mount")
     if base is not None:
@@ -47,6 +47,17 @@ def guard(request: pytest.FixtureRequest, tmp_path: Path, guard_harness: Any) ->
     harness.close()
     if base is not None:
         cgroup.remove(base)
+
+
+def empty_base(name: str) -> Path | None:
+    """None where no group can be made. Raises AssertionError while groups of the test before are left, whose processes are still being killed."""
+    for _attempt in range(1000):
+        base = cgroup.find_base(name)
+        if base is None or not any(base.glob("slot-*")):
+            return base
+        cgroup.remove(base)
+        pause(0.01)
+    raise AssertionError("groups of the test before are left")
 
 
 def keeper(guard: Any) -> int:

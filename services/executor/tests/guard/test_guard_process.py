@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from toban_executor.decide.guard_types import AttemptStart, HoldOutput, Kill, Reset, SetDeadline, SlotLost
+from toban_executor.decide.guard_types import AttemptStart, FreezeTurn, HoldOutput, Kill, Reset, SetDeadline, SlotLost
 from toban_executor.decide.models import AttemptEnd, StepOrder
 from toban_executor.guard import guard_state
 from toban_executor.guard.clock import boottime, pause, wall
@@ -229,9 +229,13 @@ class TestLease:
         guard.send(SetDeadline(token=token, deadline=Instant(boottime() + 60, wall() + 60)))
         assert guard.receive(AttemptEnd).exit_code == 0
 
-    def test_the_wall_clock_ends_the_lease_too(self, guard: Any) -> None:
-        end = guard.run("sleep", "60", wall=wall() + 0.5)
-        assert end.cause == "lease"
+    def test_the_wall_clock_stops_a_job_and_the_other_clock_ends_it(self, guard: Any) -> None:
+        deadline = boottime() + 2.0
+        guard.spawn("sleep", "60", wall=wall() + 0.5, lease=2.0)
+        assert guard.receive((FreezeTurn, AttemptEnd)).frozen
+        end = guard.receive(AttemptEnd)
+        assert (end.cause, end.signal) == ("lease", signal.SIGKILL)
+        assert boottime() < deadline
 
     def test_what_must_not_start(self, guard: Any) -> None:
         late = guard.run("/bin/true", lease=-0.1)

@@ -195,6 +195,56 @@ async def test_a_stopped_guard_does_not_let_a_job_run_on(short: Any, tmp_path: P
     assert len(world.coordinator.registered) == 1
 
 
+async def test_stopped_guards_are_found_without_their_supervisor(short: Any, tmp_path: Path) -> None:
+    """It was killed, so that they are nobody's children that the executor could find."""
+    world, job = short, await Job(short, tmp_path / "out").start(timeout_seconds=30)
+    supervisor, keepers = guards(world)
+    os.kill(supervisor, signal.SIGKILL)
+    for pid in keepers:
+        os.kill(pid, signal.SIGSTOP)
+    try:
+        world.coordinator.silent = True
+        await frozen(world)
+        await job.assert_still()
+        world.coordinator.silent = False
+        await job.assert_runs()
+    finally:
+        for pid in keepers:
+            os.kill(pid, signal.SIGCONT)
+    await world.until(lambda: turns(world)[:2] == [1, 2])
+    assert (await job.end()).kind == common_pb2.OUTCOME_KIND_SUCCEEDED
+
+
+async def test_a_job_whose_slot_supervisor_is_dead_is_killed_while_the_guard_supervisor_is_stopped(
+    short: Any, tmp_path: Path
+) -> None:
+    world = short
+    await Job(world, tmp_path / "out").start()
+    supervisor, keepers = guards(world)
+    [main] = [pid for keeper in keepers for pid in children(keeper)]
+    os.kill(supervisor, signal.SIGSTOP)
+    try:
+        for pid in keepers:
+            os.kill(pid, signal.SIGKILL)
+        world.coordinator.silent = True
+        await world.until(lambda: not start_time(main))
+    finally:
+        os.kill(supervisor, signal.SIGCONT)
+
+
+async def test_a_stopped_slot_supervisor_does_not_outlive_the_executor_with_its_job(short: Any, tmp_path: Path) -> None:
+    """Neither it nor the executor can act: the guard supervisor wakes it."""
+    world = short
+    await Job(world, tmp_path / "out").start()
+    _supervisor, keepers = guards(world)
+    [main] = [pid for keeper in keepers for pid in children(keeper)]
+    for pid in keepers:
+        os.kill(pid, signal.SIGSTOP)
+    world.executor.process.kill()
+    await world.until(lambda: not start_time(main))
+    await world.until(lambda: not any(map(start_time, keepers)))
+
+
 async def test_a_guard_that_wakes_up_meanwhile_takes_over(short: Any, tmp_path: Path) -> None:
     world, job = short, await Job(short, tmp_path / "out").start()
     supervisor, keepers = guards(world)

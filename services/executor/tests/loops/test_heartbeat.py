@@ -1,9 +1,6 @@
 """How often heartbeats are sent, and what an answer means: only a grant counts, from its send on (docs/fencing.md 3.5)."""
 
 import asyncio
-import math
-from collections.abc import Collection, Iterable
-from types import SimpleNamespace
 from typing import Any
 from unittest.mock import AsyncMock
 
@@ -15,126 +12,42 @@ from toban_domain.errors import ErrorCode, TobanError
 from toban_domain.outcome import AttemptKey
 from toban_domain.settings import SETTINGS
 from toban_executor.adapters.coordinator_client import call_seconds
-from toban_executor.app.attempt_manager import AttemptManager, Launcher
 from toban_executor.decide.guard_types import FreezeTurn
 from toban_executor.decide.models import StartOrder, StepOrder
 from toban_executor.loops.heartbeat import (
-    FREEZE_SECONDS,
     MOST_NAMES,
-    Heartbeat,
     LeaseWatchdog,
-    Machine,
     heartbeat_seconds,
 )
-from toban_executor.ports.coordinator import HeartbeatAnswer, HeartbeatRequest, Registered, RelayedOrder, SignedEpoch
+from toban_executor.ports.coordinator import HeartbeatRequest, Registered, RelayedOrder, SignedEpoch
 from toban_fencing.epoch_gate import Header, Record
 from toban_fencing.executor_lease import Instant
-from toban_fencing.order_book import OrderBook
-from toban_runtime.settings_watch import SettingsWatch
-from toban_testing.clock import FakeClock
 
 KEY = AttemptKey(1, 101)
-
-
-class Coordinator:
-    """Answers a second after the send, as told; notes what it was sent."""
-
-    def __init__(self, clock: FakeClock) -> None:
-        self.answers: list[HeartbeatAnswer | TobanError] = []
-        self.beats: list[Any] = []
-        self._clock = clock
-
-    async def heartbeat(self, beat: Any) -> HeartbeatAnswer:
-        self.beats.append(beat)
-        await self._clock.advance(1.0)
-        answer = self.answers.pop(0)
-        if isinstance(answer, TobanError):
-            raise answer
-        return answer
-
-
-class Attempts(AttemptManager):
-    """Records grants and ends."""
-
-    def __init__(self, world: "World") -> None:
-        journal = SimpleNamespace(
-            post_signed_epoch=world.signed.append,
-            post_records=world.posted.extend,
-            forget_below=lambda token: None,
-            record=AsyncMock(return_value=None),
-        )
-        fields: Any = {"guards": None, "reporter": world.reporter, "collector": world.collector, "journal": journal}
-        launcher = Launcher(program=lambda _name: "", home="/")
-        fields |= {"freeze_max": lambda: 300.0, "wake_heartbeat": lambda: None}
-        super().__init__(book=world.book, launcher=launcher, clock=world.clock, **fields)
-        self.world = world
-
-    def granted(self, sent: Instant, named: Collection[AttemptKey] = ()) -> None:
-        self.world.granted.append(sent.boot)
-        self.world.done.append(("granted", list(named)))
-
-    def enforce_lease(self, late: float) -> None:
-        self.world.enforced.append(round(late, 3))
-
-    def end(self, keys: Iterable[AttemptKey], *, cause: str, reason: str, grace: float | None) -> None:
-        self.world.ended.append((list(keys), cause))
-        self.world.done.append(("ended", list(keys)))
-
-    def end_all(self, *, cause: str, reason: str, grace: float | None, at_most: float = math.inf) -> float:
-        self.world.ended.append(("all", cause))
-        return 0.0
-
-
-class World:
-    """A heartbeat with its neighbours."""
-
-    def __init__(self, clock: FakeClock) -> None:
-        self.clock = clock
-        self.coordinator = Coordinator(clock)
-        self.granted: list[float] = []
-        self.ended: list[tuple[Any, str]] = []
-        self.posted: list[Record] = []
-        self.signed: list[SignedEpoch] = []
-        self.book = OrderBook(incarnation="me", slots=2, unfit=lambda order: None)
-        # Ends and grants, in order.
-        self.done: list[tuple[str, list[AttemptKey]]] = []
-        self.enforced: list[float] = []
-        self.reporter = SimpleNamespace(unanswered=[], quarantined={})
-        self.collector = SimpleNamespace(outcomes_pending=[])
-        self.attempts = Attempts(self)
-        coordinator: Any = self.coordinator
-        self.beat = Heartbeat(
-            gateway=coordinator,
-            attempts=self.attempts,
-            settings=SettingsWatch(source=coordinator, clock=clock),
-            machine=Machine(),
-            on_archivers=lambda _addresses: None,
-            clock=clock,
-        )
-
-    def says(self, granted: bool, grant_seq: int, **more: Any) -> None:
-        self.coordinator.answers.append(
-            HeartbeatAnswer(**{"granted": granted, "grant_seq": grant_seq, "epoch": 5, "state": "on", **more})
-        )
+REGISTERED = Registered(
+    worker_id=1, incarnation_key="k", lease_ms=10_000, margin_ms=300, heartbeat_seconds=2.0, epoch=5
+)
 
 
 @pytest.fixture
-def world(fake_clock: FakeClock) -> World:
-    return World(fake_clock)
+def world(heartbeat_world: Any) -> Any:
+    return heartbeat_world
 
 
-async def test_a_heartbeat_names_every_attempt_whose_outcome_is_not_accepted(world: World) -> None:
+async def test_a_heartbeat_names_every_attempt_whose_outcome_is_not_accepted(world: Any) -> None:
     waiting, reported, refused = (AttemptKey(number, 100 + number) for number in (1, 2, 3))
     world.collector.outcomes_pending.append(waiting)
     world.reporter.unanswered.append(reported)
     world.reporter.quarantined[refused] = "no partition"
+    world.book.out_of_reach = True
     world.says(True, 1)
     await world.beat.run_once()
     [beat] = world.coordinator.beats
     assert (beat.names_all, beat.unanswered, beat.quarantined) == (True, [waiting, reported], {refused: "no partition"})
+    assert (beat.quarantined_outcomes, beat.unreachable) == (1, True), "for doctor"
 
 
-async def test_a_heartbeat_that_cannot_name_all_names_none(world: World) -> None:
+async def test_a_heartbeat_that_cannot_name_all_names_none(world: Any) -> None:
     world.reporter.unanswered += [AttemptKey(number, number) for number in range(1, MOST_NAMES + 2)]
     world.says(True, 1)
     await world.beat.run_once()
@@ -142,14 +55,14 @@ async def test_a_heartbeat_that_cannot_name_all_names_none(world: World) -> None
     assert (beat.names_all, beat.unanswered, beat.quarantined) == (False, (), {})
 
 
-async def test_a_grant_counts_from_the_send(world: World) -> None:
+async def test_a_grant_counts_from_the_send(world: Any) -> None:
     sent = world.clock.boottime()
     world.says(True, 1)
     assert await world.beat.run_once()
     assert world.granted == [sent]
 
 
-async def test_what_is_not_granted_does_not_count(world: World) -> None:
+async def test_what_is_not_granted_does_not_count(world: Any) -> None:
     world.says(False, 7)
     world.says(False, 7)
     assert not await world.beat.run_once()
@@ -157,7 +70,7 @@ async def test_what_is_not_granted_does_not_count(world: World) -> None:
     assert [beat.echo for beat in world.coordinator.beats] == [0, 7], "the number is echoed at once"
 
 
-async def test_the_grant_after_an_echo_counts_from_its_own_send(world: World) -> None:
+async def test_the_grant_after_an_echo_counts_from_its_own_send(world: Any) -> None:
     sent = world.clock.boottime()
     world.says(False, 7)
     world.says(True, 8)
@@ -165,14 +78,14 @@ async def test_the_grant_after_an_echo_counts_from_its_own_send(world: World) ->
     assert world.granted == [sent + 1.0]
 
 
-async def test_no_answer_is_no_grant(world: World) -> None:
+async def test_no_answer_is_no_grant(world: Any) -> None:
     world.coordinator.answers.append(TobanError(ErrorCode.UNAVAILABLE, "silent"))
     with pytest.raises(TobanError):
         await world.beat.run_once()
     assert world.granted == []
 
 
-async def test_the_echo_is_the_highest_number_received(world: World) -> None:
+async def test_the_echo_is_the_highest_number_received(world: Any) -> None:
     """An answer of a coordinator that was slow may come after a later one."""
     for seq in (5, 3, 6):
         world.says(True, seq)
@@ -182,7 +95,7 @@ async def test_the_echo_is_the_highest_number_received(world: World) -> None:
     assert [beat.echo for beat in world.coordinator.beats] == [0, 5, 5, 6]
 
 
-async def test_what_postgresql_does_not_hold_is_ended(world: World) -> None:
+async def test_what_postgresql_does_not_hold_is_ended(world: Any) -> None:
     order = StartOrder(key=KEY, steps=(StepOrder(type="command", argv=("true",)),))
     world.book.start(Header(5, 1, "me"), [order], smallest_live=0, lease_valid=True)
     world.says(True, 1, not_held=[KEY, AttemptKey(9, 9)])
@@ -191,14 +104,14 @@ async def test_what_postgresql_does_not_hold_is_ended(world: World) -> None:
 
 
 @pytest.mark.parametrize(("state", "over"), [("cut", False), ("off", True)])
-async def test_a_row_that_grants_no_more_ends_everything(world: World, state: str, over: bool) -> None:
+async def test_a_row_that_grants_no_more_ends_everything(world: Any, state: str, over: bool) -> None:
     world.says(False, 1, state=state)
     await world.beat.run_once()
     assert ("all", "lease") in world.ended and bool(world.attempts.lease.over) is over
     assert not world.book.accepting and len(world.coordinator.beats) == 1
 
 
-async def test_a_higher_epoch_is_learned_and_a_lower_one_is_not(world: World) -> None:
+async def test_a_higher_epoch_is_learned_and_a_lower_one_is_not(world: Any) -> None:
     for epoch in (9, 5):
         world.says(True, 1, epoch=epoch)
         await world.beat.run_once()
@@ -209,7 +122,7 @@ def signed(epoch: int, grant_seq: int, incarnation: str = "i") -> SignedEpoch:
     return SignedEpoch(epoch=epoch, incarnation=incarnation, grant_seq=grant_seq, message=b"%d" % grant_seq)
 
 
-async def test_the_newest_signed_epoch_is_presented_and_a_lower_one_never(world: World) -> None:
+async def test_the_newest_signed_epoch_is_presented_and_a_lower_one_never(world: Any) -> None:
     """After a restore of PostgreSQL the higher one is what proves it."""
     given = [signed(9, 1), signed(9, 2), signed(5, 3), None, signed(9, 1, "before"), signed(10, 1)]
     for answer in given:
@@ -220,15 +133,15 @@ async def test_the_newest_signed_epoch_is_presented_and_a_lower_one_never(world:
     assert world.attempts.epochs.signed == given[5]
 
 
-async def test_a_signed_epoch_is_written_when_the_epoch_is_new_and_else_once_a_minute(world: World) -> None:
+async def test_a_signed_epoch_is_written_when_the_epoch_is_new_and_else_once_a_minute(world: Any) -> None:
     for number in range(1, 71):
         world.says(True, number, epoch=1, signed_epoch=signed(9, number))
         await world.beat.run_once()
     assert [one.grant_seq for one in world.signed] == [1, 61]
 
 
-async def test_the_last_heartbeat_carries_the_results_of_relayed_orders(world: World) -> None:
-    revoke = RelayedOrder(order_id=7, header=Header(1, 1, "other"), drain=True)
+async def test_the_last_heartbeat_carries_the_results_of_relayed_orders(world: Any) -> None:
+    revoke = RelayedOrder(order_id=7, header=Header(1, 1, "other"), revoke=(KEY,))
     world.says(True, 1, orders=[revoke])
     await world.beat.run_once()
     world.says(False, 1)
@@ -237,7 +150,7 @@ async def test_the_last_heartbeat_carries_the_results_of_relayed_orders(world: W
     assert last.stopped and list(last.outcomes) == [(7, "WRONG_INCARNATION")]
 
 
-async def test_a_relayed_order_that_waits_for_the_disk_costs_no_grant(world: World) -> None:
+async def test_a_relayed_order_that_waits_for_the_disk_costs_no_grant(world: Any) -> None:
     """A revoke is answered when it is in the journal; the lease must not wait for that."""
     disk = asyncio.Event()
     journal: Any = world.attempts._journal
@@ -261,70 +174,13 @@ async def test_a_relayed_order_that_waits_for_the_disk_costs_no_grant(world: Wor
     assert list(world.coordinator.beats[-1].outcomes) == [(7, "gone")]
 
 
-REGISTERED = Registered(
-    worker_id=1, incarnation_key="k", lease_ms=10_000, margin_ms=300, heartbeat_seconds=2.0, epoch=5
-)
-
-
-async def test_a_lost_lease_ends_the_incarnation_and_kills_what_still_runs(world: World) -> None:
-    watchdog, lease = LeaseWatchdog(attempts=world.attempts), world.attempts.lease
-    await watchdog.run_once()
-    lease.begin(REGISTERED)
-    lease.granted(Instant(world.clock.boottime(), world.clock.wall().timestamp()))
-    world.attempts.idle.clear()
-    await watchdog.run_once()
-    assert (lease.over, world.enforced) == ("", [])
-    await world.clock.advance(9.7)
-    await watchdog.run_once()
-    assert (lease.over, world.enforced) == ("the lease ran out", []), "the guards come first"
-    await world.clock.advance(0.2)
-    await watchdog.run_once()
-    assert world.enforced == [0.2]
-
-
-def frozen(on: bool = True, seconds: float = 0.0) -> FreezeTurn:
-    return FreezeTurn(key=KEY, frozen=on, seconds=seconds, at_ns=1)
-
-
-async def test_an_incarnation_with_a_frozen_job_goes_on_after_its_lease(world: World) -> None:
-    """And while a job may still be found frozen; without any it is over."""
-    watchdog, attempts = LeaseWatchdog(attempts=world.attempts), world.attempts
-    lease = attempts.lease
-    lease.begin(REGISTERED)
-    lease.granted(Instant(world.clock.boottime(), world.clock.wall().timestamp()))
-    attempts.idle.clear()
-    attempts.freezes.opened(KEY)
-    await world.clock.advance(9.7)
-    await watchdog.run_once()
-    assert not lease.over
-    attempts.freeze_turned(frozen())
-    await world.clock.advance(100.0)
-    await watchdog.run_once()
-    assert not lease.over
-    assert world.enforced == [100.0], "the second enforcer looks at frozen trees, too"
-    attempts.freezes.closed(KEY)
-    await watchdog.run_once()
-    assert lease.over == "the lease ran out"
-
-
-async def test_a_job_that_is_not_found_frozen_does_not_keep_the_incarnation(world: World) -> None:
-    watchdog, attempts = LeaseWatchdog(attempts=world.attempts), world.attempts
-    attempts.lease.begin(REGISTERED)
-    attempts.lease.granted(Instant(world.clock.boottime(), world.clock.wall().timestamp()))
-    attempts.idle.clear()
-    attempts.freezes.opened(KEY)
-    await world.clock.advance(9.7 + FREEZE_SECONDS)
-    await watchdog.run_once()
-    assert attempts.lease.over
-
-
-async def test_only_a_grant_that_named_it_lets_a_frozen_job_go_on(world: World) -> None:
+async def test_only_a_grant_that_named_it_lets_a_frozen_job_go_on(world: Any) -> None:
     """Its answer would have listed the attempt if the cluster did not hold it."""
     world.attempts.freezes.opened(KEY)
     world.book.start(Header(1, 1, "me"), [StartOrder(key=KEY)], smallest_live=0, lease_valid=True)
     world.says(True, 1)
     await world.beat.run_once()
-    world.attempts.freeze_turned(frozen())
+    world.attempts.freeze_turned(FreezeTurn(key=KEY, frozen=True, seconds=0.0, at_ns=1))
     world.says(True, 2)
     await world.beat.run_once()
     assert world.done == [("ended", []), ("granted", []), ("ended", []), ("granted", [KEY])]
@@ -332,14 +188,14 @@ async def test_only_a_grant_that_named_it_lets_a_frozen_job_go_on(world: World) 
     assert (note.turns, note.frozen) == (1, True)
 
 
-async def test_what_is_not_held_is_ended_before_anything_goes_on(world: World) -> None:
+async def test_what_is_not_held_is_ended_before_anything_goes_on(world: Any) -> None:
     world.book.start(Header(1, 1, "me"), [StartOrder(key=KEY)], smallest_live=0, lease_valid=True)
     world.says(True, 1, not_held=[KEY])
     await world.beat.run_once()
     assert world.done == [("ended", [KEY]), ("granted", [])]
 
 
-async def test_the_interval_is_the_coordinators_until_settings_arrive(world: World) -> None:
+async def test_the_interval_is_the_coordinators_until_settings_arrive(world: Any) -> None:
     world.attempts.lease.begin(REGISTERED)
     assert world.beat.interval_seconds() == 2.0
 
@@ -363,3 +219,32 @@ def test_two_frozen_coordinators_cost_no_lease(wanted: float, lease_ms: int) -> 
     hold = (lease_ms - 300) / 1000
     assert 0.5 <= call <= 1.0, "long enough for an answer"
     assert heartbeat_seconds(wanted, lease_ms=lease_ms, margin_ms=300) + 2 * call <= hold - call / 2
+
+
+async def test_each_heartbeat_presents_the_nonce_of_the_last_grant(world: Any) -> None:
+    for granted, nonce in ((True, 71), (False, 0), (True, 0), (True, 72), (True, 73)):
+        world.says(granted, 1, nonce=nonce)
+    for _ in range(4):
+        await world.beat.run_once()
+    # A refusal, and a coordinator of an earlier release, which gives none, leave it as it is.
+    assert [beat.nonce for beat in world.coordinator.beats] == [0, 71, 71, 71, 72]
+
+
+async def test_a_superseded_copy_ends_with_its_lease_also_with_frozen_jobs(world: Any) -> None:
+    watchdog, attempts = LeaseWatchdog(attempts=world.attempts, clock=world.clock), world.attempts
+    attempts.lease.begin(REGISTERED)
+    attempts.lease.granted(Instant(world.clock.boottime(), world.clock.wall().timestamp()))
+    world.says(True, 1, nonce=71)
+    await world.beat.run_once()
+    for _ in range(3):
+        world.says(False, 9, superseded=True)
+    world.says(True, 9, nonce=99)
+    await world.beat.run_once()
+    # The answer that brought 71 may have been overtaken: the one before is tried as well.
+    assert [beat.nonce for beat in world.coordinator.beats[1:]] == [71, 0]
+    assert attempts.lease.superseded
+    await watchdog.run_once()
+    assert not attempts.lease.over, "its lease has not ended"
+    await world.clock.advance(20)
+    await watchdog.run_once()
+    assert "another copy" in attempts.lease.over

@@ -156,8 +156,7 @@ async def test_outcomes_and_lines_outlive_a_crash(world: Any) -> None:
     world.coordinator.silent = True
     await world.start(world.order(1, "echo", "kept"))
     await world.until(lambda: journal_has(world, "chunks", "reports"))
-    world.executor.process.kill()
-    world.executor.process.wait()
+    world.executor.kill_without_witness()
     # A report that the killed process sent last may wait in the coordinator's socket: it goes unanswered.
     await world.coordinators_down()
     world.archiver.down = world.coordinator.silent = False
@@ -282,9 +281,10 @@ async def test_a_copied_state_directory_is_another_instance(world: Any) -> None:
     connection.close()
     world.executor.start()
     await world.granted(incarnations=2)
-    assert "comes from another machine" in world.executor.log()
+    assert "is a copy" in world.executor.log()
     first, second = world.coordinator.registered
     assert second.instance not in ("", first.instance)
+    assert second.instance_secret not in ("", first.instance_secret), "the original keeps its own"
     assert (second.previous_incarnation, second.previous_verified_empty) == ("", False)
     world.executor.process.kill()
     world.executor.process.wait()
@@ -292,6 +292,25 @@ async def test_a_copied_state_directory_is_another_instance(world: Any) -> None:
     await world.granted(incarnations=3)
     third = world.coordinator.registered[2]
     assert (third.instance, third.previous_incarnation) == (second.instance, second.incarnation)
+
+
+async def test_a_superseded_copy_reports_nothing_and_comes_back_as_another_instance(world_maker: Any) -> None:
+    """Its runs go on in the other copy, whose outcomes count, and whose end it cannot attest."""
+    world = world_maker(lease_ms=3000)
+    await world.open()
+    try:
+        await world.start(world.order(1, "sh", "-c", "sleep 600"))
+        world.coordinator.superseded = True
+        await world.until(lambda: "is a copy" in world.executor.log(), 30)
+        assert "another copy of this executor has its lease" in world.executor.log()
+        world.coordinator.superseded = False
+        await world.granted(incarnations=2)
+        first, second = world.coordinator.registered[:2]
+        assert [(report.key.run_id, report.HasField("outcome")) for report in second.reports] == [(1, True)]
+        assert second.instance not in ("", first.instance)
+        assert (second.previous_incarnation, second.previous_verified_empty) == ("", False)
+    finally:
+        await world.close()
 
 
 async def test_an_outage_of_all_coordinators(world_maker: Any, tmp_path: Path) -> None:

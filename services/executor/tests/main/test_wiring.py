@@ -12,6 +12,7 @@ from toban_domain.errors import ErrorCode, TobanError
 from toban_domain.settings import Settings
 from toban_executor.config import ExecutorConfig
 from toban_executor.decide.models import AttemptEnd, Report
+from toban_executor.guard.witness import make_descriptor
 from toban_executor.main.wiring import Factories, build
 from toban_executor.ports.coordinator import HeartbeatAnswer, HeartbeatRequest, Identity, Registered, ReportAnswer
 from toban_executor.ports.guards import Prepared
@@ -114,7 +115,7 @@ class Bench:
         self.health: Any = None
         state.mkdir(exist_ok=True)
         config = ExecutorConfig(state_dir=state, coordinators=["c:1"], tls_dir=tls / "executor", node_id="n")
-        guard_set: Any = SimpleNamespace(incarnation="i", slots=[None] * SLOTS)
+        guard_set: Any = SimpleNamespace(incarnation="i", slots=[None] * SLOTS, credentials=make_descriptor())
         prepared = Prepared(state_dir=state, guards=guard_set, settled={}, most_slots=SLOTS)
 
         async def nothing() -> None: ...

@@ -83,6 +83,7 @@ class World:
     old = OLD
 
     pool: Pool
+    administrator: Pool
     url: str
     bucket: S3Bucket
     bucket_name: str
@@ -166,11 +167,11 @@ class World:
         return [(token, seq, text(run_id, token, seq)) for seq in seqs]
 
     async def sql(self, statement: str, **params: Any) -> list[dict[str, Any]]:
-        async with autocommit(self.pool) as t:
+        async with autocommit(self.administrator) as t:
             return await t.fetch_all(statement, params)
 
     async def execute(self, statement: str, **params: Any) -> None:
-        async with autocommit(self.pool) as t:
+        async with autocommit(self.administrator) as t:
             await t.execute(statement, params)
 
     async def has_day(self, day: date = OLD) -> bool:
@@ -196,8 +197,10 @@ def bucket_at(s3: Any) -> Callable[..., S3Bucket]:
 
 
 @pytest.fixture
-async def world(pg_url: str, s3: Any, bucket_at: Callable[..., S3Bucket]) -> AsyncIterator[World]:
-    pool = await open_pool(pg_url, application_name="test", min_size=1, max_size=4)
+async def world(
+    pg_url: str, log_archiver_url: str, s3: Any, bucket_at: Callable[..., S3Bucket]
+) -> AsyncIterator[World]:
+    pool = await open_pool(log_archiver_url, application_name="test", min_size=1, max_size=4)
     name = f"test-{token_hex(8)}"
     bucket = bucket_at(name)
     keys = {"aws_access_key_id": s3.s3_access_key, "aws_secret_access_key": s3.s3_secret_key}
@@ -207,8 +210,10 @@ async def world(pg_url: str, s3: Any, bucket_at: Callable[..., S3Bucket]) -> Asy
     def remove(key: str) -> None:
         client.delete_object(Bucket=name, Key=key)
 
-    yield World(pool=pool, url=pg_url, bucket=bucket, bucket_name=name, remove=remove)
+    administrator = await open_pool(pg_url, application_name="test", min_size=1, max_size=4)
+    yield World(pool=pool, administrator=administrator, url=pg_url, bucket=bucket, bucket_name=name, remove=remove)
     await pool.close()
+    await administrator.close()
     # Each bucket has volumes of its own, of which SeaweedFS has as many as gigabytes are free.
     client.delete_bucket(Bucket=name)
 

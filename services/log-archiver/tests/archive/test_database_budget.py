@@ -190,12 +190,13 @@ async def test_what_doctor_is_told(world: Any, monkeypatch: pytest.MonkeyPatch) 
     well = await look()
     assert {one.status for one in well.values()} == {"ok"}
     names = {"log-settings", "log-migrations", "log-partitions", "log-backlog", "log-budget", "log-archive"}
-    assert set(well) == names
+    assert set(well) == {*names, "log-database-role"}
     for ago in (10, 9, 8):
         await world.store(ago, 10, [1], day=world.today - timedelta(days=ago))
     tomorrow = world.today + timedelta(days=1)
     await world.execute(f"DROP TABLE logs.chunks_{tomorrow:%Y%m%d}")
     await world.execute("DELETE FROM public.toban_migrations WHERE schema = 'logs' AND version = 3")
+    await world.execute("REVOKE INSERT ON logs.tokens FROM toban_log_archiver")
     world.settings.received = False
 
     class Away:
@@ -209,6 +210,7 @@ async def test_what_doctor_is_told(world: Any, monkeypatch: pytest.MonkeyPatch) 
     assert {name: one.status for name, one in ill.items() if one.status != "ok"} == {
         "log-settings": "warning",
         "log-migrations": "error",
+        "log-database-role": "error",
         "log-partitions": "error",
         "log-backlog": "error",
         "log-archive": "error",

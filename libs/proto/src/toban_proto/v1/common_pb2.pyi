@@ -257,6 +257,7 @@ class SignedEpochBody(_message.Message):
     INCARNATION_FIELD_NUMBER: _builtins.int
     GRANT_SEQ_FIELD_NUMBER: _builtins.int
     SIGNED_AT_FIELD_NUMBER: _builtins.int
+    NONCE_FIELD_NUMBER: _builtins.int
     cluster_id: _builtins.str
     """UUID of the cluster, kept in the leader row."""
     epoch: _builtins.int
@@ -266,6 +267,8 @@ class SignedEpochBody(_message.Message):
     """The committed grant_seq of that incarnation; 0 = registered, nothing granted yet."""
     signed_at: _builtins.int
     """PostgreSQL's clock at the grant, Unix time in seconds."""
+    nonce: _builtins.int
+    """The nonce of that grant: proof of it where PostgreSQL has lost the grant. 0 = none."""
     def __init__(
         self,
         *,
@@ -274,10 +277,11 @@ class SignedEpochBody(_message.Message):
         incarnation: _builtins.str = ...,
         grant_seq: _builtins.int = ...,
         signed_at: _builtins.int = ...,
+        nonce: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["cluster_id", b"cluster_id", "epoch", b"epoch", "grant_seq", b"grant_seq", "incarnation", b"incarnation", "signed_at", b"signed_at"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cluster_id", b"cluster_id", "epoch", b"epoch", "grant_seq", b"grant_seq", "incarnation", b"incarnation", "nonce", b"nonce", "signed_at", b"signed_at"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -62,6 +62,7 @@ class RegisterRequest(_message.Message):
     READY_SLOTS_FIELD_NUMBER: _builtins.int
     REPORTS_FIELD_NUMBER: _builtins.int
     SIGNED_EPOCH_FIELD_NUMBER: _builtins.int
+    INSTANCE_SECRET_FIELD_NUMBER: _builtins.int
     incarnation: _builtins.str
     """A new UUID on each start."""
     instance: _builtins.str
@@ -81,6 +82,8 @@ class RegisterRequest(_message.Message):
     most_slots: _builtins.int
     """Number of slots that the host allows when the setting decides (0 = unspecified), and the number created for this incarnation."""
     ready_slots: _builtins.int
+    instance_secret: _builtins.str
+    """Secret of the state directory. Without it, attestations and outcomes of earlier incarnations that had registered with it do not count."""
     @_builtins.property
     def labels(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]: ...
     @_builtins.property
@@ -113,10 +116,11 @@ class RegisterRequest(_message.Message):
         ready_slots: _builtins.int = ...,
         reports: _abc.Iterable[Global___AttemptReport] | None = ...,
         signed_epoch: _common_pb2.SignedEpoch | None = ...,
+        instance_secret: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["signed_epoch", b"signed_epoch"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["boot_id", b"boot_id", "epoch_max", b"epoch_max", "grpc_host", b"grpc_host", "grpc_port", b"grpc_port", "incarnation", b"incarnation", "instance", b"instance", "labels", b"labels", "most_slots", b"most_slots", "node_id", b"node_id", "pid", b"pid", "previous_incarnation", b"previous_incarnation", "previous_verified_empty", b"previous_verified_empty", "ready_slots", b"ready_slots", "reports", b"reports", "signed_epoch", b"signed_epoch", "slots", b"slots", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["boot_id", b"boot_id", "epoch_max", b"epoch_max", "grpc_host", b"grpc_host", "grpc_port", b"grpc_port", "incarnation", b"incarnation", "instance", b"instance", "instance_secret", b"instance_secret", "labels", b"labels", "most_slots", b"most_slots", "node_id", b"node_id", "pid", b"pid", "previous_incarnation", b"previous_incarnation", "previous_verified_empty", b"previous_verified_empty", "ready_slots", b"ready_slots", "reports", b"reports", "signed_epoch", b"signed_epoch", "slots", b"slots", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -229,6 +233,12 @@ class HeartbeatRequest(_message.Message):
     NAMES_ALL_FIELD_NUMBER: _builtins.int
     UNANSWERED_FIELD_NUMBER: _builtins.int
     QUARANTINED_FIELD_NUMBER: _builtins.int
+    NONCE_FIELD_NUMBER: _builtins.int
+    QUARANTINED_OUTCOMES_FIELD_NUMBER: _builtins.int
+    QUARANTINED_CHUNKS_FIELD_NUMBER: _builtins.int
+    PROCESSES_UNREACHABLE_FIELD_NUMBER: _builtins.int
+    WITNESSED_FIELD_NUMBER: _builtins.int
+    INSTANCE_SECRET_FIELD_NUMBER: _builtins.int
     incarnation: _builtins.str
     echo: _builtins.int
     """Highest grant_seq received in any response."""
@@ -243,6 +253,17 @@ class HeartbeatRequest(_message.Message):
     """Final heartbeat of a stopping incarnation: its guards have ended, every outcome is committed, it starts no more attempts."""
     names_all: _builtins.bool
     """True: `held`, `unanswered` and `quarantined` name every attempt of this incarnation whose outcome no coordinator has accepted."""
+    nonce: _builtins.int
+    """That of the last grant received by this incarnation; 0 = none."""
+    quarantined_outcomes: _builtins.int
+    """Input of `toban doctor`: outcomes and log chunks in quarantine; processes of jobs refuse signals, so the executor takes no work."""
+    quarantined_chunks: _builtins.int
+    processes_unreachable: _builtins.bool
+    witnessed: _builtins.bool
+    """With `stopped`: the process has died. Its witness says that its guards have ended with no process left, and proves the secret of the
+    state directory.
+    """
+    instance_secret: _builtins.str
     @_builtins.property
     def labels(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]: ...
     @_builtins.property
@@ -289,10 +310,16 @@ class HeartbeatRequest(_message.Message):
         names_all: _builtins.bool = ...,
         unanswered: _abc.Iterable[_common_pb2.AttemptKey] | None = ...,
         quarantined: _abc.Iterable[Global___QuarantinedOutcome] | None = ...,
+        nonce: _builtins.int = ...,
+        quarantined_outcomes: _builtins.int = ...,
+        quarantined_chunks: _builtins.int = ...,
+        processes_unreachable: _builtins.bool = ...,
+        witnessed: _builtins.bool = ...,
+        instance_secret: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["certificate_not_after", b"certificate_not_after", "signed_epoch", b"signed_epoch", "wall_clock", b"wall_clock"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["certificate_not_after", b"certificate_not_after", "disk_free_bytes", b"disk_free_bytes", "draining", b"draining", "echo", b"echo", "epoch_max", b"epoch_max", "free_slots", b"free_slots", "held", b"held", "incarnation", b"incarnation", "labels", b"labels", "load", b"load", "names_all", b"names_all", "order_outcomes", b"order_outcomes", "quarantined", b"quarantined", "running", b"running", "settings_version", b"settings_version", "signed_epoch", b"signed_epoch", "stopped", b"stopped", "unanswered", b"unanswered", "wall_clock", b"wall_clock"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["certificate_not_after", b"certificate_not_after", "disk_free_bytes", b"disk_free_bytes", "draining", b"draining", "echo", b"echo", "epoch_max", b"epoch_max", "free_slots", b"free_slots", "held", b"held", "incarnation", b"incarnation", "instance_secret", b"instance_secret", "labels", b"labels", "load", b"load", "names_all", b"names_all", "nonce", b"nonce", "order_outcomes", b"order_outcomes", "processes_unreachable", b"processes_unreachable", "quarantined", b"quarantined", "quarantined_chunks", b"quarantined_chunks", "quarantined_outcomes", b"quarantined_outcomes", "running", b"running", "settings_version", b"settings_version", "signed_epoch", b"signed_epoch", "stopped", b"stopped", "unanswered", b"unanswered", "wall_clock", b"wall_clock", "witnessed", b"witnessed"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -328,32 +355,24 @@ class OpenOrder(_message.Message):
 
     ORDER_ID_FIELD_NUMBER: _builtins.int
     CANCEL_FIELD_NUMBER: _builtins.int
-    DRAIN_FIELD_NUMBER: _builtins.int
     REVOKE_FIELD_NUMBER: _builtins.int
-    START_FIELD_NUMBER: _builtins.int
     order_id: _builtins.int
     @_builtins.property
     def cancel(self) -> _executor_pb2.CancelJobRequest: ...
     @_builtins.property
-    def drain(self) -> _executor_pb2.DrainRequest: ...
-    @_builtins.property
     def revoke(self) -> _executor_pb2.RevokeRequest: ...
-    @_builtins.property
-    def start(self) -> _executor_pb2.StartJobRequest: ...
     def __init__(
         self,
         *,
         order_id: _builtins.int = ...,
         cancel: _executor_pb2.CancelJobRequest | None = ...,
-        drain: _executor_pb2.DrainRequest | None = ...,
         revoke: _executor_pb2.RevokeRequest | None = ...,
-        start: _executor_pb2.StartJobRequest | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["cancel", b"cancel", "drain", b"drain", "order", b"order", "revoke", b"revoke", "start", b"start"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["cancel", b"cancel", "order", b"order", "revoke", b"revoke"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["cancel", b"cancel", "drain", b"drain", "order", b"order", "order_id", b"order_id", "revoke", b"revoke", "start", b"start"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cancel", b"cancel", "order", b"order", "order_id", b"order_id", "revoke", b"revoke"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_order: _TypeAlias = _typing.Literal["cancel", "drain", "revoke", "start"]  # noqa: Y015
+    _WhichOneofReturnType_order: _TypeAlias = _typing.Literal["cancel", "revoke"]  # noqa: Y015
     _WhichOneofArgType_order: _TypeAlias = _typing.Literal["order", b"order"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_order) -> _WhichOneofReturnType_order | None: ...
 
@@ -376,6 +395,8 @@ class HeartbeatResponse(_message.Message):
     NOT_HELD_FIELD_NUMBER: _builtins.int
     LOG_ARCHIVERS_FIELD_NUMBER: _builtins.int
     SIGNED_EPOCH_FIELD_NUMBER: _builtins.int
+    NONCE_FIELD_NUMBER: _builtins.int
+    SUPERSEDED_FIELD_NUMBER: _builtins.int
     granted: _builtins.bool
     """A grant extends the lease to send time + lease_ms - margin. Not granted: the sequence is the current one, to be echoed at once."""
     grant_seq: _builtins.int
@@ -390,6 +411,10 @@ class HeartbeatResponse(_message.Message):
     """The smallest token of this incarnation whose start is not confirmed: the executor refuses smaller ones from then on, and keeps of them only
     attempts that live or whose outcome is not accepted. 0 = no change.
     """
+    nonce: _builtins.int
+    """With each grant, to be presented by the next heartbeat: of two copies of an incarnation (a cloned or restored machine) one gets no more grants."""
+    superseded: _builtins.bool
+    """True: no grant, because another copy of this incarnation has presented a later nonce."""
     @_builtins.property
     def coordinators(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
     @_builtins.property
@@ -420,10 +445,12 @@ class HeartbeatResponse(_message.Message):
         not_held: _abc.Iterable[_common_pb2.AttemptKey] | None = ...,
         log_archivers: _abc.Iterable[_builtins.str] | None = ...,
         signed_epoch: _common_pb2.SignedEpoch | None = ...,
+        nonce: _builtins.int = ...,
+        superseded: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["signed_epoch", b"signed_epoch"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["coordinators", b"coordinators", "detach_mode", b"detach_mode", "epoch", b"epoch", "grant_seq", b"grant_seq", "granted", b"granted", "leader_address", b"leader_address", "log_archivers", b"log_archivers", "not_held", b"not_held", "orders", b"orders", "settings_version", b"settings_version", "signed_epoch", b"signed_epoch", "smallest_live_token", b"smallest_live_token", "state", b"state"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["coordinators", b"coordinators", "detach_mode", b"detach_mode", "epoch", b"epoch", "grant_seq", b"grant_seq", "granted", b"granted", "leader_address", b"leader_address", "log_archivers", b"log_archivers", "nonce", b"nonce", "not_held", b"not_held", "orders", b"orders", "settings_version", b"settings_version", "signed_epoch", b"signed_epoch", "smallest_live_token", b"smallest_live_token", "state", b"state", "superseded", b"superseded"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -86,60 +86,6 @@ class PingResponse(_message.Message):
 Global___PingResponse: _TypeAlias = PingResponse  # noqa: Y015
 
 @_typing.final
-class GetStatusRequest(_message.Message):
-    DESCRIPTOR: _descriptor.Descriptor
-
-    def __init__(
-        self,
-    ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
-
-Global___GetStatusRequest: _TypeAlias = GetStatusRequest  # noqa: Y015
-
-@_typing.final
-class GetStatusResponse(_message.Message):
-    DESCRIPTOR: _descriptor.Descriptor
-
-    INCARNATION_FIELD_NUMBER: _builtins.int
-    EPOCH_MAX_FIELD_NUMBER: _builtins.int
-    HELD_FIELD_NUMBER: _builtins.int
-    SLOTS_FIELD_NUMBER: _builtins.int
-    FREE_SLOTS_FIELD_NUMBER: _builtins.int
-    DRAINING_FIELD_NUMBER: _builtins.int
-    LEASE_LEFT_MS_FIELD_NUMBER: _builtins.int
-    incarnation: _builtins.str
-    epoch_max: _builtins.int
-    slots: _builtins.int
-    free_slots: _builtins.int
-    draining: _builtins.bool
-    lease_left_ms: _builtins.int
-    """Milliseconds until this executor's lease deadline; negative when it has passed."""
-    @_builtins.property
-    def held(self) -> _containers.RepeatedCompositeFieldContainer[Global___HeldAttempt]: ...
-    def __init__(
-        self,
-        *,
-        incarnation: _builtins.str = ...,
-        epoch_max: _builtins.int = ...,
-        held: _abc.Iterable[Global___HeldAttempt] | None = ...,
-        slots: _builtins.int = ...,
-        free_slots: _builtins.int = ...,
-        draining: _builtins.bool = ...,
-        lease_left_ms: _builtins.int = ...,
-    ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["draining", b"draining", "epoch_max", b"epoch_max", "free_slots", b"free_slots", "held", b"held", "incarnation", b"incarnation", "lease_left_ms", b"lease_left_ms", "slots", b"slots"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
-
-Global___GetStatusResponse: _TypeAlias = GetStatusResponse  # noqa: Y015
-
-@_typing.final
 class HeldAttempt(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -541,51 +487,6 @@ class CancelJobResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___CancelJobResponse: _TypeAlias = CancelJobResponse  # noqa: Y015
-
-@_typing.final
-class DrainRequest(_message.Message):
-    DESCRIPTOR: _descriptor.Descriptor
-
-    HEADER_FIELD_NUMBER: _builtins.int
-    DRAIN_FIELD_NUMBER: _builtins.int
-    REASON_FIELD_NUMBER: _builtins.int
-    drain: _builtins.bool
-    reason: _builtins.str
-    @_builtins.property
-    def header(self) -> Global___OrderHeader: ...
-    def __init__(
-        self,
-        *,
-        header: Global___OrderHeader | None = ...,
-        drain: _builtins.bool = ...,
-        reason: _builtins.str = ...,
-    ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["header", b"header"]  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["drain", b"drain", "header", b"header", "reason", b"reason"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
-
-Global___DrainRequest: _TypeAlias = DrainRequest  # noqa: Y015
-
-@_typing.final
-class DrainResponse(_message.Message):
-    DESCRIPTOR: _descriptor.Descriptor
-
-    RESULT_FIELD_NUMBER: _builtins.int
-    result: _builtins.str
-    def __init__(
-        self,
-        *,
-        result: _builtins.str = ...,
-    ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["result", b"result"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
-
-Global___DrainResponse: _TypeAlias = DrainResponse  # noqa: Y015
 
 @_typing.final
 class RevokeRequest(_message.Message):

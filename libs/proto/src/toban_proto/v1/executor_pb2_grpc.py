@@ -39,11 +39,6 @@ class WorkerServiceStub:
                 request_serializer=toban__proto_dot_v1_dot_executor__pb2.PingRequest.SerializeToString,
                 response_deserializer=toban__proto_dot_v1_dot_executor__pb2.PingResponse.FromString,
                 _registered_method=True)
-        self.GetStatus = channel.unary_unary(
-                '/toban_proto.v1.WorkerService/GetStatus',
-                request_serializer=toban__proto_dot_v1_dot_executor__pb2.GetStatusRequest.SerializeToString,
-                response_deserializer=toban__proto_dot_v1_dot_executor__pb2.GetStatusResponse.FromString,
-                _registered_method=True)
         self.StartJob = channel.unary_unary(
                 '/toban_proto.v1.WorkerService/StartJob',
                 request_serializer=toban__proto_dot_v1_dot_executor__pb2.StartJobRequest.SerializeToString,
@@ -53,11 +48,6 @@ class WorkerServiceStub:
                 '/toban_proto.v1.WorkerService/CancelJob',
                 request_serializer=toban__proto_dot_v1_dot_executor__pb2.CancelJobRequest.SerializeToString,
                 response_deserializer=toban__proto_dot_v1_dot_executor__pb2.CancelJobResponse.FromString,
-                _registered_method=True)
-        self.Drain = channel.unary_unary(
-                '/toban_proto.v1.WorkerService/Drain',
-                request_serializer=toban__proto_dot_v1_dot_executor__pb2.DrainRequest.SerializeToString,
-                response_deserializer=toban__proto_dot_v1_dot_executor__pb2.DrainResponse.FromString,
                 _registered_method=True)
         self.Revoke = channel.unary_unary(
                 '/toban_proto.v1.WorkerService/Revoke',
@@ -75,12 +65,6 @@ class WorkerServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
-    def GetStatus(self, request, context):
-        """Missing associated documentation comment in .proto file."""
-        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
-        context.set_details('Method not implemented!')
-        raise NotImplementedError('Method not implemented!')
-
     def StartJob(self, request, context):
         """Missing associated documentation comment in .proto file."""
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -88,12 +72,6 @@ class WorkerServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def CancelJob(self, request, context):
-        """Missing associated documentation comment in .proto file."""
-        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
-        context.set_details('Method not implemented!')
-        raise NotImplementedError('Method not implemented!')
-
-    def Drain(self, request, context):
         """Missing associated documentation comment in .proto file."""
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -113,11 +91,6 @@ def add_WorkerServiceServicer_to_server(servicer, server):
                     request_deserializer=toban__proto_dot_v1_dot_executor__pb2.PingRequest.FromString,
                     response_serializer=toban__proto_dot_v1_dot_executor__pb2.PingResponse.SerializeToString,
             ),
-            'GetStatus': grpc.unary_unary_rpc_method_handler(
-                    servicer.GetStatus,
-                    request_deserializer=toban__proto_dot_v1_dot_executor__pb2.GetStatusRequest.FromString,
-                    response_serializer=toban__proto_dot_v1_dot_executor__pb2.GetStatusResponse.SerializeToString,
-            ),
             'StartJob': grpc.unary_unary_rpc_method_handler(
                     servicer.StartJob,
                     request_deserializer=toban__proto_dot_v1_dot_executor__pb2.StartJobRequest.FromString,
@@ -127,11 +100,6 @@ def add_WorkerServiceServicer_to_server(servicer, server):
                     servicer.CancelJob,
                     request_deserializer=toban__proto_dot_v1_dot_executor__pb2.CancelJobRequest.FromString,
                     response_serializer=toban__proto_dot_v1_dot_executor__pb2.CancelJobResponse.SerializeToString,
-            ),
-            'Drain': grpc.unary_unary_rpc_method_handler(
-                    servicer.Drain,
-                    request_deserializer=toban__proto_dot_v1_dot_executor__pb2.DrainRequest.FromString,
-                    response_serializer=toban__proto_dot_v1_dot_executor__pb2.DrainResponse.SerializeToString,
             ),
             'Revoke': grpc.unary_unary_rpc_method_handler(
                     servicer.Revoke,
@@ -166,33 +134,6 @@ class WorkerService:
             '/toban_proto.v1.WorkerService/Ping',
             toban__proto_dot_v1_dot_executor__pb2.PingRequest.SerializeToString,
             toban__proto_dot_v1_dot_executor__pb2.PingResponse.FromString,
-            options,
-            channel_credentials,
-            insecure,
-            call_credentials,
-            compression,
-            wait_for_ready,
-            timeout,
-            metadata,
-            _registered_method=True)
-
-    @staticmethod
-    def GetStatus(request,
-            target,
-            options=(),
-            channel_credentials=None,
-            call_credentials=None,
-            insecure=False,
-            compression=None,
-            wait_for_ready=None,
-            timeout=None,
-            metadata=None):
-        return grpc.experimental.unary_unary(
-            request,
-            target,
-            '/toban_proto.v1.WorkerService/GetStatus',
-            toban__proto_dot_v1_dot_executor__pb2.GetStatusRequest.SerializeToString,
-            toban__proto_dot_v1_dot_executor__pb2.GetStatusResponse.FromString,
             options,
             channel_credentials,
             insecure,
@@ -247,33 +188,6 @@ class WorkerService:
             '/toban_proto.v1.WorkerService/CancelJob',
             toban__proto_dot_v1_dot_executor__pb2.CancelJobRequest.SerializeToString,
             toban__proto_dot_v1_dot_executor__pb2.CancelJobResponse.FromString,
-            options,
-            channel_credentials,
-            insecure,
-            call_credentials,
-            compression,
-            wait_for_ready,
-            timeout,
-            metadata,
-            _registered_method=True)
-
-    @staticmethod
-    def Drain(request,
-            target,
-            options=(),
-            channel_credentials=None,
-            call_credentials=None,
-            insecure=False,
-            compression=None,
-            wait_for_ready=None,
-            timeout=None,
-            metadata=None):
-        return grpc.experimental.unary_unary(
-            request,
-            target,
-            '/toban_proto.v1.WorkerService/Drain',
-            toban__proto_dot_v1_dot_executor__pb2.DrainRequest.SerializeToString,
-            toban__proto_dot_v1_dot_executor__pb2.DrainResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -32,20 +32,16 @@ class WorkerServiceStub:
     @_typing.overload
     def __new__(cls, channel: _aio.Channel) -> WorkerServiceAsyncStub: ...
     Ping: _grpc.UnaryUnaryMultiCallable[_executor_pb2.PingRequest, _executor_pb2.PingResponse]
-    GetStatus: _grpc.UnaryUnaryMultiCallable[_executor_pb2.GetStatusRequest, _executor_pb2.GetStatusResponse]
     StartJob: _grpc.UnaryUnaryMultiCallable[_executor_pb2.StartJobRequest, _executor_pb2.StartJobResponse]
     CancelJob: _grpc.UnaryUnaryMultiCallable[_executor_pb2.CancelJobRequest, _executor_pb2.CancelJobResponse]
-    Drain: _grpc.UnaryUnaryMultiCallable[_executor_pb2.DrainRequest, _executor_pb2.DrainResponse]
     Revoke: _grpc.UnaryUnaryMultiCallable[_executor_pb2.RevokeRequest, _executor_pb2.RevokeResponse]
 
 @_typing.type_check_only
 class WorkerServiceAsyncStub(WorkerServiceStub):
     def __init__(self, channel: _aio.Channel) -> None: ...
     Ping: _aio.UnaryUnaryMultiCallable[_executor_pb2.PingRequest, _executor_pb2.PingResponse]  # type: ignore[assignment]
-    GetStatus: _aio.UnaryUnaryMultiCallable[_executor_pb2.GetStatusRequest, _executor_pb2.GetStatusResponse]  # type: ignore[assignment]
     StartJob: _aio.UnaryUnaryMultiCallable[_executor_pb2.StartJobRequest, _executor_pb2.StartJobResponse]  # type: ignore[assignment]
     CancelJob: _aio.UnaryUnaryMultiCallable[_executor_pb2.CancelJobRequest, _executor_pb2.CancelJobResponse]  # type: ignore[assignment]
-    Drain: _aio.UnaryUnaryMultiCallable[_executor_pb2.DrainRequest, _executor_pb2.DrainResponse]  # type: ignore[assignment]
     Revoke: _aio.UnaryUnaryMultiCallable[_executor_pb2.RevokeRequest, _executor_pb2.RevokeResponse]  # type: ignore[assignment]
 
 class WorkerServiceServicer(metaclass=_abc_1.ABCMeta):
@@ -55,13 +51,6 @@ class WorkerServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _executor_pb2.PingRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_executor_pb2.PingResponse, _abc.Awaitable[_executor_pb2.PingResponse]]: ...
-
-    @_abc_1.abstractmethod
-    def GetStatus(
-        self,
-        request: _executor_pb2.GetStatusRequest,
-        context: _ServicerContext,
-    ) -> _typing.Union[_executor_pb2.GetStatusResponse, _abc.Awaitable[_executor_pb2.GetStatusResponse]]: ...
 
     @_abc_1.abstractmethod
     def StartJob(
@@ -76,13 +65,6 @@ class WorkerServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _executor_pb2.CancelJobRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_executor_pb2.CancelJobResponse, _abc.Awaitable[_executor_pb2.CancelJobResponse]]: ...
-
-    @_abc_1.abstractmethod
-    def Drain(
-        self,
-        request: _executor_pb2.DrainRequest,
-        context: _ServicerContext,
-    ) -> _typing.Union[_executor_pb2.DrainResponse, _abc.Awaitable[_executor_pb2.DrainResponse]]: ...
 
     @_abc_1.abstractmethod
     def Revoke(

@@ -6,7 +6,7 @@ from typing import Protocol
 
 from toban_stack.errors import ProcessFailed
 from toban_stack.ports import PortBook
-from toban_stack.processes import Program, alive, spawn
+from toban_stack.processes import ProcessRecord, Program, alive
 from toban_stack.servers.binaries import PostgresBinaries
 from toban_stack.servers.endpoints import Endpoints
 from toban_stack.servers.postgres import PostgresServer
@@ -17,6 +17,8 @@ from toban_stack.state_file import StateFile
 from toban_stack.wait import wait_until
 
 READY_SECONDS = 60.0
+# As in toban_store.roles, which is not imported here: it loads the driver, which would slow `status`.
+COORDINATOR_ROLE, LOG_ARCHIVER_ROLE = "toban_coordinator", "toban_log_archiver"
 GIVEN = {
     "postgres": "SCHEDULER_DATABASE_URL",
     "redis": "SCHEDULER_REDIS_URL",
@@ -54,7 +56,8 @@ class Servers:
     """The servers of one stack.
 
     A URL in `environment` (SCHEDULER_DATABASE_URL, SCHEDULER_REDIS_URL, SCHEDULER_S3_ENDPOINT_URL) takes a
-    server's place. `durable=False` is for tests: a crash of the machine may lose data.
+    server's place. `durable=False` is for tests: a crash of the machine may lose data. `launch` returns the process of a program's
+    name when it runs, else a new one.
     """
 
     def __init__(
@@ -65,6 +68,7 @@ class Servers:
         environment: Mapping[str, str],
         durable: bool = True,
         postgres: PostgresBinaries | None = None,
+        launch: Callable[[Program], ProcessRecord] | None = None,
         on_progress: Callable[[str], None] = lambda _: None,
     ) -> None:
         self._home = home
@@ -72,6 +76,7 @@ class Servers:
         self._environment = environment
         self._durable = durable
         self._postgres = postgres
+        self._launch = launch or records.launch
         self._on_progress = on_progress
         self._ports = PortBook(path=home.root / "ports.json", environment=environment)
 
@@ -99,20 +104,20 @@ class Servers:
         return {name: self._server(name) for name in wanted if not self._given(name)}
 
     def _start(self, server: Server) -> None:
-        if self._records.running(server.name):
-            return
-        if note := server.prepare():
-            self._on_progress(note)
-        server.before_start()
-        record = spawn(server.program())
-        self._records.add(record)
+        running = self._records.running(server.name)
+        if running is None:
+            if note := server.prepare():
+                self._on_progress(note)
+            server.before_start()
+        record = self._launch(server.program())
         log = self._home.log_file(server.name)
         up = wait_until(lambda: server.ready() or not alive(record), READY_SECONDS)
         if not alive(record):
             raise ProcessFailed(name=server.name, reason="ended while starting", log=log)
         if not up:
             raise ProcessFailed(name=server.name, reason=f"was not ready within {READY_SECONDS:g} s", log=log)
-        self._on_progress(f"{server.description} on {server.address}")
+        if running != record:
+            self._on_progress(f"{server.description} on {server.address}")
 
     def _server(self, name: str) -> Server:
         running = self._records.running(name) is not None
@@ -130,8 +135,18 @@ class Servers:
         postgres, redis, s3 = own.get("postgres"), own.get("redis"), own.get("s3")
         given = {name: self._given(name) if name in wanted else "" for name in GIVEN}
         keys = self._environment
+
+        def database_url(role: str, variable: str) -> str:
+            return (
+                postgres.role_url(role)
+                if isinstance(postgres, PostgresServer)
+                else keys.get(variable, given["postgres"])
+            )
+
         return Endpoints(
             database_url=postgres.url if isinstance(postgres, PostgresServer) else given["postgres"],
+            coordinator_database_url=database_url(COORDINATOR_ROLE, "TOBAN_COORDINATOR_DATABASE_URL"),
+            log_archiver_database_url=database_url(LOG_ARCHIVER_ROLE, "TOBAN_LOG_ARCHIVER_DATABASE_URL"),
             redis_url=redis.url if isinstance(redis, RedisServer) else given["redis"],
             s3_endpoint_url=s3.url if isinstance(s3, S3Server) else given["s3"],
             s3_bucket=keys.get("SCHEDULER_S3_BUCKET", "toban-logs"),

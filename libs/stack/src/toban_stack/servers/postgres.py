@@ -1,4 +1,4 @@
-"""A private PostgreSQL: TCP on loopback only, one superuser with a generated password."""
+"""A private PostgreSQL: TCP on loopback only; an administrator and a role for each service, with generated passwords."""
 
 import os
 import pwd
@@ -31,6 +31,11 @@ SETTINGS = {
 VOLATILE = {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off", "wal_level": "logical"}
 
 
+def role_secret(role: str) -> str:
+    """The name of the secret with a role's password: toban_coordinator -> postgres-coordinator-password."""
+    return f"postgres-{role.removeprefix('toban_').replace('_', '-')}-password"
+
+
 class PostgresServer:
     """One PostgreSQL server with its data in the stack's folder."""
 
@@ -52,8 +57,15 @@ class PostgresServer:
 
     @property
     def url(self) -> str:
-        """The URL of the stack's database, with the password."""
-        return f"postgresql://{USER}:{self._home.secret('postgres-password')}@{self.address}/{DATABASE}"
+        """The URL of the stack's database for its administrator (a superuser), with the password."""
+        return self._url(USER, self._home.secret("postgres-password"))
+
+    def role_url(self, role: str) -> str:
+        """The URL for the role of a service, which `make up` lets log in with this password."""
+        return self._url(role, self._home.secret(role_secret(role)))
+
+    def _url(self, user: str, password: str) -> str:
+        return f"postgresql://{user}:{password}@{self.address}/{DATABASE}"
 
     @property
     def description(self) -> str:

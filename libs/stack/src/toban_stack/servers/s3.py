@@ -70,9 +70,7 @@ class S3Server:
         return ""
 
     def before_start(self) -> None:
-        """Removes the sockets of a killed server."""
-        for socket_file in (*self._sockets.values(), *self._fixed_sockets):
-            socket_file.unlink(missing_ok=True)
+        """The sockets of a killed server are leftovers of its program."""
 
     def program(self) -> Program:
         """The program to start."""
@@ -102,7 +100,7 @@ class S3Server:
             },
             log=self._home.log_file(self.name),
             address=self.address,
-            leftovers=tuple(str(path) for path in self._fixed_sockets),
+            leftovers=tuple(str(path) for path in (*self._sockets.values(), *self._fixed_sockets)),
         )
 
     def ready(self) -> bool:

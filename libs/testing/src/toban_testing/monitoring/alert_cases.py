@@ -139,6 +139,7 @@ CASES = {
         | {
             f'toban_fences_total{{{COORDINATOR}, kind="stopped"}}': jump(1),
             f'toban_executors{{{COORDINATOR}, state="cut"}}': steady(0),
+            f'toban_attestations_total{{{COORDINATOR}, source="successor"}}': jump(1),
         },
         lead="2m",
     ),
@@ -236,6 +237,13 @@ CASES = {
         | of("toban_tls_authority_not_after_seconds", 90000, EXECUTOR)
         | check("certificate", 1, EXECUTOR),
     ),
+    "TobanClockOff": Case(
+        of("toban_clock_skew_seconds", -2.5) | of("toban_is_leader", 1) | of("toban_clock_skew_seconds", 0.1, OTHER),
+        of("toban_clock_skew_seconds", -2.5)
+        | of("toban_is_leader", 0)
+        | of("toban_clock_skew_seconds", 1.9, OTHER)
+        | of("toban_is_leader", 1, OTHER),
+    ),
     "TobanClockSkew": Case(
         of("toban_clock_skew_seconds", -1.2) | of("toban_executors_clock_skew_seconds", 0.1, OTHER),
         of("toban_clock_skew_seconds", 0.9) | of("toban_executors_clock_skew_seconds", 1.9, OTHER),
@@ -308,6 +316,11 @@ MORE = {
         ),
     },
     "TobanExecutorLost": {
+        "found by the witness that its guards started": Case(
+            {f'toban_attestations_total{{{COORDINATOR}, source="witness"}}': jump(1)},
+            of("toban_attestations_total", 1, f'{COORDINATOR}, source="witness"'),
+            lead="2m",
+        ),
         "found by a coordinator that started after an outage of all coordinators": Case(
             fresh("toban_fences_total", 2, 'kind="lease"', age=30),
             fresh("toban_fences_total", 2, 'kind="lease"', age=600),

@@ -1,14 +1,21 @@
-"""Batches that fit: a write that takes too long is halved, and a refused one is split until the bad item is alone."""
+"""Batches that fit: a write that takes too long is halved, and a refused one is split until the bad item is alone.
+
+An item is too slow only by PostgreSQL's own word, alone and several times: on a starved machine everything takes long now and then.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeVar
 
-from toban_store.errors import Refused, TooLong
+from toban_store.errors import DidNotHappen, Refused, TooLong
 
+# How often PostgreSQL has to be at work on one item for too long, and how many tries this process gets for it.
+ALONE_STRIKES = 3
+ALONE_TRIES = 6
 T = TypeVar("T")
 E = TypeVar("E", bound=Exception)
+F = TypeVar("F", bound=DidNotHappen)
 Write = Callable[[Sequence[T]], Awaitable[None]]
 
 
@@ -38,7 +45,7 @@ class AdaptiveBatch:
         """Awaits `write(part)` for all of `items`, in order; raises TooLong when one item alone takes too long.
 
         With `alone` a part that PostgreSQL refuses is split until the bad item is alone, which then goes there, as does one that alone takes
-        too long; the others are written.
+        too long again and again; the others are written. Raises TooLong as well when this process is too slow for one item.
         """
         done = 0
         while done < len(items):
@@ -48,16 +55,42 @@ class AdaptiveBatch:
                     await write(part)
                 else:
                     await split_on_refusal(part, write, alone, refusals=(Refused,))
-            except TooLong as error:
+            except TooLong:
                 self.too_long(len(part))
                 if len(part) > 1:
                     continue
                 if alone is None:
                     raise
-                await alone(part[0], error)
+                bad: Refused | TooLong | None
+                try:
+                    bad = await write_alone(part[0], write, faults=TooLong)
+                except Refused as refused:
+                    bad = refused
+                if bad is not None:
+                    await alone(part[0], bad)
             else:
                 self.fitted(len(part))
             done += len(part)
+
+
+async def write_alone(item: T, write: Write[T], *, faults: type[F]) -> F | None:
+    """Writes one item by itself, after one of `faults`; None when it was written, else the last error that blames it.
+
+    Raises TooLong when it is this process that is slow: that is no fault of the item, and the turn has to come again.
+    """
+    strikes = 0
+    for tries in range(1, ALONE_TRIES + 1):
+        try:
+            await write([item])
+        except faults as error:
+            strikes += error.by_server if isinstance(error, TooLong) else 1
+            if strikes == ALONE_STRIKES:
+                return error
+            if tries == ALONE_TRIES:
+                raise
+        else:
+            break
+    return None
 
 
 async def split_on_refusal(

@@ -12,7 +12,7 @@ from toban_coordinator.app.definition_cache import DefinitionCache
 from toban_coordinator.app.metrics import count_finished
 from toban_coordinator.decide import report as decide
 from toban_coordinator.decide.report import Answer, KnownAttempt, Report, ReportPlan
-from toban_coordinator.store import attempts, runs_finish
+from toban_coordinator.store import attempts, executors, runs_finish
 from toban_domain.outcome import AttemptKey, Outcome
 from toban_domain.retry import RetrySpec
 from toban_domain.run import RunState
@@ -191,7 +191,7 @@ async def _decide(
     strays = _strays(reports, live, reporters)
     if strays:
         # A restarted executor reports what the journal of its earlier incarnation still held.
-        reporters = await attempts.same_instance(t, incarnation)
+        reporters = await executors.same_instance(t, incarnation)
         strays = _strays(reports, live, reporters)
     known = await _find_attempts(t, strays) if strays else {}
     retrying = [run for run in live.values() if run.attempt < run.max_attempts]

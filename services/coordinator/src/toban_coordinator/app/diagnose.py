@@ -15,6 +15,7 @@ from toban_domain.errors import TobanError
 from toban_fencing.redis_client import RedisGone, RedisLink
 from toban_fencing.redis_info import inspect
 from toban_runtime.clock import Clock
+from toban_store import role_check
 from toban_store.pool import Pool
 from toban_store.tx import Row, autocommit
 
@@ -56,6 +57,7 @@ class Diagnose:
         now: datetime = read.server["server_time"]
         missing = [f"{row['parent']} {row['day']:%Y-%m-%d}" for row in read.missing_partitions]
         found += checks.server(_facts(checks.ServerFacts, read.server))
+        found.append(role_check.finding("database-role", read.role))
         found.append(checks.standbys(read.standbys))
         found.append(checks.partitions(missing))
         found += checks.leader(_facts(checks.LeaderFacts, read.leader))

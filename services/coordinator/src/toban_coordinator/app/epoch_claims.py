@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from toban_coordinator.app.incarnation_keys import valid_incarnation
 from toban_coordinator.decide.epoch_claim import Known, Verdict, judge
 from toban_coordinator.store import epoch_claims as store
-from toban_coordinator.store import leader
+from toban_coordinator.store import executors, leader
 from toban_domain.epoch import EpochExhausted, EpochProof
 from toban_domain.errors import ErrorCode, TobanError
 from toban_observability import metrics
@@ -78,6 +78,26 @@ class EpochClaims:
             await self._raise(verdict, proof, facts)
         if not verdict.believed:
             await self._refuse(claim, facts, reason, why)
+
+    async def adopt_nonce(self, presented: Presented | None, grant: executors.Grant, nonce: int) -> bool:
+        """Takes over a nonce that the row does not know, on a coordinator's word: it was signed with a later grant than the row has, and the
+        cluster is not settled, so PostgreSQL may have lost that grant. Raises StoreError."""
+        proof = presented.proof if presented else None
+        if (
+            proof is None
+            or presented is None
+            or not nonce
+            or proof.nonce != nonce
+            or proof.grant_seq <= grant.grant_seq
+        ):
+            return False
+        if (proof.cluster_id, proof.incarnation) != (grant.cluster_id, grant.incarnation):
+            return False
+        try:
+            presented.verify()
+        except TobanError:
+            return False
+        return await executors.adopt_nonce(self._pool, grant.incarnation, nonce=nonce, grant_seq=proof.grant_seq)
 
     async def _raise(self, verdict: Verdict, proof: EpochProof, facts: store.Facts) -> None:
         async with tx(self._pool) as t:

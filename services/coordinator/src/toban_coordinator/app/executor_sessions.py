@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
+from toban_coordinator.app.death_claims import DeathClaims
 from toban_coordinator.app.epoch_claims import Claim, EpochClaims, Presented
 from toban_coordinator.app.incarnation_keys import hash_key, valid_incarnation
 from toban_coordinator.app.lease_grants import Answer, LeaseGrants
@@ -24,6 +24,7 @@ from toban_domain.outcome import AttemptKey
 from toban_domain.progress import Progress
 from toban_domain.settings import SETTINGS
 from toban_fencing.executor_lease import HOLD_MARGIN
+from toban_observability.log_throttle import LogThrottle
 from toban_observability.logs import get_logger
 from toban_runtime.clock import Clock
 from toban_runtime.ids import IdSource
@@ -40,8 +41,6 @@ MAX_FROZEN_SECONDS = 1e9
 MAX_LABELS = 64
 MAX_TEXT = 256
 MAX_EPOCH = (1 << 63) - 1
-# Less than an executor waits for the answer with its key.
-INHERIT_SECONDS = 2.5
 _log = get_logger(__name__)
 
 
@@ -50,7 +49,8 @@ class Introduction:
     """What a new incarnation states of itself. `slots` 0: setting max_jobs_per_worker decides, at most `most_slots` (0 = no bound);
     `ready_slots` it has now. `previous` is an incarnation that it attests to be dead, "" for none.
 
-    `reports` are those that earlier incarnations left; `reports_error` says why they could not be read.
+    `reports` are those that earlier incarnations left; `reports_error` says why they could not be read. `secret_hash` is that of the
+    secret of its state directory, None for none.
     """
 
     incarnation: str
@@ -70,6 +70,7 @@ class Introduction:
     previous: str = ""
     reports: Sequence[Report] = ()
     reports_error: TobanError | None = None
+    secret_hash: bytes | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,7 +91,7 @@ class Registered:
 class Heartbeat:
     """One heartbeat. `held` are the attempts that have not finished, `epoch_max` is the highest epoch that the executor knows.
 
-    `stopped`: the process ends, and uses no grant any more.
+    `stopped`: the process ends, and uses no grant any more. `witnessed`: it has died, and its witness proves the secret of `secret_hash`.
     """
 
     beat: executors.Beat
@@ -100,6 +101,8 @@ class Heartbeat:
     progress: Mapping[AttemptKey, Progress] = field(default_factory=dict)
     freezes: Mapping[AttemptKey, freezes.FreezeNote] = field(default_factory=dict)
     stopped: bool = False
+    witnessed: bool = False
+    secret_hash: bytes | None = field(default=None, repr=False)
     # None: the executor does not name what it has not reported.
     named: Named | None = None
 
@@ -113,6 +116,8 @@ class HeartbeatAnswer:
     coordinators: Sequence[str]
     log_archivers: Sequence[str]
     settings_version: int
+    # Another copy of this incarnation has presented a later nonce.
+    superseded: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -147,12 +152,18 @@ class ExecutorSessions:
         self._deps = deps
         self._grants = LeaseGrants(pool=deps.pool)
         self._claims = EpochClaims(pool=deps.pool, clock=deps.clock)
+        self._throttle = LogThrottle()
+        self._deaths = DeathClaims(pool=deps.pool, reports=deps.reports)
 
     async def register(self, intro: Introduction) -> Registered:
-        """Inserts a new incarnation and gives it its key. Raises INVALID_ARGUMENT, ALREADY_EXISTS, EPOCH_UNPROVEN."""
+        """Inserts a new incarnation and gives it its key.
+
+        Raises INVALID_ARGUMENT, ALREADY_EXISTS, EPOCH_UNPROVEN, and UNAUTHENTICATED for an instance that lives with another secret.
+        """
         settings = await self._deps.settings.get()
         max_jobs, slots = await self._slots(intro)
         new = _registration(intro, slots=slots)
+        await self._deaths.check_instance(new)
         if intro.presented is not None or term_of(_valid_epoch(intro.epoch_max)) > self._deps.leader.view().epoch:
             await self._claims.check(_claim(intro, new))
         key = self._deps.ids.token_hex(KEY_BYTES)
@@ -161,7 +172,7 @@ class ExecutorSessions:
             raise TobanError(
                 ErrorCode.ALREADY_EXISTS, f"incarnation {new.incarnation} is registered already; register a new one"
             )
-        await self._inherit(intro, new)
+        await self._deaths.inherit(new, intro.reports, intro.reports_error)
         _log.info("executor registered", worker_id=made.worker_id, node_id=new.node_id, incarnation=new.incarnation)
         return Registered(
             worker_id=made.worker_id,
@@ -195,7 +206,12 @@ class ExecutorSessions:
         if heartbeat.stopped:
             # No grant, whatever it holds: none is used any more, and one would move the row away from the leader that closes it.
             if not heartbeat.held:
-                await executors.attest_stopped(self._deps.pool, incarnation)
+                await self._deaths.note_own(
+                    incarnation,
+                    nonce=heartbeat.beat.nonce,
+                    witnessed=heartbeat.witnessed,
+                    secret_hash=heartbeat.secret_hash,
+                )
             return self._answer(Answer(grant=None))
         if heartbeat.freezes:
             # Before the row shows a fresh heartbeat: from then on the leader holds the timeouts of these runs against them.
@@ -203,10 +219,16 @@ class ExecutorSessions:
         frozen = any(note.turns % 2 for note in heartbeat.freezes.values())
         answer = await self._grants.heartbeat(heartbeat.beat, heartbeat.held, heartbeat.named, frozen=frozen)
         await self._check_epoch(claimed, heartbeat.presented, answer)
+        superseded = False
+        if (grant := answer.grant) is not None and not grant.nonce_known:
+            if await self._claims.adopt_nonce(heartbeat.presented, grant, heartbeat.beat.nonce):
+                answer = await self._grants.heartbeat(heartbeat.beat, heartbeat.held, heartbeat.named, frozen=frozen)
+            else:
+                superseded = self._is_superseded(heartbeat.presented, grant)
         if answer.grant is not None:
             self._mirror(answer.grant, heartbeat)
             self._deps.on_progress(incarnation, heartbeat.progress)
-        return self._answer(answer)
+        return self._answer(answer, superseded=superseded)
 
     def clock_skew(self, wall_clock: datetime | None) -> float | None:
         """An executor's wall clock minus PostgreSQL's, seconds, off by the time of the request; None when one of them is not known."""
@@ -226,28 +248,19 @@ class ExecutorSessions:
             claim = Claim(epoch=claimed, presented=presented, incarnation=grant.incarnation, node_id=grant.node_id)
             await self._claims.check(claim)
 
-    async def _inherit(self, intro: Introduction, new: executors.Registration) -> None:
-        """Commits what earlier incarnations have reached, then attests their death.
-
-        Where that fails their leases end by themselves, and the executor reports again: the row is there, so its key must get out.
-        """
-        try:
-            async with asyncio.timeout(INHERIT_SECONDS):
-                if intro.reports_error is not None:
-                    raise intro.reports_error
-                if intro.reports:
-                    for committed in await self._deps.reports.commit(new.incarnation, intro.reports):
-                        if not committed.answer.final:
-                            # Its run would be repeated although it has ended; the lease leaves some time to store the outcome.
-                            raise TobanError(ErrorCode.CONFLICT, f"an outcome is not stored: {committed.message}")
-                await executors.attest(self._deps.pool, new)
-        except (TobanError, TimeoutError) as error:
+    def _is_superseded(self, presented: Presented | None, grant: executors.Grant) -> bool:
+        """PostgreSQL has later grants than this caller has received: they went to a copy, which presented their nonces."""
+        if presented is None or presented.proof.grant_seq >= grant.grant_seq:
+            return False
+        if (suppressed := self._throttle.admit(grant.incarnation, self._deps.clock.monotonic())) is not None:
             _log.warning(
-                "previous incarnation not confirmed dead",
-                incarnation=new.incarnation,
-                error=str(error) or "no answer in time",
-                reports=len(intro.reports),
+                "heartbeat refused: another copy of this executor has its lease; was its machine cloned or restored?",
+                incarnation=grant.incarnation,
+                node_id=grant.node_id,
+                worker_id=grant.worker_id,
+                not_logged=suppressed,
             )
+        return True
 
     async def _slots(self, intro: Introduction) -> tuple[int, int]:
         """What the answer says of max_jobs_per_worker (0 = keep those that you have), and the slots of the new row."""
@@ -265,9 +278,10 @@ class ExecutorSessions:
             )
         return given, given
 
-    def _answer(self, answer: Answer) -> HeartbeatAnswer:
+    def _answer(self, answer: Answer, *, superseded: bool = False) -> HeartbeatAnswer:
         return HeartbeatAnswer(
             answer=answer,
+            superseded=superseded,
             leader=self._deps.leader.view(),
             coordinators=self._deps.neighbours.coordinators(),
             log_archivers=self._deps.neighbours.log_archivers,
@@ -326,4 +340,5 @@ def _registration(intro: Introduction, *, slots: int) -> executors.Registration:
         labels=intro.labels,
         version=intro.version[:MAX_TEXT],
         previous=valid_incarnation(intro.previous) if intro.previous else "",
+        secret_hash=intro.secret_hash,
     )

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-from collections.abc import Mapping
+from base64 import b64encode
+from collections.abc import Callable, Mapping
 from uuid import UUID
 
 from cachetools import LRUCache
 
 from toban_coordinator.store import executors
+from toban_domain.epoch import EpochProof
 from toban_domain.errors import ErrorCode, TobanError
 from toban_store.pool import Pool
 
@@ -23,6 +25,11 @@ def hash_key(key: str) -> bytes:
     return hashlib.sha256(key.encode()).digest()
 
 
+def secret_hash(secret: str) -> bytes | None:
+    """What is stored of an instance's secret, which is random too; None without one."""
+    return hash_key(secret) if secret else None
+
+
 def valid_incarnation(text: str) -> str:
     """The canonical form of an incarnation. Raises TobanError INVALID_ARGUMENT when it is not a UUID."""
     try:
@@ -32,11 +39,13 @@ def valid_incarnation(text: str) -> str:
 
 
 class IncarnationKeys:
-    """Checks keys; a hash never changes, so each is read once. `coordinator` is the incarnation of the process that checks."""
+    """Checks keys; a hash never changes, so each is read once. `coordinator` is the incarnation of the process that checks, `sign` signs in its
+    name."""
 
-    def __init__(self, *, pool: Pool, coordinator: str) -> None:
+    def __init__(self, *, pool: Pool, coordinator: str, sign: Callable[[EpochProof], bytes]) -> None:
         self._pool = pool
         self._coordinator = coordinator
+        self._sign = sign
         self._hashes: LRUCache[str, bytes] = LRUCache(_CACHE_SIZE)
 
     async def verified(self, metadata: Mapping[str, str], claimed: str) -> str:
@@ -56,11 +65,13 @@ class IncarnationKeys:
         if (kept := self._hashes.get(incarnation)) is not None:
             return kept
         found = await executors.key_hash(self._pool, incarnation)
-        if found is None:
+        if isinstance(found, EpochProof):
+            # The executor compares it with what it has seen: this PostgreSQL may be a former primary.
+            signed = b64encode(self._sign(found)).decode()
             raise TobanError(
                 ErrorCode.INCARNATION_UNKNOWN,
                 f"incarnation {incarnation} is not registered; register a new one",
-                detail={"coordinator": self._coordinator},
+                detail={"coordinator": self._coordinator, "signed_epoch": signed},
             )
         self._hashes[incarnation] = found
         return found

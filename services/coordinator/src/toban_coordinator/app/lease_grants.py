@@ -19,7 +19,8 @@ NO_UPDATES = queued_orders.OrderUpdates()
 _log = get_logger(__name__)
 _grants = metrics.counter(
     "toban_grants_total",
-    "Heartbeats by result: granted, withheld (unacknowledged grants, or the executor's state), off.",
+    "Heartbeats by result: granted, withheld (unacknowledged grants, the executor's state, or the attempts of its frozen jobs could not be read), "
+    "stale_nonce (another copy of the executor has the lease, or PostgreSQL lost the last grant), off.",
     ("result",),
 )
 _batch = metrics.histogram(
@@ -63,22 +64,26 @@ class LeaseGrants:
 
     async def _grant(self, calls: Sequence[_Call]) -> list[Answer]:
         with _batch.time():
-            answers = await self._answers(calls)
-        return [answers[call.beat.incarnation] for call in calls]
+            answers: dict[int, Answer] = {}
+            for numbers in _rounds(calls):
+                answers |= zip(numbers, await self._answers([calls[number] for number in numbers]), strict=True)
+        return [answers[number] for number in range(len(calls))]
 
-    async def _answers(self, calls: Sequence[_Call]) -> dict[str, Answer]:
+    async def _answers(self, calls: Sequence[_Call]) -> list[Answer]:
+        """The answers to heartbeats of which each incarnation's present one nonce.
+
+        Two may come from copies of the incarnation, so they share no grant: the last one gets it. An executor gives up a call before it
+        repeats it.
+        """
         beats: dict[str, executors.Beat] = {}
         held: dict[str, list[AttemptKey]] = {}
+        last = {call.beat.incarnation: call for call in calls}
         for call in calls:
             beat = call.beat
-            # Two heartbeats of one incarnation share a grant: each counts it from its own send time.
             earlier = beats.get(beat.incarnation, beat)
             beats[beat.incarnation] = replace(beat, echo=max(beat.echo, earlier.echo))
             held.setdefault(beat.incarnation, []).extend(call.held)
         grants = await executors.grant(self._pool, list(beats.values()))
-        _grants.labels("off").inc(len(beats) - len(grants))
-        for grant in grants.values():
-            _grants.labels("granted" if grant.granted else "withheld").inc()
         wanted = {name: keys for name, keys in held.items() if name in grants and (keys or grants[name].has_updates)}
         named = _named(call for call in calls if call.beat.incarnation in wanted)
         updates = await self._updates(wanted, {name: said.known for name, said in named.items()})
@@ -87,8 +92,16 @@ class LeaseGrants:
             frozen = {call.beat.incarnation for call in calls if call.frozen}
             grants |= {name: replace(grants[name], granted=False) for name in frozen & grants.keys()}
             updates = {}
+        answers = []
+        for call in calls:
+            name = call.beat.incarnation
+            grant = grants.get(name)
+            if grant is not None and call is not last[name]:
+                grant = replace(grant, granted=False)
+            answers.append(Answer(grant=grant, updates=updates.get(name, NO_UPDATES)))
+            _grants.labels(_result(grant)).inc()
         await self._note({name: said for name, said in named.items() if updates.get(name, NO_UPDATES).unresolved})
-        return {name: Answer(grant=grants.get(name), updates=updates.get(name, NO_UPDATES)) for name in beats}
+        return answers
 
     async def _note(self, unresolved: Mapping[str, Named]) -> None:
         """Keeps which attempts these incarnations do not name, or name as quarantined."""
@@ -111,6 +124,29 @@ class LeaseGrants:
         except StoreError as error:
             _log.warning("could not load pending orders; heartbeats answered without them", error=error.message)
             return None
+
+
+def _rounds(calls: Sequence[_Call]) -> list[list[int]]:
+    """The numbers of the calls, one list for each statement: in each, an incarnation presents one nonce."""
+    rounds: list[list[int]] = []
+    nonces: dict[str, list[int]] = {}
+    for number, call in enumerate(calls):
+        presented = nonces.setdefault(call.beat.incarnation, [])
+        if call.beat.nonce not in presented:
+            presented.append(call.beat.nonce)
+        place = presented.index(call.beat.nonce)
+        if place == len(rounds):
+            rounds.append([])
+        rounds[place].append(number)
+    return rounds
+
+
+def _result(grant: executors.Grant | None) -> str:
+    if grant is None:
+        return "off"
+    if grant.granted:
+        return "granted"
+    return "withheld" if grant.nonce_known else "stale_nonce"
 
 
 def _named(calls: Iterable[_Call]) -> dict[str, Named]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Protocol
 
 from toban_coordinator.app import metrics
@@ -65,9 +65,19 @@ class Lane:
 
 
 class OrderSender:
-    """Sends orders of one term. `accepted` holds when (monotonic) executors confirmed attempts, `reach` who could not be reached."""
+    """Sends orders of one term, while it `holds()`. `accepted` has when (monotonic) executors confirmed attempts, `reach` who could not
+    be reached."""
 
-    def __init__(self, *, orders: WorkerOrders, term: Term, answers: Answers, clock: Clock) -> None:
+    def __init__(
+        self,
+        *,
+        orders: WorkerOrders,
+        term: Term,
+        answers: Answers,
+        clock: Clock,
+        holds: Callable[[], bool] = lambda: True,
+    ) -> None:
+        self._holds = holds
         self._orders = orders
         self._clock = clock
         self._term = term
@@ -133,6 +143,9 @@ class OrderSender:
     async def _drain(self, lane: Lane) -> None:
         try:
             while lane.starts or lane.cancels or lane.revokes:
+                if not self._holds():
+                    # What waited here while this process stood still is the next leader's to send.
+                    raise FencedOut(self._term.epoch)
                 if lane.cancels:
                     await self._send_cancels(lane)
                 if lane.revokes:

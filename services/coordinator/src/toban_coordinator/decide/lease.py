@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from toban_domain.lease import ExecutorState
@@ -13,6 +13,8 @@ from toban_fencing.executor_lease import Sighting, may_fence, observe, take_seco
 PINGS = 3
 # So far apart two reads may be for a wait to go on, seconds.
 READ_GAP_SECONDS = 1.0
+# The same for two looks at open orders, which come each 5 s.
+ORDERS_GAP_SECONDS = 10.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,6 +61,18 @@ def _watched(last: Watched | None, row: ExecutorRow, at: float) -> Watched:
     )
     silent = last is not None and last.row.last_heartbeat == row.last_heartbeat
     return Watched(row=row, sighting=sighting, silent_since=last.silent_since if last and silent else at)
+
+
+def told_since(
+    before: Mapping[int, float], told: Collection[int], *, now: float, last_look: float | None
+) -> dict[int, float]:
+    """Since when open orders could have been answered, by their ids; a gap between two looks starts the wait again.
+
+    So an outage, in which no answer could be stored, does not count. Times are this machine's BOOTTIME, seconds.
+    """
+    if last_look is None or now - last_look > ORDERS_GAP_SECONDS:
+        before = {}
+    return {order: before.get(order, now) for order in told}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

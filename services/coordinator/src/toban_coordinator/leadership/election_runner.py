@@ -1,6 +1,7 @@
-"""Carries out what the elector asks for: reads, compare-and-set, beats, renewals; starts and ends terms (docs/fencing.md 3.1).
+"""Carries out what the elector asks for: reads, compare-and-set, beats, renewals; begins and ends terms (docs/fencing.md 3.1).
 
-Every call is bounded without being cancelled: cancelling a statement waits for PostgreSQL to agree, which a stopped PostgreSQL never does.
+It lives in a thread with connections of its own, so that a busy main loop delays no beat. Every call is bounded without being cancelled:
+cancelling a statement waits for PostgreSQL to agree, which a stopped PostgreSQL never does.
 """
 
 from __future__ import annotations
@@ -9,18 +10,18 @@ import asyncio
 from collections.abc import Coroutine
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
+from toban_coordinator.leadership.election_thread import ElectionThread
 from toban_coordinator.leadership.known_leader import KnownLeader
 from toban_coordinator.leadership.lock_calls import LockCalls
 from toban_coordinator.leadership.server_time import ServerTime
-from toban_coordinator.leadership.term import RunningTerm, TermDeps
-from toban_coordinator.ports.leader import LeaderView
+from toban_coordinator.leadership.term_hold import TermHold, TermProgress
 from toban_coordinator.store import leader as rows
 from toban_domain.epoch import EpochExhausted
 from toban_domain.errors import TobanError
 from toban_fencing import election_types as e
-from toban_fencing.election_state_machine import decide, next_due
+from toban_fencing.election_state_machine import decide, leads_until, next_due
 from toban_fencing.redis_locks import LeaderLock
 from toban_fencing.worker_registry import Members
 from toban_observability import metrics
@@ -30,9 +31,12 @@ from toban_store.pool import Pool
 
 READ_SECONDS = 0.9
 TAKE_SECONDS = 2.0
+# Passes of the event loop from an answer that is there to its end in a task.
+PASSES = 4
 LEAVE_SECONDS = 2.0
-# How long a hand-over that an operator asked for waits for the turns under way.
+# How long a hand-over that an operator asked for waits for the turns under way, and the main loop to say that they have ended.
 HAND_OVER_SECONDS = 0.5
+HAND_OVER_MARGIN_SECONDS = 0.2
 LOG_EVERY_SECONDS = 5.0
 # A candidate tries several times a second: what has kept it from leading counts for so long.
 OBSTACLE_SECONDS = 5.0
@@ -40,17 +44,18 @@ NO_EPOCH = "no epoch is left, so no coordinator can lead: see docs/runbooks/Toba
 T = TypeVar("T")
 
 _log = get_logger(__name__)
-_leads = metrics.gauge("toban_is_leader", "1 while this coordinator is the leader.")
-_takeovers = metrics.counter("toban_takeovers_total", "Terms that this coordinator has won.")
 _stops = metrics.counter("toban_terms_ended_total", "Ended terms of this coordinator, by reason.", ("reason",))
-_late = metrics.histogram("toban_elector_lateness_seconds", "Delay of the elector's timer, due to event loop load.")
+_late = metrics.histogram(
+    "toban_elector_lateness_seconds", "Delay of the elector's timer, due to the load of its thread or of the machine."
+)
 _beat_seconds = metrics.histogram("toban_leader_beat_seconds", "Commit latency of the leader's heartbeat.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ElectionDeps:
-    """What the elector's effects need: a small pool of its own, the lock and the flags in Redis, clocks."""
+    """What the elector's effects need: the thread, and what was opened in it: a small pool, the lock and the flags in Redis; clocks."""
 
+    thread: ElectionThread
     pool: Pool
     lock: LeaderLock
     members: Members
@@ -58,38 +63,47 @@ class ElectionDeps:
     server_time: ServerTime
 
 
+class TermOwner(Protocol):
+    """Who runs the loops of a term. Called in the election's thread; neither call waits."""
+
+    def begin(self, taken: rows.Taken, progress: TermProgress) -> None:
+        """The term is won: run its loops, and keep `progress` up to date."""
+        ...
+
+    def end(self) -> None:
+        """The term is over: stop them."""
+        ...
+
+    async def finish(self, epoch: int) -> None:
+        """Let the turns under way end, for a moment."""
+        ...
+
+
 class _NoAnswer(Exception):
     """A call gave no answer within its bound, or failed."""
 
 
-class Leadership:
-    """One coordinator's part in the election. `run()` until `leave()`; `view()` at any time."""
+class ElectionRunner:
+    """One coordinator's elector. Everything but the properties is for the election's thread."""
 
     def __init__(
-        self,
-        *,
-        deps: ElectionDeps,
-        contender: rows.Contender,
-        term_deps: TermDeps,
-        timings: e.Timings | None = None,
+        self, *, deps: ElectionDeps, contender: rows.Contender, owner: TermOwner, timings: e.Timings | None = None
     ) -> None:
         self._deps = deps
+        self._owner = owner
         self._me = contender
-        self._term_deps = term_deps
         self._state = e.ElectorState(me=contender.incarnation, timings=timings or e.Timings())
-        self._running: RunningTerm | None = None
         self._won: rows.Taken | None = None
-        self._known = KnownLeader(clock=deps.clock)
+        self._progress: TermProgress | None = None
+        self.hold = TermHold(clock=deps.clock)
+        self.known = KnownLeader(clock=deps.clock)
         self._lock = LockCalls(lock=deps.lock, members=deps.members, worker_id=contender.worker_id, clock=deps.clock)
-        self._standby_role = "standby"
-        self._last_fire: datetime | None = None
         self._poked = asyncio.Event()
-        self._changed = asyncio.Event()
         self._tasks: set[asyncio.Task[Any]] = set()
         self._logged_at = -LOG_EVERY_SECONDS
         self._obstacle = ("", -OBSTACLE_SECONDS)
 
-    # ------------------------------------------------------------ for others
+    # ------------------------------------------------------------ from any thread
 
     @property
     def me(self) -> rows.Contender:
@@ -97,79 +111,22 @@ class Leadership:
         return self._me
 
     def set_address(self, address: str) -> None:
-        """Where the others reach this process; known once its server has bound. Before `run()`."""
+        """Where the others reach this process. Before `run()`."""
         self._me = replace(self._me, address=address)
 
-    def view(self) -> LeaderView:
-        """Who leads, as last read or as this process itself knows."""
-        running, known = self._running, self._known.view
-        if running is None:
-            return replace(known, role=self._standby_role)
-        return replace(
-            known,
-            last_tick_at=running.last_tick_at,
-            last_fire_at=self._last_fire or known.last_fire_at,
-            role="leader",
-            leading=True,
-            settled=running.settled,
-        )
-
+    @property
     def beat_still_seconds(self) -> float:
-        """For how long the beat has not moved, as this process has seen it; 0 while it leads or has not looked."""
+        """For how long the beat has not moved, as this process has seen it; 0 before it has looked."""
         seen = self._state.candidate.seen
-        return 0.0 if self._running or seen is None else self._deps.clock.boottime() - seen.since
+        return 0.0 if seen is None else self._deps.clock.boottime() - seen.since
 
-    def leaderless_seconds(self) -> float:
-        """How long ago this process last saw any leader beat."""
-        return self._known.leaderless_seconds
-
+    @property
     def obstacle(self) -> str:
         """What keeps this process from leading although it tries, with the remedy; "" when nothing does."""
         text, at = self._obstacle
         return text if self._deps.clock.monotonic() - at < OBSTACLE_SECONDS else ""
 
-    def set_standby_role(self, role: str) -> None:
-        """What this coordinator is while it does not lead: standby or subleader."""
-        self._standby_role = role
-
-    def read_leader_row(self) -> None:
-        """The leader row may have changed: read it now. A leader reads it with each beat anyway."""
-        if self._running is None:
-            self._dispatch(e.Tick(look=True))
-
-    def report_leader_death(self, epoch: int) -> None:
-        """The leader of this epoch is dead: its stream closed and a reconnect was refused."""
-        self._dispatch(e.DeathEvidence(epoch))
-
-    def depose(self, epoch: int, reason: str) -> None:
-        """Stop leading if `epoch` is the current term."""
-        self._dispatch(e.Deposed(epoch=epoch, reason=reason))
-
-    def hand_over(self, epoch: int) -> None:
-        """An operator asks this term to end: finish the turns under way, then step down. Another term is left alone."""
-        running, term = self._running, self._state.term
-        if running is not None and term is not None and term.epoch == epoch:
-            self._spawn(self._hand_over(running, epoch), None)
-
-    async def _hand_over(self, running: RunningTerm, epoch: int) -> None:
-        await running.finish(HAND_OVER_SECONDS)
-        self._dispatch(e.DegradeSeen(epoch))
-
-    def note_fire(self, slot: datetime) -> None:
-        """A slot was fired in this process."""
-        self._last_fire = slot if self._last_fire is None else max(self._last_fire, slot)
-
-    def yield_leadership(self, on: bool) -> None:
-        """True: another coordinator should lead, since this machine's clock is off and the other's is right. Stop leading, do not stand."""
-        self._dispatch(e.YieldLeadership(on))
-
-    def flush_due(self) -> None:
-        """This process is awake for something else: a beat or a renewal that is nearly due goes out now, so that it wakes for fewer things."""
-        self._dispatch(e.Tick())
-
-    async def changed(self) -> None:
-        """Wait until this process has begun or ended to lead."""
-        await self._changed.wait()
+    # ------------------------------------------------------------ in the thread
 
     async def run(self) -> None:
         """Stand, lead, step down, until `leave()`."""
@@ -188,24 +145,45 @@ class Leadership:
             if now >= due:
                 _late.observe(now - due)
                 ticked_at = now
-                self._dispatch(e.Tick())
+                self.dispatch(e.Tick())
 
     async def leave(self) -> None:
-        """Finish the tick, resign, give the lock back, and stand no more."""
-        if self._running is not None:
-            await self._running.finish()
-        self._dispatch(e.Leave())
+        """Resign, give the lock back, and stand no more."""
+        self.dispatch(e.Leave())
         end = self._deps.clock.monotonic() + LEAVE_SECONDS
         # A take-over under way may still be won: its last words are tasks of their own.
         while self._tasks and (left := end - self._deps.clock.monotonic()) > 0:
             await asyncio.wait(tuple(self._tasks), timeout=left)
+        await self.abort()
+
+    async def abort(self) -> None:
+        """Ends every call under way."""
         for task in self._tasks:
             task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def hand_over(self, epoch: int) -> None:
+        """An operator asks this term to end: let the turns under way finish, then step down. Another term is left alone."""
+        if self._state.term is not None and self._state.term.epoch == epoch:
+            self._spawn(self._hand_over(epoch), e.DegradeSeen(epoch))
+
+    async def _hand_over(self, epoch: int) -> None:
+        # A main loop that hangs must not keep the term.
+        finishing = asyncio.ensure_future(self._owner.finish(epoch))
+        await asyncio.wait({finishing}, timeout=HAND_OVER_SECONDS + HAND_OVER_MARGIN_SECONDS)
+        finishing.cancel()
+        self.dispatch(e.DegradeSeen(epoch))
 
     # ------------------------------------------------------------ events and effects
 
-    def _dispatch(self, event: e.Event) -> None:
+    def dispatch(self, event: e.Event) -> None:
+        """Decide on an event and carry out what follows."""
         self._state, effects = decide(self._state, event, self._deps.clock.boottime())
+        if (until := leads_until(self._state)) is not None and self._state.term is not None:
+            self.hold.set(self._state.term.epoch, until)
+        else:
+            # Before the resignation that may follow: what acts as leader looks here.
+            self.hold.end()
         last_words: list[e.Resign | e.ReleaseLock] = []
         for effect in effects:
             if isinstance(effect, e.Resign | e.ReleaseLock):
@@ -254,54 +232,36 @@ class Leadership:
             if self._may_log():
                 _log.exception("election step failed; treated as no response")
             if otherwise is not None:
-                self._dispatch(otherwise)
+                self.dispatch(otherwise)
 
     def _start(self, epoch: int) -> None:
         taken = self._won
         if taken is None or taken.term.epoch != epoch:
             raise RuntimeError(f"term {epoch} was not won here")
-        _takeovers.inc()
-        _leads.set(1)
-        _log.info(
-            "leads", epoch=epoch, worker_id=self._me.worker_id, settled=taken.settled, timeline=taken.term.timeline
-        )
-        # A leader is no sub-leader any more, also after its term.
-        self._standby_role = "standby"
-        self._last_fire = None
-        self._known.begin_term(epoch, self._me)
-        self._running = RunningTerm(
-            deps=self._term_deps, taken=taken, deposed=lambda reason: self.depose(epoch, reason)
-        )
-        self._note_change()
+        self._progress = TermProgress(last_tick_at=taken.server_time)
+        self.known.begin_term(epoch, self._me)
+        self._owner.begin(taken, self._progress)
 
     def _end(self, epoch: int, reason: str) -> None:
-        running, self._running, self._won = self._running, None, None
-        if running is not None:
-            running.cancel()
-        self._known.end_term(self._last_fire)
-        _leads.set(0)
-        metrics.clear_leader_gauges()
+        progress, self._progress, self._won = self._progress, None, None
+        self.known.end_term(progress.last_fire_at if progress else None)
         _stops.labels(reason).inc()
         (_log.info if self._state.role is e.Role.LEFT else _log.warning)("stopped leading", epoch=epoch, reason=reason)
-        self._note_change()
-
-    def _note_change(self) -> None:
-        self._changed.set()
-        self._changed = asyncio.Event()
+        self._owner.end()
 
     # ------------------------------------------------------------ PostgreSQL
 
     async def _read_row(self) -> None:
-        clock, sent, read = self._deps.clock, self._deps.clock.monotonic(), self._known.begin_read()
+        clock, sent, read = self._deps.clock, self._deps.clock.monotonic(), self.known.begin_read()
         try:
             row = await self._bounded(rows.read_row(self._deps.pool), READ_SECONDS)
         except _NoAnswer:
-            self._dispatch(e.RowRead(row=None))
+            self.dispatch(e.RowRead(row=None))
             return
         self._deps.server_time.feed(row["server_time"], sent_at=sent, returned_at=clock.monotonic())
-        self._known.note_row(row, read=read)
+        self.known.note_row(row, read=read)
         names = ("epoch", "holder", "worker_id", "address", "node_id", "beat", "resigned_epoch")
-        self._dispatch(e.RowRead(row=e.LeaderRow(**{name: row[name] for name in names})))
+        self.dispatch(e.RowRead(row=e.LeaderRow(**{name: row[name] for name in names})))
 
     async def _take_over(self, observed: e.LeaderRow) -> None:
         sent_at, sent = self._deps.clock.boottime(), self._deps.clock.monotonic()
@@ -313,26 +273,31 @@ class Leadership:
         if taken is not None:
             self._won = taken
             self._deps.server_time.feed(taken.server_time, sent_at=sent, returned_at=self._deps.clock.monotonic())
-        self._dispatch(e.TakeOverDone(sent_at=sent_at, epoch=taken.term.epoch if taken else None))
+        self.dispatch(e.TakeOverDone(sent_at=sent_at, epoch=taken.term.epoch if taken else None))
 
     async def _beat(self, epoch: int) -> None:
         clock, sent = self._deps.clock, self._deps.clock.monotonic()
-        last_tick = self._running.last_tick_at if self._running else None
-        work = rows.beat(self._deps.pool, epoch, last_tick_at=last_tick, last_fire_at=self._last_fire)
+        tick, fire = self._shown()
+        work = rows.beat(self._deps.pool, epoch, last_tick_at=tick, last_fire_at=fire)
         try:
             beaten = await self._bounded(work, READ_SECONDS)
         except _NoAnswer:
-            self._dispatch(e.BeatDone(epoch=epoch, ok=None))
+            self.dispatch(e.BeatDone(epoch=epoch, ok=None))
             return
         _beat_seconds.observe(clock.monotonic() - sent)
         ok = False
         if beaten is not None and self._won is not None:
             self._deps.server_time.feed(beaten.server_time, sent_at=sent, returned_at=clock.monotonic())
-            self._known.note_beat(beaten.beat)
+            self.known.note_beat(beaten.beat)
             ok = beaten.is_of(self._won.term)
-        self._dispatch(e.BeatDone(epoch=epoch, ok=ok))
+        self.dispatch(e.BeatDone(epoch=epoch, ok=ok))
         if ok and beaten is not None and beaten.demoted:
             self.hand_over(epoch)
+
+    def _shown(self) -> tuple[datetime | None, datetime | None]:
+        """The last tick and the newest slot that this term has fired."""
+        progress = self._progress
+        return (None, None) if progress is None else (progress.last_tick_at, progress.last_fire_at)
 
     async def _step_down(self, effects: list[e.Resign | e.ReleaseLock]) -> None:
         for effect in effects:
@@ -346,8 +311,12 @@ class Leadership:
 
     async def _bounded(self, work: Coroutine[Any, Any, T], seconds: float) -> T:
         task = asyncio.create_task(work)
-        done, _ = await asyncio.wait({task}, timeout=seconds)
-        if not done:
+        await asyncio.wait({task}, timeout=seconds)
+        for _ in range(PASSES):
+            # A process that had no turn for so long finds the answer and the end of the wait together: the answer counts.
+            if not task.done():
+                await asyncio.sleep(0)
+        if not task.done():
             task.add_done_callback(lambda late: late.cancelled() or late.exception())
             self._complain(f"no answer within {seconds} s")
             raise _NoAnswer
@@ -377,11 +346,10 @@ class Leadership:
     # ------------------------------------------------------------ Redis
 
     async def _try_lock(self) -> None:
-        self._dispatch(await self._lock.try_lock())
+        self.dispatch(await self._lock.try_lock())
 
     async def _renew(self, epoch: int, overwrite: e.Overwrite) -> None:
-        last_tick = self._running.last_tick_at if self._running is not None else None
-        done, degrade = await self._lock.renew(epoch, overwrite, last_tick=last_tick)
-        self._dispatch(done)
+        done, degrade = await self._lock.renew(epoch, overwrite, last_tick=self._shown()[0])
+        self.dispatch(done)
         if degrade is not None and await self._lock.clear_degrade():
-            self._dispatch(e.DegradeSeen(degrade))
+            self.dispatch(e.DegradeSeen(degrade))

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from toban_coordinator.decide.leader_health import MAX_SKEW_SECONDS, Standby, is_subleader, should_yield
-from toban_coordinator.leadership.election_runner import Leadership
+from toban_coordinator.leadership.leadership import Leadership
 from toban_coordinator.ports.leader import ServerClock
 from toban_coordinator.ports.worker_registry import MemberMirror
 from toban_coordinator.store import coordinators
@@ -135,9 +135,10 @@ class Presence:
         way = should_yield(skew, others)
         alone = self._leadership.view().leading and abs(skew) > MAX_SKEW_SECONDS and not way
         if alone and not self._alone_and_off:
-            _log.warning(
+            _log.error(
                 "clock is off and no other coordinator can lead: this one keeps leading and fires nothing",
                 skew_seconds=round(skew, 3),
+                remedy="synchronise this machine's clock and PostgreSQL's; docs/runbooks/TobanClockOff.md",
             )
         self._alone_and_off = alone
         self._leadership.yield_leadership(way)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from toban_coordinator.decide.leader_health import LeaderSigns, StreamEnd, is_death, is_suspect, should_degrade
-from toban_coordinator.leadership.election_runner import Leadership
+from toban_coordinator.leadership.leadership import Leadership
 from toban_coordinator.ports.leader import LeaderView, ServerClock
 from toban_coordinator.ports.peers import Peers
 from toban_coordinator.ports.settings import SettingsSource

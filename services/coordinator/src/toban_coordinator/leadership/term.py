@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
+from toban_coordinator.leadership.term_hold import TermProgress
 from toban_coordinator.store import leader as rows
 from toban_domain.epoch import EpochExhausted, Term, TokenSource
 from toban_domain.errors import FencedOut, TobanError
@@ -43,29 +44,25 @@ class TermDeps:
 
 
 class RunningTerm:
-    """The work of one term. `deposed(reason)` is called when a fence, or used-up tokens, end it from inside."""
+    """The work of one term, in the main loop. `deposed(reason)` is called when a fence, or used-up tokens, end it from inside."""
 
-    def __init__(self, *, deps: TermDeps, taken: rows.Taken, deposed: Callable[[str], None]) -> None:
+    def __init__(
+        self, *, deps: TermDeps, taken: rows.Taken, progress: TermProgress, deposed: Callable[[str], None]
+    ) -> None:
         self._deps = deps
         self._term = taken.term
+        self.progress = progress
         self._deposed = deposed
         self._stop = asyncio.Event()
         self._loops: Sequence[Loop] = ()
         self._turned: dict[str, datetime] = {}
-        self._settled_tick: datetime | None = None
         self.settled = taken.settled
         self._task = asyncio.create_task(self._run(), name=f"term {taken.term.epoch}")
 
     @property
-    def last_tick_at(self) -> datetime | None:
-        """When the slowest of the quick loops last finished a turn, in PostgreSQL's time; None before all of them have."""
-        if not self._loops:
-            return self._settled_tick
-        slowest = max(TICK_SECONDS, self._deps.tick_seconds())
-        quick = [loop.name for loop in self._loops if loop.tick_seconds <= slowest]
-        if not all(name in self._turned for name in quick):
-            return self._settled_tick
-        return min((self._turned[name] for name in quick), default=self._settled_tick)
+    def epoch(self) -> int:
+        """The epoch of this term."""
+        return self._term.epoch
 
     def cancel(self) -> None:
         """End at once: whatever a loop is writing is fenced by now anyway."""
@@ -80,10 +77,9 @@ class RunningTerm:
     async def _run(self) -> None:
         bind_log_context(epoch=self._term.epoch)
         try:
-            self._settled_tick = self._deps.now()
             if not self.settled and not await self._settle():
                 return
-            self._settled_tick = self._deps.now()
+            self.progress.last_tick_at = self._deps.now()
             self._loops = self._deps.make_loops(self._term, TokenSource(self._term), self._on_turn)
             await self._turn_loops()
         except asyncio.CancelledError:
@@ -116,7 +112,7 @@ class RunningTerm:
             "the cluster is not settled: nothing is dispatched or fenced", epoch=self._term.epoch, seconds=wait
         )
         while not self._stop.is_set():
-            self._settled_tick = self._deps.now()
+            self.progress.last_tick_at = self._deps.now()
             if clock.boottime() - since >= wait and await self._mark_settled():
                 _log.info("the cluster is settled", epoch=self._term.epoch, timeline=self._term.timeline)
                 return True
@@ -156,3 +152,11 @@ class RunningTerm:
             self._deposed("its attempt numbers are used up")
         # A turn that failed has ended too: a loop that fails is not one that hangs.
         self._turned[turn.loop] = self._deps.now()
+        self._note_tick()
+
+    def _note_tick(self) -> None:
+        """A tick is finished when the slowest of the quick loops has finished a turn."""
+        slowest = max(TICK_SECONDS, self._deps.tick_seconds())
+        quick = [loop.name for loop in self._loops if loop.tick_seconds <= slowest]
+        if quick and all(name in self._turned for name in quick):
+            self.progress.last_tick_at = min(self._turned[name] for name in quick)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 
 from toban_coordinator.app import metrics
-from toban_coordinator.app.adaptive_batch import AdaptiveBatch, split_on_refusal
+from toban_coordinator.app.adaptive_batch import ALONE_STRIKES, AdaptiveBatch, split_on_refusal
 from toban_coordinator.app.definition_cache import DefinitionCache
 from toban_coordinator.app.fast_path import FastPath
 from toban_coordinator.app.limit_gate import LimitGate, cancel_replaced
@@ -84,6 +84,8 @@ class Assign:
         self._batch = AdaptiveBatch(BATCH)
         # Runs that could not be moved alone, and until when they are left out, by the monotonic clock.
         self._aside: dict[int, float] = {}
+        # How often PostgreSQL was at work for too long on one run alone.
+        self._slow: Counter[int] = Counter()
         self._turned_at = 0.0
 
     async def run_once(self) -> TurnOutcome:
@@ -118,8 +120,10 @@ class Assign:
         except TooLong as error:
             self._batch.too_long(len(moves))
             if len(moves) == 1:
-                await self._put_aside(moves[0], error)
+                await self._note_slow(moves[0], error)
             raise
+        for move in moves:
+            self._slow.pop(_run_id(move), None)
         self._batch.fitted(moved)
         if not self._one_scope:
             self._turns.started([(p.run.scope, p.run.scope_id) for p in plan.placed], self._limits.weights())
@@ -285,8 +289,16 @@ class Assign:
         held = await limits.claim(t, wanted) if wanted else set()
         return [p for p in placements if p.run_id not in claims or p.run_id in held]
 
+    async def _note_slow(self, move: Move, error: TooLong) -> None:
+        """One run alone took too long: it is set aside when PostgreSQL was at work on it for so long several times in a row."""
+        run_id = _run_id(move)
+        self._slow[run_id] += error.by_server
+        if self._slow[run_id] >= ALONE_STRIKES:
+            del self._slow[run_id]
+            await self._put_aside(move, error)
+
     async def _put_aside(self, move: Move, error: Refused | TooLong) -> None:
-        self._set_aside(move.run.id if isinstance(move, decide.Placed) else move.run_id, error)
+        self._set_aside(_run_id(move), error)
 
     def _set_aside(self, run_id: int, error: Refused | TooLong) -> None:
         """The one run that cannot be moved waits, so that it holds up no other."""
@@ -357,6 +369,10 @@ class Assign:
 
         await self._batch.each(decide.name_ahead(wanted, usable), write, alone)
         return len(named)
+
+
+def _run_id(move: Move) -> int:
+    return move.run.id if isinstance(move, decide.Placed) else move.run_id
 
 
 def _seconds_to(at: datetime | None, now: datetime) -> float | None:

@@ -46,7 +46,7 @@ def leader_loops(deps: LoopDeps) -> list[Loop]:
     answers = OrderResults(
         pool=deps.pool, term=deps.term, server_time=deps.server_time, definitions=definitions, ended=ended
     )
-    sender = OrderSender(orders=deps.orders, term=deps.term, answers=answers, clock=deps.clock)
+    sender = OrderSender(orders=deps.orders, term=deps.term, answers=answers, clock=deps.clock, holds=deps.holds)
     fire = Fire(deps=deps, definitions=definitions, payloads=PayloadValidator())
     events = Events(deps=deps, definitions=definitions, payloads=PayloadValidator())
     marks, gate = RunMarker(marks=deps.marks, term=deps.term), LimitGate()
@@ -113,7 +113,7 @@ def _assign_and_limits(deps: LoopDeps, pending: PendingWorkPoller, assign: Assig
 def lease_loops(deps: LeaseDeps, term: Term, on_turn: Callable[[TurnResult], None]) -> list[Loop]:
     """Fresh loops for one term: lease, orders."""
     keeper = LeaseKeeper(deps=deps, term=term)
-    overdue = OverdueOrders(pool=deps.pool, term=term, settings=deps.settings)
+    overdue = OverdueOrders(pool=deps.pool, term=term, settings=deps.settings, clock=deps.clock)
     return [
         Loop("lease", keeper.run_once, LEASE_TICK_SECONDS, deps.clock, on_turn=on_turn),
         Loop("orders", overdue.run_once, ORDERS_TICK_SECONDS, deps.clock, on_turn=on_turn),

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 
 from toban_coordinator.app import event_metrics as metrics
-from toban_coordinator.app.adaptive_batch import AdaptiveBatch
+from toban_coordinator.app.adaptive_batch import AdaptiveBatch, write_alone
 from toban_coordinator.app.definition_cache import DefinitionCache
 from toban_coordinator.app.event_templates import Templates
 from toban_coordinator.app.metrics import submitted
@@ -24,7 +24,7 @@ from toban_domain.event import DueTrigger, EventPlan, Failure, InboxEvent, Start
 from toban_domain.job import JobSpec
 from toban_observability.logs import get_logger
 from toban_runtime.cooperative_yield import CooperativeYield
-from toban_store.errors import DidNotHappen, StoreError
+from toban_store.errors import DidNotHappen, Refused, StoreError, Unsuitable
 from toban_store.tx import autocommit, fenced_tx
 
 TICK_SECONDS = 0.5
@@ -134,11 +134,24 @@ class Events:
                 self._batch.too_long(rows_of(part))
                 if len(part) > 1 or len(part[0].starts) > 1:
                     continue
-                await self._aside(part[0].event, error)
+                await self._write_alone(turn, part[0], error)
             else:
                 if done + len(part) < len(plans):
                     self._batch.fitted(self._batch.size)
             done += len(part)
+
+    async def _write_alone(self, turn: _Turn, plan: EventPlan, error: DidNotHappen) -> None:
+        """One event that could not be written steps aside if it is to blame. Raises TooLong when this process is."""
+
+        async def write(one: Sequence[EventPlan]) -> None:
+            await self._process(turn, one)
+
+        if not isinstance(error, Refused | Unsuitable):
+            again = await write_alone(plan, write, faults=DidNotHappen)
+            if again is None:
+                return
+            error = again
+        await self._aside(plan.event, error)
 
     async def _process(self, turn: _Turn, plans: Sequence[EventPlan]) -> None:
         async with fenced_tx(self._deps.pool, self._deps.term) as t:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from toban_coordinator.app.adaptive_batch import AdaptiveBatch
-from toban_coordinator.decide.lease import ExecutorRow, FencePlan, LeasePlan, Silence, Watched, plan, watch
+from toban_coordinator.decide.lease import ExecutorRow, FencePlan, LeasePlan, Silence, Watched, plan, told_since, watch
 from toban_coordinator.ports.orders import ExecutorProbe
 from toban_coordinator.ports.settings import SettingsSource
 from toban_coordinator.store import executor_fencing, executors
@@ -79,7 +79,7 @@ def _watched_row(row: executors.Observed) -> ExecutorRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaseDeps:
-    """What the leader's half needs. `on_turn_begin` is called at the start of each turn."""
+    """What the leader's half needs."""
 
     pool: Pool
     clock: Clock
@@ -87,7 +87,6 @@ class LeaseDeps:
     probe: ExecutorProbe
     members: Members
     settings: SettingsSource
-    on_turn_begin: Callable[[], None] = lambda: None
 
 
 def least_lease_ms(settings: SettingsSource) -> int:
@@ -113,7 +112,6 @@ class LeaseKeeper:
     async def run_once(self) -> int:
         """Fence and detach what is due; the number of incarnations fenced."""
         deps = self._deps
-        deps.on_turn_begin()
         await deps.observer.run_once()
         self._rows = deps.observer.rows
         self._forget()
@@ -231,16 +229,24 @@ class LeaseKeeper:
 class OverdueOrders:
     """The leader's loop `orders`, for one term: an executor that leaves an order open for too long gets no more grants (docs/fencing.md 3.8)."""
 
-    def __init__(self, *, pool: Pool, term: Term, settings: SettingsSource) -> None:
+    def __init__(self, *, pool: Pool, term: Term, settings: SettingsSource, clock: Clock) -> None:
         self._pool = pool
         self._term = term
         self._settings = settings
+        self._clock = clock
+        # Orders that their executors have been told, since when; and when this was looked at last (BOOTTIME).
+        self._since: dict[int, float] = {}
+        self._looked_at: float | None = None
 
     async def run_once(self) -> int:
-        """Cut executors whose orders have been open for reassign_after_seconds; how many."""
+        """Cut executors that have left an order unanswered for reassign_after_seconds since they were told; how many."""
         seconds = self._settings.known["reassign_after_seconds"]
         async with fenced_tx(self._pool, self._term) as t:
-            cut = await executors.cut_silent(t, open_seconds=seconds)
+            told, now = await executors.told_orders(t), self._clock.boottime()
+            self._since = told_since(self._since, told, now=now, last_look=self._looked_at)
+            self._looked_at = now
+            late = [order for order, since in self._since.items() if now - since >= seconds]
+            cut = await executors.cut_silent(t, late) if late else []
         if cut:
             _log.warning("executors left orders unanswered: no more grants for them", worker_ids=cut)
         return len(cut)

@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from cachetools import LRUCache
 
 from toban_coordinator.app import metrics
-from toban_coordinator.app.adaptive_batch import split_on_refusal
+from toban_coordinator.app.adaptive_batch import split_on_refusal, write_alone
 from toban_coordinator.app.definition_cache import DefinitionCache
 from toban_coordinator.app.large_payload import with_large_checks
 from toban_coordinator.app.payload_validator import PayloadValidator
@@ -237,8 +237,8 @@ class Fire:
             parts = decide.cut(plan)
             for part in parts:
                 await split_on_refusal([part], write, alone, refusals=_REFUSALS)
-            if not parts:
-                await self._postpone(progress, plan.schedule, error)
+            if not parts and (slow := await write_alone(plan, write, faults=TooLong)) is not None:
+                await self._postpone(progress, plan.schedule, slow)
 
         try:
             await split_on_refusal(plans, write, alone, refusals=_REFUSALS)

@@ -13,6 +13,7 @@ from toban_coordinator.ports.orders import WorkerOrders
 from toban_coordinator.ports.settings import SettingsSource
 from toban_coordinator.ports.worker_registry import RunMarks
 from toban_domain.epoch import Term, TokenSource
+from toban_domain.errors import FencedOut
 from toban_observability import tracing
 from toban_runtime.clock import Clock
 from toban_runtime.loop import Loop, TurnResult
@@ -22,7 +23,7 @@ from toban_store.pool import Pool
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoopDeps:
     """What the loops of one term work with. `quick` has tight bounds, for lone fenced statements; `on_turn` hears of each finished turn,
-    `on_fired` of the newest slot that was fired.
+    `on_fired` of the newest slot that was fired. `holds()`: whether the term may still be acted on.
 
     Without `marks` PostgreSQL alone decides who assigns a run.
     """
@@ -37,6 +38,7 @@ class LoopDeps:
     settings: SettingsSource
     fast_path: CurrentFastPath
     marks: RunMarks | None = None
+    holds: Callable[[], bool] = lambda: True
     on_turn: Callable[[TurnResult], None] | None = None
     on_fired: Callable[[datetime], None] = lambda _slot: None
 
@@ -71,7 +73,7 @@ class TermLoop(Loop):
     ) -> None:
         super().__init__(name, self._timed, tick_seconds, deps.clock, on_turn=deps.on_turn)
         self._work = run_once
-        self._wakeup_clock = deps.clock
+        self._deps = deps
         self._idle_turn = idle_turn
         self._close = close
         # A turn in full is wanted whatever `idle_turn` says: the first one, one that was asked for, and the one after a failure.
@@ -93,6 +95,8 @@ class TermLoop(Loop):
         super().wake()
 
     async def _timed(self) -> TurnOutcome:
+        if not self._deps.holds():
+            raise FencedOut(self._deps.term.epoch)
         forced, self._forced = self._forced, False
         try:
             done = None if forced or self._idle_turn is None else await self._idle_turn()
@@ -120,5 +124,5 @@ class TermLoop(Loop):
             self._wakeup = asyncio.create_task(self._wake_after(seconds), name=f"wakeup {self.name}")
 
     async def _wake_after(self, seconds: float) -> None:
-        await self._wakeup_clock.sleep(seconds)
+        await self._deps.clock.sleep(seconds)
         self.wake()

@@ -75,12 +75,17 @@ def _gateway(config: CoordinatorConfig, parts: Coordinator) -> Gateway:
         clock=parts.clock,
         ids=parts.ids,
     )
+    signer = EpochSigner(parts.connections.tls)
     deps = GatewayDeps(
-        keys=IncarnationKeys(pool=parts.connections.grant_pool, coordinator=parts.leadership.me.incarnation),
+        keys=IncarnationKeys(
+            pool=parts.connections.grant_pool,
+            coordinator=parts.leadership.me.incarnation,
+            sign=lambda proof: signer.sign(proof).SerializeToString(),
+        ),
         sessions=ExecutorSessions(deps=sessions),
         reports=reports,
         settings=parts.settings_streams,
-        signer=EpochSigner(parts.connections.tls),
+        signer=signer,
         verifier=EpochVerifier(parts.connections.tls, config.trust_domain, shared_identity=config.tls_shared_identity),
     )
     return Gateway(deps=deps)  # type: ignore[abstract]

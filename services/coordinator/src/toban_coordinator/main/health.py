@@ -56,7 +56,7 @@ class Health:
             "leader": self._leader(),
             "epoch": Check("warning" if near_limit(view.epoch) else "ok", str(view.epoch)),
             "settled": Check("ok" if view.settled else "warning", view.settled),
-            "clock_skew_seconds": Check("ok" if abs(skew) <= MAX_SKEW_SECONDS else "warning", round(skew, 3)),
+            "clock_skew_seconds": self._clock(skew, leading=view.leading),
             "last_tick": self._last_tick(fresh),
             "last_fire": Check("ok", view.last_fire_at.isoformat() if view.last_fire_at else None),
             "errors_5_minutes": self._errors.check(),
@@ -71,6 +71,12 @@ class Health:
         obstacle = self._leadership.obstacle()
         text = f"none for {leaderless:.0f} s" + (f": {obstacle}" if obstacle else "")
         return Check("error", text, ready=True)
+
+    def _clock(self, skew: float, *, leading: bool) -> Check:
+        """An error where nothing fires because of it: a leader that is off leads because no other can."""
+        if abs(skew) <= MAX_SKEW_SECONDS:
+            return Check("ok", round(skew, 3))
+        return Check("error" if leading else "warning", round(skew, 3), ready=True)
 
     def _last_tick(self, fresh: bool) -> Check:
         view = self._leadership.view()

@@ -113,11 +113,13 @@ class Coordinator:
         )
 
     def _make_leadership(self, me: Contender) -> Leadership:
+        redis = self.connections.election_redis
         return Leadership(
             deps=ElectionDeps(
+                thread=self.connections.election_thread,
                 pool=self.connections.election_pool,
-                lock=LeaderLock(link=self.connections.redis, worker_id=me.worker_id),
-                members=self.members,
+                lock=LeaderLock(link=redis, worker_id=me.worker_id),
+                members=Members(link=redis),
                 clock=self.clock,
                 server_time=self.server_time,
             ),
@@ -160,6 +162,7 @@ class Coordinator:
             settings=self.settings,
             fast_path=self.fast_path,
             marks=RunLeases(link=self.connections.marks),
+            holds=lambda: self.leadership.holds(term.epoch),
             on_turn=on_turn,
             on_fired=self.leadership.note_fire,
         )
@@ -170,6 +173,5 @@ class Coordinator:
             probe=self.orders,
             members=self.members,
             settings=self.settings,
-            on_turn_begin=self.leadership.flush_due,
         )
         return [*leader_loops(deps), *lease_loops(lease_deps, term, on_turn)]

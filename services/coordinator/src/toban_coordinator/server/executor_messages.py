@@ -18,6 +18,7 @@ from toban_coordinator.app.executor_sessions import (
     HeartbeatAnswer,
     Introduction,
 )
+from toban_coordinator.app.incarnation_keys import secret_hash
 from toban_coordinator.decide.report import Answer, Report
 from toban_coordinator.store import executors
 from toban_coordinator.store.freezes import FreezeNote
@@ -64,6 +65,7 @@ def introduction_from_pb(message: pb.RegisterRequest, verifier: EpochVerifier) -
         previous=message.previous_incarnation if message.previous_verified_empty else "",
         reports=reports,
         reports_error=reports_error,
+        secret_hash=secret_hash(message.instance_secret),
     )
 
 
@@ -110,9 +112,13 @@ def heartbeat_from_pb(
         beat=executors.Beat(
             incarnation=incarnation,
             echo=max(0, message.echo),
+            nonce=message.nonce,
             free_slots=max(0, min(message.free_slots, MAX_SLOTS)),
             load=message.load if math.isfinite(message.load) else 0.0,
             draining=message.draining,
+            quarantined_outcomes=max(0, message.quarantined_outcomes),
+            quarantined_chunks=max(0, message.quarantined_chunks),
+            unreachable=message.processes_unreachable,
             clock_skew_seconds=skew,
             disk_free_bytes=min(message.disk_free_bytes, MAX_EPOCH) if message.disk_free_bytes > 0 else None,
             certificate_not_after=time_or_none(message.certificate_not_after),
@@ -123,6 +129,8 @@ def heartbeat_from_pb(
         progress=progress_from_pb(message),
         freezes=freezes_from_pb(message),
         stopped=message.stopped,
+        witnessed=message.witnessed,
+        secret_hash=secret_hash(message.instance_secret),
         named=named_from_pb(message) if message.names_all else None,
     )
 
@@ -175,6 +183,8 @@ def heartbeat_to_pb(answered: HeartbeatAnswer, signer: EpochSigner) -> pb.Heartb
         log_archivers=answered.log_archivers,
         settings_version=answered.settings_version,
         signed_epoch=signer.sign(_proof(grant)) if grant is not None and grant.granted else None,
+        nonce=grant.nonce if grant is not None and grant.granted else 0,
+        superseded=answered.superseded,
     )
 
 
@@ -185,6 +195,7 @@ def _proof(grant: executors.Grant) -> EpochProof:
         incarnation=grant.incarnation,
         grant_seq=grant.grant_seq,
         signed_at=grant.granted_at,
+        nonce=grant.nonce,
     )
 
 
@@ -202,7 +213,4 @@ def open_order(order: QueuedOrder) -> pb.OpenOrder:
         return pb.OpenOrder(order_id=order.id, cancel=worker.CancelJobRequest(header=authority, orders=[cancel]))
     if order.kind == "revoke":
         return pb.OpenOrder(order_id=order.id, revoke=worker.RevokeRequest(header=authority, keys=[key]))
-    if order.kind == "drain":
-        drain = worker.DrainRequest(header=authority, drain=True, reason=str(order.payload.get("reason", "")))
-        return pb.OpenOrder(order_id=order.id, drain=drain)
     raise TobanError(ErrorCode.INTERNAL, f"an order of kind {order.kind!r} is queued (order {order.id})")

@@ -49,12 +49,6 @@ async def kept_orphans(t: Tx, keys: Sequence[AttemptKey]) -> dict[AttemptKey, Ma
     return {AttemptKey(row["run_id"], row["token"]): row["outcome"] for row in rows}
 
 
-async def same_instance(t: Tx, incarnation: str) -> frozenset[str]:
-    """All incarnations of the executor that `incarnation` belongs to."""
-    rows = await t.fetch_all(_sql.same_instance, {"incarnation": incarnation})
-    return frozenset(row["incarnation"] for row in rows) | {incarnation}
-
-
 async def ended(t: Tx, log_day: date, keys: Sequence[AttemptKey], *, off_seconds: float) -> list[EndedAttempt]:
     """Those of `keys` (of one day of dispatch) that have ended; an executor is gone when it has been off for `off_seconds`.
 

@@ -10,12 +10,6 @@ SELECT o.run_id, o.token, o.outcome
   FROM unnest(%(ids)s::bigint[], %(tokens)s::bigint[]) AS i(run_id, token)
   JOIN scheduler.orphan_results o ON o.run_id = i.run_id AND o.token = i.token
 
--- name: same_instance
--- The incarnations of the executor that this incarnation belongs to: a later one reports what an earlier one left in the journal.
-SELECT e.incarnation::text AS incarnation
-  FROM scheduler.executors me JOIN scheduler.executors e ON e.instance = me.instance
- WHERE me.incarnation = %(incarnation)s::uuid
-
 -- name: close
 -- DISPATCHED | RUNNING → the end of one dispatch whose run goes on.
 UPDATE scheduler.job_attempts a

@@ -10,16 +10,20 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
+from toban_coordinator.decide.instance_secret import InstanceRow, same_secret, speaks_for
+from toban_domain.epoch import EpochProof
 from toban_domain.lease import MAX_ECHO_LAG, ExecutorState
 from toban_domain.settings import SETTINGS
 from toban_observability.logs import get_logger
 from toban_store import queries
 from toban_store.errors import StoreError
 from toban_store.pool import Pool
-from toban_store.tx import FencedTx, autocommit, tx
+from toban_store.tx import FencedTx, Tx, autocommit, tx
 
 STOPPED = "it was stopped in order"
 """The attested reason of an incarnation that ended by its operator's will; what else ends one is a loss."""
+WITNESSED = "its witness found its processes gone"
+"""The attested reason of an incarnation whose process died before its guards."""
 
 _Q = queries.load(__name__)
 _log = get_logger(__name__)
@@ -27,7 +31,10 @@ _log = get_logger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Registration:
-    """What a new incarnation says of itself. `previous` names an incarnation that it attests to be dead, empty for none."""
+    """What a new incarnation says of itself. `previous` names an incarnation that it attests to be dead, empty for none.
+
+    `secret_hash` is that of the instance's secret; None when it has presented none.
+    """
 
     incarnation: str
     instance: str
@@ -40,6 +47,7 @@ class Registration:
     labels: Mapping[str, str] = field(default_factory=dict)
     version: str = ""
     previous: str = ""
+    secret_hash: bytes | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,16 +63,22 @@ class Registered:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Beat:
-    """One heartbeat as far as the row is concerned. `echo` is the highest grant_seq that the executor has received.
+    """One heartbeat as far as the row is concerned. `echo` is the highest grant_seq that the executor has received, `nonce` came with the last
+    grant that it received; 0 = none.
 
     The last three are None when the executor did not say: what it said before stays.
     """
 
     incarnation: str
     echo: int
+    nonce: int = 0
     free_slots: int = 0
     load: float = 0.0
     draining: bool = False
+    quarantined_outcomes: int = 0
+    quarantined_chunks: int = 0
+    # Processes of jobs refuse its signals.
+    unreachable: bool = False
     clock_skew_seconds: float | None = None
     disk_free_bytes: int | None = None
     certificate_not_after: datetime | None = None
@@ -72,7 +86,8 @@ class Beat:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Grant:
-    """What the row says after a heartbeat. Not `granted`: `grant_seq` is the current one, to be echoed. `has_updates`: it has open orders or
+    """What the row says after a heartbeat. `nonce` comes with a grant. Not `granted`: `grant_seq` is the current one, to be echoed; without
+    `nonce_known` another copy of the incarnation has the lease, or PostgreSQL lost commits. `has_updates`: it has open orders or
     live attempts, so that `queued_orders.updates` may have something for it. `leader_epoch` is the leader row's, read in the same statement;
     `granted_at` is Unix time in seconds by PostgreSQL's clock."""
 
@@ -86,6 +101,8 @@ class Grant:
     detach_mode: str
     grant_seq: int
     granted: bool
+    nonce: int
+    nonce_known: bool
     slots: int
     leader_epoch: int
     cluster_id: str
@@ -129,26 +146,71 @@ async def register(pool: Pool, new: Registration, *, key_hash: bytes, lease_ms: 
     return None if row is None else Registered(**row)
 
 
-async def attest(pool: Pool, new: Registration) -> None:
-    """Note which earlier incarnations of a registered one are proven dead; the leader is woken to take what they held."""
+async def of_instance(pool: Pool, instance: str) -> list[InstanceRow]:
+    """The incarnations of an instance, in order of registration."""
+    async with autocommit(pool) as t:
+        rows = await t.fetch_all(_Q.of_instance, {"instance": instance, "incarnation": None})
+    return [InstanceRow(**row) for row in rows]
+
+
+async def same_instance(t: Tx, incarnation: str) -> frozenset[str]:
+    """The incarnations that a registered one may speak for: its own, and those of its instance whose secret it has proved."""
+    rows = await _instance_of(t, incarnation)
+    own = next((row.secret_hash for row in rows if row.incarnation == incarnation), None)
+    return speaks_for(rows, own) | {incarnation}
+
+
+async def _instance_of(t: Tx, incarnation: str) -> list[InstanceRow]:
+    rows = await t.fetch_all(_Q.of_instance, {"instance": None, "incarnation": incarnation})
+    return [InstanceRow(**row) for row in rows]
+
+
+async def attest(pool: Pool, new: Registration) -> int:
+    """Note which earlier incarnations of a registered one are proven dead; how many. The leader is woken to take what they held."""
     names = ("incarnation", "instance", "node_id", "boot_id", "previous")
+    params = {name: getattr(new, name) for name in names}
     async with tx(pool) as t:
-        if await t.execute(_Q.attest, {name: getattr(new, name) for name in names}):
+        proven = await same_instance(t, new.incarnation)
+        if count := await t.execute(_Q.attest, params | {"proven": list(proven)}):
             await t.notify("lease")
+    return count
 
 
-async def attest_stopped(pool: Pool, incarnation: str) -> None:
-    """Note that the incarnation has ended in order, by its own word; the leader is woken to close its row. Nothing when that is known."""
+async def attest_own(pool: Pool, incarnation: str, reason: str, *, nonce: int = 0) -> bool:
+    """Note the end of an incarnation by its own word (STOPPED) or its witness's (WITNESSED); the leader is woken to close its row.
+
+    False when its end is known, or when the nonce shows that a copy of it has the lease.
+    """
     async with tx(pool) as t:
-        if await t.execute(_Q.attest_stopped, {"incarnation": incarnation, "reason": STOPPED}):
+        count = await t.execute(_Q.attest_own, {"incarnation": incarnation, "reason": reason, "nonce": nonce})
+        if count:
             await t.notify("lease")
+    return bool(count)
 
 
-async def key_hash(pool: Pool, incarnation: str) -> bytes | None:
-    """The hash of an incarnation's key, which never changes; None when there is no such incarnation."""
+async def proves_secret(pool: Pool, incarnation: str, presented: bytes | None) -> bool:
+    """Whether an incarnation has registered with the secret of this hash, or without any."""
+    async with autocommit(pool) as t:
+        rows = await _instance_of(t, incarnation)
+    own = [row.secret_hash for row in rows if row.incarnation == incarnation]
+    return any(stored is None or same_secret(stored, presented) for stored in own)
+
+
+async def key_hash(pool: Pool, incarnation: str) -> bytes | EpochProof:
+    """The hash of an incarnation's key, which never changes. When there is no such incarnation: the leader's epoch in the database that says so."""
     async with autocommit(pool) as t:
         row = await t.fetch_one(_Q.key_hash, {"incarnation": incarnation})
-    return bytes(row["key_hash"]) if row else None
+    if row is None:
+        raise LookupError("the leader row is missing: run the migrations")
+    if row["key_hash"] is not None:
+        return bytes(row["key_hash"])
+    return EpochProof(
+        cluster_id=row["cluster_id"],
+        epoch=row["epoch"],
+        incarnation=incarnation,
+        grant_seq=0,
+        signed_at=row["server_time"],
+    )
 
 
 async def grant(pool: Pool, beats: Sequence[Beat]) -> dict[str, Grant]:
@@ -165,6 +227,10 @@ async def grant(pool: Pool, beats: Sequence[Beat]) -> dict[str, Grant]:
         "skews": [beat.clock_skew_seconds for beat in beats],
         "disks": [beat.disk_free_bytes for beat in beats],
         "certificates": [beat.certificate_not_after for beat in beats],
+        "nonces": [beat.nonce for beat in beats],
+        "quarantined_outcomes": [beat.quarantined_outcomes for beat in beats],
+        "quarantined_chunks": [beat.quarantined_chunks for beat in beats],
+        "unreachable": [beat.unreachable for beat in beats],
         "lag": MAX_ECHO_LAG,
     }
     async with autocommit(pool) as t:
@@ -174,6 +240,13 @@ async def grant(pool: Pool, beats: Sequence[Beat]) -> dict[str, Grant]:
     for incarnation in await _resume(pool, undrained):
         grants[incarnation] = replace(grants[incarnation], state=ExecutorState.ON)
     return grants
+
+
+async def adopt_nonce(pool: Pool, incarnation: str, *, nonce: int, grant_seq: int) -> bool:
+    """Take over a nonce that a coordinator signed with a later grant than the row has; False in a settled cluster. The next grant presents it."""
+    params = {"incarnation": incarnation, "nonce": nonce, "grant_seq": grant_seq}
+    async with autocommit(pool) as t:
+        return await t.execute(_Q.adopt_nonce, params) == 1
 
 
 async def _resume(pool: Pool, incarnations: Sequence[str]) -> list[str]:
@@ -215,7 +288,12 @@ async def rejoin(t: FencedTx, incarnations: Sequence[str]) -> list[int]:
     return [row["worker_id"] for row in rows]
 
 
-async def cut_silent(t: FencedTx, *, open_seconds: float) -> list[int]:
-    """No more grants for executors with an order that could not be delivered for this long; the worker ids."""
-    rows = await t.fetch_all(_Q.cut_silent, {"seconds": open_seconds})
+async def told_orders(t: FencedTx) -> list[int]:
+    """The open orders that their executors have been told; their ids."""
+    return [row["id"] for row in await t.fetch_all(_Q.told_orders)]
+
+
+async def cut_silent(t: FencedTx, orders: Sequence[int]) -> list[int]:
+    """No more grants for executors with one of these orders, if it is still open; the worker ids."""
+    rows = await t.fetch_all(_Q.cut_silent, {"orders": list(orders)})
     return [row["worker_id"] for row in rows]

@@ -36,6 +36,20 @@ async def withdraw(t: Tx, runs: Sequence[AheadOfSlot], messages: Sequence[str]) 
     return await t.execute(_sql.withdraw, parameters)
 
 
+async def skip(t: Tx, runs: Sequence[Row]) -> None:
+    """fired → the reason (new_reason, message) for which a run ended that was not to be sent any more."""
+    if not runs:
+        return
+    parameters = {
+        "schedule_ids": array_literals.numbers(run["schedule_id"] for run in runs),
+        "slots": array_literals.times(run["slot"] for run in runs),
+        "run_ids": array_literals.numbers(run["id"] for run in runs),
+        "reasons": [run["new_reason"] for run in runs],
+        "messages": [run["message"] for run in runs],
+    }
+    await t.execute(_sql.skip, parameters)
+
+
 async def ahead(t: Tx, schedule_ids: Sequence[int], now: datetime) -> list[tuple[int, datetime]]:
     """The skipped stretches of these schedules that reach beyond `now`: schedule and first slot of each."""
     rows = await t.fetch_all(_sql.ahead, {"schedule_ids": array_literals.numbers(schedule_ids), "now": now})

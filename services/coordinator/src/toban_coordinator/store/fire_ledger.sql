@@ -14,6 +14,13 @@ UPDATE scheduler.fire_ledger l
   FROM freed f
  WHERE l.schedule_id = f.schedule_id AND l.first_slot = f.slot AND l.outcome = 'fired'
 
+-- name: skip
+-- fired → late | overlap | max_wait: the run of this slot was not to be dispatched any more.
+UPDATE scheduler.fire_ledger l SET outcome = i.reason, message = i.message
+  FROM unnest(%(schedule_ids)s::bigint[], %(slots)s::timestamptz[], %(run_ids)s::bigint[], %(reasons)s::text[], %(messages)s::text[])
+       AS i(schedule_id, slot, run_id, reason, message)
+ WHERE l.schedule_id = i.schedule_id AND l.first_slot = i.slot AND l.run_id = i.run_id AND l.outcome = 'fired'
+
 -- name: ahead
 -- Skipped stretches that reach beyond a time: slots that were skipped before they came.
 SELECT l.schedule_id, l.first_slot
@@ -41,7 +48,7 @@ SELECT i.id, max(x.slot) AS slot
   FROM unnest(%(ids)s::bigint[], %(names)s::text[]) AS i(id, name)
  CROSS JOIN LATERAL (
        (SELECT l.first_slot AS slot FROM scheduler.fire_ledger l
-         WHERE l.schedule_id = i.id AND l.first_slot > %(after)s::timestamptz AND l.outcome = 'fired'
+         WHERE l.schedule_id = i.id AND l.first_slot > %(after)s::timestamptz AND l.run_id IS NOT NULL
          ORDER BY l.first_slot DESC
          LIMIT 1)
        UNION ALL

@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from toban_coordinator.store import cluster_stats, epoch_claims
-from toban_store import queries
+from toban_store import queries, role_check
 from toban_store.migrate import MigrationState, compare
+from toban_store.role_check import RoleFacts
 from toban_store.tx import Row, Tx
 
 _sql = queries.load(__name__)
@@ -27,6 +28,7 @@ class Read:
     coordinators: Sequence[Row]
     executors: Sequence[Row]
     work: Row
+    role: RoleFacts
 
 
 async def migrations(t: Tx) -> list[MigrationState]:
@@ -46,6 +48,7 @@ async def read(t: Tx) -> Read:
         coordinators=await t.fetch_all(_sql.coordinators),
         executors=await t.fetch_all(_sql.executors),
         work=_one(await t.fetch_one(_sql.work)),
+        role=await role_check.read(t, schema="scheduler"),
     )
 
 

@@ -1,11 +1,11 @@
 -- name: server
--- The server as doctor sees it; counts of connections are those of the whole server.
+-- The server as doctor sees it; counts of connections are those of the whole server, of which a plain role sees user and database only.
 SELECT current_setting('server_version') AS version, current_setting('server_version_num')::integer AS version_number,
        current_setting('fsync') = 'on' AS fsync, current_setting('full_page_writes') = 'on' AS full_page_writes,
        current_setting('synchronous_commit') AS synchronous_commit, pg_is_in_recovery() AS read_only,
        current_setting('max_connections')::integer
            - current_setting('superuser_reserved_connections')::integer AS max_connections,
-       (SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend')::integer AS connections,
+       (SELECT count(*) FROM pg_stat_activity WHERE datid IS NOT NULL AND usesysid IS NOT NULL)::integer AS connections,
        (SELECT pg_encoding_to_char(encoding) FROM pg_database WHERE datname = current_database()) AS encoding,
        current_setting('TimeZone') AS timezone,
        EXISTS (SELECT 1 FROM pg_roles WHERE rolname = 'toban_emit') AS emit_role,
@@ -46,7 +46,8 @@ SELECT c.worker_id, c.node_id, c.address, c.version, c.role, c.status, c.clock_s
 -- Executors that are not off, and those that went off within the last hour without coming back.
 SELECT e.worker_id, e.node_id, e.grpc_host || ':' || e.grpc_port AS address, e.state, e.version, e.off_reason, e.lease_ms / 1000.0::double precision
            AS lease_seconds,
-       e.clock_skew_seconds, e.disk_free_bytes, e.certificate_not_after, coalesce(d.reason, '') AS drain_reason,
+       e.clock_skew_seconds, e.disk_free_bytes, e.certificate_not_after, e.quarantined_outcomes, e.quarantined_chunks, e.unreachable,
+       coalesce(d.reason, '') AS drain_reason,
        extract(epoch FROM now() - e.last_heartbeat_at)::double precision AS age
   FROM scheduler.executors e
   LEFT JOIN scheduler.executor_drains d ON d.instance = e.instance

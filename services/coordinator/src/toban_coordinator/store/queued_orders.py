@@ -21,7 +21,7 @@ OPEN_LIMIT = 200
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueuedOrder:
-    """An open order. `kind` is cancel, revoke, drain or start."""
+    """An open order. `kind` is cancel or revoke."""
 
     id: int
     incarnation: str

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from toban_coordinator.store import fire_ledger
 from toban_domain.outcome import AttemptKey, Outcome
 from toban_domain.run import RunState
 from toban_domain.transitions import Finish, LiveRun, Orphan, Release, RequestCancel, Started
@@ -17,6 +18,8 @@ from toban_store import array_literals, queries
 from toban_store.tx import Tx
 
 _sql = queries.load(__name__)
+SKIPS = ("late", "overlap", "max_wait")
+"""Reasons with which a run ends that was never sent to an executor: they go to the ledger of its slot."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +125,7 @@ async def _finish(t: Tx, moves: Sequence[Mapping[str, Any]], reporters: Sequence
         "reporters": array_literals.words(reporters),
     }
     rows = await t.fetch_all(_sql.finish, parameters)
+    await fire_ledger.skip(t, [row for row in rows if row["origin"] == "slot" and row["new_reason"] in SKIPS])
     return [
         Finished(
             row["id"],

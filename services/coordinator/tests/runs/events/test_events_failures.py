@@ -108,7 +108,7 @@ async def test_emitting_needs_no_partition(world: Any, make: Any, inbox: Any) ->
     for part in parts:
         await world.sql(f"DROP TABLE scheduler.{part['relname']}")
     await inbox.emit(key="k")
-    async with tx(world.pool) as t:
+    async with tx(world.administrator) as t:
         await inbox.emit_sql(t)
     await world.turn("events")
     rows = await world.sql("SELECT retry_count, last_error, retry_at > now() AS waits FROM scheduler.events")
@@ -134,7 +134,7 @@ async def test_what_cannot_be_read_stops_no_other_trigger(world: Any, make: Any,
         "UPDATE scheduler.job_definition_versions SET spec = '{}'"
         " WHERE definition_id = (SELECT id FROM scheduler.job_definitions WHERE name = 'broken')"
     )
-    async with tx(world.pool) as t:
+    async with tx(world.administrator) as t:
         # A number of 5,000 digits is sound JSON for PostgreSQL.
         huge = await inbox.emit_sql(t, payload='{"n": 1e4999}')
         deep = await inbox.emit_sql(t, payload='{"a":' + "[" * 3000 + "]" * 3000 + "}")

@@ -31,7 +31,7 @@ def nested(levels: int) -> str:
 @pytest.mark.parametrize("levels", [100, 450, 700, 900, 3000])
 async def test_a_deep_event_fails_alone(world: Any, make: Any, inbox: Any, levels: int) -> None:
     await world.apply(make.job(), inbox.trigger(payload="{{ event.payload }}"))
-    async with tx(world.pool) as t:
+    async with tx(world.administrator) as t:
         deep = await inbox.emit_sql(t, payload=nested(levels))
         good = await inbox.emit_sql(t)
     await world.turn("events")

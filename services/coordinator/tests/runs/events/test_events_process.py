@@ -81,12 +81,12 @@ async def test_an_event_that_is_rolled_back_gives_no_run(world: Any, make: Any, 
         pass
 
     with pytest.raises(Undo):
-        async with tx(world.pool) as t:
+        async with tx(world.administrator) as t:
             await inbox.emit_sql(t, key="k")
             raise Undo
     await world.turn("events")
     assert await inbox.runs() == [] and await inbox.outcomes() == {}
-    async with tx(world.pool) as t:
+    async with tx(world.administrator) as t:
         await inbox.emit_sql(t, key="k")
     await world.turn("events")
     [run] = await inbox.runs()
@@ -95,7 +95,7 @@ async def test_an_event_that_is_rolled_back_gives_no_run(world: Any, make: Any, 
 
 async def test_an_emit_that_commits_late_is_not_lost(world: Any, make: Any, inbox: Any) -> None:
     await world.apply(make.job(), inbox.trigger())
-    async with tx(world.pool) as late:
+    async with tx(world.administrator) as late:
         old = await inbox.emit_sql(late)
         new = await inbox.emit()
         await world.turn("events")
@@ -107,7 +107,7 @@ async def test_an_emit_that_commits_late_is_not_lost(world: Any, make: Any, inbo
 async def test_two_emitters_with_one_key_at_once_give_one_run(world: Any, make: Any, inbox: Any) -> None:
     await world.apply(make.job(), inbox.trigger())
     await asyncio.gather(*(inbox.emit(key="k") for _ in range(6)), world.loops["events"]._work())
-    async with tx(world.pool) as one:
+    async with tx(world.administrator) as one:
         await inbox.emit_sql(one, key="k2")
         # Emitting never waits for anybody, not even for its own key.
         await inbox.emit(key="k2")
@@ -140,7 +140,7 @@ async def test_a_take_over_under_way_stops_the_old_leader(world: Any, make: Any,
     await world.apply(make.job(), inbox.trigger())
     await inbox.emit(key="k")
     old = world.loops["events"]
-    async with tx(world.pool) as taking:
+    async with tx(world.administrator) as taking:
         await taking.execute("UPDATE scheduler.leader SET epoch = epoch + 1 WHERE id = 1")
         with pytest.raises(TooLong):
             await old._work()
@@ -155,7 +155,7 @@ async def test_a_take_over_under_way_stops_the_old_leader(world: Any, make: Any,
 async def test_a_take_over_waits_for_a_write_under_way(world: Any, make: Any, inbox: Any, new_term: Any) -> None:
     await world.apply(make.job(), inbox.trigger())
     await inbox.emit(key="k")
-    async with tx(world.pool) as t:
+    async with tx(world.administrator) as t:
         [event], [found] = await store.due(t, limit=9), await triggers.of_types(t, ["order.paid"])
     judged = decide.judge(event, [found], lambda trigger, payload: RunTemplate(payload="{}"))
     plan = decide.plan_event(event, judged)

@@ -1,11 +1,13 @@
 """Protobuf messages to the executor's own types and back."""
 
 import json
+from base64 import b64decode
 from datetime import UTC, datetime
 from typing import Any
 
 from google.protobuf.message import DecodeError
 
+from toban_domain.errors import TobanError
 from toban_domain.job import DEFAULT_LEASE_LOSS_GRACE_SECONDS
 from toban_domain.outcome import AttemptKey, AttemptState
 from toban_domain.settings import Settings
@@ -114,6 +116,14 @@ def signed_epoch_from_bytes(message: bytes) -> SignedEpoch | None:
     return signed_epoch_from_pb(common_pb2.SignedEpoch.FromString(message)) if message else None
 
 
+def signed_epoch_of_detail(error: TobanError) -> SignedEpoch | None:
+    """What a coordinator signed with an error; None when it has none, or one that cannot be read."""
+    try:
+        return signed_epoch_from_bytes(b64decode(str(error.detail.get("signed_epoch", "")), validate=True))
+    except (ValueError, DecodeError):
+        return None
+
+
 def signed_epoch_to_pb(signed: SignedEpoch | None) -> common_pb2.SignedEpoch | None:
     """As it came from its coordinator."""
     return None if signed is None else common_pb2.SignedEpoch.FromString(signed.message)
@@ -125,6 +135,7 @@ def heartbeat_to_pb(request: HeartbeatRequest, incarnation: str) -> coordinator_
     return coordinator_pb2.HeartbeatRequest(
         incarnation=incarnation,
         echo=request.echo,
+        nonce=request.nonce,
         epoch_max=request.epoch_max,
         signed_epoch=signed_epoch_to_pb(request.signed_epoch),
         running=len(request.held),
@@ -142,6 +153,9 @@ def heartbeat_to_pb(request: HeartbeatRequest, incarnation: str) -> coordinator_
         disk_free_bytes=vitals.disk_free_bytes if vitals else 0,
         certificate_not_after=timestamp_to_pb(vitals.certificate_not_after) if vitals else None,
         names_all=request.names_all,
+        quarantined_outcomes=request.quarantined_outcomes,
+        quarantined_chunks=request.quarantined_chunks,
+        processes_unreachable=request.unreachable,
         unanswered=[key_to_pb(key) for key in request.unanswered],
         quarantined=[
             coordinator_pb2.QuarantinedOutcome(key=key_to_pb(key), message=message)
@@ -166,6 +180,8 @@ def heartbeat_answer_from_pb(message: coordinator_pb2.HeartbeatResponse) -> Hear
     return HeartbeatAnswer(
         granted=message.granted,
         grant_seq=message.grant_seq,
+        nonce=message.nonce,
+        superseded=message.superseded,
         epoch=message.epoch,
         signed_epoch=signed_epoch_from_pb(message.signed_epoch),
         state=message.state or "on",
@@ -199,13 +215,8 @@ def relayed_from_pb(message: coordinator_pb2.OpenOrder) -> RelayedOrder | None:
     fields: dict[str, Any] = {"order_id": message.order_id, "header": header_from_pb(body.header)}
     if kind == "cancel":
         fields["cancel"] = [cancel_from_pb(order) for order in body.orders]
-    elif kind == "revoke":
-        fields["revoke"] = [key_from_pb(key) for key in body.keys]
-    elif kind == "drain":
-        fields["drain"] = body.drain
     else:
-        fields["start"] = [start_from_pb(order) for order in body.orders]
-        fields["smallest_live"] = body.smallest_live_token
+        fields["revoke"] = [key_from_pb(key) for key in body.keys]
     return RelayedOrder(**fields)
 
 

@@ -12,6 +12,7 @@ from toban_executor.adapters.convert import (
     report_to_pb,
     settings_from_pb,
     signed_epoch_from_pb,
+    signed_epoch_of_detail,
     signed_epoch_to_pb,
 )
 from toban_executor.decide.models import Report
@@ -65,14 +66,14 @@ def call_seconds(*, lease_ms: int, margin_ms: int) -> float:
 
 
 def _check_generation(signed: SignedEpoch | None, held: SignedEpoch | None) -> None:
-    """Raises UNAVAILABLE for a grant below the generation that this executor has seen; unsigned ones are of an earlier release."""
+    """Raises UNAVAILABLE for an answer below the generation that this executor has seen; unsigned ones are of an earlier release."""
     if signed is None or held is None:
         return
     given, known = Epoch.unpack(signed.epoch).generation, Epoch.unpack(held.epoch).generation
     if given < known:
         raise TobanError(
             ErrorCode.UNAVAILABLE,
-            f"a coordinator grants in generation {given} of epochs, below {known}: its connection leads to a PostgreSQL that was replaced",
+            f"a coordinator answers in generation {given} of epochs, below {known}: its connection leads to a PostgreSQL that was replaced",
         )
 
 
@@ -118,12 +119,10 @@ class CoordinatorClient:
             most_slots=identity.most_slots,
             ready_slots=identity.ready_slots,
             reports=[report_to_pb(report) for report in reports],
+            instance_secret=identity.instance_secret,
         )
         answer = await self._replicas.call(lambda stub: unary(stub.Register, request, timeout=REGISTER_SECONDS))
-        self._metadata = (
-            ("toban-incarnation", self._incarnation),
-            ("toban-incarnation-key", answer.incarnation_key),
-        )
+        self.authenticate(answer.incarnation_key)
         self._unknown.lease_seconds = answer.lease_ms / 1000
         self._heartbeat_seconds = call_seconds(lease_ms=answer.lease_ms, margin_ms=answer.lease_margin_ms)
         return Registered(
@@ -137,15 +136,41 @@ class CoordinatorClient:
             max_jobs=answer.max_jobs_per_worker,
         )
 
+    def authenticate(self, key: str) -> None:
+        """Later calls carry this key of the incarnation."""
+        self._metadata = (("toban-incarnation", self._incarnation), ("toban-incarnation-key", key))
+
+    async def attest_death(self, instance_secret: str, *, nonce: int) -> Sequence[str]:
+        """Say as witness that nothing is left of this incarnation, and that its outcomes are committed; the known log-archivers.
+
+        Raises TobanError, UNAUTHENTICATED for a wrong key or secret.
+        """
+        request = coordinator_pb2.HeartbeatRequest(
+            incarnation=self._incarnation,
+            stopped=True,
+            witnessed=True,
+            instance_secret=instance_secret,
+            nonce=nonce,
+        )
+        answer = await self._replicas.call(
+            lambda stub: unary(stub.Heartbeat, request, timeout=self._heartbeat_seconds, metadata=self._metadata)
+        )
+        return tuple(answer.log_archivers)
+
     async def heartbeat(self, request: HeartbeatRequest) -> HeartbeatAnswer:
-        """Ask for a grant. A coordinator that grants below a generation of before counts for nothing.
+        """Ask for a grant. A coordinator that answers below a generation of before counts for nothing.
 
         Raises INCARNATION_UNKNOWN only when it is believed, see `UnknownIncarnation`.
         """
         message, now, unknown = heartbeat_to_pb(request, self._incarnation), self._clock.monotonic, self._unknown
 
         async def ask(stub: Any) -> Any:
-            found = await unary(stub.Heartbeat, message, timeout=self._heartbeat_seconds, metadata=self._metadata)
+            try:
+                found = await unary(stub.Heartbeat, message, timeout=self._heartbeat_seconds, metadata=self._metadata)
+            except TobanError as error:
+                if error.code is ErrorCode.INCARNATION_UNKNOWN:
+                    _check_generation(signed_epoch_of_detail(error), request.signed_epoch)
+                raise
             _check_generation(signed_epoch_from_pb(found.signed_epoch), request.signed_epoch)
             return found
 

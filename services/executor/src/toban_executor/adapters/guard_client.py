@@ -156,14 +156,17 @@ class GuardClient:
         self._command(slot, Kill(token=key.token, cause=cause, reason=reason, grace=seconds))
         return seconds
 
-    def enforce_lease(self, *, late: float, frozen: Collection[AttemptKey], over: Collection[AttemptKey]) -> None:
+    def enforce_lease(
+        self, *, late: float, frozen: Collection[AttemptKey], over: Collection[AttemptKey], doubtful: bool
+    ) -> None:
         """The lease ended `late` seconds ago: do from this process what guards that are stopped themselves have not done.
 
-        `frozen` are known to be frozen, `over` of them for too long.
+        `frozen` are known to be frozen, `over` of them for too long. `doubtful`: only the wall clock says that it ended, so nothing is killed
+        that can be frozen.
         """
         for slot, order in self._busy.items():
             key = order.key
-            if order.on_lease_loss != "freeze" or key in over:
+            if (order.on_lease_loss != "freeze" and not doubtful) or key in over:
                 self._enforcer.kill(slot)
             elif key not in frozen or self._enforcer.has_frozen(slot):
                 if self._enforcer.freeze(slot):
@@ -301,5 +304,7 @@ class GuardClient:
     def _disconnected(self, slot: int) -> None:
         _log.error("the guards have ended", slot=slot)
         asyncio.get_running_loop().remove_reader(self._guards.slots[slot].fileno())
+        # At once: until the next incarnation ends what is left, the lease may run out and the runs start elsewhere.
+        self._enforcer.kill_abandoned()
         assert self._listener is not None
         self._listener.guards_gone()

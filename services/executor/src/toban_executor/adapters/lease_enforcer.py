@@ -6,18 +6,36 @@ import signal
 
 from toban_executor.guard import cgroup
 from toban_executor.guard.cgroup import SlotCgroup
+from toban_executor.guard.clock import boottime, pause
 from toban_executor.guard.freezer import TreeFreezer
 from toban_executor.guard.launch import GuardSet
-from toban_executor.guard.process_tree import children, descendants, signal_tree, slot_of
+from toban_executor.guard.process_tree import (
+    children,
+    descendants,
+    signal_tree,
+    slot_of,
+    start_time,
+    with_argument,
+    with_environment,
+)
+from toban_observability.logs import get_logger
+
+ABANDONED_SECONDS = 1.0
+"""So long the executor looks for jobs whose guards are dead."""
+KILL_AGAIN_SECONDS = 0.005
+
+_log = get_logger(__name__)
 
 
 class LeaseEnforcer:
-    """By signals only: a cgroup that is frozen from here would stop its guard as well."""
+    """By signals: a cgroup that is frozen or killed from here takes its guard with it. So cgroup.kill is for what refuses a signal (EPERM)."""
 
     def __init__(self, guards: GuardSet) -> None:
         self._guards = guards
         # Slots that were frozen from here, each with what was stopped.
         self._freezers: dict[int, TreeFreezer] = {}
+        # Slots whose processes have refused signals.
+        self._refusing: set[int] = set()
 
     def freeze(self, slot: int) -> bool:
         """Stop the tree of the slot; True when nothing of it runs, by this or by its guard."""
@@ -43,27 +61,62 @@ class LeaseEnforcer:
     def forget(self, slot: int) -> None:
         """The attempt of the slot has ended."""
         self._freezers.pop(slot, None)
+        self._refusing.discard(slot)
 
     def kill(self, slot: int) -> None:
         """SIGKILL to the tree of the slot, and to what a slot supervisor that died has left."""
         supervisor = self._supervisors().get(slot)
-        if supervisor is not None:
-            signal_tree(supervisor, (signal.SIGKILL,))
+        if supervisor is not None and (refused := signal_tree(supervisor, (signal.SIGKILL,))):
+            killed = self._kill_group(slot)
+            if slot not in self._refusing:
+                # It is tried again ten times a second.
+                self._refusing.add(slot)
+                how = "cgroup killed with its guard" if killed else "no cgroup to kill"
+                _log.error(f"job processes refuse signals; {how}", slot=slot, pids=refused)
         for orphan in children(self._guards.supervisor.pid):
             if slot_of(orphan) is None:
                 for pid in (*descendants(orphan), orphan):
                     with contextlib.suppress(ProcessLookupError, PermissionError):
                         os.kill(pid, signal.SIGKILL)
 
+    def kill_abandoned(self) -> None:
+        """SIGKILL to jobs that have neither a slot supervisor nor a guard supervisor any more, so that nothing else ends them."""
+        end = boottime() + ABANDONED_SECONDS
+        marker = f"TOBAN_INCARNATION={self._guards.incarnation}".encode()
+        while boottime() < end:
+            supervisors = self._supervisors()
+            for slot in set(range(len(self._guards.slots))) - set(supervisors):
+                # Also what has another environment by now.
+                self._kill_group(slot)
+            kept = {pid for supervisor in supervisors.values() for pid in descendants(supervisor)}
+            left = {pid for pid in with_environment(marker) if start_time(pid)} - kept
+            if not left:
+                return
+            for pid in left.union(*map(descendants, left)):
+                with contextlib.suppress(ProcessLookupError, PermissionError):
+                    os.kill(pid, signal.SIGKILL)
+            pause(KILL_AGAIN_SECONDS)
+
     def _supervisors(self) -> dict[int, int]:
-        found = ((slot_of(pid), pid) for pid in children(self._guards.supervisor.pid))
+        guards = self._guards
+        # When the guard supervisor is dead, its children belong to another process.
+        alive = guards.supervisor.poll() is None
+        those = children(guards.supervisor.pid) if alive else with_argument(guards.incarnation.encode())
+        # A dead one keeps its name until a guard supervisor that is stopped goes on and reaps it.
+        found = ((slot_of(pid), pid) for pid in those if start_time(pid))
         return {slot: pid for slot, pid in found if slot is not None}
 
     def _group_is_frozen(self, slot: int) -> bool:
-        base = cgroup.find_base(f"toban-{self._guards.incarnation}", make=False)
-        if base is None:
-            return False
+        group = self._group(slot)
         try:
-            return SlotCgroup(base=base, slot=slot).is_frozen
+            return group is not None and group.is_frozen
         except OSError:
             return False
+
+    def _kill_group(self, slot: int) -> bool:
+        group = self._group(slot)
+        return group is not None and group.kill_from_outside()
+
+    def _group(self, slot: int) -> SlotCgroup | None:
+        base = cgroup.find_base(f"toban-{self._guards.incarnation}", make=False)
+        return None if base is None else SlotCgroup(base=base, slot=slot)

@@ -84,6 +84,8 @@ class AttemptManager:
         self.book = book
         self.epochs = KnownEpochs(book=book, journal=journal, clock=clock)
         self.freezes = FreezeBook()
+        # Attempts that the end of the lease kills.
+        self.killable: set[AttemptKey] = set()
         self.lease = ExecutorLease(clock=clock)
         self.progress = ProgressBook()
         self.idle = asyncio.Event()
@@ -217,8 +219,10 @@ class AttemptManager:
         order = self._traced(order)
         env = job_environment(order, incarnation=self.book.incarnation, home=launcher.home, now=self._clock.wall())
         self.book.running(order.key)
-        if order.on_lease_loss == "freeze":
-            self.freezes.opened(order.key)
+        # Also what is killed then: a step of the wall clock freezes it first.
+        self.freezes.opened(order.key)
+        if order.on_lease_loss == "kill":
+            self.killable.add(order.key)
         self._guards.spawn(
             order,
             env=env,
@@ -266,16 +270,11 @@ class AttemptManager:
         self._check_saved(records)
         return results
 
-    async def drain(self, header: Header, on: bool) -> str:
-        """Accept no new work (`on`), or accept it again."""
-        refusal, records = self.book.admit(header)
-        await self._write(records)
-        if refusal:
-            return refusal
-        self.book.drained = on
-        return "draining" if on else "accepting"
-
     # ---- lease
+
+    def set_superseded(self, on: bool) -> None:
+        """Whether another copy of this incarnation has the lease: the runs go on there, so what happens to them here is not reported."""
+        self.lease.superseded = self._reporter.held_back = on
 
     def granted(self, sent: Instant, named: Collection[AttemptKey] = ()) -> None:
         """A heartbeat sent at `sent`, which named these attempts as frozen, was granted. What is not held must be ended first."""
@@ -290,13 +289,13 @@ class AttemptManager:
         seconds = self.freezes.seconds(self._clock.boottime())
         self._guards.push_deadline(deadline, thaw=thaw, frozen_seconds=seconds, freeze_max=self._freeze_max())
 
-    def enforce_lease(self, late: float) -> None:
-        """The lease ended `late` seconds ago: freeze and kill from here what guards have not."""
+    def enforce_lease(self, late: float, *, doubtful: bool) -> None:
+        """The lease ended `late` seconds ago, by the wall clock alone when `doubtful`: freeze and kill from here what guards have not."""
         limit = self._freeze_max()
         over = self.freezes.over(self._clock.boottime(), limit)
         reason = f"frozen for longer than lease_freeze_max_seconds = {limit:g}; the lease was not renewed in time"
         self.end(over, cause="lease", reason=reason, grace=0.0)
-        self._guards.enforce_lease(late=late, frozen=self.freezes.frozen, over=over)
+        self._guards.enforce_lease(late=late, frozen=self.freezes.frozen, over=over, doubtful=doubtful)
 
     def end(self, keys: Iterable[AttemptKey], *, cause: str, reason: str, grace: float | None) -> None:
         """Begin to end attempts for a cause of this executor."""
@@ -355,6 +354,7 @@ class AttemptManager:
         count_end(end)
         self.book.finished(end.key)
         self.freezes.closed(end.key)
+        self.killable.discard(end.key)
         _frozen.set(len(self.freezes.frozen))
         self._note_live()
         self._collector.submit_outcome(Report(key=end.key, seq=2, outcome=outcome))

@@ -1,7 +1,7 @@
 """The executor's lease from registration to the end of the incarnation, as this process sees it."""
 
 from toban_executor.ports.coordinator import Registered
-from toban_fencing.executor_lease import HoldSide, Instant
+from toban_fencing.executor_lease import HoldSide, Instant, NonceHold
 from toban_runtime.clock import Clock
 
 
@@ -14,13 +14,16 @@ class ExecutorLease:
     """`registered` is None before a coordinator has accepted the incarnation; nothing may start before the first grant.
 
     `over` is empty while the incarnation continues, else the reason for its end. `row_state` is the state of its row in
-    PostgreSQL (on, draining, detached, cut, off).
+    PostgreSQL (on, draining, detached, cut, off). `superseded`: another copy of this incarnation, of a cloned or restored machine, has the
+    lease.
     """
 
     def __init__(self, *, clock: Clock) -> None:
         self.registered: Registered | None = None
         self.over = ""
         self.row_state = "on"
+        self.superseded = False
+        self.nonces = NonceHold()
         self._hold: HoldSide | None = None
         self._clock = clock
 
@@ -47,6 +50,12 @@ class ExecutorLease:
     def left(self) -> float:
         """Seconds until the deadline; 0 before the first grant, negative when it has passed."""
         return 0.0 if self._hold is None else self._hold.left(instant(self._clock))
+
+    @property
+    def is_doubtful(self) -> bool:
+        """True when only the wall clock says that the lease has ended: CLOCK_BOOTTIME leaves time to ask for a grant."""
+        deadline = self.deadline
+        return deadline is not None and instant(self._clock).passed_by_wall_alone(deadline)
 
     @property
     def valid(self) -> bool:

@@ -34,6 +34,8 @@ class OutcomeReporter:
     """
 
     def __init__(self, *, gateway: Gateway, journal: Journal, wake: Callable[[], None]) -> None:
+        # Sends nothing meanwhile.
+        self.held_back = False
         self._gateway = gateway
         self._journal = journal
         self._wake = wake
@@ -88,7 +90,7 @@ class OutcomeReporter:
         """One call with what waits; returns the number of answers. Raises TobanError when no coordinator answers."""
         batch = self.first(_BATCH)
         _pending.set(len(self._waiting))
-        if not batch:
+        if not batch or self.held_back:
             return 0
         answered = await self._gateway.report(batch)
         sent = {(report.key, report.seq): report for report in batch}

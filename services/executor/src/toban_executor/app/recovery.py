@@ -15,6 +15,8 @@ from toban_executor.ports.journal import Journal
 from toban_observability.logs import get_logger
 
 _log = get_logger(__name__)
+COPIED = "copied"
+"""Stored as the machine of a state directory whose incarnation goes on in another copy of this machine."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,7 +32,7 @@ class StoredIdentity:
 class Instance:
     """The instance to register as, and the incarnation whose end it may attest (empty for none).
 
-    `copied`: the state directory was made on another machine.
+    `copied`: the state directory was made on another machine, or another copy of this machine goes on with it.
     """
 
     id: str
@@ -47,7 +49,7 @@ def instance_of(stored: StoredIdentity, *, machine: str, new_id: str) -> Instanc
 
 
 class Recovery:
-    """`machine` names this machine; `new_id` makes the id of a new instance.
+    """`machine` names this machine; `new_id` makes the id of a new instance, `instance_secret` gives its secret (True: a new one).
 
     `recover_messages` puts undelivered guard messages into the journal; False when the disk refuses.
     """
@@ -61,6 +63,7 @@ class Recovery:
         journal: Journal,
         attempts: AttemptManager,
         new_id: Callable[[], str],
+        instance_secret: Callable[[bool], str],
         recover_messages: Callable[[], bool],
     ) -> None:
         self._config = config
@@ -69,6 +72,7 @@ class Recovery:
         self._journal = journal
         self._attempts = attempts
         self._new_id = new_id
+        self._instance_secret = instance_secret
         self._recover_messages = recover_messages
 
     def run(self, grpc_port: int) -> Identity:
@@ -85,6 +89,7 @@ class Recovery:
         return Identity(
             incarnation=prepared.guards.incarnation,
             instance=instance.id,
+            instance_secret=self._instance_secret(instance.copied),
             node_id=config.node_id,
             boot_id=guard_state.boot_id(),
             pid=os.getpid(),
@@ -107,7 +112,7 @@ class Recovery:
         instance = instance_of(stored, machine=self._machine, new_id=self._new_id())
         if instance.copied:
             _log.warning(
-                "the state directory comes from another machine: this executor is a new instance",
+                "the state directory is a copy: this executor is a new instance",
                 instance=instance.id,
                 before=stored.instance,
             )

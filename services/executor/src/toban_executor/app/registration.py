@@ -18,7 +18,8 @@ _log = get_logger(__name__)
 
 
 class Registration:
-    """`machine` names this machine. `save_slots` keeps the number of slots for the next start; it raises OSError."""
+    """`machine` names this machine. `save_slots` keeps the number of slots for the next start, `arm_witness` gives the guards what the witness
+    of this process's death needs; both raise OSError."""
 
     def __init__(
         self,
@@ -29,6 +30,7 @@ class Registration:
         prepared: Prepared,
         machine: str,
         save_slots: Callable[[int], None],
+        arm_witness: Callable[[Identity, Registered], Callable[[int], None]],
         clock: Clock,
         backoff: Backoff,
     ) -> None:
@@ -38,6 +40,7 @@ class Registration:
         self._prepared = prepared
         self._machine = machine
         self._save_slots = save_slots
+        self._arm_witness = arm_witness
         self._clock = clock
         self._backoff = backoff
 
@@ -59,6 +62,12 @@ class Registration:
         if registered is None:
             return False
         await self._journal.set_meta("registered", identity.incarnation)
+        try:
+            self._attempts.lease.nonces.note = self._arm_witness(identity, registered)
+        except OSError as error:
+            _log.warning(
+                "no witness will attest the death of this process; its lease would have to end", error=str(error)
+            )
         for old in self._prepared.settled:
             guard_state.forget(self._prepared.state_dir / "guards", old)
         self._attempts.epochs.note_signed(registered.signed_epoch)

@@ -39,13 +39,13 @@ class _Entry:
 
 
 class FreezeBook:
-    """Live attempts that the end of the lease freezes. Times are seconds on CLOCK_BOOTTIME."""
+    """Live attempts, which the end of the lease may freeze. Times are seconds on CLOCK_BOOTTIME."""
 
     def __init__(self) -> None:
         self._entries: dict[AttemptKey, _Entry] = {}
 
     def opened(self, key: AttemptKey) -> None:
-        """An attempt with `on_lease_loss: freeze` was given to a guard."""
+        """An attempt was given to a guard."""
         self._entries[key] = _Entry()
 
     def closed(self, key: AttemptKey) -> None:

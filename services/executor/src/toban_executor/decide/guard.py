@@ -57,8 +57,7 @@ from toban_executor.decide.guard_types import (
 from toban_executor.decide.models import AttemptEnd
 from toban_fencing.executor_lease import Instant
 
-KILL_ALLOWANCE = 0.05
-"""Seconds before the lease's deadline at which SIGKILL goes out, so that nothing lives at the deadline."""
+KILL_ALLOWANCE = guard_freeze.KILL_ALLOWANCE
 
 REPORT_START_AFTER = 0.05
 """Seconds: the end of a shorter attempt implies its start, which halves the reports and the writes for short jobs."""
@@ -226,10 +225,11 @@ def _on_tick(state: SlotState, attempt: Attempt, event: Tick, now: Instant) -> S
 def _check_time(attempt: Attempt, now: Instant) -> tuple[Attempt, tuple[Effect, ...]]:
     """Begin to end an attempt whose lease or whose time is over, or to freeze it."""
     if attempt.suspended:
-        reason = f"frozen for longer than lease_freeze_max_seconds = {attempt.freeze_max:g}; {_LEASE_REASON}"
+        limit = f"frozen for longer than lease_freeze_max_seconds = {attempt.freeze_max:g}; "
+        reason = (limit if attempt.freezes else "") + _LEASE_REASON
         return _end(attempt, "lease", reason, 0.0, now)
     if _lease_left(attempt, now) <= 0:
-        if attempt.freezes:
+        if attempt.freezes or guard_freeze.is_doubtful(attempt, now):
             return guard_freeze.freeze(attempt, now)
         lease_grace = attempt.spawn.lease_grace
         left = now.seconds_until(attempt.deadline) - KILL_ALLOWANCE

@@ -4,6 +4,9 @@
                                \\-- 0.2 s after the deadline a process still runs: SIGKILL
                                                  frozen --fenced, canceled, or freeze_max seconds--> SIGKILL
 
+One that the end of the lease kills is frozen too when only the wall clock says that the lease has ended: a step of that clock and a virtual
+machine that was paused look the same. A grant lets it go on; without one it is killed when CLOCK_BOOTTIME says so.
+
 Time in which it is frozen counts in no timeout. A tree that is frozen is looked at again with every tick, since others may send SIGCONT.
 """
 
@@ -26,6 +29,9 @@ from toban_fencing.executor_lease import Instant
 FREEZE_ALLOWANCE = 0.2
 """Seconds after the lease's deadline within which no process of the tree may run any more; the margin m is longer."""
 
+KILL_ALLOWANCE = 0.05
+"""Seconds before the lease's deadline at which SIGKILL goes out, so that nothing lives at the deadline."""
+
 FREEZE_AGAIN = 0.01
 """Seconds between looks at a tree that is being frozen."""
 
@@ -35,7 +41,8 @@ Freezing = tuple[Attempt, tuple[Effect, ...]]
 def freeze(attempt: Attempt, now: Instant) -> Freezing:
     """The deadline has passed, or the next look at a frozen tree is due."""
     if attempt.frozen_since is None:
-        by = now.boot + now.seconds_until(attempt.deadline) + FREEZE_ALLOWANCE
+        # What was stopped late, as this guard may have been itself, gets no more time; after a step of the wall clock the time begins now.
+        by = min(attempt.deadline.boot, now.boot) + FREEZE_ALLOWANCE
         attempt = attempt._replace(frozen_since=now.boot, freeze_by=by, freeze_reported=False)
     return attempt, (FreezeTree(),)
 
@@ -56,9 +63,25 @@ def cannot_be_frozen(attempt: Attempt, now: Instant) -> bool:
     return now.boot >= attempt.freeze_by
 
 
+def is_doubtful(attempt: Attempt, now: Instant) -> bool:
+    """Of a lease that is at its end: True when the wall clock alone says so, and CLOCK_BOOTTIME leaves time to ask for a grant before an
+    attempt has to be ended."""
+    return now.boot < _killed_at(attempt) - attempt.spawn.lease_grace
+
+
+def _killed_at(attempt: Attempt) -> float:
+    return attempt.deadline.boot - KILL_ALLOWANCE
+
+
+def _ends_at(attempt: Attempt) -> float:
+    """How long it may be frozen: one that the end of the lease kills, until CLOCK_BOOTTIME says that the lease has ended."""
+    assert attempt.frozen_since is not None
+    return attempt.frozen_since + attempt.freeze_max if attempt.freezes else _killed_at(attempt)
+
+
 def is_over(attempt: Attempt, now: Instant) -> bool:
     """True when it has been frozen for as long as it may be."""
-    return attempt.frozen_since is not None and now.boot >= attempt.frozen_since + attempt.freeze_max
+    return attempt.frozen_since is not None and now.boot >= _ends_at(attempt)
 
 
 def next_look(attempt: Attempt, now: Instant, *, every: float) -> float:
@@ -66,7 +89,7 @@ def next_look(attempt: Attempt, now: Instant, *, every: float) -> float:
     assert attempt.frozen_since is not None
     if attempt.freeze_by < math.inf:
         return now.boot + FREEZE_AGAIN
-    return min(now.boot + every, attempt.frozen_since + attempt.freeze_max)
+    return min(now.boot + every, _ends_at(attempt))
 
 
 def set_deadline(attempt: Attempt, command: SetDeadline, now: Instant) -> Freezing:

@@ -1,10 +1,11 @@
 """The decisions about all guards of one incarnation: which slot supervisor is started when, and when nothing is left.
 
     running --it died--> orphans killed --> executor has the loss (sent again until it reads) --> successor started
-    executor closed, every slot supervisor ended --> orphans killed --> emptiness is recorded, and the guards end
+    executor closed, every slot supervisor ended --> orphans killed --> witness started, unless the executor stopped in order
+    --> emptiness is recorded, and the guards end
 
-Invariants: a successor starts only after the orphans of the dead one were killed and the executor has its loss; emptiness is recorded only after
-every slot supervisor has ended.
+Invariants: a successor starts only after the orphans of the dead one were killed and the executor has its loss; emptiness is recorded, and a witness
+started, only after every slot supervisor has ended. The witness attests only when each of them ended in order, or its loss was reported.
 """
 
 from __future__ import annotations
@@ -14,14 +15,15 @@ from dataclasses import dataclass, replace
 
 @dataclass(frozen=True, slots=True)
 class SlotsEnded:
-    """The slot supervisors of these slots have ended."""
+    """The slot supervisors of these slots have ended; those of `killed` not in order."""
 
     slots: tuple[int, ...]
+    killed: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class LossReported:
-    """Answer to ReportLoss; False = the executor does not read now."""
+    """Answer to ReportLoss; False = the executor does not read now, or has ended."""
 
     slot: int
     delivered: bool
@@ -34,7 +36,9 @@ class SupervisorTick:
 
 @dataclass(frozen=True, slots=True)
 class ControlClosed:
-    """The executor has closed the control pipe, or has died. Its slots close at the same time."""
+    """The executor has closed the control pipe: `in_order`, or it has died. Its slots close at the same time."""
+
+    in_order: bool = False
 
 
 Event = SlotsEnded | LossReported | SupervisorTick | ControlClosed
@@ -71,17 +75,29 @@ class RecordEmpty:
     """Record that no process of this incarnation is left, and end."""
 
 
-Effect = StartSlot | KillOrphans | ReportLoss | CloseSlots | RecordEmpty
+@dataclass(frozen=True, slots=True)
+class StartWitness:
+    """Start the process that reports what the guards kept. `proven`: it may attest that nothing of the incarnation is left."""
+
+    proven: bool
+
+
+Effect = StartSlot | KillOrphans | ReportLoss | CloseSlots | RecordEmpty | StartWitness
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GuardSetState:
-    """`losses` of each slot; slots whose supervisor runs; slots whose last loss the executor does not know yet."""
+    """`losses` of each slot; slots whose supervisor runs; slots whose last loss the executor does not know yet.
+
+    `killed`: slots whose last supervisor did not end in order. `closed`: the executor has ended, perhaps `in_order`.
+    """
 
     losses: tuple[int, ...]
     running: frozenset[int]
     unreported: tuple[int, ...] = ()
+    killed: frozenset[int] = frozenset()
     closed: bool = False
+    in_order: bool = False
 
 
 Step = tuple[GuardSetState, tuple[Effect, ...]]
@@ -96,14 +112,14 @@ def begin(slots: int) -> Step:
 def decide(state: GuardSetState, event: Event) -> Step:
     """The next state and what to do, in order. Each ReportLoss has an answer, which is an event of its own."""
     match event:
-        case SlotsEnded(slots=slots):
-            return _on_slots_ended(state, slots)
+        case SlotsEnded(slots=slots, killed=killed):
+            return _on_slots_ended(replace(state, killed=state.killed.union(killed)), slots)
         case LossReported(slot=slot, delivered=delivered):
             return _on_loss_reported(state, slot) if delivered and not state.closed else (state, ())
         case SupervisorTick():
             return state, _reports(state)
-        case ControlClosed():
-            state = replace(state, closed=True)
+        case ControlClosed(in_order=in_order):
+            state = replace(state, closed=True, in_order=in_order)
             return state, (CloseSlots(), *_last_effects(state))
 
 
@@ -122,6 +138,7 @@ def _on_loss_reported(state: GuardSetState, slot: int) -> Step:
         losses=losses,
         running=state.running | {slot},
         unreported=tuple(other for other in state.unreported if other != slot),
+        killed=state.killed - {slot},
     )
     return state, (StartSlot(slot, losses[slot]),)
 
@@ -133,4 +150,7 @@ def _reports(state: GuardSetState) -> tuple[Effect, ...]:
 
 
 def _last_effects(state: GuardSetState) -> tuple[Effect, ...]:
-    return () if state.running else (KillOrphans(), RecordEmpty())
+    if state.running:
+        return ()
+    witness = () if state.in_order else (StartWitness(proven=not state.killed),)
+    return (KillOrphans(), *witness, RecordEmpty())

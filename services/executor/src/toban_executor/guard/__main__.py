@@ -1,4 +1,4 @@
-"""Entry of the guard: ``python -m toban_executor.guard INCARNATION STATE_DIR JOB_FILES CONTROL_FD,SLOT_FD,…``."""
+"""Entry of the guard: ``python -m toban_executor.guard INCARNATION STATE_DIR JOB_FILES CONTROL_FD,CREDENTIALS_FD,SLOT_FD,…``."""
 
 import os
 import socket
@@ -11,14 +11,15 @@ from toban_executor.guard.guard_supervisor import GuardSupervisor
 def main() -> None:
     """Run the guard supervisor with the descriptors that `launch` has passed."""
     incarnation, state_dir, job_files, fds = sys.argv[1:5]
-    control, *slots = map(int, fds.split(","))
-    for fd in (control, *slots):
+    control, credentials, *slots = map(int, fds.split(","))
+    for fd in (control, credentials, *slots):
         # They came through an exec; no job may have them.
         os.set_inheritable(fd, False)
     GuardSupervisor(
         incarnation=incarnation,
         state_dir=Path(state_dir),
         control=control,
+        credentials=credentials,
         slots=[socket.socket(fileno=fd) for fd in slots],
         job_files=int(job_files),
     ).run()

@@ -41,6 +41,14 @@ class SlotCgroup:
                 # A frozen process dies of SIGKILL before it runs on.
                 self.thaw()
 
+    def kill_from_outside(self) -> bool:
+        """SIGKILL to every process of the slot, its supervisor as well; False when there is no such group, or the kernel refuses."""
+        try:
+            (self.path / "cgroup.kill").write_text("1")
+        except OSError:
+            return False
+        return True
+
     def freeze(self) -> bool:
         """Stop every process of the slot but the caller; True when the kernel shows that all are stopped. Raises OSError."""
         self._leave()

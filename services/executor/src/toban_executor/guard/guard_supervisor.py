@@ -11,6 +11,7 @@ import select
 import shutil
 import signal
 import socket
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -26,12 +27,13 @@ from toban_executor.decide.guard_set import (
     ReportLoss,
     SlotsEnded,
     StartSlot,
+    StartWitness,
     SupervisorTick,
     begin,
     decide,
 )
 from toban_executor.decide.guard_types import SlotLost
-from toban_executor.guard import cgroup, guard_state, message_spool
+from toban_executor.guard import cgroup, guard_state, message_spool, witness
 from toban_executor.guard.cgroup import SlotCgroup
 from toban_executor.guard.channel import Channel
 from toban_executor.guard.clock import pause
@@ -51,7 +53,14 @@ class GuardSupervisor:
     """Owns the slot supervisors of one incarnation."""
 
     def __init__(
-        self, *, incarnation: str, state_dir: Path, control: int, slots: list[socket.socket], job_files: int
+        self,
+        *,
+        incarnation: str,
+        state_dir: Path,
+        control: int,
+        credentials: int,
+        slots: list[socket.socket],
+        job_files: int,
     ) -> None:
         self._incarnation = incarnation
         self._job_files = job_files
@@ -59,6 +68,8 @@ class GuardSupervisor:
         self._work = state_dir / "work"
         self._payloads = self._work
         self._control = control
+        # Descriptor of what a witness needs.
+        self._credentials = credentials
         self._slots = slots
         # Process id to slot.
         self._children: dict[int, int] = {}
@@ -68,6 +79,7 @@ class GuardSupervisor:
             KillOrphans: self._kill_orphans,
             ReportLoss: self._report_loss,
             CloseSlots: self._close_slots,
+            StartWitness: self._start_witness,
             RecordEmpty: self._record_empty,
         }
         self._cgroup = cgroup.find_base(f"toban-{incarnation}")
@@ -110,8 +122,8 @@ class GuardSupervisor:
             ended = self._collect()
             if not self._state.closed and _is_closed(self._control):
                 poll.unregister(self._control)
-                self._handle(ControlClosed())
-            self._handle(SlotsEnded(ended) if ended else SupervisorTick())
+                self._handle(ControlClosed(in_order=witness.stopped_in_order(self._control)))
+            self._handle(ended or SupervisorTick())
 
     def _handle(self, event: Event) -> None:
         events = [event]
@@ -130,14 +142,14 @@ class GuardSupervisor:
             return
         status = 1
         try:
-            self._run_slot(start.slot, start.losses)
-            status = 0
+            status = 0 if self._run_slot(start.slot, start.losses) else 1
         finally:
             os._exit(status)
 
-    def _run_slot(self, slot: int, losses: int) -> None:
+    def _run_slot(self, slot: int, losses: int) -> bool:
         signal.set_wakeup_fd(-1)
         os.close(self._control)
+        os.close(self._credentials)
         for other, sock in enumerate(self._slots):
             if other != slot:
                 sock.close()
@@ -145,7 +157,7 @@ class GuardSupervisor:
         set_open_files(self._job_files)
         set_slot_name(slot)
         become_subreaper()
-        serve(
+        return serve(
             channel=Channel(
                 self._slots[slot],
                 spool_file=message_spool.file_of(self._folder, self._incarnation, slot),
@@ -162,25 +174,29 @@ class GuardSupervisor:
         try:
             message = encode_report(SlotLost(slot=loss.slot, losses=loss.losses))
             self._slots[loss.slot].send(message, socket.MSG_DONTWAIT)
-        except BlockingIOError:
-            return LossReported(loss.slot, delivered=False)
         except OSError:
-            # The executor has ended; the end of the control pipe shows it too.
-            pass
+            # It does not read now, or has ended: the end of the control pipe shows that.
+            return LossReported(loss.slot, delivered=False)
         return LossReported(loss.slot, delivered=True)
 
-    def _collect(self) -> tuple[int, ...]:
-        """Reap; returns the slots whose supervisors have ended."""
-        ended = []
+    def _collect(self) -> SlotsEnded | None:
+        """Reap; the slots whose supervisors have ended, if any."""
+        ended: dict[int, int] = {}
         with contextlib.suppress(ChildProcessError):
-            while (pid := os.waitpid(-1, os.WNOHANG)[0]) != 0:
+            while True:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+                if pid == 0:
+                    break
                 slot = self._children.pop(pid, None)
                 if slot is not None:
-                    ended.append(slot)
-        return tuple(ended)
+                    ended[slot] = status
+        return SlotsEnded(tuple(ended), tuple(slot for slot, status in ended.items() if status)) if ended else None
 
     def _kill_orphans(self, _effect: KillOrphans) -> None:
-        while orphans := [pid for pid in children(os.getpid()) if pid not in self._children]:
+        while True:
+            orphans = [pid for pid in children(os.getpid()) if pid not in self._children]
+            if not orphans and (self._children or _has_no_child()):
+                return
             for pid in orphans:
                 signal_tree(pid, (signal.SIGKILL,))
                 with contextlib.suppress(ProcessLookupError):
@@ -193,6 +209,18 @@ class GuardSupervisor:
     def _close_slots(self, _effect: CloseSlots) -> None:
         for sock in self._slots:
             sock.close()
+        # The executor, which would act in place of one that is stopped, is gone.
+        for pid in self._children:
+            os.kill(pid, signal.SIGCONT)
+
+    def _start_witness(self, effect: StartWitness) -> None:
+        if not witness.is_sealed(self._credentials):
+            # The executor had no key yet: it held no run.
+            return
+        try:
+            witness.start(self._credentials, proven=effect.proven)
+        except OSError as error:
+            sys.stderr.write(f"the witness of a dead executor does not start, its lease ends by itself: {error}\n")
 
     def _record_empty(self, _effect: RecordEmpty) -> None:
         if self._cgroup is not None:
@@ -200,6 +228,16 @@ class GuardSupervisor:
         shutil.rmtree(payload_home(self._incarnation), ignore_errors=True)
         guard_state.write(self._folder, replace(self._guard_state, empty=True))
         self._finished = True
+
+
+def _has_no_child() -> bool:
+    """The kernel's word, once every slot supervisor has ended: the list in /proc may lack a process that is being forked."""
+    try:
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            pass
+    except ChildProcessError:
+        return True
+    return False
 
 
 def _is_closed(fd: int) -> bool:

@@ -1,12 +1,14 @@
 """Starts the guards from the executor. Must run before gRPC is imported anywhere in the process."""
 
 import contextlib
+import os
 import socket
 import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+from toban_executor.guard import witness
 from toban_executor.guard.protocol import socket_pair
 from toban_runtime.open_files import open_files
 
@@ -15,15 +17,21 @@ START_SECONDS = 20.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GuardSet:
-    """The executor's ends: one socket a slot, the control socket, the process of the guard supervisor."""
+    """The executor's ends: one socket a slot, the control socket, the process of the guard supervisor.
+
+    `credentials` is the descriptor for a witness (guard/witness.py), empty until the executor fills it.
+    """
 
     incarnation: str
     supervisor: subprocess.Popen[bytes]
     control: socket.socket
     slots: list[socket.socket]
+    credentials: int
 
     def close(self) -> None:
-        """Close the sockets: the guards kill what runs, record that nothing is left, and end."""
+        """Close the sockets in order: the guards kill what runs, record that nothing is left, and end without a witness."""
+        with contextlib.suppress(OSError):  # They have ended.
+            self.control.send(witness.STOPPED_IN_ORDER)
         for sock in [*self.slots, self.control]:
             sock.close()
 
@@ -41,7 +49,9 @@ def start_guards(*, incarnation: str, state_dir: Path, slots: int, job_files: in
             ends = socket_pair()
             near.append(undo.enter_context(ends[0]))
             far.append(undo.enter_context(ends[1]))
-        fds = [end.fileno() for end in (control_far, *far)]
+        credentials = witness.make_descriptor()
+        undo.callback(os.close, credentials)
+        fds = [control_far.fileno(), credentials, *(end.fileno() for end in far)]
         files = str(job_files or open_files())
         arguments = [incarnation, str(state_dir), files, ",".join(map(str, fds))]
         supervisor = subprocess.Popen(
@@ -59,7 +69,9 @@ def start_guards(*, incarnation: str, state_dir: Path, slots: int, job_files: in
             raise RuntimeError("the guard process ended while it started")
         control.setblocking(False)
         undo.pop_all()
-    return GuardSet(incarnation=incarnation, supervisor=supervisor, control=control, slots=near)
+    return GuardSet(
+        incarnation=incarnation, supervisor=supervisor, control=control, slots=near, credentials=credentials
+    )
 
 
 def _end(supervisor: subprocess.Popen[bytes]) -> None:

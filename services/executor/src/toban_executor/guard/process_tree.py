@@ -109,3 +109,14 @@ def with_environment(marker: bytes) -> list[int]:
                 if marker in Path(f"/proc/{entry}/environ").read_bytes().split(b"\0"):
                     found.append(int(entry))
     return found
+
+
+def with_argument(argument: bytes) -> list[int]:
+    """Processes whose command line holds `argument`."""
+    found = []
+    for entry in os.listdir("/proc"):  # noqa: PTH208 (names only)
+        if entry.isdigit():
+            with contextlib.suppress(OSError):
+                if argument in Path(f"/proc/{entry}/cmdline").read_bytes().split(b"\0"):
+                    found.append(int(entry))
+    return found

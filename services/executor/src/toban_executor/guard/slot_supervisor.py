@@ -106,11 +106,15 @@ class SlotSupervisor:
             Stop: self._stop,
         }
 
-    def run(self) -> None:
-        """Serve until the executor has ended and nothing is left of the last attempt; then spool what the executor had not on disk."""
+    def run(self) -> bool:
+        """Serve until the executor has ended and nothing is left of the last attempt; then spool what the executor had not on disk.
+
+        False when the executor never learned that the supervisor before this one had died: what that one kept is lost.
+        """
         while not self._stopped:
             self._turn()
         self._channel.spool()
+        return not self._state.unreset_losses
 
     # ---- the loop
 
@@ -370,10 +374,13 @@ def readable(pipes: Iterable[int]) -> bool:
     return any(event & select.POLLIN for _fd, event in poll.poll(0))
 
 
-def serve(*, channel: Channel, incarnation: str, work_dir: WorkDir, group: SlotCgroup | None, losses: int = 0) -> None:
-    """Body of a slot supervisor's process, already its own child subreaper."""
+def serve(*, channel: Channel, incarnation: str, work_dir: WorkDir, group: SlotCgroup | None, losses: int = 0) -> bool:
+    """Body of a slot supervisor's process, already its own child subreaper. Returns what `SlotSupervisor.run` does."""
     entered = group is not None and group.prepare()
     cgroup = group if entered else None
     if cgroup is None:
         keep_within_reach()
-    SlotSupervisor(channel=channel, incarnation=incarnation, work_dir=work_dir, cgroup=cgroup, losses=losses).run()
+    supervisor = SlotSupervisor(
+        channel=channel, incarnation=incarnation, work_dir=work_dir, cgroup=cgroup, losses=losses
+    )
+    return supervisor.run()

@@ -44,11 +44,13 @@ def heartbeat_seconds(wanted: float, *, lease_ms: int, margin_ms: int) -> float:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Machine:
-    """What heartbeats report about the machine: labels, load average of the last minute, and vitals (None = unreadable)."""
+    """What heartbeats report about the machine: labels, load average of the last minute, vitals (None = unreadable), and log chunks
+    in quarantine."""
 
     labels: Mapping[str, str] = field(default_factory=dict)
     load: Callable[[], float] = lambda: 0.0
     vitals: Callable[[], Vitals | None] = lambda: None
+    quarantined_chunks: Callable[[], int] = lambda: 0
 
 
 class Heartbeat:
@@ -116,6 +118,7 @@ class Heartbeat:
         self._attempts.freezes.acknowledge(request.freezes)
         # Before any frozen job goes on: what the cluster does not hold here must not.
         self._end_lost(answer)
+        self._note_nonce(request, answer)
         if answer.granted:
             self._attempts.granted(sent, [key for key, note in request.freezes.items() if note.frozen])
         await self._apply(answer)
@@ -138,6 +141,7 @@ class Heartbeat:
         names_all = len(unanswered) + len(quarantined) <= MOST_NAMES
         return HeartbeatRequest(
             echo=self._echo,
+            nonce=self._attempts.lease.nonces.nonce,
             epoch_max=book.epoch_max,
             signed_epoch=self._attempts.epochs.signed,
             free_slots=book.free_slots,
@@ -145,7 +149,7 @@ class Heartbeat:
             progress=self._attempts.progress.unacknowledged(key for key, _state in held),
             freezes=self._attempts.freezes.unacknowledged((key for key, _state in held), self._clock.boottime()),
             outcomes=list(self._order_results),
-            draining=book.drained or book.stopping or book.out_of_reach,
+            draining=book.stopping or book.out_of_reach,
             settings_version=self._settings.known.version,
             load=self._machine.load(),
             labels=self._machine.labels,
@@ -153,7 +157,23 @@ class Heartbeat:
             names_all=names_all,
             unanswered=unanswered if names_all else (),
             quarantined=quarantined if names_all else {},
+            quarantined_outcomes=len(quarantined),
+            quarantined_chunks=self._machine.quarantined_chunks(),
+            unreachable=book.out_of_reach,
         )
+
+    def _note_nonce(self, request: HeartbeatRequest, answer: HeartbeatAnswer) -> None:
+        lease = self._attempts.lease
+        if answer.superseded and not lease.superseded:
+            _log.error(
+                "heartbeat refused: another copy of this executor has its lease; jobs here end at the deadline",
+                nonce=str(request.nonce),
+            )
+        self._attempts.set_superseded(answer.superseded)
+        if answer.granted:
+            lease.nonces.granted(answer.nonce, presented=request.nonce)
+        elif answer.superseded:
+            lease.nonces.refused(request.nonce)
 
     async def _apply(self, answer: HeartbeatAnswer) -> None:
         attempts = self._attempts
@@ -222,12 +242,7 @@ class Heartbeat:
         attempts = self._attempts
         if order.cancel is not None:
             return ",".join(await attempts.cancel(order.header, order.cancel, relayed=True))
-        if order.revoke is not None:
-            return ",".join(await attempts.revoke(order.header, order.revoke, relayed=True))
-        if order.drain is not None:
-            return await attempts.drain(order.header, order.drain)
-        answers = await attempts.start(order.header, order.start or (), order.smallest_live)
-        return ",".join(answer.refusal or "accepted" for answer in answers)
+        return ",".join(await attempts.revoke(order.header, order.revoke or (), relayed=True))
 
 
 class LeaseWatchdog:
@@ -236,9 +251,11 @@ class LeaseWatchdog:
     The incarnation goes on while it has frozen jobs, whose next grant lets them run again; without any, a lost lease ends it.
     """
 
-    def __init__(self, *, attempts: AttemptManager) -> None:
+    def __init__(self, *, attempts: AttemptManager, clock: Clock) -> None:
         self._attempts = attempts
+        self._clock = clock
         self._lost = False
+        self._lost_at = 0.0
 
     async def run_once(self) -> None:
         """Compare the deadline with the clocks. At the deadline the guards have frozen or killed everything; the rest is done from here."""
@@ -252,12 +269,29 @@ class LeaseWatchdog:
                 _log.info("lease renewed; frozen jobs go on", state=lease.row_state)
                 self._lost = False
             return
-        freezes = self._attempts.freezes
+        freezes, doubtful = self._attempts.freezes, lease.is_doubtful
         if not self._lost:
+            self._lost_at = self._clock.boottime()
             live = len(self._attempts.book.live)
-            _log.error("lease lost", live=live, frozen_or_to_be=len(freezes.live), state=lease.row_state)
+            _log.error(
+                "lease lost",
+                live=live,
+                frozen_or_to_be=len(freezes.live),
+                state=lease.row_state,
+                wall_clock_stepped=doubtful,
+            )
         self._lost = True
-        if not (freezes.frozen or (freezes.live and -left < FREEZE_SECONDS)):
+        # After a step of the wall clock its reading says nothing about how long guards have had; the next heartbeat asks for a grant.
+        late = self._clock.boottime() - self._lost_at if doubtful else -left
+        if lease.superseded:
+            # What is frozen here goes on elsewhere.
+            lease.end("another copy of this executor has the lease")
+        elif not (doubtful or freezes.frozen or (self._may_be_frozen and late < FREEZE_SECONDS)):
             lease.end("the lease ran out")
-        if not self._attempts.idle.is_set() and -left >= ENFORCE_SECONDS:
-            self._attempts.enforce_lease(-left)
+        if not self._attempts.idle.is_set() and late >= ENFORCE_SECONDS:
+            self._attempts.enforce_lease(late, doubtful=doubtful)
+
+    @property
+    def _may_be_frozen(self) -> bool:
+        """Whether an attempt is one that the end of the lease freezes."""
+        return any(key not in self._attempts.killable for key in self._attempts.freezes.live)

@@ -9,7 +9,7 @@ from toban_domain.errors import TobanError
 from toban_executor.adapters.control_file import published
 from toban_executor.app.attempt_manager import AttemptManager
 from toban_executor.app.log_collector import LogCollector
-from toban_executor.app.recovery import Recovery
+from toban_executor.app.recovery import COPIED, Recovery
 from toban_executor.app.registration import Registration
 from toban_executor.app.shutdown import Shutdown
 from toban_executor.config import ExecutorConfig
@@ -123,6 +123,12 @@ class Incarnation:
         guards.stop_reading()
         await self._use_cases.collector.finish()
         ended = await guards.close(timeout=0.5 if again else GUARD_SECONDS)
+        if self._lease.superseded:
+            # Another copy has the lease, and goes on as this instance.
+            try:
+                await asyncio.wait_for(self._connections.journal.set_meta("machine", COPIED), LOOP_GRACE_SECONDS)
+            except (TobanError, TimeoutError) as error:
+                _log.error("cannot store that this state directory is a copy; remove it", error=str(error))
         if ended and not again:
             await self._report_stopped()
         _log.info("incarnation ended", again=again, guards_ended=ended, why=self._lease.over or stop.reason)
@@ -170,7 +176,7 @@ class Incarnation:
 
     async def _report_stopped(self) -> None:
         cases = self._use_cases
-        if self._lease.over or self._lease.registered is None:
+        if self._lease.over or self._lease.registered is None or self._lease.superseded:
             return
         if cases.attempts.reports_pending or cases.collector.pending:
             # Its lease ends by itself; the next incarnation reports the outcomes that are still pending.

@@ -52,6 +52,8 @@ class LogShipper:
     def __init__(self, *, journal: Journal, archivers: Archivers) -> None:
         self._journal = journal
         self._archivers = archivers
+        # Chunks in quarantine.
+        self.quarantined = 0
         self._refused = 0
         self._probing = False
 
@@ -77,8 +79,13 @@ class LogShipper:
 
     async def _requeue(self, most: int) -> int:
         back, left = await self._journal.requeue_chunks(most)
-        quarantined.labels("chunk").set(left)
+        # Those that are tried again count until an archiver has accepted them.
+        self._count(back + left)
         return back
+
+    def _count(self, chunks: int) -> None:
+        self.quarantined = chunks
+        quarantined.labels("chunk").set(chunks)
 
     async def _ship_queue(self) -> int:
         first = await self._journal.chunks_after(0, _CHUNKS, _BYTES)
@@ -119,7 +126,7 @@ class LogShipper:
             self._refused += len(kept)
             chunks = [chunk.id for chunk in batch.chunks if (chunk.key, chunk.seq_from) in kept]
             seals = [seal.key for seal in batch.seals if (seal.key, 0) in kept]
-            quarantined.labels("chunk").set(await self._journal.quarantine_chunks(chunks, seals))
+            self._count(await self._journal.quarantine_chunks(chunks, seals))
         # Without those in quarantine, which are other rows now.
         self._journal.drop_chunks(
             [chunk.id for chunk in batch.chunks if (chunk.key, chunk.seq_from) not in kept],

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
+from toban_domain.settings import SETTINGS
 from toban_executor.adapters.coordinator_client import CoordinatorClient
 from toban_executor.adapters.crash_recovery import recover_messages
 from toban_executor.adapters.guard_client import GuardClient
@@ -14,7 +15,7 @@ from toban_executor.adapters.host_info import fingerprint, vitals
 from toban_executor.adapters.journal import Journal
 from toban_executor.adapters.log_client import ArchiverClient, Packer
 from toban_executor.adapters.program_lookup import ProgramFinder, load_allow_list
-from toban_executor.adapters.state_dir import save_slots
+from toban_executor.adapters.state_dir import instance_secret, save_slots
 from toban_executor.app.attempt_manager import AttemptManager, Launcher
 from toban_executor.app.log_collector import LogCollector
 from toban_executor.app.outcome_reporter import OutcomeReporter
@@ -23,9 +24,11 @@ from toban_executor.app.registration import Registration
 from toban_executor.app.shutdown import Shutdown
 from toban_executor.config import ExecutorConfig
 from toban_executor.decide.programs import ProgramRules
+from toban_executor.guard.witness import WitnessCredentials, fill
 from toban_executor.loops.heartbeat import WATCHDOG_SECONDS, Heartbeat, LeaseWatchdog, Machine
 from toban_executor.loops.incarnation import Connections, Health, Incarnation, Loops, UseCases
 from toban_executor.loops.log_shipper import QUARANTINE_SECONDS, LogShipper, Quarantine
+from toban_executor.ports.coordinator import Identity, Registered
 from toban_executor.ports.guards import Prepared
 from toban_executor.server import WorkerService, add_to_server
 from toban_fencing.order_book import OrderBook
@@ -44,14 +47,20 @@ from toban_transport.tls_reload import certificate_check
 
 _settings_version = metrics.gauge("toban_executor_settings_version", "Version of the settings that this executor uses.")
 
+# The longest wait between two tries to register.
+REGISTER_SECONDS = SETTINGS["executor_lease_seconds"].default / 2
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Factories:
-    """Clock, ids and backoff, and the makers of transports, journal and guard client."""
+    """Clock, ids and backoff, and the makers of transports, journal and guard client.
+
+    After an outage of more than a lease a whole fleet registers: it spreads over half of the default lease.
+    """
 
     clock: Clock = field(default_factory=SystemClock)
     ids: IdSource = field(default_factory=IdSource)
-    backoff: Backoff = field(default_factory=partial(Backoff, base=0.2, cap=2.0))
+    backoff: Backoff = field(default_factory=partial(Backoff, base=0.2, cap=REGISTER_SECONDS, factor=1.5, jitter=0.9))
     channels: Callable[..., ChannelPool] = ChannelPool
     server: Callable[..., GrpcServer] = build_server
     admin: Callable[..., AdminPort] = AdminPort
@@ -113,11 +122,11 @@ def build(config: ExecutorConfig, prepared: Prepared, make: Factories | None = N
         gateway=gateway,
         attempts=attempts,
         settings=settings,
-        machine=_machine(config, prepared, outside.tls, clock),
+        machine=_machine(config, prepared, outside.tls, shipper, clock),
         on_archivers=partial(_learn_archivers, outside.archivers, quarantine),
         clock=clock,
     )
-    watchdog = Loop("lease", LeaseWatchdog(attempts=attempts).run_once, WATCHDOG_SECONDS, clock)
+    watchdog = Loop("lease", LeaseWatchdog(attempts=attempts, clock=clock).run_once, WATCHDOG_SECONDS, clock)
     health = Health(attempts=attempts, certificate=lambda: certificate_check(outside.tls, clock.wall()), clock=clock)
     return Incarnation(
         config=config,
@@ -185,11 +194,12 @@ def _attempt_manager(
     return attempts
 
 
-def _machine(config: ExecutorConfig, prepared: Prepared, tls: TlsFiles, clock: Clock) -> Machine:
+def _machine(config: ExecutorConfig, prepared: Prepared, tls: TlsFiles, shipper: LogShipper, clock: Clock) -> Machine:
     return Machine(
         labels=config.labels,
         load=lambda: os.getloadavg()[0],
         vitals=lambda: vitals(state_dir=prepared.state_dir, tls=tls, wall=clock.wall()),
+        quarantined_chunks=lambda: shipper.quarantined,
     )
 
 
@@ -231,6 +241,7 @@ def _use_cases(
             journal=journal,
             attempts=attempts,
             new_id=make.ids.uuid,
+            instance_secret=lambda fresh: instance_secret(prepared.state_dir, fresh=fresh),
             recover_messages=partial(recover_messages, prepared.state_dir / "guards", journal, Packer()),
         ),
         registration=Registration(
@@ -240,6 +251,7 @@ def _use_cases(
             prepared=prepared,
             machine=machine,
             save_slots=partial(save_slots, prepared.state_dir),
+            arm_witness=partial(_arm_witness, config, prepared),
             clock=make.clock,
             backoff=make.backoff,
         ),
@@ -251,6 +263,25 @@ def _use_cases(
             longest_grace=math.inf if config.shutdown_grace_seconds is None else config.shutdown_grace_seconds,
         ),
     )
+
+
+def _arm_witness(
+    config: ExecutorConfig, prepared: Prepared, identity: Identity, registered: Registered
+) -> Callable[[int], None]:
+    credentials = WitnessCredentials(
+        incarnation=identity.incarnation,
+        key=registered.incarnation_key,
+        instance_secret=identity.instance_secret,
+        state_dir=str(prepared.state_dir),
+        coordinators=config.coordinators,
+        log_archivers=config.log_archivers,
+        tls_dir=str(config.tls_dir.absolute()),
+        trust_domain=config.trust_domain,
+        log_format=config.log_format,
+        log_level=config.log_level,
+        lease_seconds=registered.lease_ms / 1000,
+    )
+    return fill(prepared.guards.credentials, credentials)
 
 
 def _apply_settings(attempts: AttemptManager, wake: Sequence[Loop], version: int) -> None:

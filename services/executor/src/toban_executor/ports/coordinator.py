@@ -8,7 +8,7 @@ from typing import NamedTuple, Protocol
 from toban_domain.outcome import AttemptKey, AttemptState
 from toban_domain.progress import Progress
 from toban_executor.decide.freeze_book import FreezeNote
-from toban_executor.decide.models import CancelOrder, Report, StartOrder
+from toban_executor.decide.models import CancelOrder, Report
 from toban_fencing.epoch_gate import Header
 
 
@@ -27,6 +27,7 @@ class Identity:
     most_slots: int
     ready_slots: int
     version: str
+    instance_secret: str = field(default="", repr=False)
     labels: dict[str, str] = field(default_factory=dict)
     previous_incarnation: str = ""
     previous_verified_empty: bool = False
@@ -53,7 +54,7 @@ class Registered:
     """A coordinator's answer to Register. Times in milliseconds and seconds; `max_jobs` 0 = the executor's own number."""
 
     worker_id: int
-    incarnation_key: str
+    incarnation_key: str = field(repr=False)
     lease_ms: int
     margin_ms: int
     heartbeat_seconds: float
@@ -64,15 +65,12 @@ class Registered:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RelayedOrder:
-    """An order from the answer to a heartbeat; exactly one of the four is set."""
+    """An order from the answer to a heartbeat; exactly one of the two is set."""
 
     order_id: int
     header: Header
     cancel: Sequence[CancelOrder] | None = None
     revoke: Sequence[AttemptKey] | None = None
-    drain: bool | None = None
-    start: Sequence[StartOrder] | None = None
-    smallest_live: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,6 +86,7 @@ class Vitals:
 class HeartbeatRequest:
     """One heartbeat of the executor. `progress` and `freezes` of held attempts are what no coordinator has acknowledged.
 
+    `nonce` came with the last grant, 0 = none.
     `names_all`: `held`, `unanswered` and `quarantined` (with the text of the refusal) are all attempts whose outcome is not accepted.
     """
 
@@ -95,6 +94,7 @@ class HeartbeatRequest:
     epoch_max: int
     free_slots: int
     held: Sequence[tuple[AttemptKey, AttemptState]]
+    nonce: int = 0
     signed_epoch: SignedEpoch | None = None
     progress: Mapping[AttemptKey, Progress] = field(default_factory=dict)
     freezes: Mapping[AttemptKey, FreezeNote] = field(default_factory=dict)
@@ -108,19 +108,25 @@ class HeartbeatRequest:
     names_all: bool = False
     unanswered: Sequence[AttemptKey] = ()
     quarantined: Mapping[AttemptKey, str] = field(default_factory=dict)
+    quarantined_outcomes: int = 0
+    quarantined_chunks: int = 0
+    unreachable: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeartbeatAnswer:
     """A coordinator's answer to a heartbeat; `state` is that of the executor's row (on, draining, detached, cut, off).
 
-    `detach_mode` is not empty when an operator has detached it: let_finish or stop.
+    `detach_mode` is not empty when an operator has detached it: let_finish or stop. `nonce` comes with a grant, for the next heartbeat (0: a
+    coordinator of an earlier release). `superseded`: no grant, because another copy of this incarnation has presented a later nonce.
     """
 
     granted: bool
     grant_seq: int
     epoch: int
     state: str
+    nonce: int = 0
+    superseded: bool = False
     signed_epoch: SignedEpoch | None = None
     detach_mode: str = ""
     settings_version: int = 0

@@ -94,10 +94,13 @@ class Guards(Protocol):
         """
         ...
 
-    def enforce_lease(self, *, late: float, frozen: Collection[AttemptKey], over: Collection[AttemptKey]) -> None:
+    def enforce_lease(
+        self, *, late: float, frozen: Collection[AttemptKey], over: Collection[AttemptKey], doubtful: bool
+    ) -> None:
         """The lease ended `late` seconds ago: do from this process what guards that are stopped themselves have not done.
 
-        `frozen` are known to be frozen, `over` of them for too long.
+        `frozen` are known to be frozen, `over` of them for too long. `doubtful`: only the wall clock says that it ended, so nothing is killed
+        that can be frozen.
         """
         ...
 

@@ -13,6 +13,7 @@ from toban_log_archiver.decide.database_budget import GB
 from toban_log_archiver.ports.object_store import ObjectStore
 from toban_log_archiver.store import archive_lease, archive_reads, partitions
 from toban_runtime.settings_watch import SettingsWatch
+from toban_store import role_check
 from toban_store.migrate import MigrationState
 from toban_store.pool import Pool
 from toban_store.tx import Tx
@@ -30,6 +31,7 @@ async def diagnose(
     try:
         async with archive_reads.long_query_tx(pool) as t:
             found.append(_migrations(await partitions.migrations(t)))
+            found.append(role_check.finding("log-database-role", await role_check.read(t, schema="logs")))
             found.append(checks.partitions(await _missing(t)))
             found.append(checks.backlog(await _late(t, settings), configured=store is not None))
             budget_gb = settings.known.whole("log_budget_db_gb")

@@ -252,7 +252,7 @@ def _role(facts: ServerFacts) -> Finding:
         value="toban_emit is missing",
         status="warning",
         message="applications cannot be given the right to emit events in SQL",
-        remedy="make the role as docs/events.md says (CREATE ROLE toban_emit NOLOGIN and two GRANTs)",
+        remedy="`python -m toban_store.migrate roles` prints the SQL that makes it; then run `migrate up` (docs/database-roles.md)",
     )
 
 

@@ -70,6 +70,9 @@ class ExecutorFacts:
     clock_skew_seconds: float | None
     disk_free_bytes: int | None
     certificate_not_after: datetime | None
+    quarantined_outcomes: int
+    quarantined_chunks: int
+    unreachable: bool
 
     @property
     def subject(self) -> str:
@@ -173,7 +176,7 @@ def coordinators(items: Sequence[CoordinatorFacts], *, now: datetime, version: s
 
 
 def executors(items: Sequence[ExecutorFacts], *, now: datetime, version: str) -> list[Finding]:
-    """Each one: here, working, its clock, disk, version, certificate; and that there is one that takes work."""
+    """Each one: here, working, its clock, disk, quarantine, processes, version, certificate; and that there is one that takes work."""
     found: list[Finding] = []
     for item in items:
         state = _state(item)
@@ -182,6 +185,7 @@ def executors(items: Sequence[ExecutorFacts], *, now: datetime, version: str) ->
             continue
         found += _clock(item.subject, item.clock_skew_seconds, EXECUTOR_SKEW, _EXECUTOR_CLOCK)
         found += _disk(item)
+        found += [_quarantine(item), _processes(item)]
         found += _version(item.subject, item.version, version)
         found += certificate(item.subject, item.certificate_not_after, now)
     if not any(item.state == "on" and item.age <= EXECUTOR_LATE for item in items):
@@ -285,6 +289,33 @@ def _disk(item: ExecutorFacts) -> list[Finding]:
             remedy="make room on the file system of SCHEDULER_STATE_DIR",
         )
     ]
+
+
+def _quarantine(item: ExecutorFacts) -> Finding:
+    outcomes, chunks = item.quarantined_outcomes, item.quarantined_chunks
+    if not outcomes and not chunks:
+        return Finding(name="quarantine", subject=item.subject, value="empty")
+    return Finding(
+        name="quarantine",
+        subject=item.subject,
+        value=f"{outcomes} outcomes, {chunks} log chunks",
+        status="warning",
+        message="what was refused is kept and sent again each minute; a run whose outcome stays refused for 600 s ends as FAILED",
+        remedy="its log has the text of the refusal: docs/runbooks/TobanExecutorQuarantine.md",
+    )
+
+
+def _processes(item: ExecutorFacts) -> Finding:
+    if not item.unreachable:
+        return Finding(name="processes", subject=item.subject, value="reachable")
+    return Finding(
+        name="processes",
+        subject=item.subject,
+        value="some refuse signals",
+        status="error",
+        message="processes of jobs refuse its signals (EPERM), so it takes no new work",
+        remedy="end them as their user and restart it: docs/runbooks/TobanProcessesUnreachable.md",
+    )
 
 
 def _version(subject: str, theirs: str, ours: str) -> list[Finding]:
