@@ -58,6 +58,9 @@ class Control(coordinator_pb2_grpc.JobControlServicer):
     async def CancelRun(self, request: Any, context: Any) -> Any:
         return self.answer("CancelRun", request)
 
+    async def DeclareRunLost(self, request: Any, context: Any) -> Any:
+        return self.answer("DeclareRunLost", request)
+
 
 class Reader(coordinator_pb2_grpc.JobReaderServicer):
     """Answers from `answers`; `runs` are what WatchRun sends, the last of them is the run."""

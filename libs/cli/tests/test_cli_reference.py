@@ -26,13 +26,17 @@ Toban = Callable[..., tuple[int, str, str]]
 ROOT = Path(__file__).parents[3]
 RULES = ("interval_seconds", "every_n_minutes", "hourly_at_minute", "daily_at", "weekly_at", "cron")
 SPECS: dict[str, dict[str, Any]] = {
-    # `lease_loss_grace_seconds` belongs to `kill`.
-    "Job": {"steps": [{"argv": ["true"]}], "on_lease_loss": "kill"},
+    "Job": {"steps": [{"argv": ["true"]}]},
     "Schedule": {"job": "x", "interval_seconds": 5},
     "EventTrigger": {"event_type": "a.b", "job": "x"},
 }
 # Keys that belong together.
 PAIRED = {"limit_key": "customer", "limit_per_key": 1}
+# Keys that another one must allow.
+NEEDED: dict[str, dict[str, Any]] = {
+    "lease_loss_grace_seconds": {"on_lease_loss": "kill"},
+    "lost_after_seconds": {"on_lease_loss": "continue", "idempotent": True},
+}
 COMMANDS = [(path, one) for path, one in commands(typer.main.get_command(build()), "toban") if path != "toban"]
 
 
@@ -53,6 +57,7 @@ NAMES = [f"{kind} {'.'.join(path)}" for kind, path, _ in KEYS]
 def document(kind: str, path: tuple[str, ...], value: Any) -> Manifest:
     """A small document with one key set, as `toban apply` reads it."""
     body: dict[str, Any] = {"apiVersion": "toban/v1", "kind": kind, "metadata": {"name": "x"}, "spec": {**SPECS[kind]}}
+    body["spec"] |= NEEDED.get(path[-1], {})
     if path[-1] in RULES:
         del body["spec"]["interval_seconds"]
     at: Any = body

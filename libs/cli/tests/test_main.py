@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 import typer
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from toban_cli.docs_generator import commands
@@ -88,7 +88,7 @@ def test_mistakes_in_the_arguments_are_json_too(
     ("argv", "words"),
     [
         (("rn",), "No such command 'rn'. Did you mean 'run'? See `toban --help`"),
-        (("run", "lst"), "No such command 'lst'. Did you mean 'list'? See `toban run --help`"),
+        (("run", "lst"), "No such command 'lst'. Did you mean 'lost', 'list'? See `toban run --help`"),
         (("run", "list", "--limt", "3"), "No such option: --limt. Did you mean --limit? See `toban run list --help`"),
         (("run", "list", "-o", "jsn"), "'jsn' is not known, did you mean json? See `toban run list --help`"),
         (("run", "list", "-o", "x"), "'x' is not known, use table, wide, json, yaml, name."),
@@ -116,7 +116,6 @@ def test_wrong_usage_says_what_was_meant(toban: Toban, argv: tuple[str, ...], wo
     assert len(err.splitlines()) == 1
 
 
-@settings(deadline=None)
 @given(st.lists(st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=12), max_size=6))
 def test_no_words_end_in_a_traceback(words: list[str]) -> None:
     from toban_cli.main import run

@@ -34,7 +34,7 @@ WRONG_KINDS = {
         (JOB + "  enabled: yep\n", "spec.enabled: must be true or false, is 'yep'"),
         (JOB.replace("/bin/true", "sh, -c, date"), "spec.steps[0].argv: is a shell command (sh is a shell)"),
         (JOB.replace("name: x", "name: X Y"), "metadata.name: 'X Y' is not a name"),
-        (JOB + "  on_lease_loss: continue\n", "is not available in this version"),
+        (JOB + "  on_lease_loss: continue\n", "spec.on_lease_loss: continue needs idempotent: true"),
         ("kind: Calendar\napiVersion: toban/v1\n", "kind: Calendar is not available in this version"),
         (SCHEDULE.replace("RULE", 'cron: "0 0 30 2 *"'), "spec.cron: '0 0 30 2 *' never fires"),
         (SCHEDULE.replace("RULE", 'cron: "61 * * * *"'), "spec.cron: '61' is not a minute"),

@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from toban_domain.errors import ErrorCode, TobanError
-from toban_domain.settings import SAFETY_RULES, SETTINGS, Settings, SettingSpec, refusals, spec_of
+from toban_domain.setting_rules import SAFETY_RULES, refusals
+from toban_domain.settings import SETTINGS, Settings, SettingSpec, spec_of
 
 DEFAULTS = Settings()
 
@@ -56,12 +57,30 @@ def test_whole_numbers_are_whole() -> None:
         ("heartbeat_interval_seconds", 30, "because of an order that no heartbeat"),
         ("reassign_after_seconds", 5, ""),
         ("assign_ahead_seconds", 3600, ""),
+        ("continuation_retry_count", 6, ""),
+        ("continuation_retry_count", 7, "before its executor has asked"),
+        ("continuation_retry_interval_seconds", 1.1, ""),
+        ("continuation_retry_interval_seconds", 1.2, "before its executor has asked"),
+        ("lease_freeze_max_seconds", 1, ""),
     ],
 )
 def test_what_breaks_a_safety_rule_is_refused_with_the_reason(name: str, value: float, word: str) -> None:
     why = refusals(DEFAULTS.with_value(name, value), name)
     assert bool(why) == bool(word)
     assert any(word in line for line in why) or not word
+
+
+def test_a_shorter_lease_must_leave_time_to_ask_whether_jobs_may_continue() -> None:
+    slow = DEFAULTS.with_value("continuation_retry_interval_seconds", 1.1)
+    assert refusals(slow.with_value("executor_lease_seconds", 20), "executor_lease_seconds") == []
+    [why] = refusals(slow.with_value("executor_lease_seconds", 7), "executor_lease_seconds")
+    assert "the tries take up to 4.3 s, half of the lease is 3.35 s" in why
+
+
+def test_a_frozen_job_is_not_killed_before_a_heartbeat_could_renew_the_lease() -> None:
+    rare = Settings({"heartbeat_interval_seconds": 2, "heartbeat_ttl_seconds": 10})
+    [why] = refusals(rare.with_value("lease_freeze_max_seconds", 1), "lease_freeze_max_seconds")
+    assert "before a heartbeat could renew the lease" in why
 
 
 def test_a_rule_about_other_settings_does_not_stop_this_one() -> None:

@@ -305,4 +305,4 @@ class Orders(RuleBasedStateMachine):
 
 
 TestOrders = Orders.TestCase
-TestOrders.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
+TestOrders.settings = settings(max_examples=60, stateful_step_count=30)

@@ -213,10 +213,16 @@ def test_a_full_schedule() -> None:
         ),
         (job(concurrency={"policy": "forbids"}), "spec.concurrency.policy", "did you mean 'forbid'?"),
         (job(concurrency={"limit": -2}), "spec.concurrency.limit", "use -1 … 1000000"),
-        (job(on_lease_loss="continue"), "spec.on_lease_loss", "not available in this version"),
+        (job(on_lease_loss="continue"), "spec.on_lease_loss", "continue needs idempotent: true"),
+        (job(on_lease_loss="continue", idempotent=False), "spec.on_lease_loss", "continue needs idempotent: true"),
         (job(on_lease_loss="freez"), "spec.on_lease_loss", "did you mean 'freeze'?"),
-        (job(idempotent=True), "spec.idempotent", "not available in this version"),
-        (job(lost_after_seconds=5), "spec.lost_after_seconds", "not available in this version"),
+        (job(idempotent="yes"), "spec.idempotent", "must be true or false"),
+        (job(lost_after_seconds=5), "spec.lost_after_seconds", "needs on_lease_loss: continue"),
+        (
+            job(on_lease_loss="continue", idempotent=True, lost_after_seconds=0),
+            "spec.lost_after_seconds",
+            "use 1 …",
+        ),
         (job(lease_loss_grace_seconds=3), "spec.lease_loss_grace_seconds", "needs on_lease_loss: kill"),
         (
             job(on_lease_loss="freeze", lease_loss_grace_seconds=3),
@@ -359,7 +365,7 @@ def test_no_document_is_left_out_silently(kind: Any) -> None:
     [
         (job(steps=[{"argv": ["x"], "type": ""}]), "command, python"),
         (job(concurrency={"policy": ""}), "allow, forbid, replace, queue, reject_same_scope"),
-        (job(on_lease_loss=""), "freeze, kill"),
+        (job(on_lease_loss=""), "freeze, kill, continue"),
     ],
 )
 def test_the_remedy_names_no_value_that_this_version_refuses(body: Any, choices: str) -> None:

@@ -90,7 +90,7 @@ def test_the_reference_goes_into_lists_and_alternatives() -> None:
     assert job["steps"].listed and job["steps"].unset == "required"
     assert {"argv", "callable"} <= {one.key for one in job["steps"].fields}
     assert [one.key for one in retry["backoff_seconds"].fields] == ["initial", "multiplier", "max", "jitter"]
-    assert job["on_lease_loss"].type == "freeze, kill"
+    assert job["on_lease_loss"].type == "freeze, kill, continue"
     assert (job["env"].type, job["env"].default, job["retry"].type) == ("text to text", "{}", "mapping")
 
 
@@ -115,7 +115,7 @@ def test_what_the_reader_takes_fits_the_published_schema(
         {"steps": [{"argv": "true"}]},
         {"steps": [{"argv": ["true"]}], "timeout": 5},
         {"steps": [{"argv": ["true"]}], "retry": {"backoff_seconds": {"jitter": 2}}},
-        {"steps": [{"argv": ["true"]}], "on_lease_loss": "continue"},
+        {"steps": [{"argv": ["true"]}], "on_lease_loss": "go_on"},
         {"steps": [{"type": "python", "argv": ["true"]}]},
     ],
 )

@@ -86,7 +86,7 @@ def test_nothing_to_tell() -> None:
     assert (local, note) == ("30 02:30 +0200", "")
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     cron=st.sampled_from(["30 2 * * *", "*/7 0-4 * * *", "15 0,1,2,3 * * *", "*/30 * * * *", "0 9 L * *"]),
     place=st.sampled_from(

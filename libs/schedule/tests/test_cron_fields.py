@@ -68,7 +68,7 @@ def matches(day: date, days: set[int] | None, months: set[int] | None, weekdays:
     return by_day and by_weekday if days is None or weekdays is None else by_day or by_weekday
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(
     drawn=st.tuples(*(fields(n) for n in range(5))),
     start=st.datetimes(datetime(2024, 1, 1), datetime(2030, 1, 1), timezones=st.just(UTC)),  # noqa: DTZ001
@@ -120,7 +120,7 @@ def test_the_nearest_weekday_is_of_the_same_month(year: int, day: int) -> None:
         assert abs(at - wanted) == min(abs(d - wanted) for d in weekdays)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(
     seed=st.text(st.characters(categories=["Ll", "Nd"]), min_size=1, max_size=20),
     part=st.sampled_from(["H", "H/15", "H(10-29)", "H(10-29)/7", "H/59", "5,H(30-40)"]),

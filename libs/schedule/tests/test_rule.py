@@ -176,7 +176,7 @@ def moments(low: str, high: str) -> st.SearchStrategy[datetime]:
     return st.datetimes(datetime.fromisoformat(low), datetime.fromisoformat(high), timezones=st.just(UTC))
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(
     seconds=st.integers(1, 366 * 86_400),
     after=moments("1980-01-01", "2090-01-01"),
@@ -200,7 +200,7 @@ def expressions(draw: st.DrawFn) -> str:
     return " ".join(parts)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(
     cron=expressions(),
     zone=st.sampled_from(["UTC", "Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "Pacific/Apia"]),

@@ -204,7 +204,7 @@ def oracle(
     return sorted(instant for instant in found if start < instant <= end)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     change=st.sampled_from(CHANGES),
     hours=st.sets(st.integers(0, 5), min_size=1, max_size=4),
@@ -225,7 +225,7 @@ def test_no_slot_is_lost_or_doubled_through_a_change(
     )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     change=st.sampled_from(CHANGES),
     cron=st.sampled_from(

@@ -34,7 +34,7 @@ RULES = [
 ]
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(
     place=st.sampled_from(ZONES),
     rule=st.sampled_from(RULES),

@@ -193,6 +193,14 @@ def test_the_reason_of_waiting_has_a_translated_label(web: Any) -> None:
     assert "等待原因: every slot is taken" in web.page("/runs/7?lang=zh-Hant")
 
 
+def test_a_run_that_was_just_confirmed_says_so(web: Any) -> None:
+    run = web.run(7, "RUNNING", continuation_state="CONFIRMING")
+    web.cluster.reader.responses["GetRun"] = run
+    assert "Continuation" in web.page("/runs/7")
+    run.continuation_state = "NONE"
+    assert "Continuation" not in web.page("/runs/7")
+
+
 def test_the_certificate_check_is_translated(web: Any, tls: Path) -> None:
     check = certificate_check(TlsFiles(tls / "admin-web"), SystemClock().wall())
     result = {"status": check.status, "value": check.value}

@@ -128,6 +128,7 @@ async def test_the_same_value_again_changes_nothing(desk: SettingsOperations, po
         (change("heartbeat_interval_seconds", 5), ErrorCode.INVALID_ARGUMENT, "stays 1: heartbeat_ttl_seconds must be"),
         (change("executor_lease_seconds", 3.9), ErrorCode.INVALID_ARGUMENT, "from 4 to 600 .seconds."),
         (change("executor_lease_seconds", 4.2), ErrorCode.INVALID_ARGUMENT, "every running job"),
+        (change("continuation_retry_count", 9), ErrorCode.INVALID_ARGUMENT, "stays 3: continuation_retry_count x"),
         (change("leader_tick_seconds", 30), ErrorCode.INVALID_ARGUMENT, "a healthy leader would be deposed"),
         (change("assign_ahead_seconds", 5, version=1), ErrorCode.CONFLICT, "has version 0, not 1"),
     ],
@@ -339,6 +340,16 @@ async def test_a_detach_says_how_to_the_executor_and_is_final(
     [entry] = await audit(pool)
     assert json.loads(entry.after_json) == {"state": "detached", "mode": stored}
     assert json.loads(entry.before_json)["state"] == "on"
+
+
+async def test_a_detach_that_waits_can_become_one_that_stops(fleet: ExecutorOperations, pool: Pool) -> None:
+    incarnation, worker = await register(pool)
+    await fleet.detach(worker, mode="let_finish", reason="", actor=ACTOR)
+    await fleet.detach(worker, mode="stop", reason="it takes too long", actor=ACTOR)
+    assert (await beat(pool, incarnation)).detach_mode == "stop"
+    with pytest.raises(TobanError, match=r"being detached already .stop."):
+        await fleet.detach(worker, mode="let_finish", reason="", actor=ACTOR)
+    assert [json.loads(entry.after_json)["mode"] for entry in await audit(pool)] == ["stop", "let_finish"]
 
 
 @pytest.mark.parametrize("state", ["cut", "off"])

@@ -125,7 +125,7 @@ def reading_of(source: Any, request: ReadRequest, clock: FakeClock | None = None
     return RunReader(deps=ReaderDeps(source=source, codec=LogLinesCodec(), clock=clock or FakeClock()), request=request)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(
     data=st.data(), model=attempts(), asked=FILTERS, end=st.sampled_from(["", "head", "tail"]), count=st.integers(1, 9)
 )
@@ -150,7 +150,7 @@ def test_what_is_stored_is_read_as_the_model_says(
     assert lines_of(reading_of(CombinedSource(database, archive), request)) == wanted
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(data=st.data(), model=attempts(), asked=FILTERS)
 def test_a_follower_gets_each_line_once_and_in_order_whatever_arrives_first(
     data: st.DataObject, model: dict[int, list[LogLine]], asked: Asked
@@ -172,7 +172,7 @@ def test_a_follower_gets_each_line_once_and_in_order_whatever_arrives_first(
     assert reading.at_end == ((not named or token in named) and not past)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(data=st.data(), model=attempts(), count=st.integers(1, 9))
 def test_a_followed_tail_goes_on_where_it_ended(
     data: st.DataObject, model: dict[int, list[LogLine]], count: int
@@ -199,7 +199,7 @@ def test_a_followed_tail_goes_on_where_it_ended(
     assert not cut or not seqs or seqs[0] <= max(stored) + 1
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(
     data=st.data(),
     model=attempts(),

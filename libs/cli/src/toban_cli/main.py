@@ -88,6 +88,7 @@ _NOUNS: Mapping[str, tuple[str, Verbs]] = {
             "get": runs.get_run,
             "logs": logs.logs,
             "cancel": runs.cancel,
+            "lost": runs.lost,
         },
     ),
     "event": ("Events: emit them, list their outcomes.", {"emit": events.emit, "list": events.list_events}),

@@ -25,6 +25,7 @@ def show_run(run: Any, now: datetime, *, wide: bool = False, log: str = "") -> N
             ("State", run.state),
             ("Why", run.error_summary or run.reason),
             ("Waits", run.waiting),
+            ("Continuation", _continuation(run, now)),
             ("Progress", format_progress(run, bar=True)),
             ("Origin", origin(run)),
             ("Scope", scope_of(run) if scope_of(run) != "system" else ""),
@@ -52,6 +53,13 @@ def show_run(run: Any, now: datetime, *, wide: bool = False, log: str = "") -> N
 def scope_of(run: Any) -> str:
     """For which tenant a run is: `account:17`."""
     return ":".join(part for part in (run.scope, run.scope_id) if part)
+
+
+def _continuation(run: Any, now: datetime) -> str:
+    """Shown while its executor has just asked whether the run may continue."""
+    if run.continuation_state != "CONFIRMING":
+        return ""
+    return f"confirmed at {local(run.continuation_check_started_at, now)}: the executor had no answer to its heartbeats, or is detached"
 
 
 def origin(run: Any) -> str:

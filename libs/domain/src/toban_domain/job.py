@@ -30,6 +30,7 @@ LEASE_LOSS_ACTION = "freeze"
 DEFAULT_GRACE_SECONDS = 10.0
 DEFAULT_LEASE_LOSS_GRACE_SECONDS = 2.0
 DEFAULT_MAX_LOST = 3
+DEFAULT_LOST_AFTER_SECONDS = 3600
 DEFAULT_LOG_MB = 1024
 DEFAULT_LOG_LINES_PER_SECOND = 10_000
 
@@ -187,13 +188,15 @@ class JobSpec:
     on_lease_loss: str = ""
     lease_loss_grace_seconds: float = DEFAULT_LEASE_LOSS_GRACE_SECONDS
     max_lost: int = DEFAULT_MAX_LOST
+    idempotent: bool = False
+    lost_after_seconds: int = DEFAULT_LOST_AFTER_SECONDS
     max_wait_seconds: int = 0
     skip_late_after_seconds: int | None = None
     allow_shell: bool = False
 
     @property
     def lease_loss_action(self) -> str:
-        """The action on a live run whose executor loses its lease: freeze or kill."""
+        """The action on a live run whose executor loses its lease: freeze, kill or continue."""
         return self.on_lease_loss or LEASE_LOSS_ACTION
 
     def to_json(self) -> dict[str, Any]:
@@ -234,6 +237,8 @@ _PLAIN: Mapping[str, Any] = {
     "on_lease_loss": "",
     "lease_loss_grace_seconds": DEFAULT_LEASE_LOSS_GRACE_SECONDS,
     "max_lost": DEFAULT_MAX_LOST,
+    "idempotent": False,
+    "lost_after_seconds": DEFAULT_LOST_AFTER_SECONDS,
     "max_wait_seconds": 0,
     "skip_late_after_seconds": None,
     "allow_shell": False,

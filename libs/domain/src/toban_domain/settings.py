@@ -1,4 +1,4 @@
-"""The settings that operators change at run time: name, default, range, unit, effect, and the safety rules between them.
+"""The settings that operators change at run time: name, default, range, unit, effect. `setting_rules` has the safety rules between them.
 
 Values are stored in table `settings`. Only implemented settings are listed. docs/settings.md is generated from this table.
 """
@@ -163,6 +163,22 @@ _ALL = (
         "how long an executor may run jobs without a renewed lease; an executor keeps the duration that was set when it registered",
         takes_effect=AT_REGISTER,
     ),
+    _count(
+        "continuation_retry_count",
+        3,
+        1,
+        20,
+        "tries",
+        "how often an executor near the end of its lease asks whether its jobs may continue: the leader, the sub-leader of its node, "
+        "another coordinator, one each",
+    ),
+    _seconds(
+        "continuation_retry_interval_seconds",
+        0.3,
+        0.05,
+        60,
+        "pause between two of these tries",
+    ),
     _seconds(
         "lease_freeze_max_seconds",
         300.0,
@@ -294,67 +310,3 @@ def spec_of(name: str) -> SettingSpec:
     raise TobanError(
         ErrorCode.NOT_FOUND, f"this version has no setting {name!r}{hint}. `toban settings list` shows all of them"
     )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SafetyRule:
-    """`name` must be at least `times` x `other` + `plus`; `why` completes the sentence "otherwise ..."."""
-
-    name: str
-    times: float
-    other: str
-    plus: float = 0.0
-    why: str
-
-    def least(self, settings: Settings) -> float:
-        """The smallest allowed value of `name`, given the value of `other`."""
-        return self.times * settings[self.other] + self.plus
-
-    def holds(self, settings: Settings) -> bool:
-        """Whether `settings` satisfies this rule."""
-        return settings[self.name] >= self.least(settings) - 1e-9
-
-    @property
-    def text(self) -> str:
-        """The rule as shown to operators."""
-        plus = f" + {self.plus:g}" if self.plus else ""
-        return f"{self.name} must be at least {self.times:g} x {self.other}{plus}"
-
-
-SAFETY_RULES = (
-    SafetyRule(
-        name="heartbeat_ttl_seconds",
-        times=2,
-        other="heartbeat_interval_seconds",
-        why="an executor that sends every heartbeat on time would count as unreachable between two heartbeats",
-    ),
-    SafetyRule(
-        name="executor_lease_seconds",
-        times=3,
-        other="heartbeat_interval_seconds",
-        plus=1.3,
-        why="one unanswered heartbeat would end the lease and freeze or kill every running job",
-    ),
-    SafetyRule(
-        name="leader_stale_seconds",
-        times=3,
-        other="leader_tick_seconds",
-        why="a healthy leader would be deposed between two ticks",
-    ),
-    SafetyRule(
-        name="reassign_after_seconds",
-        times=3,
-        other="heartbeat_interval_seconds",
-        why="an executor would lose its jobs because of an order that no heartbeat could have delivered yet",
-    ),
-)
-
-
-def refusals(settings: Settings, changed: str) -> list[str]:
-    """The safety rules about setting `changed` that `settings` violates, as messages; empty when it violates none."""
-    return [
-        f"{rule.text}: otherwise {rule.why} "
-        f"({rule.name} {settings[rule.name]:g}, {rule.other} {settings[rule.other]:g}, minimum {rule.least(settings):g})"
-        for rule in SAFETY_RULES
-        if changed in (rule.name, rule.other) and not rule.holds(settings)
-    ]

@@ -85,12 +85,13 @@ class Release:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Orphan:
-    """ASSIGNED | RUNNING → ORPHANED: the executor was lost."""
+    """ASSIGNED | RUNNING → ORPHANED: the executor was lost. `may_run`: its processes may still run where the job says `on_lease_loss: continue`."""
 
     run_id: int
     source: RunState
     token: int
     message: str = ""
+    may_run: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

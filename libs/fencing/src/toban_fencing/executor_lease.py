@@ -70,9 +70,15 @@ class HoldSide:
         """True while jobs may start and run."""
         return self.left(now) > 0
 
-    def grace(self, wanted: float) -> float:
-        """Seconds between SIGTERM and SIGKILL when the lease ends: what the job asks for, at most half of the lease."""
-        return max(0.0, min(wanted, self._hold / 2))
+    @property
+    def seconds(self) -> float:
+        """How long a grant lasts: L − m."""
+        return self._hold
+
+    def grace(self, wanted: float, *, reserved: float = 0.0) -> float:
+        """Seconds between SIGTERM and SIGKILL when the lease ends: what the job asks for, at most half of the lease without the `reserved` part,
+        in which the executor asks whether the job may continue."""
+        return max(0.0, min(wanted, self._hold / 2 - reserved))
 
 
 class NonceHold:

@@ -13,6 +13,7 @@ from toban_domain.job import (
     DEFAULT_LEASE_LOSS_GRACE_SECONDS,
     DEFAULT_LOG_LINES_PER_SECOND,
     DEFAULT_LOG_MB,
+    DEFAULT_LOST_AFTER_SECONDS,
     DEFAULT_MAX_LOST,
     CancelSpec,
     JobSpec,
@@ -136,10 +137,8 @@ class Job(Section):
     LATER = (
         "secrets",
         "notify",
-        "idempotent",
         "repeatable",
         "schedulable",
-        "lost_after_seconds",
         "scope",
         "schedule",
     )
@@ -193,10 +192,10 @@ class Job(Section):
     priority: int = key(0, "−1000 … 1000; higher goes first", 10, ge=-1000, le=1000)
     selector: Selector = part(Selector, "which executors")
     logs: Logs = part(Logs, "what is kept of the output ([logs.md](logs.md))")
-    on_lease_loss: Annotated[Literal["freeze", "kill"] | None, NotYet(("continue",), "use freeze or kill")] = key(
+    on_lease_loss: Literal["freeze", "kill", "continue"] | None = key(
         None,
         "what happens to a live run whose executor loses its lease ([fencing.md](fencing.md) 3.7): `freeze` stops its processes until "
-        "the lease is renewed, `kill` ends them",
+        "the lease is renewed, `kill` ends them, `continue` lets them run on (needs `idempotent: true`)",
         "kill",
         unset="the version's, now freeze",
     )
@@ -207,6 +206,19 @@ class Job(Section):
         type_name="seconds",
         ge=0,
         le=300.0,
+    )
+    idempotent: bool = key(
+        False,
+        "states that two executions of a run at the same time do no harm; `on_lease_loss: continue` needs it",
+        True,
+    )
+    lost_after_seconds: int = key(
+        DEFAULT_LOST_AFTER_SECONDS,
+        "with `on_lease_loss: continue`: how long a run whose executor was fenced waits for its report, before it goes on elsewhere",
+        600,
+        type_name="seconds",
+        ge=1,
+        le=366 * DAY,
     )
     max_lost: int = key(
         DEFAULT_MAX_LOST,
@@ -232,7 +244,19 @@ class Job(Section):
 
     @classmethod
     def check_before(cls, given: dict[str, Any]) -> Iterator[PydanticCustomError]:
-        """A grace for a job that is not killed when the lease ends."""
+        """What belongs to another `on_lease_loss`, and `continue` for a job that may not run twice."""
+        if given.get("on_lease_loss") == "continue" and given.get("idempotent") is not True:
+            yield problem(
+                "continue needs idempotent: true; a run may then be executed twice at the same time",
+                "add idempotent: true if that does no harm, else use freeze or kill",
+                below=".on_lease_loss",
+            )
+        if "lost_after_seconds" in given and given.get("on_lease_loss") != "continue":
+            yield problem(
+                "needs on_lease_loss: continue; other runs go on as soon as their executor is fenced",
+                "add on_lease_loss: continue, or take it out",
+                below=".lost_after_seconds",
+            )
         if "lease_loss_grace_seconds" in given and given.get("on_lease_loss") != "kill":
             yield problem(
                 "needs on_lease_loss: kill; a frozen job gets no signal that it could handle",

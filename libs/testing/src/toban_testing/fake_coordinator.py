@@ -63,6 +63,12 @@ class FakeCoordinator(ExecutorGatewayServicer):
         self.reports: list[Any] = []
         self.outcomes: dict[tuple[int, int], Any] = {}
         self.granting = True
+        # Questions about continuation, whether they are confirmed, and the attempts that may not continue, each with its reason.
+        self.questions: list[Any] = []
+        self.confirming = True
+        self.refused: dict[tuple[int, int], str] = {}
+        # Heartbeats get no answer, questions about continuation do.
+        self.deaf = False
         # Answer heartbeats as if another copy of the executor had its lease.
         self.superseded = False
         self.silent = False
@@ -104,6 +110,8 @@ class FakeCoordinator(ExecutorGatewayServicer):
         if request.witnessed:
             self.witnessed.append((request, len(self.reports)))
             return coordinator_pb2.HeartbeatResponse(state="off", log_archivers=self.archivers)
+        if self.deaf:
+            raise TobanError(ErrorCode.UNAVAILABLE, "deaf")
         self.beats.append(request)
         granted = (
             self.granting
@@ -128,6 +136,25 @@ class FakeCoordinator(ExecutorGatewayServicer):
             log_archivers=self.archivers,
             superseded=self.superseded,
             nonce=1000 + self._grant_seq if granted else 0,
+        )
+
+    async def ConfirmContinuation(self, request: Any, context: Any) -> Any:
+        """Confirms unless the test says otherwise."""
+        self._check(request, context)
+        await self._maybe_silent()
+        self.questions.append(request)
+        confirmed = self.confirming and self.granting and not self.superseded
+        self._grant_seq += confirmed
+        return coordinator_pb2.ConfirmContinuationResponse(
+            confirmed=confirmed,
+            grant_seq=self._grant_seq,
+            reason="" if confirmed else "as the test says",
+            state=self.state,
+            refused=[
+                coordinator_pb2.RefusedContinuation(key=key, reason=self.refused[(key.run_id, key.token)])
+                for key in request.keys
+                if (key.run_id, key.token) in self.refused
+            ],
         )
 
     async def WatchSettings(self, request: Any, context: Any) -> AsyncIterator[Any]:

@@ -44,7 +44,8 @@ class Replicas(Generic[S]):
         self._try_another = try_another
         self._avoid_seconds = avoid_seconds
         self._learned: tuple[str, ...] = ()
-        self._leader = ""
+        # The address of the leader as last learned.
+        self.leader = ""
         # The address of the last good answer, "" before the first.
         self.answered_last = ""
         # Address → until when it comes last, monotonic seconds.
@@ -55,7 +56,7 @@ class Replicas(Generic[S]):
 
     def learn(self, *, leader: str, addresses: Sequence[str]) -> None:
         """Addresses from an answer; empty ones change nothing."""
-        self._leader = leader or self._leader
+        self.leader = leader or self.leader
         self._learned = tuple(addresses) or self._learned
 
     async def call(
@@ -109,7 +110,7 @@ class Replicas(Generic[S]):
         """All known addresses in the order of trial."""
         now = self._clock.monotonic()
         self._silent = {address: until for address, until in self._silent.items() if until > now}
-        known = dict.fromkeys((self._leader, self.answered_last, *self._learned, *self._configured))
+        known = dict.fromkeys((self.leader, self.answered_last, *self._learned, *self._configured))
         # Among silent ones, the one that has been silent for longest comes first.
         return sorted(filter(None, known), key=lambda address: self._silent.get(address, 0.0))
 

@@ -68,7 +68,7 @@ class Bench:
         fields: Any = {"journal": self.journal, "guards": self.guards, "reporter": None, "collector": Collector()}
         book = OrderBook(incarnation="me", slots=slots, unfit=lambda _order: None)
         launcher = Launcher(program=lambda _name: "", home="/")
-        fields |= {"freeze_max": lambda: 300.0, "wake_heartbeat": lambda: None}
+        fields |= {"freeze_max": lambda: 300.0, "tries": lambda: (3, 0.3), "wake_heartbeat": lambda: None}
         self.attempts = AttemptManager(book=book, clock=clock, launcher=launcher, **fields)
         self.attempts.lease.begin(REGISTERED)
         self.attempts.lease.granted(Instant(clock.boottime(), clock.wall().timestamp()))

@@ -19,7 +19,9 @@ def attempts() -> Any:
     idle = asyncio.Event()
     idle.set()
     book = OrderBook(incarnation="i", slots=1, unfit=lambda _order: None)
-    return SimpleNamespace(book=book, idle=idle, lease=ExecutorLease(clock=FakeClock()), reports_pending=0)
+    return SimpleNamespace(
+        book=book, idle=idle, lease=ExecutorLease(clock=FakeClock(), tries=lambda: (3, 0.3)), reports_pending=0
+    )
 
 
 @pytest.mark.parametrize(

@@ -62,7 +62,7 @@ def running(*, steps: int = 1, freeze_max: float = 300.0, **fields: Any) -> Slot
     order = StartOrder(
         key=KEY,
         steps=(StepOrder(type="command", argv=("x",), timeout_seconds=fields.pop("step_timeout", 0)),) * steps,
-        on_lease_loss="freeze",
+        on_lease_loss=fields.pop("on_lease_loss", "freeze"),
         grace_seconds=1.0,
         **fields,
     )
@@ -308,6 +308,42 @@ def test_a_kill_order_of_the_definition_kills_as_before() -> None:
     assert effects[:2] == [CloseLeasePipe(), TERMINATE]
 
 
+# ---------------------------------------------------------------- on_lease_loss: continue
+
+
+def test_a_job_that_continues_gets_no_signal_at_the_deadline() -> None:
+    state, effects = run(
+        running(on_lease_loss="continue"), (LEASE - 0.01, Tick()), (LEASE, Tick()), (LEASE + 60, Tick())
+    )
+    assert effects == [] and state.attempt is not None and state.attempt.undecided
+
+
+def test_a_job_that_continues_goes_on_to_its_next_step_without_a_lease() -> None:
+    state = running(on_lease_loss="continue", steps=2)
+    state, effects = run(state, (LEASE + 5, TreeChecked(empty=True, main=EXIT_0)))
+    assert StartStep(state.attempt.spawn, 1) in effects
+
+
+def test_a_job_that_continues_has_its_whole_grace_after_the_deadline() -> None:
+    state, effects = run(running(on_lease_loss="continue"), (LEASE + 5, kill(grace=30.0)))
+    assert effects == [TERMINATE]
+    state, _ = run(state, (LEASE + 5, TERMINATED))
+    assert run(state, (LEASE + 34, Tick()))[1] == [CheckTree()]
+    assert run(state, (LEASE + 35.1, Tick()))[1][-1] == KILL
+
+
+@pytest.mark.parametrize("timeout", [{"timeout_seconds": 30}, {"step_timeout": 30}])
+def test_a_job_that_continues_still_has_its_timeouts(timeout: dict[str, int]) -> None:
+    state = running(on_lease_loss="continue", **timeout)
+    assert run(state, (29.9, Tick()))[1] == []
+    assert run(state, (30.1, Tick()))[1] == [TERMINATE]
+
+
+def test_a_job_that_continues_ends_with_its_executor() -> None:
+    _, effects = run(running(on_lease_loss="continue"), (LEASE + 5, ExecutorClosed()), (LEASE + 5, Tick()))
+    assert KILL in effects
+
+
 # ---------------------------------------------------------------- a wall clock that was stepped
 
 HOUR = 3600.0
@@ -321,16 +357,9 @@ def stepped(state: SlotState, *events: tuple[float, Event]) -> tuple[SlotState, 
     return state, [effect for effect in effects if type(effect).__name__ != "DropAcked"]
 
 
-def running_to_kill() -> SlotState:
-    state = running()
-    assert state.attempt is not None
-    order = replace(state.attempt.spawn.order, on_lease_loss="kill")
-    return state._replace(attempt=state.attempt._replace(spawn=state.attempt.spawn._replace(order=order)))
-
-
-@pytest.mark.parametrize("make", [running, running_to_kill], ids=["freeze", "kill"])
-def test_a_step_of_the_wall_clock_stops_a_job_and_the_next_grant_lets_it_go_on(make: Any) -> None:
-    state, effects = stepped(make(), (1.0, Tick()))
+@pytest.mark.parametrize("on_lease_loss", ["freeze", "kill"])
+def test_a_step_of_the_wall_clock_stops_a_job_and_the_next_grant_lets_it_go_on(on_lease_loss: str) -> None:
+    state, effects = stepped(running(on_lease_loss=on_lease_loss), (1.0, Tick()))
     assert effects == [FreezeTree()], "neither SIGTERM nor SIGKILL"
     state, effects = stepped(state, (1.1, RUNS))
     assert effects == [], "the time to freeze it has begun with the step"
@@ -347,14 +376,14 @@ def test_a_step_of_the_wall_clock_stops_a_job_and_the_next_grant_lets_it_go_on(m
 
 
 def test_what_does_not_stop_after_a_step_is_killed() -> None:
-    state, _ = stepped(running_to_kill(), (1.0, Tick()), (1.1, RUNS))
+    state, _ = stepped(running(on_lease_loss="kill"), (1.0, Tick()), (1.1, RUNS))
     state, _ = stepped(state, (1.0 + FREEZE_ALLOWANCE, RUNS))
     state, effects = stepped(state, (1.25, Tick()))
     assert KILL in effects
 
 
 def test_without_a_grant_it_is_killed_before_the_lease_ends_by_the_other_clock() -> None:
-    state, _ = stepped(running_to_kill(), (1.0, Tick()), (1.1, FROZEN))
+    state, _ = stepped(running(on_lease_loss="kill"), (1.0, Tick()), (1.1, FROZEN))
     state, effects = stepped(state, (9.9, Tick()))
     assert effects == [FreezeTree()]
     due = next_due(state, Instant(START.boot + 9.9, START.wall + 9.9 + HOUR))
@@ -364,5 +393,5 @@ def test_without_a_grant_it_is_killed_before_the_lease_ends_by_the_other_clock()
 
 
 def test_at_the_end_of_a_lease_by_both_clocks_a_job_is_killed_as_ever() -> None:
-    _, effects = run(running_to_kill(), (7.96, Tick()))
+    _, effects = run(running(on_lease_loss="kill"), (7.96, Tick()))
     assert TERMINATE in effects and FreezeTree() not in effects

@@ -52,7 +52,7 @@ class Attempts(AttemptManager):
         )
         fields: Any = {"guards": None, "reporter": world.reporter, "collector": world.collector, "journal": journal}
         launcher = Launcher(program=lambda _name: "", home="/")
-        fields |= {"freeze_max": lambda: 300.0, "wake_heartbeat": lambda: None}
+        fields |= {"freeze_max": lambda: 300.0, "tries": lambda: (3, 0.3), "wake_heartbeat": lambda: None}
         super().__init__(book=world.book, launcher=launcher, clock=world.clock, **fields)
         self.world = world
 
@@ -68,7 +68,15 @@ class Attempts(AttemptManager):
         self.world.ended.append((list(keys), cause))
         self.world.done.append(("ended", list(keys)))
 
-    def end_all(self, *, cause: str, reason: str, grace: float | None, at_most: float = math.inf) -> float:
+    def end_all(
+        self,
+        *,
+        cause: str,
+        reason: str,
+        grace: float | None,
+        at_most: float = math.inf,
+        but: Collection[AttemptKey] = (),
+    ) -> float:
         self.world.ended.append(("all", cause))
         return 0.0
 

@@ -8,7 +8,7 @@ import typer
 
 from toban_cli import report
 from toban_cli.formatting import NOTHING, age, brief, local, took, wall_now
-from toban_cli.options import Format, JobName, Limit, OfJob, Output, RunId, check_reason
+from toban_cli.options import AuditReason, Format, JobName, Limit, OfJob, Output, RunId, check_reason
 from toban_cli.output import Column, show, show_data, show_done, show_one
 from toban_cli.watch import Watch, watch
 
@@ -173,6 +173,22 @@ def cancel(run: RunId, reason: Reason = "", kill: Kill = False, output: Output =
     with connect() as client:
         answer = client.control("CancelRun", CancelRunRequest(id=run, reason=reason, mode="kill" if kill else "")).run
     show_done(output, answer, f"run {run} {answer.state}")
+
+
+def lost(run: RunId, reason: AuditReason = "", output: Output = Format.TABLE) -> None:
+    """Stop waiting for the executor that was fenced under a run. It repeats elsewhere, bounded by max_lost.
+
+    Only for ORPHANED runs of jobs with on_lease_loss: continue. If the old execution still runs, both run at the same time.
+
+    Examples:
+    toban run lost 12 --reason "host-a has burnt down"
+    """
+    from toban_cli.client import connect
+    from toban_proto.v1.coordinator_pb2 import DeclareRunLostRequest
+
+    with connect() as client:
+        answer = client.control("DeclareRunLost", DeclareRunLostRequest(id=run, reason=reason)).run
+    show_done(output, answer, f"run {run} waits no more for its executor")
 
 
 def _start_request(

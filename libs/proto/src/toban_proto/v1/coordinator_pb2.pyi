@@ -395,6 +395,7 @@ class HeartbeatResponse(_message.Message):
     NOT_HELD_FIELD_NUMBER: _builtins.int
     LOG_ARCHIVERS_FIELD_NUMBER: _builtins.int
     SIGNED_EPOCH_FIELD_NUMBER: _builtins.int
+    SUBLEADER_ADDRESS_FIELD_NUMBER: _builtins.int
     NONCE_FIELD_NUMBER: _builtins.int
     SUPERSEDED_FIELD_NUMBER: _builtins.int
     granted: _builtins.bool
@@ -411,6 +412,8 @@ class HeartbeatResponse(_message.Message):
     """The smallest token of this incarnation whose start is not confirmed: the executor refuses smaller ones from then on, and keeps of them only
     attempts that live or whose outcome is not accepted. 0 = no change.
     """
+    subleader_address: _builtins.str
+    """The sub-leader of the executor's node; empty when it has none."""
     nonce: _builtins.int
     """With each grant, to be presented by the next heartbeat: of two copies of an incarnation (a cloned or restored machine) one gets no more grants."""
     superseded: _builtins.bool
@@ -445,12 +448,13 @@ class HeartbeatResponse(_message.Message):
         not_held: _abc.Iterable[_common_pb2.AttemptKey] | None = ...,
         log_archivers: _abc.Iterable[_builtins.str] | None = ...,
         signed_epoch: _common_pb2.SignedEpoch | None = ...,
+        subleader_address: _builtins.str = ...,
         nonce: _builtins.int = ...,
         superseded: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["signed_epoch", b"signed_epoch"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["coordinators", b"coordinators", "detach_mode", b"detach_mode", "epoch", b"epoch", "grant_seq", b"grant_seq", "granted", b"granted", "leader_address", b"leader_address", "log_archivers", b"log_archivers", "nonce", b"nonce", "not_held", b"not_held", "orders", b"orders", "settings_version", b"settings_version", "signed_epoch", b"signed_epoch", "smallest_live_token", b"smallest_live_token", "state", b"state", "superseded", b"superseded"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["coordinators", b"coordinators", "detach_mode", b"detach_mode", "epoch", b"epoch", "grant_seq", b"grant_seq", "granted", b"granted", "leader_address", b"leader_address", "log_archivers", b"log_archivers", "nonce", b"nonce", "not_held", b"not_held", "orders", b"orders", "settings_version", b"settings_version", "signed_epoch", b"signed_epoch", "smallest_live_token", b"smallest_live_token", "state", b"state", "subleader_address", b"subleader_address", "superseded", b"superseded"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -575,25 +579,32 @@ Global___ReportResponse: _TypeAlias = ReportResponse  # noqa: Y015
 
 @_typing.final
 class ConfirmContinuationRequest(_message.Message):
+    """May these attempts continue? Asked near the end of a lease, and after a detach (docs/fencing.md 3.7)."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     INCARNATION_FIELD_NUMBER: _builtins.int
-    KEY_FIELD_NUMBER: _builtins.int
     ECHO_FIELD_NUMBER: _builtins.int
+    KEYS_FIELD_NUMBER: _builtins.int
+    NONCE_FIELD_NUMBER: _builtins.int
     incarnation: _builtins.str
     echo: _builtins.int
+    """Highest grant_seq received in any response."""
+    nonce: _builtins.int
+    """As in HeartbeatRequest."""
     @_builtins.property
-    def key(self) -> _common_pb2.AttemptKey: ...
+    def keys(self) -> _containers.RepeatedCompositeFieldContainer[_common_pb2.AttemptKey]: ...
     def __init__(
         self,
         *,
         incarnation: _builtins.str = ...,
-        key: _common_pb2.AttemptKey | None = ...,
         echo: _builtins.int = ...,
+        keys: _abc.Iterable[_common_pb2.AttemptKey] | None = ...,
+        nonce: _builtins.int = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["key", b"key"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["echo", b"echo", "incarnation", b"incarnation", "key", b"key"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["echo", b"echo", "incarnation", b"incarnation", "keys", b"keys", "nonce", b"nonce"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -606,23 +617,70 @@ class ConfirmContinuationResponse(_message.Message):
     CONFIRMED_FIELD_NUMBER: _builtins.int
     GRANT_SEQ_FIELD_NUMBER: _builtins.int
     REASON_FIELD_NUMBER: _builtins.int
+    REFUSED_FIELD_NUMBER: _builtins.int
+    STATE_FIELD_NUMBER: _builtins.int
+    SIGNED_EPOCH_FIELD_NUMBER: _builtins.int
+    NONCE_FIELD_NUMBER: _builtins.int
     confirmed: _builtins.bool
+    """A committed grant, as in HeartbeatResponse: the lease extends to the send time of this question + lease_ms - margin."""
     grant_seq: _builtins.int
+    """Not confirmed: the current one, to be echoed at once."""
     reason: _builtins.str
+    """Why it is not confirmed, for people."""
+    state: _builtins.str
+    """on | draining | detached | cut | off"""
+    nonce: _builtins.int
+    """With each confirmation, as in HeartbeatResponse."""
+    @_builtins.property
+    def refused(self) -> _containers.RepeatedCompositeFieldContainer[Global___RefusedContinuation]:
+        """Attempts that may not continue: the executor ends them before it applies a grant."""
+
+    @_builtins.property
+    def signed_epoch(self) -> _common_pb2.SignedEpoch:
+        """With each confirmation."""
+
     def __init__(
         self,
         *,
         confirmed: _builtins.bool = ...,
         grant_seq: _builtins.int = ...,
         reason: _builtins.str = ...,
+        refused: _abc.Iterable[Global___RefusedContinuation] | None = ...,
+        state: _builtins.str = ...,
+        signed_epoch: _common_pb2.SignedEpoch | None = ...,
+        nonce: _builtins.int = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["signed_epoch", b"signed_epoch"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["confirmed", b"confirmed", "grant_seq", b"grant_seq", "reason", b"reason"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["confirmed", b"confirmed", "grant_seq", b"grant_seq", "nonce", b"nonce", "reason", b"reason", "refused", b"refused", "signed_epoch", b"signed_epoch", "state", b"state"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___ConfirmContinuationResponse: _TypeAlias = ConfirmContinuationResponse  # noqa: Y015
+
+@_typing.final
+class RefusedContinuation(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    KEY_FIELD_NUMBER: _builtins.int
+    REASON_FIELD_NUMBER: _builtins.int
+    reason: _builtins.str
+    """canceled | not_held | detached"""
+    @_builtins.property
+    def key(self) -> _common_pb2.AttemptKey: ...
+    def __init__(
+        self,
+        *,
+        key: _common_pb2.AttemptKey | None = ...,
+        reason: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["key", b"key"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "reason", b"reason"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RefusedContinuation: _TypeAlias = RefusedContinuation  # noqa: Y015
 
 @_typing.final
 class WatchSettingsRequest(_message.Message):
@@ -1516,6 +1574,10 @@ class Run(_message.Message):
     EVENT_ID_FIELD_NUMBER: _builtins.int
     TRIGGER_FIELD_NUMBER: _builtins.int
     WAITING_FIELD_NUMBER: _builtins.int
+    CONTINUATION_STATE_FIELD_NUMBER: _builtins.int
+    CONTINUATION_CHECK_STARTED_AT_FIELD_NUMBER: _builtins.int
+    CONTINUATION_CHECK_DEADLINE_AT_FIELD_NUMBER: _builtins.int
+    ORPHANED_UNTIL_FIELD_NUMBER: _builtins.int
     SCOPE_FIELD_NUMBER: _builtins.int
     SCOPE_ID_FIELD_NUMBER: _builtins.int
     DEFERRED_ON_FIELD_NUMBER: _builtins.int
@@ -1551,6 +1613,8 @@ class Run(_message.Message):
     trigger: _builtins.str
     waiting: _builtins.str
     """Why a run that is not dispatched yet waits, one sentence. Only in GetRun."""
+    continuation_state: _builtins.str
+    """NONE | CONFIRMING: its executor asked whether the run may continue, and silence has no consequence before the deadline."""
     scope: _builtins.str
     scope_id: _builtins.str
     deferred_on: _builtins.str
@@ -1575,6 +1639,14 @@ class Run(_message.Message):
     def events(self) -> _containers.RepeatedCompositeFieldContainer[Global___RunEvent]: ...
     @_builtins.property
     def cancel_requested_at(self) -> _timestamp_pb2.Timestamp: ...
+    @_builtins.property
+    def continuation_check_started_at(self) -> _timestamp_pb2.Timestamp: ...
+    @_builtins.property
+    def continuation_check_deadline_at(self) -> _timestamp_pb2.Timestamp: ...
+    @_builtins.property
+    def orphaned_until(self) -> _timestamp_pb2.Timestamp:
+        """on_lease_loss continue: an ORPHANED run waits until then for its executor's report; unset = it does not wait."""
+
     def __init__(
         self,
         *,
@@ -1617,13 +1689,17 @@ class Run(_message.Message):
         event_id: _builtins.int = ...,
         trigger: _builtins.str = ...,
         waiting: _builtins.str = ...,
+        continuation_state: _builtins.str = ...,
+        continuation_check_started_at: _timestamp_pb2.Timestamp | None = ...,
+        continuation_check_deadline_at: _timestamp_pb2.Timestamp | None = ...,
+        orphaned_until: _timestamp_pb2.Timestamp | None = ...,
         scope: _builtins.str = ...,
         scope_id: _builtins.str = ...,
         deferred_on: _builtins.str = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_exit_code", b"_exit_code", "_signal", b"_signal", "assigned_at", b"assigned_at", "cancel_requested_at", b"cancel_requested_at", "created_at", b"created_at", "dispatched_at", b"dispatched_at", "exit_code", b"exit_code", "finished_at", b"finished_at", "scheduled_for", b"scheduled_for", "signal", b"signal", "slot", b"slot", "started_at", b"started_at"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_exit_code", b"_exit_code", "_signal", b"_signal", "assigned_at", b"assigned_at", "cancel_requested_at", b"cancel_requested_at", "continuation_check_deadline_at", b"continuation_check_deadline_at", "continuation_check_started_at", b"continuation_check_started_at", "created_at", b"created_at", "dispatched_at", b"dispatched_at", "exit_code", b"exit_code", "finished_at", b"finished_at", "orphaned_until", b"orphaned_until", "scheduled_for", b"scheduled_for", "signal", b"signal", "slot", b"slot", "started_at", b"started_at"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_exit_code", b"_exit_code", "_signal", b"_signal", "assigned_at", b"assigned_at", "attempt", b"attempt", "attempts", b"attempts", "cancel_reason", b"cancel_reason", "cancel_requested_at", b"cancel_requested_at", "created_at", b"created_at", "created_by", b"created_by", "deferred_on", b"deferred_on", "definition_version", b"definition_version", "dispatched_at", b"dispatched_at", "error_summary", b"error_summary", "event_id", b"event_id", "events", b"events", "executor", b"executor", "exit_code", b"exit_code", "finished_at", b"finished_at", "id", b"id", "idempotency_key", b"idempotency_key", "job", b"job", "last_line", b"last_line", "leader_epoch", b"leader_epoch", "log_ref", b"log_ref", "lost_count", b"lost_count", "max_attempts", b"max_attempts", "origin", b"origin", "payload_json", b"payload_json", "progress_json", b"progress_json", "reason", b"reason", "rerun_of", b"rerun_of", "schedule", b"schedule", "scheduled_for", b"scheduled_for", "scope", b"scope", "scope_id", b"scope_id", "signal", b"signal", "slot", b"slot", "started_at", b"started_at", "state", b"state", "token", b"token", "trigger", b"trigger", "version", b"version", "waiting", b"waiting", "worker_id", b"worker_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_exit_code", b"_exit_code", "_signal", b"_signal", "assigned_at", b"assigned_at", "attempt", b"attempt", "attempts", b"attempts", "cancel_reason", b"cancel_reason", "cancel_requested_at", b"cancel_requested_at", "continuation_check_deadline_at", b"continuation_check_deadline_at", "continuation_check_started_at", b"continuation_check_started_at", "continuation_state", b"continuation_state", "created_at", b"created_at", "created_by", b"created_by", "deferred_on", b"deferred_on", "definition_version", b"definition_version", "dispatched_at", b"dispatched_at", "error_summary", b"error_summary", "event_id", b"event_id", "events", b"events", "executor", b"executor", "exit_code", b"exit_code", "finished_at", b"finished_at", "id", b"id", "idempotency_key", b"idempotency_key", "job", b"job", "last_line", b"last_line", "leader_epoch", b"leader_epoch", "log_ref", b"log_ref", "lost_count", b"lost_count", "max_attempts", b"max_attempts", "origin", b"origin", "orphaned_until", b"orphaned_until", "payload_json", b"payload_json", "progress_json", b"progress_json", "reason", b"reason", "rerun_of", b"rerun_of", "schedule", b"schedule", "scheduled_for", b"scheduled_for", "scope", b"scope", "scope_id", b"scope_id", "signal", b"signal", "slot", b"slot", "started_at", b"started_at", "state", b"state", "token", b"token", "trigger", b"trigger", "version", b"version", "waiting", b"waiting", "worker_id", b"worker_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__exit_code: _TypeAlias = _typing.Literal["exit_code"]  # noqa: Y015
     _WhichOneofArgType__exit_code: _TypeAlias = _typing.Literal["_exit_code", b"_exit_code"]  # noqa: Y015
@@ -2368,6 +2444,48 @@ class CancelRunResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___CancelRunResponse: _TypeAlias = CancelRunResponse  # noqa: Y015
+
+@_typing.final
+class DeclareRunLostRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ID_FIELD_NUMBER: _builtins.int
+    REASON_FIELD_NUMBER: _builtins.int
+    id: _builtins.int
+    reason: _builtins.str
+    def __init__(
+        self,
+        *,
+        id: _builtins.int = ...,
+        reason: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["id", b"id", "reason", b"reason"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DeclareRunLostRequest: _TypeAlias = DeclareRunLostRequest  # noqa: Y015
+
+@_typing.final
+class DeclareRunLostResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    RUN_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def run(self) -> Global___Run: ...
+    def __init__(
+        self,
+        *,
+        run: Global___Run | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["run", b"run"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["run", b"run"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DeclareRunLostResponse: _TypeAlias = DeclareRunLostResponse  # noqa: Y015
 
 @_typing.final
 class RerunRunRequest(_message.Message):

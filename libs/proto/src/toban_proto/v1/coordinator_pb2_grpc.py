@@ -1056,6 +1056,11 @@ class JobControlStub:
                 request_serializer=toban__proto_dot_v1_dot_coordinator__pb2.RerunRunRequest.SerializeToString,
                 response_deserializer=toban__proto_dot_v1_dot_coordinator__pb2.RerunRunResponse.FromString,
                 _registered_method=True)
+        self.DeclareRunLost = channel.unary_unary(
+                '/toban_proto.v1.JobControl/DeclareRunLost',
+                request_serializer=toban__proto_dot_v1_dot_coordinator__pb2.DeclareRunLostRequest.SerializeToString,
+                response_deserializer=toban__proto_dot_v1_dot_coordinator__pb2.DeclareRunLostResponse.FromString,
+                _registered_method=True)
         self.DeleteJob = channel.unary_unary(
                 '/toban_proto.v1.JobControl/DeleteJob',
                 request_serializer=toban__proto_dot_v1_dot_coordinator__pb2.DeleteJobRequest.SerializeToString,
@@ -1112,6 +1117,13 @@ class JobControlServicer:
 
     def RerunRun(self, request, context):
         """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def DeclareRunLost(self, request, context):
+        """An operator's decision about an ORPHANED run that waits for its executor's report: it goes on as any other lost run.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
@@ -1174,6 +1186,11 @@ def add_JobControlServicer_to_server(servicer, server):
                     servicer.RerunRun,
                     request_deserializer=toban__proto_dot_v1_dot_coordinator__pb2.RerunRunRequest.FromString,
                     response_serializer=toban__proto_dot_v1_dot_coordinator__pb2.RerunRunResponse.SerializeToString,
+            ),
+            'DeclareRunLost': grpc.unary_unary_rpc_method_handler(
+                    servicer.DeclareRunLost,
+                    request_deserializer=toban__proto_dot_v1_dot_coordinator__pb2.DeclareRunLostRequest.FromString,
+                    response_serializer=toban__proto_dot_v1_dot_coordinator__pb2.DeclareRunLostResponse.SerializeToString,
             ),
             'DeleteJob': grpc.unary_unary_rpc_method_handler(
                     servicer.DeleteJob,
@@ -1314,6 +1331,33 @@ class JobControl:
             '/toban_proto.v1.JobControl/RerunRun',
             toban__proto_dot_v1_dot_coordinator__pb2.RerunRunRequest.SerializeToString,
             toban__proto_dot_v1_dot_coordinator__pb2.RerunRunResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DeclareRunLost(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/toban_proto.v1.JobControl/DeclareRunLost',
+            toban__proto_dot_v1_dot_coordinator__pb2.DeclareRunLostRequest.SerializeToString,
+            toban__proto_dot_v1_dot_coordinator__pb2.DeclareRunLostResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -291,6 +291,8 @@ class JobControlStub:
     StartRuns: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.StartRunsRequest, _coordinator_pb2.StartRunsResponse]
     CancelRun: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.CancelRunRequest, _coordinator_pb2.CancelRunResponse]
     RerunRun: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.RerunRunRequest, _coordinator_pb2.RerunRunResponse]
+    DeclareRunLost: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.DeclareRunLostRequest, _coordinator_pb2.DeclareRunLostResponse]
+    """An operator's decision about an ORPHANED run that waits for its executor's report: it goes on as any other lost run."""
     DeleteJob: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.DeleteJobRequest, _coordinator_pb2.DeleteJobResponse]
     PauseSchedule: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.PauseScheduleRequest, _coordinator_pb2.Schedule]
     ResumeSchedule: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.ResumeScheduleRequest, _coordinator_pb2.Schedule]
@@ -306,6 +308,8 @@ class JobControlAsyncStub(JobControlStub):
     StartRuns: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.StartRunsRequest, _coordinator_pb2.StartRunsResponse]  # type: ignore[assignment]
     CancelRun: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.CancelRunRequest, _coordinator_pb2.CancelRunResponse]  # type: ignore[assignment]
     RerunRun: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.RerunRunRequest, _coordinator_pb2.RerunRunResponse]  # type: ignore[assignment]
+    DeclareRunLost: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.DeclareRunLostRequest, _coordinator_pb2.DeclareRunLostResponse]  # type: ignore[assignment]
+    """An operator's decision about an ORPHANED run that waits for its executor's report: it goes on as any other lost run."""
     DeleteJob: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.DeleteJobRequest, _coordinator_pb2.DeleteJobResponse]  # type: ignore[assignment]
     PauseSchedule: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.PauseScheduleRequest, _coordinator_pb2.Schedule]  # type: ignore[assignment]
     ResumeSchedule: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.ResumeScheduleRequest, _coordinator_pb2.Schedule]  # type: ignore[assignment]
@@ -342,6 +346,14 @@ class JobControlServicer(metaclass=_abc_1.ABCMeta):
         request: _coordinator_pb2.RerunRunRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_coordinator_pb2.RerunRunResponse, _abc.Awaitable[_coordinator_pb2.RerunRunResponse]]: ...
+
+    @_abc_1.abstractmethod
+    def DeclareRunLost(
+        self,
+        request: _coordinator_pb2.DeclareRunLostRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_coordinator_pb2.DeclareRunLostResponse, _abc.Awaitable[_coordinator_pb2.DeclareRunLostResponse]]:
+        """An operator's decision about an ORPHANED run that waits for its executor's report: it goes on as any other lost run."""
 
     @_abc_1.abstractmethod
     def DeleteJob(

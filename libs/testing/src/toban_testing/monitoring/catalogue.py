@@ -37,6 +37,7 @@ LABELS = {
     "mode": "the fixed list in the metric's description",
     "origin": "slot, demand, event, rerun",
     "outcome": "the fixed list in the metric's description",
+    "path": "the fixed list in the metric's description",
     "pool": "a connection pool: a fixed list per service",
     "reason": "a fixed list of reasons",
     "refusal": "why an executor refuses a start: a fixed list",

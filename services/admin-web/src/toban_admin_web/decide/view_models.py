@@ -94,6 +94,8 @@ class Run:
     event_id: int
     trigger: str
     waiting: str
+    continuation_state: str
+    continuation_check_started_at: datetime | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,7 +12,7 @@ from toban_coordinator.app.definition_cache import DefinitionCache
 from toban_coordinator.app.metrics import count_finished
 from toban_coordinator.decide import report as decide
 from toban_coordinator.decide.report import Answer, KnownAttempt, Report, ReportPlan
-from toban_coordinator.store import attempts, executors, runs_finish
+from toban_coordinator.store import attempts, executors, orphan_waits, runs_finish
 from toban_domain.outcome import AttemptKey, Outcome
 from toban_domain.retry import RetrySpec
 from toban_domain.run import RunState
@@ -171,14 +171,15 @@ async def _write(
     finished = await runs_finish.finish(t, plan.finishes)
     await runs_finish.release(t, plan.releases)
     await runs_finish.orphan(t, plan.orphans)
+    ended = await orphan_waits.end_of(t, plan.ended_waits)
     await attempts.close(t, plan.closes)
     await attempts.keep_orphans(t, incarnation, plan.kept)
-    await _wake(t, plan)
+    await _wake(t, plan, ended_waits=ended)
     return plan, finished
 
 
-async def _wake(t: Tx, plan: ReportPlan) -> None:
-    if plan.orphans:
+async def _wake(t: Tx, plan: ReportPlan, *, ended_waits: int) -> None:
+    if plan.orphans or ended_waits:
         await t.notify("reap")
     if plan.releases or plan.orphans:
         await t.notify("assign")

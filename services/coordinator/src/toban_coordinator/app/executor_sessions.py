@@ -116,15 +116,18 @@ class HeartbeatAnswer:
     coordinators: Sequence[str]
     log_archivers: Sequence[str]
     settings_version: int
+    # The sub-leader of the executor's node, "" when there is none.
+    subleader: str
     # Another copy of this incarnation has presented a later nonce.
     superseded: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Neighbours:
-    """Addresses that every answer to a heartbeat has: coordinators and log-archivers."""
+    """Addresses that every answer to a heartbeat has: coordinators, the sub-leader of a node ("" = none), and log-archivers."""
 
     coordinators: Callable[[], Sequence[str]]
+    subleader: Callable[[str], str]
     log_archivers: Sequence[str]
 
 
@@ -286,6 +289,7 @@ class ExecutorSessions:
             coordinators=self._deps.neighbours.coordinators(),
             log_archivers=self._deps.neighbours.log_archivers,
             settings_version=self._deps.settings.known.version,
+            subleader=self._deps.neighbours.subleader(answer.grant.node_id) if answer.grant else "",
         )
 
     def _mirror(self, grant: executors.Grant, heartbeat: Heartbeat) -> None:

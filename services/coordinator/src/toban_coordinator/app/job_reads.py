@@ -11,8 +11,8 @@ from toban_coordinator.app.start_runs import job_not_found
 from toban_coordinator.decide.assign import fresh_seconds
 from toban_coordinator.decide.limits import LimitTable, job_of, room
 from toban_coordinator.decide.limits import waits_for as waits_for_limit
-from toban_coordinator.decide.wait_reason import LeaderSeen, WaitingRun, waits_for
-from toban_coordinator.store import jobs, limits, read_models, runs_assign, settings
+from toban_coordinator.decide.wait_reason import LeaderSeen, WaitingRun, waits_for, waits_for_executor
+from toban_coordinator.store import jobs, limits, orphan_waits, read_models, runs_assign, settings
 from toban_domain.errors import ErrorCode, TobanError
 from toban_domain.job import JobSpec
 from toban_domain.run import TERMINAL, RunState
@@ -39,13 +39,17 @@ class JobDetails:
 
 @dataclass(frozen=True, slots=True)
 class RunDetails:
-    """A run with its attempts, events and the results that were kept and not applied. `waiting` says why it waits, "" when it does not."""
+    """A run with its attempts, events and the results that were kept and not applied. `waiting` says why it waits, "" when it does not.
+
+    `orphaned_until`: when it goes on without the report of the executor that was fenced under it.
+    """
 
     row: Row
     attempts: Sequence[Row]
     events: Sequence[Row]
     orphan_results: Sequence[Row]
     waiting: str = ""
+    orphaned_until: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +147,17 @@ class JobReads:
             events = await read_models.events(t, run_id)
             orphans = await read_models.orphan_results(t, run_id)
             why = await _why_waiting(t, run_id, events) if waiting and row["state"] in _NOT_SENT else ""
-        return RunDetails(row, attempts, events, orphans, why)
+            wait = await orphan_waits.until(t, run_id) if row["state"] == RunState.ORPHANED else None
+        if wait is None:
+            return RunDetails(row, attempts, events, orphans, why)
+        text = waits_for_executor(
+            run_id,
+            worker_id=wait["worker_id"],
+            node_id=wait["node_id"] or "",
+            fenced_at=wait["off_at"],
+            until=wait["orphaned_until"],
+        )
+        return RunDetails(row, attempts, events, orphans, text, wait["orphaned_until"])
 
     async def watch_run(self, run_id: int) -> AsyncIterator[RunDetails]:
         """The run now and after each change; ends after a terminal state. Raises RUN_NOT_FOUND."""

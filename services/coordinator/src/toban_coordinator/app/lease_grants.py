@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from toban_coordinator.store import executors, queued_orders, unresolved_attempts
+from toban_coordinator.store import executors, orphan_waits, queued_orders, unresolved_attempts
 from toban_coordinator.store.unresolved_attempts import Named
 from toban_domain.outcome import AttemptKey
 from toban_observability import metrics
@@ -92,6 +92,9 @@ class LeaseGrants:
             frozen = {call.beat.incarnation for call in calls if call.frozen}
             grants |= {name: replace(grants[name], granted=False) for name in frozen & grants.keys()}
             updates = {}
+        off = {name: keys for name, keys in held.items() if name not in grants and keys}
+        given_up = await self._given_up(off)
+        updates |= {name: replace(NO_UPDATES, not_held=tuple(keys)) for name, keys in given_up.items()}
         answers = []
         for call in calls:
             name = call.beat.incarnation
@@ -102,6 +105,17 @@ class LeaseGrants:
             _grants.labels(_result(grant)).inc()
         await self._note({name: said for name, said in named.items() if updates.get(name, NO_UPDATES).unresolved})
         return answers
+
+    async def _given_up(self, off: Mapping[str, Sequence[AttemptKey]]) -> dict[str, list[AttemptKey]]:
+        """What jobs with `on_lease_loss: continue` run in vain, on executors that are off."""
+        if not off:
+            return {}
+        try:
+            return await orphan_waits.given_up(self._pool, off)
+        except StoreError as error:
+            # The next heartbeat asks again.
+            _log.warning("could not compare the jobs of executors that are off", error=error.message)
+            return {}
 
     async def _note(self, unresolved: Mapping[str, Named]) -> None:
         """Keeps which attempts these incarnations do not name, or name as quarantined."""

@@ -50,7 +50,9 @@ class ExecutorOperations:
     async def detach(self, worker_id: int, *, mode: str = LET_FINISH, reason: str, actor: str) -> Row:
         """No new work for this incarnation, for good: its process joins again with a new worker id when its runs are over.
 
-        `let_finish` waits for their ends; `stop` ends them, and they repeat elsewhere. Raises EXECUTOR_NOT_FOUND, INVALID_ARGUMENT for
+        `let_finish` waits for their ends; `stop` ends them, and they repeat elsewhere. A detach that waits can become one that stops.
+
+        Raises EXECUTOR_NOT_FOUND, INVALID_ARGUMENT for
         another mode, RESOURCE_INVALID_STATE when the executor is being detached, cut or off already.
         """
         mode = mode or LET_FINISH

@@ -9,7 +9,8 @@ from toban_coordinator.app.audit_log import clean_reason
 from toban_coordinator.store import audit, settings
 from toban_coordinator.store.settings import Stored
 from toban_domain.errors import ErrorCode, TobanError
-from toban_domain.settings import SETTINGS, SettingSpec, refusals, spec_of
+from toban_domain.setting_rules import refusals
+from toban_domain.settings import SETTINGS, SettingSpec, spec_of
 from toban_observability.logs import get_logger
 from toban_store.pool import Pool
 from toban_store.tx import Tx, autocommit, tx

@@ -88,7 +88,9 @@ def executor_off(runs: Sequence[LiveRun]) -> ReapPlan:
                 )
             )
         elif run.state in (RunState.ASSIGNED, RunState.RUNNING):
-            made.orphans.append(Orphan(run_id=run.id, source=run.state, token=run.token, message="its executor is off"))
+            made.orphans.append(
+                Orphan(run_id=run.id, source=run.state, token=run.token, message="its executor is off", may_run=True)
+            )
             made.closes.append(CloseAttempt(run_id=run.id, token=run.token, state="LOST", reason="lease_lost"))
     return made
 

@@ -74,6 +74,8 @@ class ReportPlan:
     orphans: list[Orphan] = field(default_factory=list)
     closes: list[CloseAttempt] = field(default_factory=list)
     kept: list[tuple[AttemptKey, Outcome]] = field(default_factory=list)
+    # ORPHANED runs whose attempt has ended as a loss: they wait for nothing any more.
+    ended_waits: list[AttemptKey] = field(default_factory=list)
     answers: list[Answer] = field(default_factory=list)
 
 
@@ -155,7 +157,9 @@ def _outcome(made: ReportPlan, run: LiveRun, token: int, outcome: Outcome, retry
             # Some of its processes may still be alive: only the fence lets the run go on elsewhere.
             if run.state is RunState.ASSIGNED:
                 made.started.append(Started(run_id=run.id, token=token, at=outcome.started_at or outcome.finished_at))
-        elif run.state is not RunState.ORPHANED:
+        elif run.state is RunState.ORPHANED:
+            made.ended_waits.append(AttemptKey(run.id, token))
+        else:
             made.orphans.append(Orphan(run_id=run.id, source=run.state, token=token, message=outcome.reason.value))
         made.closes.append(_close(run, token, outcome, "LOST"))
     elif _may_retry(run, outcome):

@@ -63,6 +63,18 @@ def waits_for(
     )
 
 
+def waits_for_executor(
+    run_id: int, *, worker_id: int, node_id: str, fenced_at: datetime | None, until: datetime
+) -> str:
+    """Why an ORPHANED run does not go on: its processes may still run (`on_lease_loss: continue`)."""
+    where = f"executor {worker_id}" + (f" on {node_id}" if node_id else "")
+    since = f" at {_moment(fenced_at)}" if fenced_at else ""
+    return (
+        f"{where} was fenced{since}, and the job continues there if it still runs (on_lease_loss: continue); without a report the run goes on "
+        f"elsewhere at {_moment(until)}, or at once after `toban run lost {run_id}`"
+    )
+
+
 def _no_leader(leader: LeaderSeen, now: datetime) -> str:
     if leader.beaten_at is None or leader.resigned or now - leader.beaten_at > timedelta(seconds=BEAT_LATE):
         return "no coordinator leads, so nothing is started; see that one runs and reaches PostgreSQL and Redis"

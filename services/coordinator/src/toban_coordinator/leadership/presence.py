@@ -58,6 +58,11 @@ class Presence:
         found = {item.address for item in self._present} | {self._leadership.me.address}
         return tuple(sorted(found, key=lambda address: (address != leader, address)))
 
+    def subleader_of(self, node_id: str) -> str:
+        """The address of the sub-leader of a node, "" when none was seen lately."""
+        fresh = (item for item in self._present if item.age_seconds <= FRESH_SECONDS)
+        return next((item.address for item in fresh if item.role == "subleader" and item.node_id == node_id), "")
+
     async def introduce(self) -> None:
         """Write this process's row. Raises TobanError when PostgreSQL does not take it."""
         await coordinators.register(self._deps.pool, self._process())

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from toban_coordinator.app.apply import Apply
 from toban_coordinator.app.cancel import CancelRun
+from toban_coordinator.app.continuations import Continuations
+from toban_coordinator.app.declare_lost import DeclareLost
 from toban_coordinator.app.definition_cache import DefinitionCache
 from toban_coordinator.app.diagnose import Diagnose
 from toban_coordinator.app.events import Events
@@ -69,7 +71,11 @@ def _gateway(config: CoordinatorConfig, parts: Coordinator) -> Gateway:
         reports=reports,
         mirror=parts.mirror,
         on_progress=parts.progress.put,
-        neighbours=Neighbours(coordinators=parts.presence.addresses, log_archivers=config.log_archivers),
+        neighbours=Neighbours(
+            coordinators=parts.presence.addresses,
+            subleader=parts.presence.subleader_of,
+            log_archivers=config.log_archivers,
+        ),
         settings=parts.settings,
         server_time=parts.server_time,
         clock=parts.clock,
@@ -83,12 +89,13 @@ def _gateway(config: CoordinatorConfig, parts: Coordinator) -> Gateway:
             sign=lambda proof: signer.sign(proof).SerializeToString(),
         ),
         sessions=ExecutorSessions(deps=sessions),
+        continuations=Continuations(pool=parts.connections.grant_pool, settings=parts.settings),
         reports=reports,
         settings=parts.settings_streams,
         signer=signer,
         verifier=EpochVerifier(parts.connections.tls, config.trust_domain, shared_identity=config.tls_shared_identity),
     )
-    return Gateway(deps=deps)  # type: ignore[abstract]
+    return Gateway(deps=deps)
 
 
 def _job_control(parts: Coordinator) -> JobControl:
@@ -97,6 +104,7 @@ def _job_control(parts: Coordinator) -> JobControl:
         apply=Apply(pool=pool),
         start=StartRuns(pool=pool, definitions=definitions, payloads=PayloadValidator(), fast_path=parts.fast_path),
         cancel=CancelRun(pool=pool, definitions=definitions),
+        lost=DeclareLost(pool=pool),
         events=Events(pool=pool),
         schedules=Schedules(pool=pool),
         reads=JobReads(pool=pool, clock=parts.clock),

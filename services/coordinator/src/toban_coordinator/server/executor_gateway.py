@@ -1,4 +1,4 @@
-"""ExecutorGateway: register, heartbeat, report, settings."""
+"""ExecutorGateway: register, heartbeat, confirm continuation, report, settings."""
 
 from __future__ import annotations
 
@@ -6,15 +6,18 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Any
 
+from toban_coordinator.app.continuations import Continuations
 from toban_coordinator.app.executor_sessions import ExecutorSessions
 from toban_coordinator.app.incarnation_keys import INCARNATION, IncarnationKeys
 from toban_coordinator.app.report_queue import ReportQueue
 from toban_coordinator.app.settings_stream import SettingsStreams
 from toban_coordinator.server.cluster_to_proto import settings_to_pb
 from toban_coordinator.server.executor_messages import (
+    continuation_to_pb,
     heartbeat_from_pb,
     heartbeat_to_pb,
     introduction_from_pb,
+    question_from_pb,
     report_from_pb,
     report_result,
     time_or_none,
@@ -33,6 +36,7 @@ class GatewayDeps:
 
     keys: IncarnationKeys
     sessions: ExecutorSessions
+    continuations: Continuations
     reports: ReportQueue
     settings: SettingsStreams
     signer: EpochSigner
@@ -68,6 +72,14 @@ class Gateway(ExecutorGatewayServicer):
         await sessions.finish_orders(incarnation, {item.order_id: item.result for item in request.order_outcomes})
         heartbeat = heartbeat_from_pb(request, incarnation, skew=skew, verifier=self._deps.verifier)
         return heartbeat_to_pb(await sessions.heartbeat(heartbeat), self._deps.signer)
+
+    async def ConfirmContinuation(
+        self, request: pb.ConfirmContinuationRequest, context: Context
+    ) -> pb.ConfirmContinuationResponse:
+        """Relay the question to PostgreSQL; a confirmation is a committed grant."""
+        incarnation = await self._deps.keys.verified(metadata(context), request.incarnation)
+        answer = await self._deps.continuations.ask(question_from_pb(request, incarnation))
+        return continuation_to_pb(answer, self._deps.signer)
 
     async def Report(self, request: pb.ReportRequest, context: Context) -> pb.ReportResponse:
         """Commit starts and outcomes."""

@@ -8,6 +8,7 @@ from typing import Any
 
 from toban_coordinator.adapters.order_messages import header
 from toban_coordinator.app.commit_reports import Committed
+from toban_coordinator.app.continuations import Continuation
 from toban_coordinator.app.epoch_claims import Presented
 from toban_coordinator.app.executor_sessions import (
     MAX_EPOCH,
@@ -21,6 +22,7 @@ from toban_coordinator.app.executor_sessions import (
 from toban_coordinator.app.incarnation_keys import secret_hash
 from toban_coordinator.decide.report import Answer, Report
 from toban_coordinator.store import executors
+from toban_coordinator.store.continuations import Question, Verdict
 from toban_coordinator.store.freezes import FreezeNote
 from toban_coordinator.store.queued_orders import QueuedOrder
 from toban_coordinator.store.unresolved_attempts import Named
@@ -183,12 +185,33 @@ def heartbeat_to_pb(answered: HeartbeatAnswer, signer: EpochSigner) -> pb.Heartb
         log_archivers=answered.log_archivers,
         settings_version=answered.settings_version,
         signed_epoch=signer.sign(_proof(grant)) if grant is not None and grant.granted else None,
+        subleader_address=answered.subleader,
         nonce=grant.nonce if grant is not None and grant.granted else 0,
         superseded=answered.superseded,
     )
 
 
-def _proof(grant: executors.Grant) -> EpochProof:
+def question_from_pb(message: pb.ConfirmContinuationRequest, incarnation: str) -> Question:
+    """A question of the verified `incarnation`. Raises INVALID_ARGUMENT for a key that cannot be."""
+    keys = [key_from_pb(key) for key in message.keys]
+    return Question(incarnation=incarnation, echo=max(0, message.echo), nonce=message.nonce, keys=keys)
+
+
+def continuation_to_pb(answer: Continuation, signer: EpochSigner) -> pb.ConfirmContinuationResponse:
+    """The answer to one question; a confirmation is signed as every grant."""
+    verdict = answer.verdict
+    return pb.ConfirmContinuationResponse(
+        confirmed=verdict.granted,
+        grant_seq=verdict.grant_seq,
+        reason=answer.why,
+        refused=[pb.RefusedContinuation(key=key_to_pb(key), reason=reason) for key, reason in answer.refused.items()],
+        state=verdict.state.value,
+        signed_epoch=signer.sign(_proof(verdict)) if verdict.granted else None,
+        nonce=verdict.nonce,
+    )
+
+
+def _proof(grant: executors.Grant | Verdict) -> EpochProof:
     return EpochProof(
         cluster_id=grant.cluster_id,
         epoch=grant.leader_epoch,

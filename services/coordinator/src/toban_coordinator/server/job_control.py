@@ -7,6 +7,7 @@ from typing import Any
 
 from toban_coordinator.app.apply import Apply
 from toban_coordinator.app.cancel import CancelRun
+from toban_coordinator.app.declare_lost import DeclareLost
 from toban_coordinator.app.events import Events
 from toban_coordinator.app.job_reads import JobReads
 from toban_coordinator.app.schedules import Schedules
@@ -27,6 +28,7 @@ class JobControlDeps:
     apply: Apply
     start: StartRuns
     cancel: CancelRun
+    lost: DeclareLost
     events: Events
     schedules: Schedules
     reads: JobReads
@@ -55,6 +57,11 @@ class JobControl(JobControlServicer):
         actor = peer_service(context)
         await self._deps.cancel.cancel(request.id, reason=request.reason, mode=request.mode, actor=actor)
         return pb.CancelRunResponse(run=run_details_to_pb(await self._deps.reads.get_run(request.id)))
+
+    async def DeclareRunLost(self, request: pb.DeclareRunLostRequest, context: Context) -> pb.DeclareRunLostResponse:
+        """An ORPHANED run waits no more."""
+        await self._deps.lost.declare(request.id, reason=request.reason, actor=peer_service(context))
+        return pb.DeclareRunLostResponse(run=run_details_to_pb(await self._deps.reads.get_run(request.id)))
 
     async def EmitEvent(self, request: pb.EmitEventRequest, context: Context) -> pb.EmitEventResponse:
         """An event, durable when this returns."""

@@ -49,6 +49,9 @@ def run_to_pb(row: Row) -> pb.Run:
         scope=row["scope"],
         scope_id=row["scope_id"],
         deferred_on=(row["deferred_on"] or "") if row["state"] == "DEFERRED" else "",
+        continuation_state=row["continuation_state"],
+        continuation_check_started_at=at(row["continuation_check_started_at"]),
+        continuation_check_deadline_at=at(row["continuation_check_deadline_at"]),
         **_execution(row),
     )
 
@@ -60,6 +63,8 @@ def run_details_to_pb(run: RunDetails) -> pb.Run:
     message.events.extend(event_to_pb(row) for row in run.events)
     message.events.extend(orphan_to_event(row) for row in run.orphan_results)
     message.waiting = run.waiting
+    if run.orphaned_until is not None:
+        message.orphaned_until.FromDatetime(run.orphaned_until)
     return message
 
 

@@ -10,12 +10,13 @@ SELECT r.state::text AS state, r.definition_id, r.definition_version AS version,
 
 -- name: held
 -- Runs that an executor holds or held, by state: how many, for how long the first of them is in it, and how far one has run beyond its timeout.
+-- The time in which an ORPHANED run waits for the report of its executor does not count.
 SELECT r.state::text AS state, count(*)::bigint AS runs,
        GREATEST(0, COALESCE(max(extract(epoch FROM now() - CASE r.state
            WHEN 'ASSIGNED' THEN COALESCE(r.dispatched_at, r.scheduled_for)
            WHEN 'RUNNING' THEN r.started_at
            WHEN 'CANCEL_REQUESTED' THEN r.cancel_requested_at
-           ELSE COALESCE(e.off_at, r.dispatched_at) END)), 0))::double precision AS oldest,
+           ELSE GREATEST(COALESCE(e.off_at, r.dispatched_at), r.orphaned_until) END)), 0))::double precision AS oldest,
        GREATEST(0, COALESCE(max(extract(epoch FROM now() - r.started_at) - r.timeout_seconds
                                     - COALESCE((SELECT a.frozen_seconds FROM scheduler.job_attempts a
                                                  WHERE a.run_id = r.id AND a.token = r.token AND a.log_day = r.log_day), 0))

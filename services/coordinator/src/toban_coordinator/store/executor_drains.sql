@@ -26,6 +26,7 @@ UPDATE scheduler.executors e SET state = CASE e.state WHEN 'on' THEN 'draining' 
 DELETE FROM scheduler.executor_drains WHERE instance = %(instance)s::text
 
 -- name: detach
--- on | draining | detached for silence -> detached by an operator.
+-- on | draining | detached for silence -> detached by an operator; one whose runs may finish can be told to stop.
 UPDATE scheduler.executors SET state = 'detached', detach_mode = %(mode)s::text, detached_at = now()
- WHERE incarnation = %(incarnation)s::uuid AND (state IN ('on', 'draining') OR (state = 'detached' AND detach_mode = ''))
+ WHERE incarnation = %(incarnation)s::uuid
+   AND (state IN ('on', 'draining') OR (state = 'detached' AND (detach_mode = '' OR detach_mode = 'let_finish' AND %(mode)s::text = 'stop')))

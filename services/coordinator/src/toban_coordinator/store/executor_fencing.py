@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from toban_domain.job import DEFAULT_LOST_AFTER_SECONDS
 from toban_store import queries
 from toban_store.tx import FencedTx
 
@@ -44,6 +45,8 @@ async def fence(t: FencedTx, fences: Sequence[Fence], *, run_limit: int = RUN_LI
     off = tuple(row["incarnation"] for row in rows)
     if not off:
         return Fenced(incarnations=(), runs=0)
-    moved = await t.fetch_one(_Q.orphan, {"incarnations": list(off), "limit": run_limit})
+    moved = await t.fetch_one(
+        _Q.orphan, {"incarnations": list(off), "limit": run_limit, "lost_after": DEFAULT_LOST_AFTER_SECONDS}
+    )
     await t.notify("reap")
     return Fenced(incarnations=off, runs=int(moved["moved"]) if moved else 0)

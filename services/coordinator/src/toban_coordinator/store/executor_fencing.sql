@@ -20,6 +20,7 @@ WITH held AS (
 ), moved AS (
     UPDATE scheduler.runs_live r
        SET state = CASE WHEN h.token IS NULL THEN 'PENDING' ELSE 'ORPHANED' END::scheduler.run_state, version = r.version + 1,
+           orphaned_until = CASE WHEN h.token IS NOT NULL THEN {{orphan_wait}} END,
            assigned_incarnation = CASE WHEN h.token IS NULL THEN NULL ELSE r.assigned_incarnation END,
            assigned_worker_id = CASE WHEN h.token IS NULL THEN NULL ELSE r.assigned_worker_id END,
            assigned_at = CASE WHEN h.token IS NULL THEN NULL ELSE r.assigned_at END

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from toban_coordinator.decide.instance_secret import InstanceRow, same_secret, speaks_for
+from toban_coordinator.store import orphan_waits
 from toban_domain.epoch import EpochProof
 from toban_domain.lease import MAX_ECHO_LAG, ExecutorState
 from toban_domain.settings import SETTINGS
@@ -173,6 +174,8 @@ async def attest(pool: Pool, new: Registration) -> int:
         proven = await same_instance(t, new.incarnation)
         if count := await t.execute(_Q.attest, params | {"proven": list(proven)}):
             await t.notify("lease")
+        if await orphan_waits.end_of_dead(t, **params, proven=list(proven)):
+            await t.notify("reap")
     return count
 
 
@@ -185,6 +188,8 @@ async def attest_own(pool: Pool, incarnation: str, reason: str, *, nonce: int = 
         count = await t.execute(_Q.attest_own, {"incarnation": incarnation, "reason": reason, "nonce": nonce})
         if count:
             await t.notify("lease")
+        if await orphan_waits.end_of_own(t, incarnation, nonce=nonce):
+            await t.notify("reap")
     return bool(count)
 
 
@@ -256,12 +261,17 @@ async def _resume(pool: Pool, incarnations: Sequence[str]) -> list[str]:
     params = {"incarnations": list(incarnations)}
     try:
         async with tx(pool) as t:
-            await t.execute(_Q.lock, params)
+            await lock(t, incarnations)
             return [row["incarnation"] for row in await t.fetch_all(_Q.resume, params)]
     except StoreError as error:
         # The grants stand; the next heartbeat resumes.
         _log.warning("executors stay draining for now", executors=len(incarnations), error=error.message)
         return []
+
+
+async def lock(t: Tx, incarnations: Sequence[str]) -> None:
+    """Lock these rows, in the order of ids: what follows in the transaction sees everything as it is while they are held."""
+    await t.execute(_Q.lock, {"incarnations": list(incarnations)})
 
 
 async def observe(pool: Pool) -> list[Observed]:
@@ -283,7 +293,7 @@ async def detach(t: FencedTx, incarnations: Sequence[str], *, mode: str, reason:
 async def rejoin(t: FencedTx, incarnations: Sequence[str]) -> list[int]:
     """Back to work after a detach that no operator asked for; the worker ids."""
     params = {"incarnations": list(incarnations)}
-    await t.execute(_Q.lock, params)
+    await lock(t, incarnations)
     rows = await t.fetch_all(_Q.rejoin, params)
     return [row["worker_id"] for row in rows]
 

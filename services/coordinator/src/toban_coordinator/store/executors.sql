@@ -1,3 +1,9 @@
+-- fragment: confirming
+-- Whether executor `e` holds a run for which it has just asked about continuation.
+EXISTS (SELECT 1 FROM scheduler.runs_live c
+         WHERE c.assigned_incarnation = e.incarnation AND c.state IN ('ASSIGNED', 'RUNNING', 'CANCEL_REQUESTED')
+           AND c.continuation_state = 'CONFIRMING' AND c.continuation_check_deadline_at > now())
+
 -- name: register
 -- A new incarnation of an executor: always a row of its own, never an overwrite. No row when the incarnation is there already.
 -- The lease is the setting's, unless what is stored is not allowed.
@@ -47,9 +53,7 @@ SELECT e.key_hash, l.epoch, l.cluster_id::text AS cluster_id, extract(epoch FROM
 
 -- name: grant_all
 -- One heartbeat of each incarnation: grant_seq -> grant_seq + 1 while the state grants, the echo keeps up and no copy has the lease; rows are
--- locked in id order. The nonce must be the newest presented one (0 = none yet), or granted for it: copies of one incarnation hold different
--- ones after their next grants, and the first that presents its own makes those of the others unknown. An echo lets four grants pass without an
--- answer, so four nonces are kept; they are unique also over a PostgreSQL that lost commits.
+-- locked in id order.
 -- on -> draining here, never the way back: after a wait for a row this statement still sees the drains as they were before the wait.
 WITH asked AS (
     SELECT * FROM unnest(%(incarnations)s::uuid[], %(echoes)s::bigint[], %(free)s::integer[],
@@ -59,20 +63,15 @@ WITH asked AS (
         AS t (incarnation, echo, free_slots, load, draining, skew, disk, certificate, nonce, quarantined_outcomes, quarantined_chunks,
               unreachable)
 ), locked AS (
-    SELECT e.incarnation,
-           (e.state IN ('on', 'draining', 'detached') AND e.grant_seq - a.echo <= %(lag)s::bigint
-            AND (a.nonce = e.nonce OR a.nonce = ANY (e.nonces))) AS may,
-           a.nonce = e.nonce OR a.nonce = ANY (e.nonces) AS known
+    SELECT e.incarnation, {{may_grant}} AS may, a.nonce = e.nonce OR a.nonce = ANY (e.nonces) AS known
       FROM scheduler.executors e JOIN asked a USING (incarnation) ORDER BY e.incarnation FOR NO KEY UPDATE OF e
 )
 UPDATE scheduler.executors e
    SET grant_seq = e.grant_seq + locked.may::integer,
        granted_at = CASE WHEN locked.may THEN now() ELSE e.granted_at END,
        nonce = CASE WHEN locked.may THEN a.nonce ELSE e.nonce END,
-       nonces = CASE WHEN locked.may THEN
-                     (hashtextextended(gen_random_uuid()::text, 0) & 9223372036854775807) || CASE WHEN a.nonce = e.nonce THEN e.nonces[1:3] ELSE '{}' END
-                 ELSE e.nonces END,
-       echo_seq = greatest(e.echo_seq, least(a.echo, e.grant_seq)),
+       nonces = CASE WHEN locked.may THEN {{next_nonces}} ELSE e.nonces END,
+       echo_seq = {{echoed}},
        free_slots = a.free_slots, load = a.load, last_heartbeat_at = now(),
        clock_skew_seconds = coalesce(a.skew, e.clock_skew_seconds), disk_free_bytes = coalesce(a.disk, e.disk_free_bytes),
        certificate_not_after = coalesce(a.certificate, e.certificate_not_after),
@@ -83,8 +82,8 @@ UPDATE scheduler.executors e
   FROM asked a JOIN locked USING (incarnation)
  WHERE e.incarnation = a.incarnation AND e.state <> 'off'
 RETURNING e.incarnation::text AS incarnation, e.worker_id, e.node_id, e.pid, e.grpc_host, e.grpc_port, e.state, e.detach_mode, e.grant_seq,
-          locked.may AS granted, CASE WHEN locked.may THEN e.nonces[1] ELSE 0 END AS nonce, locked.known AS nonce_known, e.slots, (SELECT l.epoch FROM scheduler.leader l WHERE l.id = 1) AS leader_epoch,
-          (SELECT l.cluster_id::text FROM scheduler.leader l WHERE l.id = 1) AS cluster_id, extract(epoch FROM now())::bigint AS granted_at,
+          locked.may AS granted, CASE WHEN locked.may THEN e.nonces[1] ELSE 0 END AS nonce, locked.known AS nonce_known, e.slots,
+          {{signed_with_grant}},
           e.state = 'draining' AND NOT a.draining
           AND NOT EXISTS (SELECT 1 FROM scheduler.executor_drains d WHERE d.instance = e.instance) AS may_resume,
           EXISTS (SELECT 1 FROM scheduler.executor_orders o WHERE o.incarnation = e.incarnation AND o.done_at IS NULL)
@@ -117,10 +116,10 @@ SELECT scheduler.current_system_id() || '/' || scheduler.current_timeline() AS c
   FROM scheduler.executors e WHERE e.state <> 'off';
 
 -- name: detach
--- on | draining -> detached.
-UPDATE scheduler.executors SET state = 'detached', detach_mode = %(mode)s::text, detached_at = now()
- WHERE incarnation = ANY (%(incarnations)s::uuid[]) AND state IN ('on', 'draining')
-RETURNING incarnation::text AS incarnation, worker_id;
+-- on | draining -> detached. For silence alone not while one of its runs is CONFIRMING: its executor has just asked for it.
+UPDATE scheduler.executors e SET state = 'detached', detach_mode = %(mode)s::text, detached_at = now()
+ WHERE e.incarnation = ANY (%(incarnations)s::uuid[]) AND e.state IN ('on', 'draining') AND (%(mode)s::text <> '' OR NOT {{confirming}})
+RETURNING e.incarnation::text AS incarnation, e.worker_id;
 
 -- name: rejoin
 -- detached -> on, or draining when a drain is kept: no operator asked for the detach, and its heartbeats are back. Only after `lock`, as `resume`.
@@ -137,9 +136,9 @@ SELECT o.id
  WHERE o.done_at IS NULL AND e.state IN ('on', 'draining', 'detached') AND e.last_heartbeat_at > o.created_at;
 
 -- name: cut_silent
--- on | draining | detached -> cut: one of these orders to it is still open.
+-- on | draining | detached -> cut: one of these orders to it is still open, and none of its runs is CONFIRMING.
 UPDATE scheduler.executors e SET state = 'cut'
- WHERE e.state IN ('on', 'draining', 'detached')
+ WHERE e.state IN ('on', 'draining', 'detached') AND NOT {{confirming}}
    AND EXISTS (SELECT 1 FROM scheduler.executor_orders o
                 WHERE o.incarnation = e.incarnation AND o.done_at IS NULL AND o.id = ANY (%(orders)s::bigint[]))
 RETURNING e.incarnation::text AS incarnation, e.worker_id;

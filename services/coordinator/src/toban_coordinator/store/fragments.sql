@@ -1,5 +1,16 @@
 -- SQL that several files of this folder share.
 
+-- fragment: may_grant
+-- Whether executor `e` gets a grant for what `a` presents (echo, nonce). Only with the row of `e` locked. The nonce must be the newest presented
+-- one (0 = none yet), or granted for it. Copies of one incarnation hold different ones after their next grants: the first that presents its own
+-- makes those of the others unknown.
+(e.state IN ('on', 'draining', 'detached') AND e.grant_seq - a.echo <= %(lag)s::bigint AND (a.nonce = e.nonce OR a.nonce = ANY (e.nonces)))
+
+-- fragment: next_nonces
+-- The nonces granted for a.nonce, with a new one in front. An echo lets four grants pass without an answer, so four are kept; they are unique
+-- also over a PostgreSQL that lost commits.
+(hashtextextended(gen_random_uuid()::text, 0) & 9223372036854775807) || CASE WHEN a.nonce = e.nonce THEN e.nonces[1:3] ELSE '{}' END
+
 -- fragment: attempts_of_sent
 -- The attempt rows of the runs that CTE `sent` has assigned to their executors under this term.
 INSERT INTO scheduler.job_attempts (log_day, run_id, token, attempt, leader_epoch, incarnation, worker_id, dispatched_at)
@@ -77,3 +88,20 @@ SELECT n.incarnation
     SELECT r.assigned_incarnation AS incarnation FROM scheduler.runs_live r
      WHERE r.state IN ('ASSIGNED', 'RUNNING', 'CANCEL_REQUESTED', 'ORPHANED') AND r.assigned_incarnation > h.incarnation
      ORDER BY r.assigned_incarnation LIMIT 1) n
+
+-- fragment: echoed
+-- The highest grant of the row `e` that the executor is known to have received, with its question `a`.
+greatest(e.echo_seq, least(a.echo, e.grant_seq))
+
+-- fragment: signed_with_grant
+-- What a coordinator signs beside a grant, as the statement that commits it reads it.
+(SELECT l.epoch FROM scheduler.leader l WHERE l.id = 1) AS leader_epoch,
+(SELECT l.cluster_id::text FROM scheduler.leader l WHERE l.id = 1) AS cluster_id, extract(epoch FROM now())::bigint AS granted_at
+
+-- fragment: orphan_wait
+-- Until when a run `r` that loses its executor waits for its report: only where the job continues without a lease, and the executor is not known
+-- to be dead.
+(SELECT now() + make_interval(secs => COALESCE((v.spec ->> 'lost_after_seconds')::double precision, %(lost_after)s::double precision))
+   FROM scheduler.job_definition_versions v, scheduler.executors x
+  WHERE v.definition_id = r.definition_id AND v.version = r.definition_version AND v.spec ->> 'on_lease_loss' = 'continue'
+    AND x.incarnation = r.assigned_incarnation AND x.attested_reason = '')

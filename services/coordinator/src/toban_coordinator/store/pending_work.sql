@@ -20,7 +20,9 @@ SELECT (SELECT 1 FROM scheduler.schedules s
        (SELECT 1 FROM scheduler.runs_live r
          WHERE r.state IN ('ASSIGNED', 'CANCEL_REQUESTED')
          ORDER BY r.assigned_at LIMIT 1) IS NOT NULL AS ordered,
-       (SELECT 1 FROM scheduler.runs_live r WHERE r.state = 'ORPHANED' ORDER BY r.id LIMIT 1) IS NOT NULL
+       (SELECT 1 FROM scheduler.runs_live r
+         WHERE r.state = 'ORPHANED' AND (r.orphaned_until IS NULL OR r.orphaned_until <= now())
+         ORDER BY r.id LIMIT 1) IS NOT NULL
        OR EXISTS (SELECT 1 FROM holders h JOIN scheduler.executors x USING (incarnation) WHERE x.state = 'off')
        OR (SELECT r.started_at AT TIME ZONE 'UTC' + make_interval(secs => r.timeout_seconds) FROM scheduler.runs_live r
             WHERE r.state = 'RUNNING' AND r.timeout_seconds > 0

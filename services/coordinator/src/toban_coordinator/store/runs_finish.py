@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from toban_coordinator.store import fire_ledger
+from toban_domain.job import DEFAULT_LOST_AFTER_SECONDS
 from toban_domain.outcome import AttemptKey, Outcome
 from toban_domain.run import RunState
 from toban_domain.transitions import Finish, LiveRun, Orphan, Release, RequestCancel, Started
@@ -174,6 +175,8 @@ async def orphan(t: Tx, moves: Sequence[Orphan]) -> set[int]:
             "sources": [m.source.value for m in moves],
             "tokens": [m.token for m in moves],
             "messages": [m.message for m in moves],
+            "may_run": [m.may_run for m in moves],
+            "lost_after": DEFAULT_LOST_AFTER_SECONDS,
         },
     )
     return {row["id"] for row in rows}

@@ -107,7 +107,8 @@ WITH input AS MATERIALIZED (
        SET state = 'PENDING', attempt = i.attempt, lost_count = i.lost_count, version = r.version + 1,
            not_before = CASE WHEN i.delay > 0 THEN now() + make_interval(secs => i.delay) END,
            started_at = CASE WHEN i.started_at IS NULL THEN r.started_at ELSE LEAST(now(), GREATEST(i.started_at, r.dispatched_at)) END, token = NULL, log_day = NULL, leader_epoch = NULL, assigned_incarnation = NULL, assigned_worker_id = NULL, assigned_at = NULL,
-           dispatched_at = NULL, progress = NULL, deferred_on = NULL, deferred_weight = NULL, deferred_at = NULL, resumed_at = NULL
+           dispatched_at = NULL, progress = NULL, orphaned_until = NULL, continuation_state = '', continuation_check_started_at = NULL,
+           continuation_check_deadline_at = NULL, deferred_on = NULL, deferred_weight = NULL, deferred_at = NULL, resumed_at = NULL
       FROM input i JOIN locked l ON l.id = i.id
      WHERE r.id = i.id AND r.state = i.source::scheduler.run_state AND r.token IS NOT DISTINCT FROM i.token
     RETURNING r.id, i.source, i.type, i.message
@@ -119,11 +120,14 @@ SELECT id FROM moved
 -- name: orphan
 -- ASSIGNED | RUNNING → ORPHANED, by (run, token): the executor went away under it.
 WITH input AS MATERIALIZED (
-    SELECT * FROM unnest(%(ids)s::bigint[], %(sources)s::text[], %(tokens)s::bigint[], %(messages)s::text[]) AS i(id, source, token, message)
+    SELECT *
+      FROM unnest(%(ids)s::bigint[], %(sources)s::text[], %(tokens)s::bigint[], %(messages)s::text[], %(may_run)s::boolean[])
+           AS i(id, source, token, message, may_run)
 ), locked AS MATERIALIZED (
     {{lock_runs}}
 ), moved AS (
-    UPDATE scheduler.runs_live r SET state = 'ORPHANED', version = r.version + 1
+    UPDATE scheduler.runs_live r
+       SET state = 'ORPHANED', version = r.version + 1, orphaned_until = CASE WHEN i.may_run THEN {{orphan_wait}} END
       FROM input i JOIN locked l ON l.id = i.id
      WHERE r.id = i.id AND r.state = i.source::scheduler.run_state AND r.token = i.token
     RETURNING r.id, i.source, i.message

@@ -1,6 +1,7 @@
 -- name: orphaned
--- Runs whose executor was fenced.
-SELECT r.id FROM scheduler.runs_live r WHERE r.state = 'ORPHANED' ORDER BY r.id LIMIT %(limit)s::integer
+-- Runs whose executor was fenced, and that do not wait for its report (any more).
+SELECT r.id FROM scheduler.runs_live r
+ WHERE r.state = 'ORPHANED' AND (r.orphaned_until IS NULL OR r.orphaned_until <= now()) ORDER BY r.id LIMIT %(limit)s::integer
 
 -- name: held_by_off
 -- Runs that PostgreSQL holds for an incarnation that is off. Of the index of holders one entry each is read: executors are few, runs may be many.

@@ -14,7 +14,14 @@ from toban_domain.settings import Settings
 from toban_executor.adapters.program_lookup import python_step_command
 from toban_executor.decide.models import CancelOrder, LogRules, Report, StartOrder, StepOrder
 from toban_executor.decide.outcome import at
-from toban_executor.ports.coordinator import HeartbeatAnswer, HeartbeatRequest, RelayedOrder, SignedEpoch
+from toban_executor.ports.coordinator import (
+    ContinuationAnswer,
+    ContinuationQuestion,
+    HeartbeatAnswer,
+    HeartbeatRequest,
+    RelayedOrder,
+    SignedEpoch,
+)
 from toban_fencing.epoch_gate import Header
 from toban_fencing.order_book import StartAnswer
 from toban_proto.v1 import common_pb2, coordinator_pb2, executor_pb2
@@ -68,7 +75,7 @@ def start_from_pb(message: executor_pb2.StartOrder) -> StartOrder:
             redact=tuple(message.logs.redact),
         ),
         # An older coordinator sends no value of its own.
-        on_lease_loss="freeze" if message.on_lease_loss == "freeze" else "kill",
+        on_lease_loss=message.on_lease_loss if message.on_lease_loss in ("freeze", "continue") else "kill",
         lease_loss_grace_seconds=message.lease_loss_grace_seconds
         if message.HasField("lease_loss_grace_seconds")
         else DEFAULT_LEASE_LOSS_GRACE_SECONDS,
@@ -191,6 +198,24 @@ def heartbeat_answer_from_pb(message: coordinator_pb2.HeartbeatResponse) -> Hear
         not_held=[key_from_pb(key) for key in message.not_held],
         smallest_live=message.smallest_live_token,
         log_archivers=tuple(message.log_archivers),
+    )
+
+
+def continuation_to_pb(question: ContinuationQuestion, incarnation: str) -> coordinator_pb2.ConfirmContinuationRequest:
+    """A question about continuation."""
+    keys = [key_to_pb(key) for key in question.keys]
+    return coordinator_pb2.ConfirmContinuationRequest(incarnation=incarnation, echo=question.echo, keys=keys)
+
+
+def continuation_answer_from_pb(message: coordinator_pb2.ConfirmContinuationResponse) -> ContinuationAnswer:
+    """The answer to a question about continuation."""
+    return ContinuationAnswer(
+        confirmed=message.confirmed,
+        grant_seq=message.grant_seq,
+        state=message.state or "on",
+        refused={key_from_pb(item.key): item.reason for item in message.refused},
+        reason=message.reason,
+        signed_epoch=signed_epoch_from_pb(message.signed_epoch),
     )
 
 

@@ -7,6 +7,8 @@ from toban_domain.epoch import Epoch
 from toban_domain.errors import ErrorCode, TobanError
 from toban_domain.settings import Settings
 from toban_executor.adapters.convert import (
+    continuation_answer_from_pb,
+    continuation_to_pb,
     heartbeat_answer_from_pb,
     heartbeat_to_pb,
     report_to_pb,
@@ -15,15 +17,19 @@ from toban_executor.adapters.convert import (
     signed_epoch_of_detail,
     signed_epoch_to_pb,
 )
+from toban_executor.decide.continuation import targets
 from toban_executor.decide.models import Report
 from toban_executor.decide.unknown_incarnation import UnknownIncarnation
 from toban_executor.ports.coordinator import (
+    ContinuationAnswer,
+    ContinuationQuestion,
     HeartbeatAnswer,
     HeartbeatRequest,
     Identity,
     Registered,
     ReportAnswer,
     SignedEpoch,
+    Target,
 )
 from toban_proto.v1 import coordinator_pb2
 from toban_proto.v1.coordinator_pb2_grpc import ExecutorGatewayStub
@@ -96,6 +102,7 @@ class CoordinatorClient:
         self._heartbeat_seconds = MAX_HEARTBEAT_SECONDS
         self._incarnation = incarnation
         self._metadata: tuple[tuple[str, str], ...] = ()
+        self._subleader = ""
 
     async def register(
         self, identity: Identity, epoch_max: int, reports: Sequence[Report], signed_epoch: SignedEpoch | None = None
@@ -182,7 +189,24 @@ class CoordinatorClient:
             raise unknown.judge(error, now()) from error
         unknown.note_answer(self._replicas.answered_last, now())
         self._replicas.learn(leader=answer.leader_address, addresses=answer.coordinators)
+        self._subleader = answer.subleader_address
         return heartbeat_answer_from_pb(answer)
+
+    def continuation_targets(self) -> list[Target]:
+        """The leader, the sub-leader of this node, then the other coordinators; those that missed a deadline lately come last among these."""
+        others = self._replicas.addresses()
+        found = targets(leader=self._replicas.leader, subleader=self._subleader, others=others)
+        return [Target(path, address) for path, address in found]
+
+    async def confirm_continuation(
+        self, target: Target, question: ContinuationQuestion, *, timeout: float
+    ) -> ContinuationAnswer:
+        """Ask one coordinator. What it grants below a generation of before counts for nothing. Raises TobanError."""
+        message = continuation_to_pb(question, self._incarnation)
+        stub = self._replicas.stub(target.address)
+        answer = await unary(stub.ConfirmContinuation, message, timeout=timeout, metadata=self._metadata)
+        _check_generation(signed_epoch_from_pb(answer.signed_epoch), question.signed_epoch)
+        return continuation_answer_from_pb(answer)
 
     async def watch_settings(self, known_version: int) -> AsyncIterator[Settings]:
         """The settings now and on each change, from one coordinator; the next call goes to the next one. Raises TobanError."""

@@ -166,6 +166,8 @@ class GuardClient:
         """
         for slot, order in self._busy.items():
             key = order.key
+            if order.on_lease_loss == "continue":
+                continue
             if (order.on_lease_loss != "freeze" and not doubtful) or key in over:
                 self._enforcer.kill(slot)
             elif key not in frozen or self._enforcer.has_frozen(slot):

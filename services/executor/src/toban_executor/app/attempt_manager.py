@@ -65,7 +65,7 @@ class AttemptManager:
     """The attempts of this incarnation: owns its order book, journal records, output collector and reports.
 
     `idle` is set while no attempt is live; `broken` when a guard has ended without a successor. `freeze_max` gives the seconds
-    that an attempt may stay frozen; `wake_heartbeat` sends a heartbeat at once.
+    that an attempt may stay frozen, `tries` how to ask about continuation; `wake_heartbeat` sends a heartbeat at once.
     """
 
     def __init__(
@@ -78,15 +78,18 @@ class AttemptManager:
         collector: LogCollector,
         launcher: Launcher,
         freeze_max: Callable[[], float],
+        tries: Callable[[], tuple[int, float]],
         wake_heartbeat: Callable[[], None],
         clock: Clock,
     ) -> None:
         self.book = book
         self.epochs = KnownEpochs(book=book, journal=journal, clock=clock)
         self.freezes = FreezeBook()
+        # Live attempts that run on when the lease ends.
+        self.continuing: set[AttemptKey] = set()
         # Attempts that the end of the lease kills.
         self.killable: set[AttemptKey] = set()
-        self.lease = ExecutorLease(clock=clock)
+        self.lease = ExecutorLease(clock=clock, tries=tries)
         self.progress = ProgressBook()
         self.idle = asyncio.Event()
         self.broken = asyncio.Event()
@@ -219,8 +222,11 @@ class AttemptManager:
         order = self._traced(order)
         env = job_environment(order, incarnation=self.book.incarnation, home=launcher.home, now=self._clock.wall())
         self.book.running(order.key)
-        # Also what is killed then: a step of the wall clock freezes it first.
-        self.freezes.opened(order.key)
+        if order.on_lease_loss == "continue":
+            self.continuing.add(order.key)
+        else:
+            # Also what is killed then: a step of the wall clock freezes it first.
+            self.freezes.opened(order.key)
         if order.on_lease_loss == "kill":
             self.killable.add(order.key)
         self._guards.spawn(
@@ -302,9 +308,17 @@ class AttemptManager:
         for key in keys:
             self._guards.kill(key, cause=cause, reason=reason, grace=grace)
 
-    def end_all(self, *, cause: str, reason: str, grace: float | None, at_most: float = math.inf) -> float:
-        """Begin to end every live attempt. The longest grace that one of them has, in seconds: 0 when there is none."""
-        live = [key for key, _state in self.book.live]
+    def end_all(
+        self,
+        *,
+        cause: str,
+        reason: str,
+        grace: float | None,
+        at_most: float = math.inf,
+        but: Collection[AttemptKey] = (),
+    ) -> float:
+        """Begin to end every live attempt `but` some. The longest grace that one of them has, in seconds: 0 when there is none."""
+        live = [key for key, _state in self.book.live if key not in but]
         given = [self._guards.kill(key, cause=cause, reason=reason, grace=grace, at_most=at_most) for key in live]
         return max((seconds for seconds in given if seconds is not None), default=0.0)
 
@@ -354,6 +368,7 @@ class AttemptManager:
         count_end(end)
         self.book.finished(end.key)
         self.freezes.closed(end.key)
+        self.continuing.discard(end.key)
         self.killable.discard(end.key)
         _frozen.set(len(self.freezes.frozen))
         self._note_live()

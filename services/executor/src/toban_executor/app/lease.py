@@ -1,5 +1,8 @@
 """The executor's lease from registration to the end of the incarnation, as this process sees it."""
 
+from collections.abc import Callable
+
+from toban_executor.decide.continuation import Plan, plan
 from toban_executor.ports.coordinator import Registered
 from toban_fencing.executor_lease import HoldSide, Instant, NonceHold
 from toban_runtime.clock import Clock
@@ -14,14 +17,19 @@ class ExecutorLease:
     """`registered` is None before a coordinator has accepted the incarnation; nothing may start before the first grant.
 
     `over` is empty while the incarnation continues, else the reason for its end. `row_state` is the state of its row in
-    PostgreSQL (on, draining, detached, cut, off). `superseded`: another copy of this incarnation, of a cloned or restored machine, has the
+    PostgreSQL (on, draining, detached, cut, off); `detach_mode` is set when an operator has detached it (let_finish, stop).
+    `echo` is the highest grant_seq that any answer had. `tries` gives how often and with what pause in seconds to ask about continuation.
+    `superseded`: another copy of this incarnation, of a cloned or restored machine, has the
     lease.
     """
 
-    def __init__(self, *, clock: Clock) -> None:
+    def __init__(self, *, clock: Clock, tries: Callable[[], tuple[int, float]]) -> None:
         self.registered: Registered | None = None
         self.over = ""
         self.row_state = "on"
+        self.detach_mode = ""
+        self.echo = 0
+        self._tries = tries
         self.superseded = False
         self.nonces = NonceHold()
         self._hold: HoldSide | None = None
@@ -63,6 +71,14 @@ class ExecutorLease:
         return self._hold is not None and self._hold.valid(instant(self._clock))
 
     def grace(self, seconds: float) -> float:
-        """Seconds between SIGTERM and SIGKILL when the lease ends: the job's `seconds` for that, at most half of the lease."""
+        """Seconds between SIGTERM and SIGKILL when the lease ends: the job's `seconds` for that, at most half of the lease without the time in
+        which this process asks whether the job may continue."""
         assert self._hold is not None
-        return self._hold.grace(seconds)
+        return self._hold.grace(seconds, reserved=self.plan.window)
+
+    @property
+    def plan(self) -> Plan:
+        """How to ask about continuation, within the lease of this incarnation."""
+        assert self._hold is not None
+        tries, interval = self._tries()
+        return plan(hold=self._hold.seconds, tries=tries, interval=interval)

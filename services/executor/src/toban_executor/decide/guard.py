@@ -3,13 +3,13 @@
     free --Spawn--> running --main process ended, or a cause--> ending --no process left--> next step, or the end is reported: free
              \\-- refused: slot busy, deadline passed, other incarnation
 
-When the lease ends, an attempt is killed, or frozen (`guard_freeze`), as its order says.
+When the lease ends, an attempt is killed, or frozen (`guard_freeze`), or runs on, as its order says.
 To end: SIGTERM, after the grace SIGKILL, again every 20 ms until no process is left. The first cause stays; an attempt whose result is known already
-keeps it. Whatever the grace, SIGKILL goes out before the deadline of the lease, on the clock that has run further.
+keeps it. Whatever the grace, SIGKILL goes out before the deadline of the lease, on the clock that has run further, but for `continue`.
 
 Invariants (tests/decide/test_guard_properties.py): each Spawn has one end or refusal; no attempt passes its deadline without
-SIGKILL or without being frozen; no signal goes to a tree that was found empty; nothing is thawed or started without a lease; a command
-for another incarnation only gets its Spawn refused.
+SIGKILL or without being frozen, but for `continue`; no signal goes to a tree that was found empty; nothing else is thawed or started
+without a lease; a command for another incarnation only gets its Spawn refused.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ def next_due(state: SlotState, now: Instant) -> float:
     if attempt.suspended:
         due = guard_freeze.next_look(attempt, now, every=CLOCK_CHECK)
     else:
-        left = now.seconds_until(attempt.deadline) - KILL_ALLOWANCE
+        left = math.inf if attempt.continues else now.seconds_until(attempt.deadline) - KILL_ALLOWANCE
         if attempt.undecided:
             timeout_at = min(attempt.attempt_timeout_at, attempt.step_timeout_at)
             left = min(_lease_left(attempt, now), timeout_at - now.boot)
@@ -211,7 +211,7 @@ def _on_tick(state: SlotState, attempt: Attempt, event: Tick, now: Instant) -> S
     if attempt.undecided:
         attempt, more = _check_time(attempt, now)
         effects += more
-    elif now.seconds_until(attempt.deadline) <= KILL_ALLOWANCE:
+    elif not attempt.continues and now.seconds_until(attempt.deadline) <= KILL_ALLOWANCE:
         attempt = attempt._replace(kill_at=min(attempt.kill_at, now.boot))
     if attempt.suspended:
         return _with(state, attempt), effects
@@ -240,7 +240,9 @@ def _check_time(attempt: Attempt, now: Instant) -> tuple[Attempt, tuple[Effect, 
 
 
 def _lease_left(attempt: Attempt, now: Instant) -> float:
-    """Seconds until the end of the lease is acted on: killing must be over at the deadline, freezing begins there."""
+    """Seconds until the end of the lease is acted on: killing must be over at the deadline, freezing begins there. Infinite for `continue`."""
+    if attempt.continues:
+        return math.inf
     left = now.seconds_until(attempt.deadline)
     return left if attempt.freezes else left - KILL_ALLOWANCE - attempt.spawn.lease_grace
 
@@ -278,7 +280,7 @@ def _on_signaled(state: SlotState, attempt: Attempt, signal: TreeSignal, now: In
     """The grace and the pause between rounds of SIGKILL begin when the signal is out, however long the tree took."""
     if signal is TreeSignal.KILL:
         return _with(state, attempt._replace(kill_at=now.boot + KILL_AGAIN)), (CheckTree(),)
-    in_time = now.seconds_until(attempt.deadline) > KILL_ALLOWANCE
+    in_time = attempt.continues or now.seconds_until(attempt.deadline) > KILL_ALLOWANCE
     return _with(state, attempt._replace(kill_at=now.boot + (attempt.grace if in_time else 0.0))), ()
 
 
@@ -318,7 +320,7 @@ def _on_empty(state: SlotState, attempt: Attempt, now: Instant) -> Step:
         if attempt.suspended:
             # The next step waits for the grant.
             return _with(state, attempt), ()
-        if now.seconds_until(attempt.deadline) > 0:
+        if attempt.continues or now.seconds_until(attempt.deadline) > 0:
             return _next_step(state, attempt, now)
         attempt = attempt._replace(cause="lease", reason=_LEASE_REASON)
     thaw = () if attempt.frozen_since is None else (ThawTree(),)

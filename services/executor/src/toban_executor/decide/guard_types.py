@@ -26,7 +26,7 @@ class Spawn(NamedTuple):
     """Start an attempt. `programs` are the files to execute, one a step (empty = by the PATH in `env`).
 
     When the lease ends, an order of `on_lease_loss: kill` gets SIGTERM `lease_grace` seconds before SIGKILL, which precedes
-    `deadline`. One of `freeze` is frozen at `deadline`, for at most `freeze_max` seconds.
+    `deadline`. One of `freeze` is frozen at `deadline`, for at most `freeze_max` seconds. One of `continue` runs on.
     """
 
     order: StartOrder
@@ -363,6 +363,11 @@ class Attempt(NamedTuple):
     def freezes(self) -> bool:
         """True when the end of the lease freezes it."""
         return self.spawn.order.on_lease_loss == "freeze"
+
+    @property
+    def continues(self) -> bool:
+        """True when it runs on at the end of the lease: two executions of its run do no harm."""
+        return self.spawn.order.on_lease_loss == "continue"
 
     @property
     def suspended(self) -> bool:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from toban_domain.errors import ErrorCode, TobanError
 from toban_executor.app.attempt_manager import AttemptManager
 from toban_executor.app.lease import instant
+from toban_executor.app.lease_answers import LeaseAnswers
 from toban_executor.ports.coordinator import Gateway, HeartbeatAnswer, HeartbeatRequest, RelayedOrder, Vitals
 from toban_observability import metrics
 from toban_observability.logs import get_logger
@@ -29,12 +30,13 @@ _log = get_logger(__name__)
 _heartbeats = metrics.counter(
     "toban_executor_heartbeats_total", "Heartbeats by result: granted, refused, error.", ("result",)
 )
+_unleased = metrics.gauge(
+    "toban_executor_unleased_jobs",
+    "Attempts that run on without a lease (on_lease_loss: continue); their runs may be executed elsewhere at the same time.",
+)
 _left = metrics.gauge(
     "toban_executor_lease_left_seconds", "Time until the lease expires; negative after it has expired."
 )
-
-_CLOSED = frozenset({"draining", "detached", "cut", "off"})
-_ENDED = frozenset({"cut", "off"})
 
 
 def heartbeat_seconds(wanted: float, *, lease_ms: int, margin_ms: int) -> float:
@@ -74,7 +76,7 @@ class Heartbeat:
         self._machine = machine
         self._on_archivers = on_archivers
         self._clock = clock
-        self._echo = 0
+        self._answers = LeaseAnswers(attempts=attempts)
         self._order_results: list[tuple[int, str]] = []
         # Relayed orders that are not carried out yet, oldest first, by their id, and the task that does it.
         self._relayed: dict[int, RelayedOrder] = {}
@@ -95,7 +97,7 @@ class Heartbeat:
         Raises TobanError when no coordinator answers.
         """
         granted = await self._send()
-        if not granted and not self._attempts.lease.over and self._attempts.lease.row_state not in _ENDED:
+        if not granted and self._answers.may_be_granted:
             granted = await self._send()
         return granted
 
@@ -114,10 +116,12 @@ class Heartbeat:
         self.drain_acknowledged = request.draining
         self._attempts.progress.acknowledge(request.progress)
         _heartbeats.labels("granted" if answer.granted else "refused").inc()
-        self._echo = max(self._echo, answer.grant_seq)
+        lease = self._attempts.lease
+        lease.echo = max(lease.echo, answer.grant_seq)
         self._attempts.freezes.acknowledge(request.freezes)
         # Before any frozen job goes on: what the cluster does not hold here must not.
-        self._end_lost(answer)
+        self._answers.apply_state(answer.state, answer.detach_mode)
+        self._answers.end_not_held(answer.not_held)
         self._note_nonce(request, answer)
         if answer.granted:
             self._attempts.granted(sent, [key for key, note in request.freezes.items() if note.frozen])
@@ -140,7 +144,7 @@ class Heartbeat:
         # An executor that was cut off for long may have more than fits into a heartbeat: it names nothing then.
         names_all = len(unanswered) + len(quarantined) <= MOST_NAMES
         return HeartbeatRequest(
-            echo=self._echo,
+            echo=self._attempts.lease.echo,
             nonce=self._attempts.lease.nonces.nonce,
             epoch_max=book.epoch_max,
             signed_epoch=self._attempts.epochs.signed,
@@ -189,19 +193,6 @@ class Heartbeat:
             # Not awaited: they wait for the journal, and a disk that hangs must cost no lease.
             self._carrying = asyncio.create_task(self._carry_out_all(), name="relayed orders")
 
-    def _end_lost(self, answer: HeartbeatAnswer) -> None:
-        """End what the executor's state, an operator or the cluster's own list does not let run on."""
-        attempts = self._attempts
-        self._apply_state(answer.state)
-        if answer.state == "detached" and answer.detach_mode:
-            self._detach(answer.detach_mode)
-        lost = attempts.book.live_of(answer.not_held)
-        if lost:
-            _log.warning(
-                "ending attempts that the cluster does not hold for this executor", run_ids=[key.run_id for key in lost]
-            )
-        attempts.end(lost, cause="not_held", reason="the cluster does not hold this attempt for us", grace=0.0)
-
     async def orders_carried_out(self, at_most_seconds: float) -> None:
         """Wait for the relayed orders received so far, whose results the next heartbeat takes along."""
         if self._carrying is not None:
@@ -219,24 +210,6 @@ class Heartbeat:
             finally:
                 del self._relayed[order_id]
 
-    def _apply_state(self, state: str) -> None:
-        attempts = self._attempts
-        if state != attempts.lease.row_state:
-            _log.warning("executor state changed", state=state, before=attempts.lease.row_state)
-        attempts.lease.row_state = state
-        attempts.book.row_closed = state in _CLOSED
-        if state in _ENDED:
-            attempts.end_all(cause="lease", reason=f"the executor was put {state}", grace=0.0)
-        if state == "off":
-            attempts.lease.end("the executor's row is off")
-
-    def _detach(self, mode: str) -> None:
-        """An operator has detached this incarnation: once its runs have ended, the process registers again as another one."""
-        if mode == "stop":
-            self._attempts.end_all(cause="lease", reason="an operator detached the executor", grace=None)
-        if self._attempts.idle.is_set():
-            self._attempts.lease.end(f"an operator detached it ({mode})")
-
     async def _carry_out(self, order: RelayedOrder) -> str:
         """Carry out an order that the leader could not deliver; the result goes with the next heartbeat."""
         attempts = self._attempts
@@ -248,7 +221,8 @@ class Heartbeat:
 class LeaseWatchdog:
     """The second enforcer of the lease's deadline, behind the guards.
 
-    The incarnation goes on while it has frozen jobs, whose next grant lets them run again; without any, a lost lease ends it.
+    The incarnation goes on while it has frozen jobs, whose next grant lets them run again, or jobs that continue; without any, a lost
+    lease ends it.
     """
 
     def __init__(self, *, attempts: AttemptManager, clock: Clock) -> None:
@@ -264,6 +238,7 @@ class LeaseWatchdog:
             return
         left = lease.left
         _left.set(left)
+        _unleased.set(0 if left > 0 else len(self._attempts.continuing))
         if left > 0:
             if self._lost and not lease.over:
                 _log.info("lease renewed; frozen jobs go on", state=lease.row_state)
@@ -277,6 +252,7 @@ class LeaseWatchdog:
                 "lease lost",
                 live=live,
                 frozen_or_to_be=len(freezes.live),
+                continuing=len(self._attempts.continuing),
                 state=lease.row_state,
                 wall_clock_stepped=doubtful,
             )
@@ -286,7 +262,9 @@ class LeaseWatchdog:
         if lease.superseded:
             # What is frozen here goes on elsewhere.
             lease.end("another copy of this executor has the lease")
-        elif not (doubtful or freezes.frozen or (self._may_be_frozen and late < FREEZE_SECONDS)):
+        elif not (
+            doubtful or freezes.frozen or (self._may_be_frozen and late < FREEZE_SECONDS) or self._attempts.continuing
+        ):
             lease.end("the lease ran out")
         if not self._attempts.idle.is_set() and late >= ENFORCE_SECONDS:
             self._attempts.enforce_lease(late, doubtful=doubtful)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
-from toban_domain.settings import SETTINGS
+from toban_domain.settings import SETTINGS, Settings
 from toban_executor.adapters.coordinator_client import CoordinatorClient
 from toban_executor.adapters.crash_recovery import recover_messages
 from toban_executor.adapters.guard_client import GuardClient
@@ -25,6 +25,7 @@ from toban_executor.app.shutdown import Shutdown
 from toban_executor.config import ExecutorConfig
 from toban_executor.decide.programs import ProgramRules
 from toban_executor.guard.witness import WitnessCredentials, fill
+from toban_executor.loops.continuation import Continuation
 from toban_executor.loops.heartbeat import WATCHDOG_SECONDS, Heartbeat, LeaseWatchdog, Machine
 from toban_executor.loops.incarnation import Connections, Health, Incarnation, Loops, UseCases
 from toban_executor.loops.log_shipper import QUARANTINE_SECONDS, LogShipper, Quarantine
@@ -110,7 +111,7 @@ def build(config: ExecutorConfig, prepared: Prepared, make: Factories | None = N
         outside,
         reporter=reporter,
         collector=collector,
-        freeze_max=lambda: settings.known["lease_freeze_max_seconds"],
+        settings=lambda: settings.known,
         wake_heartbeat=heartbeats.wake,
         clock=clock,
     )
@@ -126,7 +127,6 @@ def build(config: ExecutorConfig, prepared: Prepared, make: Factories | None = N
         on_archivers=partial(_learn_archivers, outside.archivers, quarantine),
         clock=clock,
     )
-    watchdog = Loop("lease", LeaseWatchdog(attempts=attempts, clock=clock).run_once, WATCHDOG_SECONDS, clock)
     health = Health(attempts=attempts, certificate=lambda: certificate_check(outside.tls, clock.wall()), clock=clock)
     return Incarnation(
         config=config,
@@ -135,13 +135,23 @@ def build(config: ExecutorConfig, prepared: Prepared, make: Factories | None = N
         use_cases=_use_cases(config, prepared, outside, attempts, collector, make),
         loops=Loops(
             always=[collect, ship, quarantine, Loop("errors", health.sample_errors, SAMPLE_SECONDS, clock)],
-            leased=[reports, heartbeats, watchdog],
+            leased=[reports, heartbeats, *_lease_loops(gateway, attempts, clock)],
             settings=settings,
             heartbeat=heartbeat,
             wake_heartbeat=heartbeats.wake,
         ),
         clock=clock,
     )
+
+
+def _lease_loops(gateway: CoordinatorClient, attempts: AttemptManager, clock: Clock) -> list[Loop]:
+    """What keeps the lease beside the heartbeats."""
+    continuation = Continuation(gateway=gateway, attempts=attempts, clock=clock)
+    watchdog = LeaseWatchdog(attempts=attempts, clock=clock)
+    return [
+        Loop("continuation", continuation.run_once, continuation.wait_seconds, clock),
+        Loop("lease", watchdog.run_once, WATCHDOG_SECONDS, clock),
+    ]
 
 
 def _connect(config: ExecutorConfig, prepared: Prepared, make: Factories) -> _Outside:
@@ -169,7 +179,7 @@ def _attempt_manager(
     *,
     reporter: OutcomeReporter,
     collector: LogCollector,
-    freeze_max: Callable[[], float],
+    settings: Callable[[], Settings],
     wake_heartbeat: Callable[[], None],
     clock: Clock,
 ) -> AttemptManager:
@@ -187,7 +197,11 @@ def _attempt_manager(
         reporter=reporter,
         collector=collector,
         launcher=Launcher(program=rules.program, home=str(Path.home())),
-        freeze_max=freeze_max,
+        freeze_max=lambda: settings()["lease_freeze_max_seconds"],
+        tries=lambda: (
+            settings().whole("continuation_retry_count"),
+            settings()["continuation_retry_interval_seconds"],
+        ),
         wake_heartbeat=wake_heartbeat,
         clock=clock,
     )

@@ -136,6 +136,40 @@ class HeartbeatAnswer:
     log_archivers: Sequence[str] = ()
 
 
+class Target(NamedTuple):
+    """A coordinator to ask about continuation: its address, and what it is (leader, subleader, other)."""
+
+    path: str
+    address: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ContinuationQuestion:
+    """May these attempts continue? `nonce` came with the last grant, 0 = none."""
+
+    echo: int
+    nonce: int
+    keys: Sequence[AttemptKey]
+    signed_epoch: SignedEpoch | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ContinuationAnswer:
+    """What PostgreSQL says through one coordinator. `confirmed`: the lease extends from the send of the question.
+
+    `refused` attempts must be ended first, each with its reason (canceled, not_held, detached); `reason` says why nothing was confirmed.
+    `nonce` comes with a confirmation.
+    """
+
+    confirmed: bool
+    grant_seq: int
+    state: str
+    refused: Mapping[AttemptKey, str] = field(default_factory=dict)
+    reason: str = ""
+    signed_epoch: SignedEpoch | None = None
+    nonce: int = 0
+
+
 class ReportAnswer(NamedTuple):
     """A coordinator's answer to one report. `refused` is not final: the outcome is kept, and `message` says why it was not stored."""
 
@@ -156,6 +190,16 @@ class Gateway(Protocol):
 
     async def heartbeat(self, request: HeartbeatRequest) -> HeartbeatAnswer:
         """Ask for a grant."""
+        ...
+
+    def continuation_targets(self) -> Sequence[Target]:
+        """Whom to ask about continuation, in this order."""
+        ...
+
+    async def confirm_continuation(
+        self, target: Target, question: ContinuationQuestion, *, timeout: float
+    ) -> ContinuationAnswer:
+        """Ask this coordinator alone."""
         ...
 
     async def report(self, reports: Sequence[Report]) -> Sequence[ReportAnswer]:

@@ -23,8 +23,13 @@ ALTER TABLE scheduler.runs_history
     ADD COLUMN deferred_weight integer, ADD COLUMN deferred_at timestamptz, ADD COLUMN resumed_at timestamptz, ADD COLUMN wait_until timestamptz,
     ADD COLUMN catch_up boolean NOT NULL DEFAULT false;
 DROP VIEW scheduler.job_runs;
-CREATE VIEW scheduler.job_runs AS
-    SELECT * FROM scheduler.runs_live UNION ALL SELECT * FROM scheduler.runs_history;
+-- The columns of the history: live runs have more.
+DO $$ BEGIN
+    EXECUTE (
+        SELECT format('CREATE VIEW scheduler.job_runs AS SELECT %1$s FROM scheduler.runs_live UNION ALL SELECT %1$s FROM scheduler.runs_history',
+                      string_agg(quote_ident(a.attname), ', ' ORDER BY a.attnum))
+          FROM pg_attribute a WHERE a.attrelid = 'scheduler.runs_history'::regclass AND a.attnum > 0 AND NOT a.attisdropped);
+END $$;
 
 CREATE INDEX runs_live_group ON scheduler.runs_live (definition_id, concurrency_group, scheduled_for, id) WHERE concurrency_group IS NOT NULL;
 CREATE UNIQUE INDEX runs_live_claimed ON scheduler.runs_live (definition_id, concurrency_group) WHERE group_claimed;
@@ -75,5 +80,10 @@ ALTER TABLE scheduler.runs_live DROP COLUMN concurrency_group, DROP COLUMN group
     DROP COLUMN deferred_at, DROP COLUMN resumed_at, DROP COLUMN wait_until, DROP COLUMN catch_up;
 ALTER TABLE scheduler.runs_history DROP COLUMN concurrency_group, DROP COLUMN group_claimed, DROP COLUMN deferred_on, DROP COLUMN deferred_weight,
     DROP COLUMN deferred_at, DROP COLUMN resumed_at, DROP COLUMN wait_until, DROP COLUMN catch_up;
-CREATE VIEW scheduler.job_runs AS
-    SELECT * FROM scheduler.runs_live UNION ALL SELECT * FROM scheduler.runs_history;
+-- The columns of the history: live runs have more.
+DO $$ BEGIN
+    EXECUTE (
+        SELECT format('CREATE VIEW scheduler.job_runs AS SELECT %1$s FROM scheduler.runs_live UNION ALL SELECT %1$s FROM scheduler.runs_history',
+                      string_agg(quote_ident(a.attname), ', ' ORDER BY a.attnum))
+          FROM pg_attribute a WHERE a.attrelid = 'scheduler.runs_history'::regclass AND a.attnum > 0 AND NOT a.attisdropped);
+END $$;

@@ -1,0 +1,125 @@
+"""Questions of executors whether their attempts may continue, batched. Only PostgreSQL answers: every coordinator, also a sub-leader, relays
+the question, and none answers from what it knows itself (docs/fencing.md 3.7)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from toban_coordinator.ports.settings import SettingsSource
+from toban_coordinator.store import continuations
+from toban_coordinator.store.continuations import Question, Verdict
+from toban_domain.errors import ErrorCode, TobanError
+from toban_domain.lease import MAX_ECHO_LAG, ExecutorState
+from toban_domain.outcome import AttemptKey
+from toban_observability import metrics
+from toban_observability.logs import get_logger
+from toban_runtime.group_commit import GroupCommit, GroupLimits
+from toban_store.pool import Pool
+
+MAX_ATTEMPTS = 10_000
+# What CONFIRMING lasts beyond the tries of the executor, seconds.
+CONFIRMING_MARGIN_SECONDS = 1.0
+_ENDED = (ExecutorState.CUT, ExecutorState.OFF)
+CANCELED, NOT_HELD, DETACHED = "canceled", "not_held", "detached"
+_log = get_logger(__name__)
+_questions = metrics.counter(
+    "toban_continuations_total",
+    "Questions of executors whether their attempts may continue, by result: confirmed, refused (no attempt may), withheld (the executor's "
+    "state, or unacknowledged grants).",
+    ("result",),
+)
+_refused = metrics.counter(
+    "toban_continuations_refused_total",
+    "Attempts that may not continue, by reason: canceled, not_held, detached.",
+    ("reason",),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Continuation:
+    """The answer to one question. `refused` names the attempts that may not continue, each with the reason; `why` is for people."""
+
+    verdict: Verdict
+    refused: Mapping[AttemptKey, str] = field(default_factory=dict)
+    why: str = ""
+
+
+class Continuations:
+    """Questions are asked at once when idle; while a batch is under way, newcomers wait for the next one."""
+
+    def __init__(self, *, pool: Pool, settings: SettingsSource) -> None:
+        self._pool = pool
+        self._settings = settings
+        self._group = GroupCommit(self._confirm, limits=GroupLimits(max_items=MAX_ATTEMPTS, max_size=MAX_ATTEMPTS),
+                                  size_of=lambda question: len(question.keys), name="continuations")  # fmt: skip
+
+    async def ask(self, question: Question) -> Continuation:
+        """The answer, after the commit. Raises INVALID_ARGUMENT for too many attempts, INCARNATION_UNKNOWN; other errors: no grant is certain."""
+        if not 0 < len(question.keys) <= MAX_ATTEMPTS:
+            raise TobanError(
+                ErrorCode.INVALID_ARGUMENT, f"keys must name 1 to {MAX_ATTEMPTS} attempts, has {len(question.keys)}"
+            )
+        answer = await self._group.submit(question)
+        _count(answer)
+        return answer
+
+    async def _confirm(self, questions: Sequence[Question]) -> list[Continuation | Exception]:
+        known = self._settings.known
+        seconds = known["continuation_retry_count"] * known["continuation_retry_interval_seconds"]
+        # Questions of one incarnation share no grant, which could go to two copies of it: the last one is asked.
+        last = {question.incarnation: question for question in questions}
+        verdicts = await continuations.confirm(
+            self._pool, list(last.values()), seconds=seconds + CONFIRMING_MARGIN_SECONDS
+        )
+        return [
+            _answer(question, verdicts.get(question.incarnation))
+            if question is last[question.incarnation]
+            else TobanError(ErrorCode.UNAVAILABLE, "a later question of this incarnation is under way")
+            for question in questions
+        ]
+
+
+def _answer(question: Question, verdict: Verdict | None) -> Continuation | TobanError:
+    if verdict is None:
+        return TobanError(ErrorCode.INCARNATION_UNKNOWN, f"there is no incarnation {question.incarnation}")
+    refused = {}
+    if verdict.state not in _ENDED:
+        refused = {key: reason for key in question.keys if (reason := _reason(verdict, key))}
+    return Continuation(
+        verdict=verdict, refused=refused, why="" if verdict.granted else _why(verdict, question, refused)
+    )
+
+
+def _reason(verdict: Verdict, key: AttemptKey) -> str:
+    """Why this attempt may not continue; "" when it may."""
+    if key not in verdict.held:
+        return NOT_HELD
+    if verdict.held[key]:
+        return CANCELED
+    return DETACHED if verdict.detach_mode == "stop" else ""
+
+
+def _why(verdict: Verdict, question: Question, refused: Mapping[AttemptKey, str]) -> str:
+    if verdict.state in _ENDED:
+        return f"the executor's row is {verdict.state.value}"
+    if refused.keys() >= set(question.keys):
+        return f"no attempt may continue ({', '.join(sorted(set(refused.values())))})"
+    if not verdict.nonce_known:
+        return "its nonce is not known: another copy of this executor may have its lease"
+    return f"the echo {question.echo} lags behind grant {verdict.grant_seq} by more than {MAX_ECHO_LAG}"
+
+
+def _count(answer: Continuation) -> None:
+    verdict = answer.verdict
+    withheld = verdict.state in _ENDED or any(key not in answer.refused for key in verdict.held)
+    _questions.labels("confirmed" if verdict.granted else "withheld" if withheld else "refused").inc()
+    for reason in answer.refused.values():
+        _refused.labels(reason).inc()
+    _log.info(
+        "continuation confirmed" if verdict.granted else "continuation not confirmed",
+        incarnation=verdict.incarnation,
+        attempts=len(verdict.held),
+        refused=len(answer.refused),
+        reason=answer.why,
+    )

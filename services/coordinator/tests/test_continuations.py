@@ -1,0 +1,264 @@
+"""Confirmations that attempts may continue, over a real PostgreSQL: a grant for runs that are still held, or nothing (docs/fencing.md 3.7)."""
+
+import asyncio
+
+import psycopg
+import pytest
+
+from toban_coordinator.app.continuations import Continuations
+from toban_coordinator.store import continuations, executor_fencing, executors
+from toban_coordinator.store.continuations import Question
+from toban_domain.errors import ErrorCode, TobanError
+from toban_domain.outcome import AttemptKey
+from toban_runtime.ids import IdSource
+from toban_store.tx import fenced_tx
+from toban_testing.executor_rows import hold, register, run_state
+from toban_testing.fake_coordinator import FixedSettings
+
+IDS = IdSource()
+
+
+@pytest.fixture
+def ask(pool):
+    asked = Continuations(pool=pool, settings=FixedSettings())
+
+    async def of(incarnation, *keys, echo=0, nonce=0):
+        return await asked.ask(Question(incarnation=incarnation, echo=echo, nonce=nonce, keys=keys))
+
+    return of
+
+
+async def events(sql, run):
+    found = await sql("SELECT type FROM scheduler.job_events WHERE run_id = %s ORDER BY at", run)
+    return [row[0] for row in found]
+
+
+async def locked(sql):
+    """Until a statement waits for rows that another transaction has locked."""
+    waits = "SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%%FOR NO KEY UPDATE%%'"
+    while not await sql(waits):  # noqa: ASYNC110 - the database tells nobody
+        await asyncio.sleep(0.01)
+
+
+async def grant_seq(sql, incarnation):
+    return (await sql("SELECT grant_seq FROM scheduler.executors WHERE incarnation = %s", incarnation))[0][0]
+
+
+async def test_a_confirmation_is_a_committed_grant(pool, sql, ask):
+    incarnation = await register(pool)
+    run = await hold(sql, incarnation, "RUNNING", 71)
+    before = await sql("SELECT last_heartbeat_at FROM scheduler.executors")
+    answer = await ask(incarnation, AttemptKey(run, 71))
+    assert (answer.verdict.granted, answer.verdict.grant_seq, dict(answer.refused)) == (True, 1, {})
+    assert await grant_seq(sql, incarnation) == 1
+    [(state, seconds)] = await sql(
+        "SELECT continuation_state, extract(epoch FROM continuation_check_deadline_at - continuation_check_started_at)::float"
+        " FROM scheduler.runs_live"
+    )
+    assert (state, round(seconds, 3)) == ("CONFIRMING", 1.9)
+    assert await events(sql, run) == ["continuation_confirmed"]
+    assert await sql("SELECT last_heartbeat_at FROM scheduler.executors") == before, "it is no heartbeat"
+
+
+async def test_the_same_answer_is_one_event_a_minute(pool, sql, ask):
+    incarnation = await register(pool)
+    run = await hold(sql, incarnation, "RUNNING", 71)
+    for echo in range(3):
+        assert (await ask(incarnation, AttemptKey(run, 71), echo=echo)).verdict.granted
+    assert await events(sql, run) == ["continuation_confirmed"]
+
+
+@pytest.mark.parametrize(
+    ("state", "token", "reason"), [("CANCEL_REQUESTED", 71, "canceled"), ("RUNNING", 70, "not_held")]
+)
+async def test_no_attempt_that_may_continue_no_grant(pool, sql, ask, state, token, reason):
+    incarnation = await register(pool)
+    run = await hold(sql, incarnation, state, 71)
+    key = AttemptKey(run, token)
+    answer = await ask(incarnation, key)
+    assert (answer.verdict.granted, dict(answer.refused)) == (False, {key: reason})
+    assert reason in answer.why
+    assert await grant_seq(sql, incarnation) == 0
+    assert await sql("SELECT continuation_state FROM scheduler.runs_live") == [("",)]
+
+
+async def test_the_run_of_another_executor_is_not_held(pool, sql, ask):
+    incarnation, other = await register(pool), await register(pool, instance="x2")
+    key = AttemptKey(await hold(sql, other, "RUNNING", 71), 71)
+    answer = await ask(incarnation, key)
+    assert (answer.verdict.granted, dict(answer.refused)) == (False, {key: "not_held"})
+    assert await events(sql, key.run_id) == [], "an executor writes nothing about a run that it never held"
+
+
+async def test_what_may_continue_is_confirmed_beside_what_may_not(pool, sql, ask):
+    incarnation = await register(pool)
+    kept = AttemptKey(await hold(sql, incarnation, "RUNNING", 71), 71)
+    canceled = AttemptKey(await hold(sql, incarnation, "CANCEL_REQUESTED", 72), 72)
+    moved = AttemptKey(await hold(sql, incarnation, "RUNNING", 73), 73)
+    await sql("UPDATE scheduler.runs_live SET token = 99 WHERE id = %s", moved.run_id)
+    answer = await ask(incarnation, kept, canceled, moved)
+    assert answer.verdict.granted
+    assert dict(answer.refused) == {canceled: "canceled", moved: "not_held"}
+    assert [await events(sql, key.run_id) for key in (kept, canceled, moved)] == [
+        ["continuation_confirmed"],
+        ["continuation_refused"],
+        ["continuation_refused"],
+    ]
+
+
+@pytest.mark.parametrize("state", ["on", "draining", "detached"])
+async def test_states_that_give_grants(pool, sql, ask, state):
+    incarnation = await register(pool)
+    run = await hold(sql, incarnation, "RUNNING", 71)
+    await sql(
+        "UPDATE scheduler.executors SET state = %s, detach_mode = CASE WHEN %s = 'detached' THEN 'let_finish' ELSE '' END",
+        state,
+        state,
+    )
+    assert (await ask(incarnation, AttemptKey(run, 71))).verdict.granted
+
+
+@pytest.mark.parametrize("state", ["cut", "off"])
+async def test_states_that_give_none(pool, sql, ask, state):
+    incarnation = await register(pool)
+    run = await hold(sql, incarnation, "RUNNING", 71)
+    await sql("UPDATE scheduler.executors SET state = %s, off_at = CASE WHEN %s = 'off' THEN now() END", state, state)
+    answer = await ask(incarnation, AttemptKey(run, 71))
+    assert (answer.verdict.granted, answer.verdict.state, dict(answer.refused)) == (False, state, {})
+    assert await grant_seq(sql, incarnation) == 0
+
+
+async def test_an_executor_that_is_to_stop_gets_no_confirmation(pool, sql, ask):
+    incarnation = await register(pool)
+    key = AttemptKey(await hold(sql, incarnation, "RUNNING", 71), 71)
+    await sql("UPDATE scheduler.executors SET state = 'detached', detach_mode = 'stop'")
+    answer = await ask(incarnation, key)
+    assert (answer.verdict.granted, dict(answer.refused)) == (False, {key: "detached"})
+    assert await events(sql, key.run_id) == ["continuation_refused"]
+
+
+async def test_answers_that_do_not_arrive_withhold_a_confirmation_as_a_grant(pool, sql, ask):
+    incarnation = await register(pool)
+    key = AttemptKey(await hold(sql, incarnation, "RUNNING", 71), 71)
+    await sql("UPDATE scheduler.executors SET grant_seq = 9")
+    answer = await ask(incarnation, key, echo=5)
+    assert (answer.verdict.granted, answer.verdict.grant_seq, dict(answer.refused)) == (False, 9, {})
+    assert "echo" in answer.why
+    assert (await ask(incarnation, key, echo=9)).verdict.granted
+
+
+async def test_of_two_copies_one_gets_no_confirmation(pool, sql, ask):
+    """A cloned machine asks with what the incarnation had before."""
+    incarnation = await register(pool)
+    key = AttemptKey(await hold(sql, incarnation, "RUNNING", 71), 71)
+    one, two = [(await ask(incarnation, key, echo=2)).verdict.nonce for _ in range(2)]
+    assert len({0, one, two}) == 3
+    assert (await ask(incarnation, key, echo=2, nonce=one)).verdict.granted
+    late = await ask(incarnation, key, echo=2, nonce=two)
+    assert (late.verdict.granted, late.verdict.nonce, dict(late.refused)) == (False, 0, {})
+    assert "another copy" in late.why
+
+
+async def test_questions_of_one_incarnation_in_a_batch_share_no_grant(pool, sql):
+    incarnation = await register(pool)
+    key = AttemptKey(await hold(sql, incarnation, "RUNNING", 71), 71)
+    asked = Continuations(pool=pool, settings=FixedSettings())
+    other = await register(pool, instance="x2")
+    questions = [Question(incarnation=name, echo=0, nonce=0, keys=[key]) for name in (other, incarnation, incarnation)]
+    _, first, last = await asyncio.gather(*(asked.ask(question) for question in questions), return_exceptions=True)
+    assert isinstance(first, TobanError) and first.code == ErrorCode.UNAVAILABLE
+    assert last.verdict.granted
+    assert await grant_seq(sql, incarnation) == 1
+
+
+async def test_a_confirmation_and_a_fence_never_both_win(pool, sql, term):
+    for number in range(20):
+        incarnation = await register(pool)
+        run = await hold(sql, incarnation, "RUNNING", 100 + number)
+        question = Question(incarnation=incarnation, echo=0, nonce=0, keys=[AttemptKey(run, 100 + number)])
+
+        async def fenced(name=incarnation):
+            wanted = executor_fencing.Fence(incarnation=name, grant_seq=0, reason="test")
+            async with fenced_tx(pool, term) as t:
+                return (await executor_fencing.fence(t, [wanted])).incarnations
+
+        verdicts, off = await asyncio.gather(continuations.confirm(pool, [question], seconds=2.0), fenced())
+        assert verdicts[incarnation].granted != bool(off)
+        assert (await run_state(sql, run) == "ORPHANED") == bool(off)
+
+
+@pytest.fixture
+async def holder(pg_url):
+    """A transaction that holds its rows for as long as the test wants."""
+    async with await psycopg.AsyncConnection.connect(pg_url) as connection:
+        yield connection
+
+
+async def patient(pool, question):
+    """The answer, however often the bound on waiting for a lock cuts the question off."""
+    while True:
+        try:
+            return (await continuations.confirm(pool, [question], seconds=2.0))[question.incarnation]
+        except TobanError:
+            continue
+
+
+async def test_a_confirmation_waits_for_a_fence_that_has_the_row_and_loses(pool, sql, holder):
+    incarnation = await register(pool)
+    run = await hold(sql, incarnation, "RUNNING", 71)
+    await holder.execute("UPDATE scheduler.executors SET state = 'off', off_at = now()")
+    await holder.execute("UPDATE scheduler.runs_live SET state = 'ORPHANED'")
+    question = Question(incarnation=incarnation, echo=0, nonce=0, keys=[AttemptKey(run, 71)])
+    waiting = asyncio.create_task(patient(pool, question))
+    await locked(sql)
+    await holder.commit()
+    verdict = await waiting
+    assert (verdict.granted, verdict.state, verdict.held) == (False, "off", {})
+
+
+async def test_a_cancel_that_comes_first_wins(pool, sql, holder):
+    incarnation = await register(pool)
+    run = await hold(sql, incarnation, "RUNNING", 71)
+    await holder.execute("UPDATE scheduler.runs_live SET state = 'CANCEL_REQUESTED'")
+    question = Question(incarnation=incarnation, echo=0, nonce=0, keys=[AttemptKey(run, 71)])
+    waiting = asyncio.create_task(patient(pool, question))
+    await locked(sql)
+    await holder.commit()
+    verdict = await waiting
+    assert (verdict.granted, verdict.held) == (False, {AttemptKey(run, 71): True})
+
+
+async def test_confirming_keeps_an_executor_out_of_detach_and_cut_but_not_of_the_fence(pool, sql, term, ask):
+    incarnation = await register(pool)
+    run = await hold(sql, incarnation, "RUNNING", 71)
+    await sql(
+        "INSERT INTO scheduler.executor_orders (incarnation, kind, payload, epoch, serial, created_at)"
+        " VALUES (%s, 'drain', '{}', 1, 1, now() - interval '1 hour')",
+        incarnation,
+    )
+    [(order,)] = await sql("SELECT id FROM scheduler.executor_orders")
+    assert (await ask(incarnation, AttemptKey(run, 71))).verdict.granted
+    async with fenced_tx(pool, term) as t:
+        assert await executors.detach(t, [incarnation], mode="") == []
+        assert await executors.cut_silent(t, [order]) == []
+        assert await executors.detach(t, [incarnation], mode="let_finish"), "an operator's word counts"
+    await sql("UPDATE scheduler.executors SET state = 'on', detach_mode = ''")
+    await sql("UPDATE scheduler.runs_live SET continuation_check_deadline_at = now() - interval '1 second'")
+    async with fenced_tx(pool, term) as t:
+        assert await executors.cut_silent(t, [order])
+    await sql("UPDATE scheduler.executors SET state = 'on'")
+    async with fenced_tx(pool, term) as t:
+        assert await executors.detach(t, [incarnation], mode="")
+    await sql("UPDATE scheduler.runs_live SET continuation_check_deadline_at = now() + interval '1 minute'")
+    async with fenced_tx(pool, term) as t:
+        wanted = executor_fencing.Fence(incarnation=incarnation, grant_seq=1, reason="test")
+        assert (await executor_fencing.fence(t, [wanted])).runs == 1
+
+
+async def test_questions_without_attempts_or_of_a_stranger_are_refused(pool, ask):
+    with pytest.raises(TobanError) as none:
+        await ask(await register(pool))
+    assert none.value.code is ErrorCode.INVALID_ARGUMENT
+    with pytest.raises(TobanError) as stranger:
+        await ask(IDS.uuid(), AttemptKey(1, 1))
+    assert stranger.value.code is ErrorCode.INCARNATION_UNKNOWN
