@@ -21,7 +21,7 @@ MAX_FIRES = 200
 FIRE_RETRIES = 5
 # By how much a zone's rules may turn out to be other than they were foreseen; laws that change an offset change it by an hour.
 FORESEEN_WRONG = timedelta(hours=3)
-_INSTANT = timedelta(microseconds=1)
+INSTANT = timedelta(microseconds=1)
 
 
 def template(spec: JobSpec, payload: str, schedule: DueSchedule | None = None) -> RunTemplate:
@@ -127,7 +127,7 @@ def first_slot(schedule: DueSchedule, rule: Rule) -> datetime | None:
     stored = schedule.next_run_at
     if stored is None or schedule.spec.rule.timezone == "UTC":
         return stored
-    right = rule.next_slot(stored - _INSTANT)
+    right = rule.next_slot(stored - INSTANT)
     if right == stored:
         return stored
     return stored if _passed_unfired(rule, stored, right, schedule.last_run_at) else right
@@ -138,7 +138,7 @@ def _passed_unfired(rule: Rule, stored: datetime, right: datetime | None, last: 
     earlier = rule.next_slot(stored - FORESEEN_WRONG)
     if earlier is None or earlier >= stored:
         return False
-    if last is not None and last < stored and rule.next_slot(last - _INSTANT) == last:
+    if last is not None and last < stored and rule.next_slot(last - INSTANT) == last:
         # The last run was at a slot of these rules too, so the one that was foreseen is the next one after it.
         following = rule.next_slot(last)
         if following is None or following >= earlier:

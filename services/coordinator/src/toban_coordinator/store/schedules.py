@@ -29,10 +29,16 @@ class Fired:
 
 
 async def due(
-    t: Tx, now: datetime, until: datetime, *, limit: int, after: DueSchedule | None = None
+    t: Tx,
+    now: datetime,
+    until: datetime,
+    *,
+    limit: int,
+    after: DueSchedule | None = None,
+    since: datetime = _BEFORE_ALL,
 ) -> list[DueSchedule]:
-    """Schedules with a slot up to `until`, earliest first; `after` is the last one of the page before."""
-    place = {"after_slot": after.next_run_at if after else _BEFORE_ALL, "after_id": after.id if after else 0}
+    """Schedules whose next slot lies from `since` up to `until`, earliest first; `after` is the last one of the page before."""
+    place = {"after_slot": after.next_run_at if after else since, "after_id": after.id if after else 0}
     rows = await t.fetch_all(_sql.due, {"now": now, "until": until, "limit": limit, **place})
     return [due_of(row) for row in rows]
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from toban_coordinator.store import runs_assign
+import pytest
+
+from toban_coordinator.store import runs_assign, schedules
 from toban_store.tx import autocommit
 
 FLOOD = (
@@ -94,6 +96,37 @@ async def test_a_missed_slot_that_is_caught_up_starts_after_what_is_due_now(
     )
     late = [row["catch_up"] for row in rows]
     assert late == sorted(late) and late[-1] and demand in [row["id"] for row in rows if not row["catch_up"]]
+
+
+async def test_slots_that_are_due_now_get_their_runs_before_missed_ones(
+    world: Any, make: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    missed = {f"missed-{n}" for n in range(16)}
+    await world.apply(make.job(), make.schedule("now"), *(make.schedule(name) for name in sorted(missed)))
+    await world.steady()
+    await world.sql(
+        "UPDATE scheduler.schedules SET next_run_at = next_run_at - interval '1 hour' WHERE name LIKE 'missed-%%'"
+    )
+    written: list[list[str]] = []
+    fire = schedules.fire
+
+    async def noted(t: Any, plans: Any) -> Any:
+        written.append([plan.schedule.spec.name for plan in plans])
+        return await fire(t, plans)
+
+    monkeypatch.setattr(schedules, "fire", noted)
+    turn = await world.turn("fire")
+    names = [name for batch in written for name in batch]
+    assert names[0] == "now" and turn.next_in == 0.0, "a turn makes only so many rows for missed slots"
+    assert 0 < len(missed & set(names)) < len(missed)
+    # What becomes due between two turns goes before the rest.
+    await world.sql("UPDATE scheduler.schedules SET next_run_at = now() + interval '1 s' WHERE name = 'now'")
+    written.clear()
+    await world.turn("fire")
+    assert written[0] == ["now"]
+    while (await world.turn("fire")).next_in == 0.0:
+        pass
+    assert {name for batch in written for name in batch} >= missed - set(names)
 
 
 async def test_a_read_gives_as_many_runs_as_there_are_however_they_are_spread(
