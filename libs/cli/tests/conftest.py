@@ -152,6 +152,12 @@ class Operations(coordinator_pb2_grpc.OperationsServicer):
     async def SetLimit(self, request: Any, context: Any) -> Any:
         return self.answer("SetLimit", request)
 
+    async def SetBreaker(self, request: Any, context: Any) -> Any:
+        return self.answer("SetBreaker", request)
+
+    async def SignalLimit(self, request: Any, context: Any) -> Any:
+        return self.answer("SignalLimit", request)
+
     async def ListAudit(self, request: Any, context: Any) -> Any:
         return self.answer("ListAudit", request)
 

@@ -10,7 +10,8 @@ from toban_proto.v1 import coordinator_pb2 as pb
 
 
 def limit(name: str = "job:etl", **fields: Any) -> pb.Limit:
-    return pb.Limit(**{"name": name, "limit": 3, "source": "definition", "held": 3, "waiting": 12, **fields})
+    known = {"name": name, "limit": 3, "source": "definition", "held": 3, "waiting": 12, **fields}
+    return pb.Limit(**{"effective": known["limit"], **known})
 
 
 @pytest.fixture
@@ -31,6 +32,10 @@ def limits(cluster: Any) -> Any:
     answers["SetLimit"] = lambda request: pb.SetLimitResponse(
         limit=limit(request.name, limit=0 if request.reset else request.limit)
     )
+    answers["SetBreaker"] = lambda request: pb.SetBreakerResponse(
+        limit=limit(request.name, effective=-1 if request.open else 3)
+    )
+    answers["SignalLimit"] = lambda request: pb.SignalLimitResponse(limit=limit(request.name, effective=2))
     return cluster.operations
 
 
@@ -55,7 +60,8 @@ def test_a_limit_is_set_opened_and_reset(limits: Any, toban: Any) -> None:
     assert (code, out) == (0, "job:etl: 5; 3 taken, 12 waiting\n")
     sent = limits.requests[-1]
     assert (sent.name, sent.limit, sent.reason, sent.reset) == ("job:etl", 5, "why", False)
-    assert "nothing starts" in toban("limit", "open", "job:etl")[1] and limits.requests[-1].limit == -1
+    assert "nothing starts" in toban("limit", "open", "job:etl", "--reason", "down")[1] and limits.requests[-1].open
+    assert "job:etl: 3;" in toban("limit", "close", "job:etl")[1] and not limits.requests[-1].open
     assert "no limit" in toban("limit", "reset", "job:etl")[1] and limits.requests[-1].reset
 
 
@@ -68,3 +74,24 @@ def test_a_run_is_started_for_a_tenant(cluster: Any, toban: Any) -> None:
     toban("run", "start", "hello", "--scope", "account:17")
     [request] = cluster.control.requests[-1].runs
     assert (request.scope, request.scope_id) == ("account", "17")
+
+
+def test_a_signal_says_what_is_left_of_the_limit(limits: Any, toban: Any) -> None:
+    code, out, _ = toban("limit", "signal", "pool:db", "soft", "--ttl", "120")
+    assert (code, out) == (0, "pool:db: 3 (now 2); 3 taken, 12 waiting\n")
+    sent = limits.requests[-1]
+    assert (sent.name, sent.level, sent.ttl_seconds) == ("pool:db", "soft", 120)
+
+
+def test_a_limit_shows_its_breaker_and_its_health(limits: Any, toban: Any) -> None:
+    broken = limit(
+        effective=-1,
+        breaker="half_open",
+        breaker_by="leader",
+        breaker_reason="5 of 8 runs failed",
+        signal="hard",
+        signal_by="db",
+    )
+    limits.answers["GetLimit"] = pb.GetLimitResponse(limit=broken)
+    _, out, _ = toban("limit", "get", "job:etl")
+    assert "half open since" in out and "by leader: 5 of 8 runs failed" in out and "hard until" in out

@@ -117,6 +117,8 @@ _NOUNS: Mapping[str, tuple[str, Verbs]] = {
             "set": limits.set_limit,
             "reset": limits.reset_limit,
             "open": limits.open_limit,
+            "close": limits.close_limit,
+            "signal": limits.signal_limit,
         },
     ),
     "settings": (

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from toban_domain.payload import canonical_json
@@ -34,6 +34,20 @@ class StartRate:
         return {"runs": self.runs, "per_seconds": self.per_seconds} if self.runs else {}
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BreakerSpec:
+    """Nothing starts for `open_seconds` once `failure_ratio` of at least `min_runs` runs of the last `window_seconds` failed; 0 = no breaker."""
+
+    failure_ratio: float = 0.0
+    min_runs: int = 10
+    window_seconds: int = 300
+    open_seconds: int = 60
+
+    def to_json(self) -> dict[str, Any]:
+        """The canonical form, with the keys of the manifest."""
+        return asdict(self) if self.failure_ratio else {}
+
+
 @dataclass(frozen=True, slots=True)
 class ConcurrencySpec:
     """`policy` "" = forbid for slots, else allow. `limit`: runs at a time, 0 = no limit, -1 = nothing starts; `limit_per_key`: of those whose
@@ -46,6 +60,7 @@ class ConcurrencySpec:
     limit_per_key: int = 0
     pools: Mapping[str, int] = field(default_factory=dict)
     start_rate: StartRate = field(default_factory=StartRate)
+    breaker: BreakerSpec = field(default_factory=BreakerSpec)
 
     def policy_for(self, origin: str) -> str:
         """The policy for runs of this origin (slot | demand | event | rerun)."""
@@ -90,6 +105,7 @@ class ConcurrencySpec:
             "limit_per_key": self.limit_per_key,
             "pools": dict(self.pools),
             "start_rate": self.start_rate.to_json(),
+            "breaker": self.breaker.to_json(),
         }
         return {key: value for key, value in full.items() if value}
 
@@ -105,6 +121,7 @@ class ConcurrencySpec:
             limit_per_key=int(data.get("limit_per_key", 0)),
             pools={name: int(weight) for name, weight in data.get("pools", {}).items()},
             start_rate=StartRate(runs=int(rate.get("runs", 0)), per_seconds=int(rate.get("per_seconds", 60))),
+            breaker=BreakerSpec(**data.get("breaker", {})),
         )
 
 

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import PlainValidator, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
-from toban_domain.concurrency import SCOPE_KEYS, ConcurrencySpec, StartRate
+from toban_domain.concurrency import SCOPE_KEYS, BreakerSpec, ConcurrencySpec, StartRate
 from toban_domain.nearest import nearest
 from toban_domain.payload import kind_of
 from toban_manifests.section import Reading, Section, key, part, problem, raise_problems
@@ -63,6 +63,19 @@ class Rate(Section):
     per_seconds: int = key(60, "the time that is looked at", 60, ge=1, le=DAY)
 
 
+class Breaker(Section):
+    """Stops a job whose runs fail."""
+
+    MEANT = {"ratio": "failure_ratio", "window": "window_seconds", "min": "min_runs"}
+
+    failure_ratio: float = key(
+        0.0, "part of the ended runs that failed or timed out at which nothing starts; 0 = no breaker", 0.5, ge=0, le=1
+    )
+    min_runs: int = key(10, "ended runs that it takes", 10, ge=1, le=1000)
+    window_seconds: int = key(300, "the time that is looked at", 300, ge=10, le=DAY)
+    open_seconds: int = key(60, "how long nothing starts before one run probes", 60, ge=1, le=DAY)
+
+
 class Concurrency(Section):
     """Runs at the same time."""
 
@@ -114,6 +127,7 @@ class Concurrency(Section):
         unset="none",
     )
     start_rate: Rate = part(Rate, "how fast runs may start")
+    breaker: Breaker = part(Breaker, "when failures stop the job")
 
     @classmethod
     def check_after(cls, given: dict[str, Any], wrong: set[str], reading: Reading) -> Iterator[PydanticCustomError]:  # noqa: ARG003
@@ -141,6 +155,12 @@ class Concurrency(Section):
             limit_per_key=self.limit_per_key,
             pools=dict(self.pools),
             start_rate=StartRate(runs=self.start_rate.runs, per_seconds=self.start_rate.per_seconds),
+            breaker=BreakerSpec(
+                failure_ratio=self.breaker.failure_ratio,
+                min_runs=self.breaker.min_runs,
+                window_seconds=self.breaker.window_seconds,
+                open_seconds=self.breaker.open_seconds,
+            ),
         )
 
 

@@ -58,7 +58,7 @@ METHOD_RULES: Rules = {
         "toban_proto.v1.Operations",
         [ADMIN_CLI],
         "ListSettings UpdateSetting ListAudit DetachExecutor DrainExecutor UndrainExecutor DemoteLeader AdoptEpoch SetLimit ListLimits "
-        "GetLimit Diagnose",
+        "GetLimit SetBreaker SignalLimit Diagnose",
     ),
     **_rules("toban_proto.v1.Accounts", [ADMIN_CLI], "Authenticate ListUsers"),
     **_rules(

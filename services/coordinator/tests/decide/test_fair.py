@@ -7,7 +7,7 @@ from collections import Counter, deque
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toban_coordinator.decide.fair import RoundRobin
+from toban_coordinator.decide.fair import RoundRobin, Scope, Shares
 
 A, B, C = ("account", "a"), ("account", "b"), ("account", "c")
 
@@ -62,3 +62,31 @@ def test_no_scope_waits_for_more_than_one_round(sizes: list[int], shares: list[i
             since[other][scope] += 1
             assert since[other][scope] <= 2 * weights[scope], (other, scope)
     assert Counter(scope for scope, _ in started) == dict(zip(names, sizes, strict=True))
+
+
+@given(
+    st.integers(1, 30),
+    st.dictionaries(st.sampled_from([("account", c) for c in "abcdef"]), st.integers(0, 30), min_size=2),
+    st.lists(st.sampled_from("abcdef"), max_size=80),
+)
+def test_while_scopes_wait_none_takes_more_than_its_share_and_no_room_is_left_over(
+    limit: int, held: dict[Scope, int], wants: list[str]
+) -> None:
+    shares = Shares(limit, list(held), {}, held)
+    most = -(-limit // len(held))
+    taken = dict(held)
+    for scope in (("account", c) for c in wants):
+        if scope in held and shares.take(scope, 1):
+            taken[scope] += 1
+            assert taken[scope] <= most
+    for scope in held:
+        while shares.take(scope, 1):
+            taken[scope] += 1
+    assert sum(taken.values()) >= limit
+
+
+def test_a_share_grows_with_the_weight_of_its_scope() -> None:
+    a, b = ("account", "a"), ("account", "b")
+    shares = Shares(8, [a, b], {a: 3}, {})
+    assert [shares.take(a, 1) for _ in range(7)] == [True] * 6 + [False]
+    assert [shares.take(b, 1) for _ in range(3)] == [True, True, False]

@@ -22,6 +22,11 @@ LimitName = Annotated[
         metavar="NAME", help="job:NAME, pool:NAME, or scope:SCOPE/ID for a tenant's weight.", show_default=False
     ),
 ]
+BreakerName = Annotated[str, typer.Argument(metavar="NAME", help="job:NAME or pool:NAME.", show_default=False)]
+Level = Annotated[str, typer.Argument(metavar="ok|soft|hard", help="How healthy it is.", show_default=False)]
+Ttl = Annotated[
+    int, typer.Option("--ttl", metavar="SECONDS", min=1, max=86_400, help="How long the signal holds unless repeated.")
+]
 Size = Annotated[
     int,
     typer.Argument(
@@ -75,7 +80,7 @@ def set_limit(name: LimitName, limit: Size, reason: AuditReason = "", output: Ou
 
 
 def reset_limit(name: LimitName, reason: AuditReason = "", output: Output = Format.TABLE) -> None:
-    """Remove what was set: a job has the limit of its definition again.
+    """Remove what was set, with the breaker and the health signal: a job has the limit of its definition again.
 
     Examples:
     toban limit reset job:etl
@@ -83,13 +88,51 @@ def reset_limit(name: LimitName, reason: AuditReason = "", output: Output = Form
     _set(name, output, reset=True, reason=reason)
 
 
-def open_limit(name: LimitName, reason: AuditReason = "", output: Output = Format.TABLE) -> None:
-    """Open the breaker of a job or pool by hand: nothing starts until it is set or reset.
+def open_limit(name: BreakerName, reason: AuditReason = "", output: Output = Format.TABLE) -> None:
+    """Open the breaker of a job or pool by hand: nothing starts until `close` or `reset`. Needs --reason.
 
     Examples:
     toban limit open job:etl --reason "the warehouse is down"
     """
-    _set(name, output, limit=-1, reason=reason)
+    _set_breaker(name, output, open=True, reason=reason)
+
+
+def close_limit(name: BreakerName, reason: AuditReason = "", output: Output = Format.TABLE) -> None:
+    """Close a breaker that an operator or failures opened. Runs start again; failures before now no longer count.
+
+    Examples:
+    toban limit close job:etl
+    """
+    _set_breaker(name, output, open=False, reason=reason)
+
+
+def signal_limit(
+    name: BreakerName, level: Level, ttl: Ttl = 60, reason: AuditReason = "", output: Output = Format.TABLE
+) -> None:
+    """Report how healthy the subject of a limit is: soft leaves 80 % of the limit, hard 50 %. Repeat it before its time is over.
+
+    After `ok`, or when the time is over, 10 % of the limit comes back a minute.
+
+    Examples:
+    toban limit signal pool:warehouse soft --ttl 120
+    toban limit signal pool:warehouse ok
+    """
+    from toban_cli.client import connect
+    from toban_proto.v1.coordinator_pb2 import SignalLimitRequest
+
+    request = SignalLimitRequest(name=name, level=level, ttl_seconds=ttl, reason=reason)
+    with connect() as client:
+        answer = client.operate("SignalLimit", request).limit
+    show_done(output, answer, f"{name}: {_size(answer)}; {answer.held} taken, {answer.waiting} waiting")
+
+
+def _set_breaker(name: str, output: Format, **change: Any) -> None:
+    from toban_cli.client import connect
+    from toban_proto.v1.coordinator_pb2 import SetBreakerRequest
+
+    with connect() as client:
+        answer = client.operate("SetBreaker", SetBreakerRequest(name=name, **change)).limit
+    show_done(output, answer, f"{name}: {_size(answer)}; {answer.held} taken, {answer.waiting} waiting")
 
 
 def _set(name: str, output: Format, **change: Any) -> None:
@@ -102,9 +145,24 @@ def _set(name: str, output: Format, **change: Any) -> None:
 
 
 def _size(limit: Any) -> str:
-    if limit.limit == -1:
+    if limit.effective == -1:
         return "open: nothing starts"
-    return str(limit.limit) if limit.limit else "no limit"
+    full = str(limit.limit) if limit.limit else "no limit"
+    return full if limit.effective == limit.limit else f"{full} (now {limit.effective})"
+
+
+def _breaker(limit: Any, now: datetime) -> str:
+    if not limit.breaker:
+        return ""
+    state = limit.breaker.replace("_", " ")
+    return f"{state} since {local(limit.breaker_since, now)} by {limit.breaker_by}: {limit.breaker_reason or 'no reason given'}"
+
+
+def _signal(limit: Any, now: datetime) -> str:
+    if not limit.signal:
+        return ""
+    why = f": {limit.signal_reason}" if limit.signal_reason else ""
+    return f"{limit.signal} until {local(limit.signal_until, now)} by {limit.signal_by}{why}"
 
 
 def _columns(now: datetime) -> tuple[list[Column], list[Column]]:
@@ -118,7 +176,7 @@ def _columns(now: datetime) -> tuple[list[Column], list[Column]]:
     ]
     wide = [
         Column("CHANGED", lambda item: age(item.updated_at, now) if item.updated_by else NOTHING),
-        Column("REASON", lambda item: item.reason or NOTHING, loose=True),
+        Column("REASON", lambda item: item.breaker_reason or item.reason or NOTHING, loose=True),
     ]
     return plain, wide
 
@@ -134,6 +192,8 @@ def _page(found: Any, now: datetime) -> None:
             ("Set by", limit.updated_by or f"the {limit.source}"),
             ("Changed", local(limit.updated_at, now) if limit.updated_by else ""),
             ("Reason", limit.reason),
+            ("Breaker", _breaker(limit, now)),
+            ("Health", _signal(limit, now)),
         ]
     )
     for title, runs in (("Held by", found.holders), ("Waiting", found.waiting)):

@@ -37,6 +37,9 @@ Scope = Annotated[
         "--scope", metavar="SCOPE[:ID]", help="For which tenant: system, account:17, user:ada. Tenants take turns."
     ),
 ]
+IgnoreLimits = Annotated[
+    bool, typer.Option("--ignore-limits", help="Start whatever limits and breakers say; it counts, and is audited.")
+]
 Wait = Annotated[bool, typer.Option("--wait", "-w", help="Wait for the end of the run; the exit code is its result.")]
 Follow = Annotated[
     bool, typer.Option("--follow", "-f", help="Print the output as it arrives, then exit as with --wait.")
@@ -66,6 +69,8 @@ def start(
     timezone: Zone = "",
     idempotency_key: Key = "",
     scope: Scope = "",
+    ignore_limits: IgnoreLimits = False,
+    reason: AuditReason = "",
     wait: Wait = False,
     follow: Follow = False,
     output: Output = Format.TABLE,
@@ -77,14 +82,16 @@ def start(
     toban run start hello --at +10m
     toban run start hello --at "2026-12-01 09:00" --timezone Europe/Berlin
     toban run start hello --scope account:17
+    toban run start hello --ignore-limits --reason "the customer waits"
     """
     from toban_cli.client import connect
     from toban_proto.v1.coordinator_pb2 import StartRunsRequest
 
     request, result = _start_request(job, param or [], payload, at, timezone, idempotency_key)
     request.scope, _, request.scope_id = scope.partition(":")
+    request.ignore_limits = ignore_limits
     with connect() as client:
-        started = client.control("StartRuns", StartRunsRequest(runs=[request])).runs[0]
+        started = client.control("StartRuns", StartRunsRequest(runs=[request], reason=reason)).runs[0]
         result = result if started.created else "exists already for this key"
         if not (wait or follow):
             show_done(output, started, f"run {started.run_id} {result}")

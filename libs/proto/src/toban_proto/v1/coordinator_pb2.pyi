@@ -2307,6 +2307,7 @@ class StartRunRequest(_message.Message):
     PRIORITY_FIELD_NUMBER: _builtins.int
     SCOPE_FIELD_NUMBER: _builtins.int
     SCOPE_ID_FIELD_NUMBER: _builtins.int
+    IGNORE_LIMITS_FIELD_NUMBER: _builtins.int
     job: _builtins.str
     payload_json: _builtins.str
     """JSON object merged over the default payload."""
@@ -2315,6 +2316,8 @@ class StartRunRequest(_message.Message):
     scope: _builtins.str
     """For which tenant: system | account | user, and which one. Tenants share executors and limits fairly. Empty = system."""
     scope_id: _builtins.str
+    ignore_limits: _builtins.bool
+    """Starts whatever limits and breakers say; it counts all the same. Audited."""
     @_builtins.property
     def scheduled_for(self) -> _timestamp_pb2.Timestamp: ...
     def __init__(
@@ -2327,10 +2330,11 @@ class StartRunRequest(_message.Message):
         priority: _builtins.int = ...,
         scope: _builtins.str = ...,
         scope_id: _builtins.str = ...,
+        ignore_limits: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["scheduled_for", b"scheduled_for"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["idempotency_key", b"idempotency_key", "job", b"job", "payload_json", b"payload_json", "priority", b"priority", "scheduled_for", b"scheduled_for", "scope", b"scope", "scope_id", b"scope_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["idempotency_key", b"idempotency_key", "ignore_limits", b"ignore_limits", "job", b"job", "payload_json", b"payload_json", "priority", b"priority", "scheduled_for", b"scheduled_for", "scope", b"scope", "scope_id", b"scope_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -2341,16 +2345,20 @@ class StartRunsRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     RUNS_FIELD_NUMBER: _builtins.int
+    REASON_FIELD_NUMBER: _builtins.int
+    reason: _builtins.str
+    """Why limits are ignored; stored in the audit log."""
     @_builtins.property
     def runs(self) -> _containers.RepeatedCompositeFieldContainer[Global___StartRunRequest]: ...
     def __init__(
         self,
         *,
         runs: _abc.Iterable[Global___StartRunRequest] | None = ...,
+        reason: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["runs", b"runs"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["reason", b"reason", "runs", b"runs"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -3252,6 +3260,15 @@ class Limit(_message.Message):
     REASON_FIELD_NUMBER: _builtins.int
     UPDATED_BY_FIELD_NUMBER: _builtins.int
     UPDATED_AT_FIELD_NUMBER: _builtins.int
+    EFFECTIVE_FIELD_NUMBER: _builtins.int
+    BREAKER_FIELD_NUMBER: _builtins.int
+    BREAKER_SINCE_FIELD_NUMBER: _builtins.int
+    BREAKER_REASON_FIELD_NUMBER: _builtins.int
+    BREAKER_BY_FIELD_NUMBER: _builtins.int
+    SIGNAL_FIELD_NUMBER: _builtins.int
+    SIGNAL_UNTIL_FIELD_NUMBER: _builtins.int
+    SIGNAL_REASON_FIELD_NUMBER: _builtins.int
+    SIGNAL_BY_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     limit: _builtins.int
     """0 = no limit, -1 = nothing starts."""
@@ -3262,12 +3279,26 @@ class Limit(_message.Message):
     waiting: _builtins.int
     reason: _builtins.str
     updated_by: _builtins.str
+    effective: _builtins.int
+    """What its breaker and the health signal leave of `limit`: as in `limit`."""
+    breaker: _builtins.str
+    """closed | open | half_open (one run probes); empty = it was never open."""
+    breaker_reason: _builtins.str
+    breaker_by: _builtins.str
+    signal: _builtins.str
+    """soft | hard; also ok while the limit recovers. Empty = none."""
+    signal_reason: _builtins.str
+    signal_by: _builtins.str
     @_builtins.property
     def waiting_since(self) -> _timestamp_pb2.Timestamp:
         """When the first of the waiting runs was deferred."""
 
     @_builtins.property
     def updated_at(self) -> _timestamp_pb2.Timestamp: ...
+    @_builtins.property
+    def breaker_since(self) -> _timestamp_pb2.Timestamp: ...
+    @_builtins.property
+    def signal_until(self) -> _timestamp_pb2.Timestamp: ...
     def __init__(
         self,
         *,
@@ -3280,14 +3311,121 @@ class Limit(_message.Message):
         reason: _builtins.str = ...,
         updated_by: _builtins.str = ...,
         updated_at: _timestamp_pb2.Timestamp | None = ...,
+        effective: _builtins.int = ...,
+        breaker: _builtins.str = ...,
+        breaker_since: _timestamp_pb2.Timestamp | None = ...,
+        breaker_reason: _builtins.str = ...,
+        breaker_by: _builtins.str = ...,
+        signal: _builtins.str = ...,
+        signal_until: _timestamp_pb2.Timestamp | None = ...,
+        signal_reason: _builtins.str = ...,
+        signal_by: _builtins.str = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["updated_at", b"updated_at", "waiting_since", b"waiting_since"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["breaker_since", b"breaker_since", "signal_until", b"signal_until", "updated_at", b"updated_at", "waiting_since", b"waiting_since"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["held", b"held", "limit", b"limit", "name", b"name", "reason", b"reason", "source", b"source", "updated_at", b"updated_at", "updated_by", b"updated_by", "waiting", b"waiting", "waiting_since", b"waiting_since"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["breaker", b"breaker", "breaker_by", b"breaker_by", "breaker_reason", b"breaker_reason", "breaker_since", b"breaker_since", "effective", b"effective", "held", b"held", "limit", b"limit", "name", b"name", "reason", b"reason", "signal", b"signal", "signal_by", b"signal_by", "signal_reason", b"signal_reason", "signal_until", b"signal_until", "source", b"source", "updated_at", b"updated_at", "updated_by", b"updated_by", "waiting", b"waiting", "waiting_since", b"waiting_since"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___Limit: _TypeAlias = Limit  # noqa: Y015
+
+@_typing.final
+class SetBreakerRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: _builtins.int
+    OPEN_FIELD_NUMBER: _builtins.int
+    REASON_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    """job:NAME | pool:NAME"""
+    open: _builtins.bool
+    """True: nothing starts until it is closed. False: runs start again."""
+    reason: _builtins.str
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+        open: _builtins.bool = ...,
+        reason: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["name", b"name", "open", b"open", "reason", b"reason"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SetBreakerRequest: _TypeAlias = SetBreakerRequest  # noqa: Y015
+
+@_typing.final
+class SetBreakerResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    LIMIT_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def limit(self) -> Global___Limit: ...
+    def __init__(
+        self,
+        *,
+        limit: Global___Limit | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["limit", b"limit"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["limit", b"limit"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SetBreakerResponse: _TypeAlias = SetBreakerResponse  # noqa: Y015
+
+@_typing.final
+class SignalLimitRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: _builtins.int
+    LEVEL_FIELD_NUMBER: _builtins.int
+    TTL_SECONDS_FIELD_NUMBER: _builtins.int
+    REASON_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    """job:NAME | pool:NAME"""
+    level: _builtins.str
+    """ok | soft | hard"""
+    ttl_seconds: _builtins.int
+    """How long it holds unless it is repeated; afterwards 10 % of the limit comes back a minute."""
+    reason: _builtins.str
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+        level: _builtins.str = ...,
+        ttl_seconds: _builtins.int = ...,
+        reason: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["level", b"level", "name", b"name", "reason", b"reason", "ttl_seconds", b"ttl_seconds"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SignalLimitRequest: _TypeAlias = SignalLimitRequest  # noqa: Y015
+
+@_typing.final
+class SignalLimitResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    LIMIT_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def limit(self) -> Global___Limit: ...
+    def __init__(
+        self,
+        *,
+        limit: Global___Limit | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["limit", b"limit"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["limit", b"limit"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SignalLimitResponse: _TypeAlias = SignalLimitResponse  # noqa: Y015
 
 @_typing.final
 class LimitRun(_message.Message):

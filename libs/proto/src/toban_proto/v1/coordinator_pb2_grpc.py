@@ -1595,6 +1595,16 @@ class OperationsStub:
                 request_serializer=toban__proto_dot_v1_dot_coordinator__pb2.GetLimitRequest.SerializeToString,
                 response_deserializer=toban__proto_dot_v1_dot_coordinator__pb2.GetLimitResponse.FromString,
                 _registered_method=True)
+        self.SetBreaker = channel.unary_unary(
+                '/toban_proto.v1.Operations/SetBreaker',
+                request_serializer=toban__proto_dot_v1_dot_coordinator__pb2.SetBreakerRequest.SerializeToString,
+                response_deserializer=toban__proto_dot_v1_dot_coordinator__pb2.SetBreakerResponse.FromString,
+                _registered_method=True)
+        self.SignalLimit = channel.unary_unary(
+                '/toban_proto.v1.Operations/SignalLimit',
+                request_serializer=toban__proto_dot_v1_dot_coordinator__pb2.SignalLimitRequest.SerializeToString,
+                response_deserializer=toban__proto_dot_v1_dot_coordinator__pb2.SignalLimitResponse.FromString,
+                _registered_method=True)
         self.Diagnose = channel.unary_unary(
                 '/toban_proto.v1.Operations/Diagnose',
                 request_serializer=toban__proto_dot_v1_dot_coordinator__pb2.DiagnoseRequest.SerializeToString,
@@ -1672,6 +1682,20 @@ class OperationsServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def SetBreaker(self, request, context):
+        """Opens or closes a breaker by hand.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def SignalLimit(self, request, context):
+        """A program reports how healthy the subject of a limit is: soft leaves 80 % of it, hard 50 %.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def Diagnose(self, request, context):
         """The health of the whole installation as the responding coordinator observes it.
         """
@@ -1736,6 +1760,16 @@ def add_OperationsServicer_to_server(servicer, server):
                     servicer.GetLimit,
                     request_deserializer=toban__proto_dot_v1_dot_coordinator__pb2.GetLimitRequest.FromString,
                     response_serializer=toban__proto_dot_v1_dot_coordinator__pb2.GetLimitResponse.SerializeToString,
+            ),
+            'SetBreaker': grpc.unary_unary_rpc_method_handler(
+                    servicer.SetBreaker,
+                    request_deserializer=toban__proto_dot_v1_dot_coordinator__pb2.SetBreakerRequest.FromString,
+                    response_serializer=toban__proto_dot_v1_dot_coordinator__pb2.SetBreakerResponse.SerializeToString,
+            ),
+            'SignalLimit': grpc.unary_unary_rpc_method_handler(
+                    servicer.SignalLimit,
+                    request_deserializer=toban__proto_dot_v1_dot_coordinator__pb2.SignalLimitRequest.FromString,
+                    response_serializer=toban__proto_dot_v1_dot_coordinator__pb2.SignalLimitResponse.SerializeToString,
             ),
             'Diagnose': grpc.unary_unary_rpc_method_handler(
                     servicer.Diagnose,
@@ -2040,6 +2074,60 @@ class Operations:
             '/toban_proto.v1.Operations/GetLimit',
             toban__proto_dot_v1_dot_coordinator__pb2.GetLimitRequest.SerializeToString,
             toban__proto_dot_v1_dot_coordinator__pb2.GetLimitResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def SetBreaker(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/toban_proto.v1.Operations/SetBreaker',
+            toban__proto_dot_v1_dot_coordinator__pb2.SetBreakerRequest.SerializeToString,
+            toban__proto_dot_v1_dot_coordinator__pb2.SetBreakerResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def SignalLimit(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/toban_proto.v1.Operations/SignalLimit',
+            toban__proto_dot_v1_dot_coordinator__pb2.SignalLimitRequest.SerializeToString,
+            toban__proto_dot_v1_dot_coordinator__pb2.SignalLimitResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -416,6 +416,10 @@ class OperationsStub:
     ListLimits: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.ListLimitsRequest, _coordinator_pb2.ListLimitsResponse]
     GetLimit: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.GetLimitRequest, _coordinator_pb2.GetLimitResponse]
     """One limit, which runs hold it since when, and which wait for it."""
+    SetBreaker: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.SetBreakerRequest, _coordinator_pb2.SetBreakerResponse]
+    """Opens or closes a breaker by hand."""
+    SignalLimit: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.SignalLimitRequest, _coordinator_pb2.SignalLimitResponse]
+    """A program reports how healthy the subject of a limit is: soft leaves 80 % of it, hard 50 %."""
     Diagnose: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.DiagnoseRequest, _coordinator_pb2.Diagnosis]
     """The health of the whole installation as the responding coordinator observes it."""
 
@@ -434,6 +438,10 @@ class OperationsAsyncStub(OperationsStub):
     ListLimits: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.ListLimitsRequest, _coordinator_pb2.ListLimitsResponse]  # type: ignore[assignment]
     GetLimit: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.GetLimitRequest, _coordinator_pb2.GetLimitResponse]  # type: ignore[assignment]
     """One limit, which runs hold it since when, and which wait for it."""
+    SetBreaker: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.SetBreakerRequest, _coordinator_pb2.SetBreakerResponse]  # type: ignore[assignment]
+    """Opens or closes a breaker by hand."""
+    SignalLimit: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.SignalLimitRequest, _coordinator_pb2.SignalLimitResponse]  # type: ignore[assignment]
+    """A program reports how healthy the subject of a limit is: soft leaves 80 % of it, hard 50 %."""
     Diagnose: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.DiagnoseRequest, _coordinator_pb2.Diagnosis]  # type: ignore[assignment]
     """The health of the whole installation as the responding coordinator observes it."""
 
@@ -515,6 +523,22 @@ class OperationsServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_coordinator_pb2.GetLimitResponse, _abc.Awaitable[_coordinator_pb2.GetLimitResponse]]:
         """One limit, which runs hold it since when, and which wait for it."""
+
+    @_abc_1.abstractmethod
+    def SetBreaker(
+        self,
+        request: _coordinator_pb2.SetBreakerRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_coordinator_pb2.SetBreakerResponse, _abc.Awaitable[_coordinator_pb2.SetBreakerResponse]]:
+        """Opens or closes a breaker by hand."""
+
+    @_abc_1.abstractmethod
+    def SignalLimit(
+        self,
+        request: _coordinator_pb2.SignalLimitRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_coordinator_pb2.SignalLimitResponse, _abc.Awaitable[_coordinator_pb2.SignalLimitResponse]]:
+        """A program reports how healthy the subject of a limit is: soft leaves 80 % of it, hard 50 %."""
 
     @_abc_1.abstractmethod
     def Diagnose(

@@ -9,7 +9,7 @@ from datetime import datetime
 from toban_coordinator.app.paging import FIRST_PAGE, MAX_LIMIT, Page, PageRequest, page_of
 from toban_coordinator.app.start_runs import job_not_found
 from toban_coordinator.decide.assign import fresh_seconds
-from toban_coordinator.decide.limits import LimitTable, job_of, room
+from toban_coordinator.decide.limits import job_of, room
 from toban_coordinator.decide.limits import waits_for as waits_for_limit
 from toban_coordinator.decide.wait_reason import LeaderSeen, WaitingRun, waits_for, waits_for_executor
 from toban_coordinator.store import jobs, limits, orphan_waits, read_models, runs_assign, settings
@@ -214,8 +214,7 @@ def _run_not_found(run_id: int) -> TobanError:
 
 async def _held_by(t: Tx, key: str, weight: int) -> str:
     """Why a limit holds a run back."""
-    stored = await limits.values(t)
-    need = LimitTable(stored, await limits.current_jobs(t, {job_of(key)})).limit_of(key)
+    need = (await limits.table(t, {job_of(key)})).limit_of(key)
     if need is None:
         return f"limit {key} is no more: it is resumed in the leader's next turns"
     usage = (await limits.usage(t, {key: need.window}))[key]

@@ -48,7 +48,7 @@ class LimitGate:
 
     async def refresh(self, t: Tx) -> bool:
         """Reads all limits; True when they have changed."""
-        before, self.table = self.table, LimitTable(await limits.values(t), await limits.current_jobs(t, self._asked))
+        before, self.table = self.table, await limits.table(t, self._asked)
         self._loaded = True
         # A limit that is taken away and comes back has missed what started meanwhile.
         self._adopted = {job for job in self._adopted if self.table.limit_of(f"job:{job}") is not None}
@@ -71,7 +71,11 @@ class LimitGate:
         if not concerned:
             return None
         await self.know(t, {spec.name for _, spec in concerned})
-        needs = {run.id: self.table.needs(run, spec) for run, spec in concerned}
+        overrides = await limits.overrides(t, [run.id for run, _ in concerned])
+        needs = {
+            run.id: tuple(need.ignored() if run.id in overrides else need for need in self.table.needs(run, spec))
+            for run, spec in concerned
+        }
         keys = {(run.definition_id, run.group) for run, _ in concerned if run.group is not None}
         found = await limits.groups(t, keys, now) if keys else {}
         return Admission(needs, await limits.usage(t, keys_of(needs.values()))), Groups(found)

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 
 from toban_coordinator.app.audit_log import clean_reason
 from toban_coordinator.app.start_runs import job_not_found
+from toban_coordinator.decide.breaker import Breaker, Signal
 from toban_coordinator.decide.limits import LimitTable, Usage, job_of
-from toban_coordinator.store import audit, deferred, jobs, limit_admin, limits
+from toban_coordinator.store import audit, breakers, deferred, jobs, limit_admin, limits
 from toban_coordinator.store.limit_admin import Queue, StoredLimit
 from toban_domain.concurrency import SCOPES
 from toban_domain.errors import ErrorCode, TobanError
@@ -30,21 +31,25 @@ _log = get_logger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LimitState:
-    """A limit, how it is used and what waits. `stored` None: it comes from a definition. `value` 0 = there is none."""
+    """A limit, how it is used and what waits. `stored` None: it comes from a definition. `value` 0 = there is none; `effective` is what
+    its breaker and its health signal leave of it."""
 
     name: str
     value: int
+    effective: int
     usage: Usage
     queue: Queue
     stored: StoredLimit | None
     starts: bool = False
+    breaker: Breaker | None = None
+    signal: Signal | None = None
 
     @property
     def state(self) -> str:
         """free | full | stopped."""
-        if self.value < 0:
+        if self.effective < 0:
             return "stopped"
-        return "full" if self.value and self.held + self.usage.reserved >= self.value else "free"
+        return "full" if self.effective and self.held + self.usage.reserved >= self.effective else "free"
 
     @property
     def held(self) -> int:
@@ -70,22 +75,27 @@ class LimitOperations:
     async def list(self) -> list[LimitState]:
         """Limits that operators or definitions set, and those that runs wait for."""
         async with autocommit(self.pool) as t:
-            stored = await limit_admin.stored(t)
             keys = await deferred.keys(t, limit=SHOWN_KEYS)
-            table = await _table(t, stored, [job_of(key) for key in keys])
+            table = await limits.table(t, {job_of(key) for key in keys})
             defined = [
                 key for name in table.jobs for key in (f"job:{name}", f"rate:{name}") if table.limit_of(key) is not None
             ]
-            return await _states(t, sorted({*stored, *defined, *keys}), table, stored)
+            broken = [name for name, breaker in table.breakers.items() if breaker.state != "closed"]
+            return await _states(t, sorted({*table.values, *defined, *keys, *broken}), table)
 
     async def get(self, name: str) -> LimitDetails:
         """One limit with its runs. Raises NOT_FOUND when there is none of this name, and no run waits for it."""
         async with autocommit(self.pool) as t:
             state = await _state(t, name)
             holders, waiting = await limit_admin.holders(t, name), await limit_admin.waiting(t, name)
-            if state.value == 0 and not holders and not waiting:
+            if state.effective == 0 and not holders and not waiting:
                 raise await _not_found(t, name)
         return LimitDetails(state, holders, waiting)
+
+    async def state(self, name: str) -> LimitState:
+        """One limit and how it is used."""
+        async with autocommit(self.pool) as t:
+            return await _state(t, name)
 
     async def set(self, name: str, value: int | None, *, reason: str, actor: str) -> LimitState:
         """None resets it. Raises INVALID_ARGUMENT (name, value, a weight above the pool), JOB_NOT_FOUND, RESOURCE_INVALID_STATE (a pool in use)."""
@@ -96,6 +106,7 @@ class LimitOperations:
             before = (await limit_admin.stored(t, name)).get(name)
             if value is None:
                 await limit_admin.remove(t, name)
+                await breakers.forget(t, name)
             else:
                 await limit_admin.store(t, name, value, reason=reason, actor=actor)
             action = audit.AdminAction(
@@ -112,40 +123,50 @@ class LimitOperations:
         return state
 
 
-async def _table(t: Tx, stored: dict[str, StoredLimit], names: Sequence[str]) -> LimitTable:
-    return LimitTable({name: one.value for name, one in stored.items()}, await limits.current_jobs(t, set(names)))
-
-
 async def _state(t: Tx, name: str) -> LimitState:
-    stored = await limit_admin.stored(t, name)
-    table = await _table(t, stored, [job_of(name)])
-    return (await _states(t, [name], table, stored))[0]
+    return (await _states(t, [name], await limits.table(t, {job_of(name)})))[0]
 
 
-async def _states(t: Tx, names: Sequence[str], table: LimitTable, stored: dict[str, StoredLimit]) -> list[LimitState]:
+async def _states(t: Tx, names: Sequence[str], table: LimitTable) -> list[LimitState]:
     needs = {name: table.limit_of(name) for name in names}
     usage = await limits.usage(t, {name: need.window if need else 0 for name, need in needs.items()})
-    queues = await limit_admin.queues(t, names)
-    found = []
-    for name, need in needs.items():
-        weight = stored[name].value if name.startswith("scope:") and name in stored else 0
-        found.append(
-            LimitState(
-                name=name,
-                value=need.capacity if need else weight,
-                usage=usage.get(name, Usage()),
-                queue=queues.get(name, Queue(0, None)),
-                stored=stored.get(name),
-                starts=bool(need and need.window),
-            )
+    queues, stored, signals = await limit_admin.queues(t, names), await limit_admin.stored(t), await breakers.signals(t)
+    return [
+        LimitState(
+            name=name,
+            value=table.value_of(name),
+            effective=need.capacity if need else 0,
+            usage=usage.get(name, Usage()),
+            queue=queues.get(name, Queue(0, None)),
+            stored=stored.get(name),
+            starts=bool(need and need.window),
+            breaker=table.breakers.get(name),
+            signal=signals.get(name) if name in table.factors else None,
         )
-    return found
+        for name, need in needs.items()
+    ]
 
 
-async def _check(t: Tx, name: str, value: int | None) -> None:
+async def check_breaker_name(t: Tx, name: str) -> None:
+    """Raises INVALID_ARGUMENT for a name that is neither a job's nor a pool's, JOB_NOT_FOUND, NOT_FOUND (pool)."""
+    kind, rest = _kind_of(name)
+    if kind == "scope":
+        raise TobanError(ErrorCode.INVALID_ARGUMENT, f"{name[:60]!r} has no breaker; use job:NAME or pool:NAME")
+    if kind == "job" and rest not in await jobs.heads(t, [rest]):
+        raise await job_not_found(t, rest)
+    if kind == "pool" and name not in await limit_admin.stored(t, name):
+        raise await _not_found(t, name)
+
+
+def _kind_of(name: str) -> tuple[str, str]:
     kind, _, rest = name.partition(":")
     if len(name) > MAX_NAME or "\0" in name or kind not in ("job", "pool", "scope") or not rest:
         raise TobanError(ErrorCode.INVALID_ARGUMENT, f"{name[:60]!r} is not a limit that can be set; {_HINT}")
+    return kind, rest
+
+
+async def _check(t: Tx, name: str, value: int | None) -> None:
+    kind, rest = _kind_of(name)
     lowest = {"job": -1, "pool": -1, "scope": 1}[kind]
     if value is not None and (not lowest <= value <= MAX_LIMIT or (kind == "pool" and value == 0)):
         allowed = f"{lowest} … {MAX_LIMIT}" + (", not 0" if kind == "pool" else "")

@@ -8,13 +8,14 @@ from datetime import datetime
 
 from cachetools import LRUCache
 
+from toban_coordinator.app.audit_log import clean_reason
 from toban_coordinator.app.definition_cache import DefinitionCache
 from toban_coordinator.app.fast_path import CurrentFastPath
 from toban_coordinator.app.large_payload import with_large_checks
 from toban_coordinator.app.metrics import submitted
 from toban_coordinator.app.payload_validator import PayloadValidator
 from toban_coordinator.decide.start_runs import refusal
-from toban_coordinator.store import jobs, run_traces, runs
+from toban_coordinator.store import audit, breakers, jobs, run_traces, runs
 from toban_domain.concurrency import DEFAULT_SCOPE, SCOPES
 from toban_domain.errors import ErrorCode, TobanError
 from toban_domain.job import JobSpec
@@ -41,7 +42,8 @@ _log = get_logger(__name__)
 class RunRequest:
     """A run that a caller asks for. `payload_json` is merged over the job's default payload, "" = nothing given.
 
-    `scheduled_for` None = now; `priority` 0 = the job's; `idempotency_key` "" = none; `scope` "" = system.
+    `scheduled_for` None = now; `priority` 0 = the job's; `idempotency_key` "" = none; `scope` "" = system. `ignore_limits`: it starts
+    whatever limits and breakers say.
     """
 
     job: str
@@ -51,6 +53,7 @@ class RunRequest:
     idempotency_key: str = ""
     scope: str = ""
     scope_id: str = ""
+    ignore_limits: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,30 +75,35 @@ class StartRuns:
     # As last seen; `enqueue` makes nothing from one that has changed since.
     heads: LRUCache[str, jobs.Head] = field(default_factory=lambda: LRUCache(KEPT_HEADS))
 
-    async def start(self, wanted: Sequence[RunRequest], actor: str) -> list[StartedRun]:
+    async def start(self, wanted: Sequence[RunRequest], actor: str, *, reason: str = "") -> list[StartedRun]:
         """Raises JOB_NOT_FOUND, JOB_DISABLED, PAYLOAD_INVALID, PAYLOAD_TOO_LARGE, CONFLICT (key of another job), INVALID_ARGUMENT (time, scope),
         DUPLICATE_SCOPE (policy reject_same_scope, and a live run has the same dedupe keys)."""
         if len(wanted) > MAX_RUNS:
             raise TobanError(ErrorCode.INVALID_ARGUMENT, f"{len(wanted)} runs in one call, the limit is {MAX_RUNS}")
         if not wanted:
             return []
-        return await with_large_checks(lambda: self._start(wanted, actor))
+        return await with_large_checks(lambda: self._start(wanted, actor, reason))
 
-    async def _start(self, wanted: Sequence[RunRequest], actor: str) -> list[StartedRun]:
+    async def _start(self, wanted: Sequence[RunRequest], actor: str, reason: str) -> list[StartedRun]:
         origin = tracing.current()
-        if (placed := await self._place(wanted, actor)) is not None:
+        ignoring = any(run.ignore_limits for run in wanted)
+        if not ignoring and (placed := await self._place(wanted, actor)) is not None:
             submitted.labels("demand").inc(len(placed))
             if origin is not None:
                 await self._keep_origin(placed, origin)
             return [StartedRun(run, True) for run in placed]
         # Without keys one statement writes everything; with keys a later check may still refuse the whole call.
-        opened = tx if origin or any(run.idempotency_key for run in wanted) else autocommit
+        opened = tx if origin or ignoring or any(run.idempotency_key for run in wanted) else autocommit
         try:
             async with opened(self.pool) as t:
                 new, made = await self._enqueue(t, wanted, actor)
                 earlier = await _runs_of_keys(t, new, made)
                 if origin is not None:
                     await run_traces.keep(t, [one.id for one in made if one.created], origin)
+                if ignoring:
+                    pairs = zip(wanted, made, strict=True)
+                    ids = [one.id for run, one in pairs if run.ignore_limits and one.created]
+                    await _ignore_limits(t, ids, reason=reason, actor=actor)
         except Refused as error:
             if error.constraint != CLAIMED:
                 raise
@@ -191,6 +199,15 @@ class StartRuns:
             key=run.idempotency_key,
             place=tracing.current(),
         )
+
+
+async def _ignore_limits(t: Tx, ids: Sequence[int], *, reason: str, actor: str) -> None:
+    """These runs start whatever their limits say; the audit log has each of them."""
+    await breakers.ignore_limits(t, ids)
+    why = clean_reason(reason)
+    await audit.note_all(
+        t, [audit.AdminAction(actor=actor, action="ignore_limits", target=f"run {run}", reason=why) for run in ids]
+    )
 
 
 def _scope(run: RunRequest) -> tuple[str, str]:

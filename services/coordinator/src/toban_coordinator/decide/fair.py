@@ -1,9 +1,9 @@
-"""Whose turn it is: weighted round robin over the scopes (tenants) of one rank, which is a priority (docs/limits.md)."""
+"""Whose turn it is: weighted round robin over the scopes (tenants) of one rank, which is a priority, and their shares (docs/limits.md)."""
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TypeVar
 
 Scope = tuple[str, str]
@@ -48,6 +48,25 @@ class RoundRobin:
             else:
                 self._before, self._last, self._count = self._last or FIRST, scope, 1
             self._weight = (weights or {}).get(scope, 1)
+
+
+class Shares:
+    """While several scopes wait for a limit, each holds at most its share of it: limit ÷ waiting scopes, rounded up, by weight."""
+
+    def __init__(
+        self, limit: int, waiting: Collection[Scope], weights: Mapping[Scope, int], held: Mapping[Scope, int]
+    ) -> None:
+        total = sum(weights.get(scope, 1) for scope in waiting)
+        self._shares = {scope: -(-limit * weights.get(scope, 1) // total) for scope in waiting}
+        self._held = dict(held)
+
+    def take(self, scope: Scope, weight: int) -> bool:
+        """Whether a run of `scope` may take so much; it holds that then. A run that is heavier than what is left of the share may."""
+        held = self._held.get(scope, 0)
+        if held >= self._shares[scope]:
+            return False
+        self._held[scope] = held + weight
+        return True
 
 
 def _rounds(

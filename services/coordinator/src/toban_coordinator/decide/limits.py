@@ -10,7 +10,8 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from toban_domain.concurrency import ConcurrencySpec, short
+from toban_coordinator.decide.breaker import Breaker, reduced
+from toban_domain.concurrency import BreakerSpec, ConcurrencySpec, short
 from toban_domain.job import JobSpec
 from toban_domain.payload import canonical_json
 from toban_domain.placement import DueRun
@@ -20,12 +21,21 @@ CLOSED = -1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Need:
-    """What a run takes of one limit. `capacity` -1 = nothing starts; `window` seconds: starts count, not runs (0 = runs)."""
+    """What a run takes of one limit. `capacity` -1 = nothing starts; `window` seconds: starts count, not runs (0 = runs).
+
+    `why`: what makes the capacity less than the limit, for people.
+    """
 
     key: str
     capacity: int
     weight: int = 1
     window: int = 0
+    why: str = ""
+    is_ignored: bool = False
+
+    def ignored(self) -> Need:
+        """The same for a run that starts whatever the limit says; it counts all the same. A group is no limit, and is never ignored."""
+        return self if self.key.startswith("group:") else replace(self, is_ignored=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,10 +58,15 @@ class CurrentJob:
 
 @dataclass(frozen=True, slots=True)
 class LimitTable:
-    """All limits: what operators set (by name, as in `toban limit list`), and the current versions of jobs that have some."""
+    """All limits: what operators set (by name, as in `toban limit list`), and the current versions of jobs that have some.
+
+    `breakers`: of jobs and pools, the closed ones too; `factors`: how much health signals leave of limits, where that is less than all.
+    """
 
     values: Mapping[str, int] = field(default_factory=dict)
     jobs: Mapping[str, CurrentJob] = field(default_factory=dict)
+    breakers: Mapping[str, Breaker] = field(default_factory=dict)
+    factors: Mapping[str, float] = field(default_factory=dict)
 
     def concerns(self, spec: JobSpec) -> bool:
         """Whether a run of `spec` must be looked at before it starts: it has limits, or its policy is about a group."""
@@ -59,6 +74,7 @@ class LimitTable:
         return (
             not spec.concurrency.is_plain
             or self.values.get(f"job:{spec.name}", 0) != 0
+            or self._is_broken(f"job:{spec.name}")
             or (current is not None and not current.concurrency.is_plain)
         )
 
@@ -72,14 +88,14 @@ class LimitTable:
         found = []
         if run.group is not None and spec.concurrency.is_serial:
             found.append(Need(key=f"group:{spec.name}/{run.group}", capacity=1))
-        job = self.values.get(f"job:{spec.name}", limits.limit)
-        if job:
-            found.append(Need(key=f"job:{spec.name}", capacity=job))
+        job = self._need(f"job:{spec.name}", self.values.get(f"job:{spec.name}", limits.limit))
+        if job.capacity:
+            found.append(job)
         if limits.limit_per_key:
             value = canonical_json(json.loads(run.payload).get(limits.limit_key))
             found.append(Need(key=f"key:{spec.name}/{short(value)}", capacity=limits.limit_per_key))
         for pool, weight in sorted(limits.pools.items()):
-            found.append(Need(key=f"pool:{pool}", capacity=self.values.get(f"pool:{pool}", 0), weight=weight))
+            found.append(self._need(f"pool:{pool}", self.values.get(f"pool:{pool}", 0), weight=weight))
         if limits.start_rate.runs:
             rate = limits.start_rate
             found.append(Need(key=f"rate:{spec.name}", capacity=rate.runs, window=rate.per_seconds))
@@ -92,12 +108,43 @@ class LimitTable:
         if kind == "group":
             return Need(key=key, capacity=1)
         if kind == "pool":
-            return Need(key=key, capacity=self.values.get(key, 0))
+            return self._need(key, self.values.get(key, 0))
         if kind == "rate":
             rate = limits.start_rate
             return Need(key=key, capacity=rate.runs, window=rate.per_seconds) if rate.runs else None
-        capacity = limits.limit_per_key if kind == "key" else self.values.get(key, limits.limit)
-        return Need(key=key, capacity=capacity) if capacity else None
+        if kind == "key":
+            return Need(key=key, capacity=limits.limit_per_key) if limits.limit_per_key else None
+        need = self._need(key, self.values.get(key, limits.limit))
+        return need if need.capacity else None
+
+    def value_of(self, key: str) -> int:
+        """The limit without its breaker and its health signal, or the weight of a scope; 0 = there is none."""
+        need = replace(self, breakers={}, factors={}).limit_of(key)
+        return self.values.get(key, 0) if need is None else need.capacity
+
+    def watched(self) -> dict[str, BreakerSpec]:
+        """Breakers that a step may change: those of jobs that define one, and those that are not closed."""
+        found = {f"job:{name}": job.concurrency.breaker for name, job in self.jobs.items()}
+        return {
+            key: found.get(key, BreakerSpec())
+            for key in {*found, *self.breakers}
+            if (key in found and found[key].failure_ratio) or self._is_broken(key)
+        }
+
+    def _is_broken(self, key: str) -> bool:
+        return key in self.breakers and self.breakers[key].state != "closed"
+
+    def _need(self, key: str, limit: int, *, weight: int = 1) -> Need:
+        """What is left of a limit under its breaker and its health signal."""
+        breaker, factor = self.breakers.get(key), self.factors.get(key, 1.0)
+        if breaker is not None and breaker.state == "open":
+            return Need(key=key, capacity=CLOSED, weight=weight, why=f"its breaker is open: {breaker.reason}")
+        if breaker is not None and breaker.state == "half_open" and limit != CLOSED:
+            return Need(key=key, capacity=1, weight=weight, why="its breaker is half open, and one run probes")
+        if factor < 1.0:
+            why = f"a health signal leaves {factor:.0%} of {limit}"
+            return Need(key=key, capacity=reduced(limit, factor), weight=weight, why=why)
+        return Need(key=key, capacity=limit, weight=weight)
 
 
 def job_of(key: str) -> str:
@@ -129,6 +176,8 @@ class Admission:
         """
         for need in self.needs.get(run.id, ()):
             usage = self._usage.get(need.key, Usage())
+            if need.is_ignored:
+                continue
             if run.deferred_on is not None:
                 usage = replace(usage, reserved=0, waiting=False)
             if usage.waiting or need.weight > room(need, usage):
@@ -158,6 +207,8 @@ def waits_for(need: Need, usage: Usage | None = None) -> str:
     """Why a run waits, for people."""
     kind, _, name = need.key.partition(":")
     used = f" ({usage.starts if need.window else usage.held} of {need.capacity} are taken)" if usage else ""
+    if need.why:
+        return f"limit {need.key}: {need.why}{used if need.capacity != CLOSED else ''}"
     if need.capacity == CLOSED:
         return f"limit {need.key} is -1: nothing starts; `toban limit get {need.key}` says why"
     if kind == "group":

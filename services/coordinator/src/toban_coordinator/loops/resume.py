@@ -1,15 +1,16 @@
-"""Loops `resume` and `limits`: deferred runs wait for their turn again as limits get room, and the leader learns which limits there are."""
+"""Loops `resume` and `limits`: deferred runs get their turn as limits get room; the leader reads which limits there are and moves breakers."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from cachetools import LRUCache
 
 from toban_coordinator.app import metrics
+from toban_coordinator.app.breakers import step_breakers
 from toban_coordinator.app.limit_gate import LimitGate
 from toban_coordinator.decide import limits as decide
-from toban_coordinator.decide.fair import RoundRobin, Scope
+from toban_coordinator.decide.fair import RoundRobin, Scope, Shares
 from toban_coordinator.decide.limits import Need, Usage
 from toban_coordinator.loops.term_loop import LoopDeps, TurnOutcome
 from toban_coordinator.store import deferred, limits
@@ -70,13 +71,22 @@ class Resume:
         found = await deferred.heads(t, key, after=turns.start, largest=largest, depth=min(free, most))
         waiting = [(head.rank, (head.scope, head.scope_id), head) for head in found]
         picked: list[tuple[str, Scope, int]] = []
+        shares = await self._shares(t, key, need, {scope for _, scope, _ in waiting})
         for scope, head in turns.order(waiting, self._gate.weights()):
+            if shares is not None and not shares.take(scope, head.weight):
+                continue
             if len(picked) >= most or (need is not None and head.weight > free):
                 # The first one that does not fit has to wait, and those behind it with it: else a large one would never start.
                 break
             free -= head.weight
             picked.append((key, scope, head.id))
         return picked
+
+    async def _shares(self, t: Tx, key: str, need: Need | None, waiting: Collection[Scope]) -> Shares | None:
+        """What each waiting scope may hold; None where one waits alone, and where starts count."""
+        if need is None or need.window or len(waiting) < 2:
+            return None
+        return Shares(need.capacity, waiting, self._gate.weights(), await deferred.held_by_scope(t, key))
 
     async def _write(self, picked: Sequence[tuple[str, Scope, int]]) -> int:
         if not picked:
@@ -93,7 +103,7 @@ class Resume:
 
 
 class Limits:
-    """Keeps the gate's limits current, and clears away what counts no more."""
+    """Keeps the gate's limits current, moves breakers, and clears away what counts no more."""
 
     def __init__(self, *, deps: LoopDeps, gate: LimitGate, on_changed: Callable[[], None]) -> None:
         self._deps = deps
@@ -105,6 +115,9 @@ class Limits:
         """One turn."""
         async with autocommit(self._deps.pool) as t:
             changed = await self._gate.refresh(t)
+        if await step_breakers(self._deps.pool, self._deps.term, self._gate.table):
+            async with autocommit(self._deps.pool) as t:
+                changed |= await self._gate.refresh(t)
         if changed:
             self._on_changed()
         cleared = 0
@@ -112,4 +125,6 @@ class Limits:
             async with fenced_tx(self._deps.pool, self._deps.term) as t:
                 cleared = await limits.clear(t, oldest_start_seconds=LONGEST_WINDOW)
             self._clear_at = self._deps.clock.monotonic() + CLEAR_SECONDS
-        return TurnOutcome(int(changed) + cleared)
+        # A breaker that is open, and a limit that recovers, are looked at each second.
+        moving = self._gate.table.factors or any(b.state != "closed" for b in self._gate.table.breakers.values())
+        return TurnOutcome(int(changed) + cleared, 1.0 if moving else None)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from toban_coordinator.app.apply import Apply
+from toban_coordinator.app.breakers import BreakerOperations
 from toban_coordinator.app.cancel import CancelRun
 from toban_coordinator.app.continuations import Continuations
 from toban_coordinator.app.declare_lost import DeclareLost
@@ -129,6 +130,7 @@ def _operations(parts: Coordinator) -> Operations:
         pool=pool,
         settings=SettingsOperations(pool=pool),
         limits=LimitOperations(pool=pool),
+        breakers=BreakerOperations(pool=pool),
         executors=ExecutorOperations(pool=pool),
         leader=LeaderOperations(pool=pool, leader=parts.leadership, clock=clock),
         diagnose=Diagnose(pool=pool, redis=parts.connections.redis, clock=clock, release=VERSION),

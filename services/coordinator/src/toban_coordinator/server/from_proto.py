@@ -50,6 +50,7 @@ def run_request_from_pb(message: pb.StartRunRequest) -> RunRequest:
         idempotency_key=message.idempotency_key,
         scope=message.scope,
         scope_id=message.scope_id,
+        ignore_limits=message.ignore_limits,
     )
 
 

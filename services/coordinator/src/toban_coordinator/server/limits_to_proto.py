@@ -10,7 +10,7 @@ from toban_transport.convert import timestamp_to_pb as at
 
 def limit_to_pb(state: LimitState) -> pb.Limit:
     """A limit, how it is used and what waits."""
-    stored = state.stored
+    stored, breaker, signal = state.stored, state.breaker, state.signal
     return pb.Limit(
         name=state.name,
         limit=state.value,
@@ -21,6 +21,15 @@ def limit_to_pb(state: LimitState) -> pb.Limit:
         reason=stored.reason if stored else "",
         updated_by=stored.updated_by if stored else "",
         updated_at=at(stored.updated_at) if stored else None,
+        effective=state.effective,
+        breaker=breaker.state if breaker else "",
+        breaker_since=at(breaker.since) if breaker else None,
+        breaker_reason=breaker.reason if breaker else "",
+        breaker_by=breaker.updated_by if breaker else "",
+        signal=signal.level if signal else "",
+        signal_until=at(signal.holds_until) if signal else None,
+        signal_reason=signal.reason if signal else "",
+        signal_by=signal.updated_by if signal else "",
     )
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from toban_coordinator.app.audit_log import list_audit
+from toban_coordinator.app.breakers import BreakerOperations
 from toban_coordinator.app.diagnose import Diagnose
 from toban_coordinator.app.operations_executors import ExecutorOperations
 from toban_coordinator.app.operations_leader import LeaderOperations
@@ -38,6 +39,7 @@ class OperationsDeps:
     pool: Pool
     settings: SettingsOperations
     limits: LimitOperations
+    breakers: BreakerOperations
     executors: ExecutorOperations
     leader: LeaderOperations
     diagnose: Diagnose
@@ -113,6 +115,25 @@ class Operations(OperationsServicer):
         value = None if request.reset else request.limit
         work = self._deps.limits.set(request.name, value, reason=request.reason, actor=peer_service(context))
         return pb.SetLimitResponse(limit=limit_to_pb(await _counted("set_limit", work)))
+
+    async def SetBreaker(self, request: pb.SetBreakerRequest, context: Context) -> pb.SetBreakerResponse:
+        """Opens or closes a breaker; the leader works with it at once."""
+        work = self._deps.breakers.open if request.open else self._deps.breakers.close
+        action = "open_breaker" if request.open else "close_breaker"
+        await _counted(action, work(request.name, reason=request.reason, actor=peer_service(context)))
+        return pb.SetBreakerResponse(limit=limit_to_pb(await self._deps.limits.state(request.name)))
+
+    async def SignalLimit(self, request: pb.SignalLimitRequest, context: Context) -> pb.SignalLimitResponse:
+        """Reduces a limit while what it protects is not well."""
+        work = self._deps.breakers.signal(
+            request.name,
+            request.level,
+            ttl_seconds=request.ttl_seconds,
+            reason=request.reason,
+            actor=peer_service(context),
+        )
+        await _counted("signal_limit", work)
+        return pb.SignalLimitResponse(limit=limit_to_pb(await self._deps.limits.state(request.name)))
 
     async def Diagnose(self, _request: pb.DiagnoseRequest, _context: Context) -> pb.Diagnosis:
         """What this coordinator knows about the health of the whole installation."""

@@ -74,6 +74,12 @@ async def heads(t: Tx, key: str, *, after: tuple[str, str], largest: int, depth:
     return [Head(**row) for row in await t.fetch_all(_sql.heads, parameters)]
 
 
+async def held_by_scope(t: Tx, key: str) -> dict[tuple[str, str], int]:
+    """How much of a limit each scope has, those of resumed runs that were not sent included."""
+    rows = await t.fetch_all(_sql.held_by_scope, {"key": key})
+    return {(row["scope"], row["scope_id"]): row["held"] for row in rows}
+
+
 async def overdue(t: Tx, now: datetime, *, limit: int) -> list[OverdueWait]:
     """Deferred runs whose `wait_until` has passed."""
     return [OverdueWait(**row) for row in await t.fetch_all(_sql.overdue, {"now": now, "limit": limit})]

@@ -64,6 +64,16 @@ SELECT q.rank, q.scope, q.scope_id, r.id, r.deferred_weight AS weight
      WHERE r.rank = q.rank AND r.scope = q.scope AND r.scope_id = q.scope_id AND r.deferred_weight <= %(largest)s::integer
      ORDER BY r.scheduled_for, r.id LIMIT %(depth)s::integer) r
 
+-- name: held_by_scope
+-- How much of a limit the runs of each scope take: sent ones, and resumed ones that were not sent yet.
+SELECT r.scope, r.scope_id, sum(r.weight)::bigint AS held
+  FROM (SELECT l.scope, l.scope_id, h.weight
+          FROM scheduler.limit_holds h JOIN scheduler.runs_live l ON l.id = h.run_id AND l.token = h.token
+         WHERE h.key = %(key)s::text AND l.dispatched_at IS NOT NULL
+        UNION ALL
+        SELECT l.scope, l.scope_id, l.deferred_weight FROM scheduler.runs_live l WHERE l.state = 'PENDING' AND l.deferred_on = %(key)s::text) r
+ GROUP BY r.scope, r.scope_id
+
 -- name: overdue
 -- Deferred runs that have waited for too long.
 SELECT r.id, r.definition_id, r.definition_version AS version, r.scheduled_for, r.started_at IS NOT NULL AS started

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 
+from toban_coordinator.decide.breaker import Breaker, Signal, factor_at
 from toban_coordinator.decide.groups import GroupFacts
-from toban_coordinator.decide.limits import CurrentJob, Need, Usage
+from toban_coordinator.decide.limits import CurrentJob, LimitTable, Need, Usage
 from toban_domain.concurrency import ConcurrencySpec
 from toban_store import queries
-from toban_store.tx import FencedTx, Tx
+from toban_store.tx import FencedTx, Row, Tx
 
 _sql = queries.load(__name__)
 # How long a resumed run keeps its room while it is not sent, seconds: one that fits no executor must not keep it from others.
@@ -18,9 +19,35 @@ RESERVE_SECONDS = 5.0
 CLEARED = 2000
 
 
-async def values(t: Tx) -> dict[str, int]:
-    """What operators set, by name."""
-    return {row["name"]: row["value"] for row in await t.fetch_all(_sql.values)}
+async def table(t: Tx, names: Collection[str]) -> LimitTable:
+    """All limits with their breakers and health signals; the definitions with a concurrency section, and those called `names`."""
+    values, breakers, factors = {}, {}, {}
+    for row in await t.fetch_all(_sql.values):
+        name = row["name"]
+        if row["value"] is not None:
+            values[name] = row["value"]
+        elif row["factor"] is None:
+            breakers[name] = Breaker(**{key: row[key] for key in ("state", "since", "by_hand", "reason", "updated_by")})
+        elif (factor := factor_at(signal_of(row), row["server_time"])) < 1.0:
+            factors[name] = factor
+    return LimitTable(values, await current_jobs(t, names), breakers, factors)
+
+
+def signal_of(row: Row) -> Signal:
+    """A health signal from a row of its table."""
+    return Signal(
+        level=row["state"],
+        factor=row["factor"],
+        since=row["since"],
+        holds_until=row["holds_until"],
+        reason=row["reason"],
+        updated_by=row["updated_by"],
+    )
+
+
+async def overrides(t: Tx, ids: Collection[int]) -> set[int]:
+    """Those of `ids` that start whatever their limits say."""
+    return {row["run_id"] for row in await t.fetch_all(_sql.overrides, {"ids": list(ids)})}
 
 
 async def current_jobs(t: Tx, names: Collection[str]) -> dict[str, CurrentJob]:
@@ -76,6 +103,7 @@ async def hold(t: FencedTx, taken: Sequence[tuple[int, int, Sequence[Need]]]) ->
 
 async def clear(t: FencedTx, *, oldest_start_seconds: int) -> int:
     """Deletes rows that count no more, of limits that are not in use; answers how many."""
+    await t.execute(_sql.drop_overrides)
     dropped = await t.execute(_sql.drop_holds, {"keys": [], "all": True, "limit": CLEARED})
     return dropped + await t.execute(_sql.drop_starts, {"keys": [""], "windows": [oldest_start_seconds]})
 

@@ -1,6 +1,12 @@
 -- name: values
--- What operators set.
-SELECT l.name, l.value FROM scheduler.limits l
+-- What operators set, breakers, and health signals; each in rows of its own.
+SELECT l.name, l.value, NULL AS state, NULL::timestamptz AS since, NULL::boolean AS by_hand, '' AS reason, '' AS updated_by, NULL::float8 AS factor,
+       NULL::timestamptz AS holds_until, NULL::timestamptz AS server_time
+  FROM scheduler.limits l
+UNION ALL
+SELECT b.name, NULL, b.state, b.since, b.by_hand, b.reason, b.updated_by, NULL, NULL, NULL FROM scheduler.breakers b
+UNION ALL
+SELECT s.name, NULL, s.level, s.updated_at, NULL, s.reason, s.updated_by, s.factor, s.holds_until, now() FROM scheduler.limit_signals s
 
 -- name: current_jobs
 -- The concurrency sections of the current versions of all definitions that have one, and of the definitions called `names`.
@@ -64,6 +70,14 @@ DELETE FROM scheduler.limit_holds h
 DELETE FROM scheduler.limit_starts s
  USING unnest(%(keys)s::text[], %(windows)s::integer[]) AS k(key, seconds)
  WHERE (s.key = k.key OR k.key = '') AND s.at < now() - make_interval(secs => k.seconds)
+
+-- name: overrides
+-- Those of the runs that ignore limits.
+SELECT o.run_id FROM scheduler.limit_overrides o WHERE o.run_id = ANY(%(ids)s::bigint[])
+
+-- name: drop_overrides
+-- Runs that have ended ignore nothing any more.
+DELETE FROM scheduler.limit_overrides o WHERE NOT EXISTS (SELECT 1 FROM scheduler.runs_live r WHERE r.id = o.run_id)
 
 -- name: claim
 -- Runs of slots and events hold their groups from now on; one whose group another run holds is not answered.
