@@ -52,6 +52,22 @@ class LimitState:
         return "full" if self.effective and self.held + self.usage.reserved >= self.effective else "free"
 
     @property
+    def kind(self) -> str:
+        """job | key | pool | rate | group | scope."""
+        return self.name.partition(":")[0]
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether a run waits for it although there is room for the heaviest one."""
+        if not self.queue.waiting or self.effective < 0:
+            return False
+        if self.effective == 0:
+            # A limit that is no more lets all go; a pool that is not there lets none.
+            return not self.name.startswith("pool:")
+        needs = min(self.queue.heaviest, self.effective)
+        return self.effective - self.held - self.usage.reserved >= needs
+
+    @property
     def held(self) -> int:
         """Runs, weights or starts that are taken."""
         return self.usage.starts if self.starts else self.usage.held
@@ -137,7 +153,7 @@ async def _states(t: Tx, names: Sequence[str], table: LimitTable) -> list[LimitS
             value=table.value_of(name),
             effective=need.capacity if need else 0,
             usage=usage.get(name, Usage()),
-            queue=queues.get(name, Queue(0, None)),
+            queue=queues.get(name, Queue()),
             stored=stored.get(name),
             starts=bool(need and need.window),
             breaker=table.breakers.get(name),

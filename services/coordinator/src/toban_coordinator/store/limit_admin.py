@@ -29,10 +29,11 @@ class StoredLimit:
 
 @dataclass(frozen=True, slots=True)
 class Queue:
-    """How many runs wait for a limit, and since when the first."""
+    """How many runs wait for a limit, since when the first, and how much of it the heaviest needs."""
 
-    waiting: int
-    since: datetime | None
+    waiting: int = 0
+    since: datetime | None = None
+    heaviest: int = 1
 
 
 async def stored(t: Tx, name: str = "") -> dict[str, StoredLimit]:
@@ -65,7 +66,13 @@ async def users_of_pool(t: Tx, pool: str) -> list[tuple[str, int]]:
 async def queues(t: Tx, keys: Sequence[str]) -> dict[str, Queue]:
     """What waits for these limits."""
     rows = await t.fetch_all(_sql.queues, {"keys": list(keys)})
-    return {row["key"]: Queue(row["waiting"], row["since"]) for row in rows}
+    return {row["key"]: Queue(row["waiting"], row["since"], row["heaviest"] or 1) for row in rows}
+
+
+async def blocked_seconds(t: Tx, keys: Sequence[str]) -> float:
+    """For how long runs have waited for one of these limits while it let none start; the longest, 0 without any."""
+    row = await t.fetch_one(_sql.blocked, {"keys": list(keys)})
+    return float(row["seconds"] or 0.0) if row else 0.0
 
 
 async def holders(t: Tx, key: str) -> list[Row]:

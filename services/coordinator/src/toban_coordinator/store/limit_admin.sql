@@ -29,10 +29,21 @@ SELECT d.name, (d.spec -> 'concurrency' -> 'pools' ->> %(pool)s::text)::integer 
  LIMIT 20
 
 -- name: queues
--- How many runs wait for limits, and since when the first.
-SELECT k.key, count(r.id) AS waiting, min(r.deferred_at) AS since
+-- How many runs wait for limits, since when the first, and how much the heaviest needs.
+SELECT k.key, count(r.id) AS waiting, min(r.deferred_at) AS since, max(r.deferred_weight) AS heaviest
   FROM unnest(%(keys)s::text[]) AS k(key) LEFT JOIN scheduler.runs_live r ON r.state = 'DEFERRED' AND r.deferred_on = k.key
  GROUP BY k.key
+
+-- name: blocked
+-- For how long runs have waited for one of these limits while it let none start, seconds; the longest.
+SELECT max(extract(epoch FROM now() - GREATEST(w.since, h.started)))::double precision AS seconds
+  FROM unnest(%(keys)s::text[]) AS k(key)
+ CROSS JOIN LATERAL (SELECT min(r.deferred_at) AS since FROM scheduler.runs_live r WHERE r.state = 'DEFERRED' AND r.deferred_on = k.key) w
+ CROSS JOIN LATERAL (
+    SELECT max(r.dispatched_at) AS started
+      FROM scheduler.limit_holds o JOIN scheduler.runs_live r ON r.id = o.run_id AND r.token = o.token
+     WHERE o.key = k.key) h
+ WHERE w.since IS NOT NULL
 
 -- name: holders
 -- Live runs that hold a limit, the longest first.
