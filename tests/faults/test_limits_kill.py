@@ -1,4 +1,4 @@
-"""Leader and executors killed under a limit: the jobs themselves prove that never more are live than it allows, and all runs end.
+"""Leader, executor and PostgreSQL killed under a limit: the jobs themselves prove that never more are live than it allows, and all runs end.
 
 Usage: python -m pytest tests/faults/test_limits_kill.py
 """
@@ -16,11 +16,11 @@ from toban_testing.stack_fixtures import admin_of, leader_name, running_stack, s
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
 LIMIT = 3
-RUNS = 200
+RUNS = 500
 # Each run holds one of LIMIT locks as long as any process of it lives; without a free one there are too many.
 SCRIPT = """
 for n in 1 2 3; do
-    flock -n -E 75 "$RECORD/slot-$n" sleep 0.2
+    flock -n -E 75 "$RECORD/slot-$n" sleep 0.05
     s=$?
     [ $s = 75 ] || exit $s
 done
@@ -66,9 +66,12 @@ def test_no_kill_lets_more_runs_live_than_the_limit(stack: Stack, tmp_path: Path
         before = admin.cluster().epoch
         stack.kill(leader_name(stack, admin), signal.SIGKILL)
         admin.until(lambda: admin.cluster().epoch > before, seconds=20, of="another coordinator leads")
-        wait_until_left(stack, admin, RUNS - 60)
+        wait_until_left(stack, admin, RUNS - 70)
         executor = next(name for name, one in stack.processes().items() if one.role == "executor")
         stack.kill(executor, signal.SIGKILL)
+        wait_until_left(stack, admin, RUNS - 120)
+        stack.kill("postgres", signal.SIGKILL)
+        stack.start("postgres")
         wait_until_left(stack, admin, 0)
     states = sql(stack, "SELECT state::text AS state, count(*) AS n FROM scheduler.job_runs GROUP BY 1")
     assert [(row["state"], row["n"]) for row in states] == [("SUCCEEDED", RUNS)]
