@@ -110,11 +110,10 @@ async def test_a_storm_of_reads_does_not_make_heartbeats_wait(call, executor, pg
     await asyncio.gather(*reads, return_exceptions=True)
 
 
-async def test_services_of_later_releases_answer_unimplemented(call, executor):
+async def test_services_of_later_releases_answer_unimplemented(call):
     for service, stub, method, request, metadata in (
         ("admin-cli", rpc.AccountsStub, "ListUsers", pb.ListUsersRequest(), ()),
         ("external-worker", rpc.ExternalWorkStub, "Claim", pb.ClaimRequest(), ()),
-        ("executor", rpc.ExecutorGatewayStub, "ConfirmContinuation", pb.ConfirmContinuationRequest(), executor[1]),
     ):
         with pytest.raises(TobanError) as caught:
             await call(service, stub, method, request, metadata)

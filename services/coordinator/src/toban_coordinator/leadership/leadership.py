@@ -89,10 +89,6 @@ class Leadership:
         """Stop leading if `epoch` is the current term."""
         self._send(e.Deposed(epoch=epoch, reason=reason))
 
-    def hand_over(self, epoch: int) -> None:
-        """An operator asks this term to end: finish the turns under way, then step down. Another term is left alone."""
-        self._thread.post(self._runner.hand_over, epoch)
-
     def note_fire(self, slot: datetime) -> None:
         """A slot was fired in this process."""
         if self._running is not None:
