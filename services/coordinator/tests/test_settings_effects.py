@@ -213,7 +213,7 @@ async def test_a_look_at_open_orders_holds_up_no_take_over(
     assert await later(fake_clock, keeper, 10) == 1
 
 
-async def test_a_term_that_ends_within_a_turn_cuts_nobody(
+async def test_a_term_that_ends_within_a_turn_cuts_no_executor(
     pool: Pool, term: Term, incarnation: str, fake_clock: FakeClock
 ) -> None:
     holds = True

@@ -141,7 +141,7 @@ class FakeCoordinator(ExecutorGatewayServicer):
         )
 
     async def ConfirmContinuation(self, request: Any, context: Any) -> Any:
-        """Confirms to whoever presents a nonce of an earlier grant, unless the test says otherwise."""
+        """Confirms a question that presents the nonce of an earlier grant, unless the test says otherwise."""
         self._check(request, context)
         await self._maybe_silent()
         self.questions.append(request)

@@ -20,6 +20,8 @@ from toban_runtime.group_commit import GroupCommit, GroupLimits
 from toban_store.pool import Pool
 
 MAX_ATTEMPTS = 10_000
+# Attempts of one batch, unless one question has more: an executor waits for at most half a second.
+BATCH_ATTEMPTS = 2_000
 # What CONFIRMING lasts beyond the tries of the executor, seconds.
 CONFIRMING_MARGIN_SECONDS = 1.0
 _ENDED = (ExecutorState.CUT, ExecutorState.OFF)
@@ -65,7 +67,7 @@ class Continuations:
         self._waiting: dict[str, _Call] = {}
         self._group: GroupCommit[_Call, Continuation] = GroupCommit(
             self._confirm,
-            limits=GroupLimits(max_items=MAX_ATTEMPTS, max_size=MAX_ATTEMPTS),
+            limits=GroupLimits(max_items=BATCH_ATTEMPTS, max_size=BATCH_ATTEMPTS),
             size_of=lambda call: len(call.question.keys) if call.question else 0,
             name="continuations",
         )
