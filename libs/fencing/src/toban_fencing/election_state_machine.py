@@ -231,7 +231,7 @@ def _lead(state: ElectorState, term: Leading, now: float) -> Step:
         return _stop(state, term, "the lock has another owner and PostgreSQL did not confirm the term", now)
     effects: list[Effect] = []
     if not term.beating and now >= term.beat_at - timings.early:
-        term = replace(term, beating=True, confirming=doubted, beat_sent_at=now, beat_at=now + timings.beat)
+        term = replace(term, beating=True, confirming=doubted, beat_at=now + timings.beat)
         effects.append(Beat(term.epoch))
     if not term.renewing and not doubted and now >= term.renew_at - timings.early:
         effects.append(Renew(epoch=term.epoch, overwrite=term.overwrite))
@@ -251,7 +251,7 @@ def _on_beat(state: ElectorState, event: BeatDone, now: float) -> Step:
     if event.ok is False:
         return _stop(state, term, "the leader row has moved on", now)
     if event.ok:
-        # It came after the end of the term that the one before it had extended; meanwhile another may have taken over.
+        # A commit that took longer than this to come back says nothing about now.
         if now - term.committed_at > state.timings.commit_stale:
             return _stop(state, term, "no commit in PostgreSQL", now)
         return _committed(state, term, now)
@@ -261,8 +261,7 @@ def _on_beat(state: ElectorState, event: BeatDone, now: float) -> Step:
 
 def _committed(state: ElectorState, term: Leading, now: float) -> Step:
     confirmed = term.confirming and term.doubted_at is not None
-    # Counted from its send: others saw its commit at any time from then on, and a late answer must not extend the term.
-    term = replace(term, beating=False, confirming=False, committed_at=term.beat_sent_at)
+    term = replace(term, beating=False, confirming=False, committed_at=now)
     if not confirmed:
         return _lead(replace(state, term=term), term, now)
     term = replace(term, doubted_at=None, overwrite=Overwrite.ANY, renew_at=now)

@@ -287,15 +287,13 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Leading:
-    """One term: when its last committed beat (or the take-over) and its last good renewal were sent, when Redis was found gone."""
+    """One term: when PostgreSQL last took a commit, when Redis last took a renewal or was found gone."""
 
     epoch: int
     committed_at: float
     renewed_at: float
     redis_gone_at: float | None = None
     beat_at: float = 0.0
-    # When the beat under way was sent.
-    beat_sent_at: float = 0.0
     renew_at: float = 0.0
     beating: bool = False
     renewing: bool = False

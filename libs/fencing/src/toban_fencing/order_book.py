@@ -62,10 +62,10 @@ class OrderBook(Generic[S]):
     ) -> None:
         """`unreported` are ended attempts whose outcome is not accepted: a question about one is still answered `finished`."""
         self.slots = slots
-        # Independent reasons to accept no new work: the end of this process, the state of the executor's row, ...
+        # Independent reasons to accept no new work: this process ends, the executor's row is closed, a process of a job refused a signal, the
+        # guard supervisor died.
         self.stopping = False
         self.row_closed = False
-        # ... a process of a job that refused a signal, and the death of the guard supervisor.
         self.out_of_reach = False
         self.unsupervised = False
         self._gate = EpochGate(incarnation=incarnation)

@@ -128,7 +128,7 @@ class Fenced(Tx):
 
 
 class FencedTx(Fenced):
-    """A transaction that holds the fence of `term`: until it ends, no other coordinator can take over. At most FENCED_MS."""
+    """A transaction that holds the fence of `term`: until it ends, no other coordinator can take over. Its bound is that of `fenced_tx`."""
 
 
 class FencedStatement(Fenced):

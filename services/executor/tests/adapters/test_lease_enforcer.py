@@ -115,3 +115,14 @@ def test_the_search_for_abandoned_jobs_has_one_time_for_all_slots(monkeypatch: p
     for _slot in range(10):
         it.kill_abandoned()
     assert (looks[0] - first, now[0]) == (10, pytest.approx(100.0 + ABANDONED_SECONDS, abs=0.2))
+
+
+def test_the_number_of_a_dead_guard_supervisor_names_no_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It may have gone to another process, whose children are not ours."""
+    with subprocess.Popen(["sleep", "1000"]) as stranger, subprocess.Popen(["true"]) as supervisor:
+        supervisor.wait(60)
+        guards: Any = SimpleNamespace(supervisor=supervisor, incarnation="of no process")
+        monkeypatch.setattr(lease_enforcer, "children", lambda _pid: [stranger.pid])
+        LeaseEnforcer(guards).kill(0)
+        assert stranger.poll() is None
+        stranger.kill()

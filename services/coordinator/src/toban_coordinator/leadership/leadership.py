@@ -77,7 +77,7 @@ class Leadership:
         self._standby_role = role
 
     def read_leader_row(self) -> None:
-        """The leader row may have changed: read it now. A leader reads it with each beat anyway."""
+        """The leader row may have changed: read it now. A leader learns its epoch with each beat anyway."""
         if self._running is None:
             self._send(e.Tick(look=True))
 

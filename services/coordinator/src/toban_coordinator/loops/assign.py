@@ -189,8 +189,9 @@ class Assign:
                 after=self._turns.start,
                 one_scope=self._one_scope,
             )
-            # What is due no longer, for whatever reason, was not slow several times in a row.
-            self._slow &= Counter({run.id: ALONE_STRIKES for run in found if run.id not in self._aside})
+            if self._slow:
+                # What is due no longer, for whatever reason, was not slow several times in a row.
+                self._slow &= Counter({run.id: ALONE_STRIKES for run in found if run.id not in self._aside})
             due = self._in_turn([run for run in found if run.id not in self._aside])[: most + SPARE]
             # The next read is the short one again when this one found no scopes that take turns.
             self._one_scope = (

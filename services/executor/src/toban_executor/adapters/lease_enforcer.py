@@ -81,6 +81,9 @@ class LeaseEnforcer:
                 self._refusing.add(slot)
                 how = "cgroup killed with its guard" if killed else "no cgroup to kill"
                 _log.error(f"job processes refuse signals; {how}", slot=slot, pids=refused)
+        if self._guards.supervisor.poll() is not None:
+            # Its number may belong to another process by now.
+            return
         for orphan in children(self._guards.supervisor.pid):
             # A slot supervisor that was forked a moment ago has no name yet, and the command line of its parent.
             if slot_of(orphan) is None and not has_argument(orphan, self._guards.incarnation.encode()):
