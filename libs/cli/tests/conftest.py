@@ -111,6 +111,9 @@ class Reader(coordinator_pb2_grpc.JobReaderServicer):
     async def GetCluster(self, request: Any, context: Any) -> Any:
         return self.answer("GetCluster", request)
 
+    async def ExplainRun(self, request: Any, context: Any) -> Any:
+        return self.answer("ExplainRun", request)
+
     async def GetRun(self, request: Any, context: Any) -> Any:
         if not self.runs:
             raise TobanError(ErrorCode.RUN_NOT_FOUND, f"there is no run {request.id}; see `toban run list`")

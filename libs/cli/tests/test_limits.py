@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -95,3 +96,73 @@ def test_a_limit_shows_its_breaker_and_its_health(limits: Any, toban: Any) -> No
     limits.answers["GetLimit"] = pb.GetLimitResponse(limit=broken)
     _, out, _ = toban("limit", "get", "job:etl")
     assert "half open since" in out and "by leader: 5 of 8 runs failed" in out and "hard until" in out
+
+
+@pytest.fixture
+def explained(cluster: Any) -> Any:
+    """A run that waits for a limit, as the coordinator explains it."""
+    found = pb.RunExplanation(
+        run_id=9,
+        job="etl",
+        state="DEFERRED",
+        reasons=["limit job:etl is reached (1 of 1 are taken)", "no executor is registered; start one"],
+        checks=[
+            pb.RunCheck(name="due", message="it was due at noon"),
+            pb.RunCheck(name="limit", message="limit job:etl is reached (1 of 1 are taken)", blocks=True),
+        ],
+        limits=[
+            pb.RunLimit(
+                name="job:etl",
+                effective=1,
+                held=1,
+                weight=1,
+                blocks=True,
+                holders=[pb.LimitRun(run_id=7, job="etl", state="RUNNING", weight=1, scope="account", scope_id="17")],
+            )
+        ],
+        executors=[
+            pb.RunCandidate(
+                worker_id=3, executor="host-a", running=4, slots=4, message="all its slots are busy (4 of 4)"
+            )
+        ],
+        turn=pb.RunTurn(
+            more_urgent=1000,
+            earlier=2,
+            scopes=[
+                pb.RunScope(scope="account", scope_id="17", waiting=3, weight=2),
+                pb.RunScope(scope="system", waiting=1),
+            ],
+        ),
+    )
+    cluster.reader.answers["ExplainRun"] = found
+    return found
+
+
+def test_the_answer_comes_first_and_then_its_parts(explained: Any, toban: Any) -> None:
+    code, out, _ = toban("run", "why", "9")
+    lines = out.splitlines()
+    assert code == 0 and lines[0].split() == ["Run:", "9", "of", "etl"]
+    assert [line.split(maxsplit=1) for line in lines[2:4]] == [
+        ["Why:", explained.reasons[0]],
+        ["Also:", explained.reasons[1]],
+    ]
+    rows = [line.split() for line in lines]
+    assert ["due", "ok", "it", "was", "due", "at", "noon"] in rows and ["limit", "waits"] in [row[:2] for row in rows]
+    assert "Holding job:etl (1 of 1 taken; this run takes 1)" in lines
+    assert ["7", "etl", "RUNNING", "1", "account:17"] in [row[:5] for row in rows]
+    assert ["3", "host-a", "4/4", "no", "all"] in [row[:5] for row in rows]
+    assert "Queue: 1000 or more more urgent, 2 earlier of its own scope" in lines and ["account:17", "3", "2"] in rows
+
+
+def test_the_explanation_of_a_run_that_was_sent_has_no_queue(explained: Any, toban: Any) -> None:
+    for name in ("turn", "checks", "limits", "executors"):
+        explained.ClearField(name)
+    code, out, _ = toban("run", "why", "9")
+    assert code == 0 and "Queue" not in out and "Before it starts" not in out and "No executor is registered." in out
+
+
+def test_programs_get_the_whole_explanation(explained: Any, toban: Any) -> None:
+    code, out, _ = toban("run", "why", "9", "-o", "json")
+    found = json.loads(out)
+    assert code == 0 and found["run_id"] == 9 and found["limits"][0]["holders"][0]["run_id"] == 7
+    assert toban("run", "why", "9", "-o", "name")[1] == "9\n"

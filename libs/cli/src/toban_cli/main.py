@@ -86,6 +86,7 @@ _NOUNS: Mapping[str, tuple[str, Verbs]] = {
             "start": runs.start,
             "list": runs.list_runs,
             "get": runs.get_run,
+            "why": runs.why,
             "logs": logs.logs,
             "cancel": runs.cancel,
             "lost": runs.lost,

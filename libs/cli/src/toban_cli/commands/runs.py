@@ -168,6 +168,22 @@ def get_run(run: RunId, output: Output = Format.TABLE, watch_seconds: Watch = No
         watch(refresh, watch_seconds, output)
 
 
+def why(run: RunId, output: Output = Format.TABLE) -> None:
+    """Show why a run waits, was skipped, or is where it is: rules, limits and their holders, executors, the queue.
+
+    Examples:
+    toban run why 12
+    toban run why 12 -o json
+    """
+    from toban_cli.client import connect
+    from toban_cli.run_why import show_why
+    from toban_proto.v1.coordinator_pb2 import GetRunRequest
+
+    with connect() as client:
+        found = client.read("ExplainRun", GetRunRequest(id=run))
+    show_one(output, found, page=lambda _: show_why(found, wall_now()))
+
+
 def cancel(run: RunId, reason: Reason = "", kill: Kill = False, output: Output = Format.TABLE) -> None:
     """Ask a run to stop.
 

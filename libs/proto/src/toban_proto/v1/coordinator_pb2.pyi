@@ -1815,22 +1815,220 @@ class RunExplanation(_message.Message):
 
     STATE_FIELD_NUMBER: _builtins.int
     REASONS_FIELD_NUMBER: _builtins.int
+    RUN_ID_FIELD_NUMBER: _builtins.int
+    JOB_FIELD_NUMBER: _builtins.int
+    CHECKS_FIELD_NUMBER: _builtins.int
+    LIMITS_FIELD_NUMBER: _builtins.int
+    EXECUTORS_FIELD_NUMBER: _builtins.int
+    TURN_FIELD_NUMBER: _builtins.int
     state: _builtins.str
+    run_id: _builtins.int
+    job: _builtins.str
     @_builtins.property
-    def reasons(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
+    def reasons(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """What holds the run back, the first obstacle first; of one that was sent or is over, what became of it. One sentence each, at least one."""
+
+    @_builtins.property
+    def checks(self) -> _containers.RepeatedCompositeFieldContainer[Global___RunCheck]:
+        """What the leader looks at before it sends the run, in its order. Empty once it was sent."""
+
+    @_builtins.property
+    def limits(self) -> _containers.RepeatedCompositeFieldContainer[Global___RunLimit]:
+        """The limits that the run needs before it is sent."""
+
+    @_builtins.property
+    def executors(self) -> _containers.RepeatedCompositeFieldContainer[Global___RunCandidate]:
+        """Every executor that is not off, and whether it can take the run now."""
+
+    @_builtins.property
+    def turn(self) -> Global___RunTurn:
+        """Unset once it was sent."""
+
     def __init__(
         self,
         *,
         state: _builtins.str = ...,
         reasons: _abc.Iterable[_builtins.str] | None = ...,
+        run_id: _builtins.int = ...,
+        job: _builtins.str = ...,
+        checks: _abc.Iterable[Global___RunCheck] | None = ...,
+        limits: _abc.Iterable[Global___RunLimit] | None = ...,
+        executors: _abc.Iterable[Global___RunCandidate] | None = ...,
+        turn: Global___RunTurn | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["turn", b"turn"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["reasons", b"reasons", "state", b"state"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["checks", b"checks", "executors", b"executors", "job", b"job", "limits", b"limits", "reasons", b"reasons", "run_id", b"run_id", "state", b"state", "turn", b"turn"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___RunExplanation: _TypeAlias = RunExplanation  # noqa: Y015
+
+@_typing.final
+class RunCheck(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: _builtins.int
+    BLOCKS_FIELD_NUMBER: _builtins.int
+    MESSAGE_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    """due | clock | leader | late | policy | limit | executor | turn"""
+    blocks: _builtins.bool
+    """The run cannot start while this is so."""
+    message: _builtins.str
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+        blocks: _builtins.bool = ...,
+        message: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["blocks", b"blocks", "message", b"message", "name", b"name"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RunCheck: _TypeAlias = RunCheck  # noqa: Y015
+
+@_typing.final
+class RunLimit(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: _builtins.int
+    EFFECTIVE_FIELD_NUMBER: _builtins.int
+    HELD_FIELD_NUMBER: _builtins.int
+    WEIGHT_FIELD_NUMBER: _builtins.int
+    BLOCKS_FIELD_NUMBER: _builtins.int
+    MESSAGE_FIELD_NUMBER: _builtins.int
+    HOLDERS_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    effective: _builtins.int
+    """What its breaker and the health signal leave; -1 = nothing starts."""
+    held: _builtins.int
+    """Counted from live runs; weights count for pools, starts for start rates."""
+    weight: _builtins.int
+    blocks: _builtins.bool
+    message: _builtins.str
+    @_builtins.property
+    def holders(self) -> _containers.RepeatedCompositeFieldContainer[Global___LimitRun]:
+        """The longest first, at most 100."""
+
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+        effective: _builtins.int = ...,
+        held: _builtins.int = ...,
+        weight: _builtins.int = ...,
+        blocks: _builtins.bool = ...,
+        message: _builtins.str = ...,
+        holders: _abc.Iterable[Global___LimitRun] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["blocks", b"blocks", "effective", b"effective", "held", b"held", "holders", b"holders", "message", b"message", "name", b"name", "weight", b"weight"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RunLimit: _TypeAlias = RunLimit  # noqa: Y015
+
+@_typing.final
+class RunCandidate(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    WORKER_ID_FIELD_NUMBER: _builtins.int
+    EXECUTOR_FIELD_NUMBER: _builtins.int
+    FITS_FIELD_NUMBER: _builtins.int
+    RUNNING_FIELD_NUMBER: _builtins.int
+    SLOTS_FIELD_NUMBER: _builtins.int
+    MESSAGE_FIELD_NUMBER: _builtins.int
+    worker_id: _builtins.int
+    executor: _builtins.str
+    fits: _builtins.bool
+    """It can take the run now."""
+    running: _builtins.int
+    slots: _builtins.int
+    message: _builtins.str
+    """Why it cannot; empty when it can."""
+    def __init__(
+        self,
+        *,
+        worker_id: _builtins.int = ...,
+        executor: _builtins.str = ...,
+        fits: _builtins.bool = ...,
+        running: _builtins.int = ...,
+        slots: _builtins.int = ...,
+        message: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["executor", b"executor", "fits", b"fits", "message", b"message", "running", b"running", "slots", b"slots", "worker_id", b"worker_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RunCandidate: _TypeAlias = RunCandidate  # noqa: Y015
+
+@_typing.final
+class RunTurn(_message.Message):
+    """The queue of the run's own limit while it is deferred, else of the runs that are due. Figures are counted up to 1000."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    MORE_URGENT_FIELD_NUMBER: _builtins.int
+    EARLIER_FIELD_NUMBER: _builtins.int
+    SCOPES_FIELD_NUMBER: _builtins.int
+    more_urgent: _builtins.int
+    """Runs that go first: of higher priority, or due now while this one catches up."""
+    earlier: _builtins.int
+    """Runs of the same scope and priority that go first."""
+    @_builtins.property
+    def scopes(self) -> _containers.RepeatedCompositeFieldContainer[Global___RunScope]:
+        """Scopes that take turns with that of the run, itself included, at most 50."""
+
+    def __init__(
+        self,
+        *,
+        more_urgent: _builtins.int = ...,
+        earlier: _builtins.int = ...,
+        scopes: _abc.Iterable[Global___RunScope] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["earlier", b"earlier", "more_urgent", b"more_urgent", "scopes", b"scopes"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RunTurn: _TypeAlias = RunTurn  # noqa: Y015
+
+@_typing.final
+class RunScope(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SCOPE_FIELD_NUMBER: _builtins.int
+    SCOPE_ID_FIELD_NUMBER: _builtins.int
+    WAITING_FIELD_NUMBER: _builtins.int
+    WEIGHT_FIELD_NUMBER: _builtins.int
+    scope: _builtins.str
+    scope_id: _builtins.str
+    waiting: _builtins.int
+    weight: _builtins.int
+    """Runs in each of its turns."""
+    def __init__(
+        self,
+        *,
+        scope: _builtins.str = ...,
+        scope_id: _builtins.str = ...,
+        waiting: _builtins.int = ...,
+        weight: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["scope", b"scope", "scope_id", b"scope_id", "waiting", b"waiting", "weight", b"weight"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RunScope: _TypeAlias = RunScope  # noqa: Y015
 
 @_typing.final
 class ListExecutorsRequest(_message.Message):

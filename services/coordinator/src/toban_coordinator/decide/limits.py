@@ -169,20 +169,25 @@ class Admission:
         self._usage = dict(usage)
 
     def blocked_by(self, run: DueRun) -> Need | None:
-        """The first limit that `run` finds no room in; None when it may start.
+        """The first limit that `run` finds no room in; None when it may start."""
+        return next((need for need in self.needs.get(run.id, ()) if not self.admits(run, need)), None)
+
+    def admits(self, run: DueRun, need: Need) -> bool:
+        """Whether `run` finds room in a limit that it needs.
 
         Room that is reserved, and a queue, keep new runs away. A resumed run has had its turn: between those the order of the batch decides,
         so that two of them that need the same limits cannot send each other back.
         """
-        for need in self.needs.get(run.id, ()):
-            usage = self._usage.get(need.key, Usage())
-            if need.is_ignored:
-                continue
-            if run.deferred_on is not None:
-                usage = replace(usage, reserved=0, waiting=False)
-            if usage.waiting or need.weight > room(need, usage):
-                return need
-        return None
+        if need.is_ignored:
+            return True
+        usage = self.usage_of(need)
+        if run.deferred_on is not None:
+            usage = replace(usage, reserved=0, waiting=False)
+        return not usage.waiting and need.weight <= room(need, usage)
+
+    def usage_of(self, need: Need) -> Usage:
+        """How a limit is used now."""
+        return self._usage.get(need.key, Usage())
 
     def take(self, run: DueRun) -> None:
         """`run` starts."""

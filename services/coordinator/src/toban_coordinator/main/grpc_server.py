@@ -121,7 +121,7 @@ def _job_reader(parts: Coordinator, health: Health) -> JobReader:
         schedules=Schedules(pool=pool),
         health=health.document,
     )
-    return JobReader(deps=deps)  # type: ignore[abstract]
+    return JobReader(deps=deps)
 
 
 def _operations(parts: Coordinator) -> Operations:

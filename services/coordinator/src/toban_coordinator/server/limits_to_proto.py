@@ -1,7 +1,8 @@
-"""Limits and their runs as messages."""
+"""Limits and their runs, and why a run waits for them, as messages."""
 
 from __future__ import annotations
 
+from toban_coordinator.app.explain_run import Explanation
 from toban_coordinator.app.operations_limits import LimitDetails, LimitState
 from toban_proto.v1 import coordinator_pb2 as pb
 from toban_store.tx import Row
@@ -40,6 +41,56 @@ def limit_details_to_pb(details: LimitDetails) -> pb.GetLimitResponse:
         holders=[_run_to_pb(row) for row in details.holders],
         waiting=[_run_to_pb(row) for row in details.waiting],
     )
+
+
+def explanation_to_pb(found: Explanation) -> pb.RunExplanation:
+    """Why a run waits, was skipped, or is where it is."""
+    return pb.RunExplanation(
+        run_id=found.row["id"],
+        job=found.row["job_name"],
+        state=found.row["state"],
+        reasons=found.reasons,
+        checks=[pb.RunCheck(name=one.name, blocks=one.blocks, message=one.message) for one in found.checks],
+        limits=[
+            pb.RunLimit(
+                name=one.need.key,
+                effective=one.need.capacity,
+                held=one.taken,
+                weight=one.need.weight,
+                blocks=one.blocks,
+                message=one.message,
+                holders=[_run_to_pb(row) for row in found.holders.get(one.need.key, ())],
+            )
+            for one in found.limits
+        ],
+        executors=[
+            pb.RunCandidate(
+                worker_id=one.executor.worker_id,
+                executor=one.node_id,
+                fits=not one.reason,
+                running=one.executor.held,
+                slots=one.executor.slots,
+                message=one.reason,
+            )
+            for one in found.candidates
+        ],
+        turn=_turn_to_pb(found),
+    )
+
+
+def _turn_to_pb(found: Explanation) -> pb.RunTurn | None:
+    if found.place is None:
+        return None
+    scopes = [
+        pb.RunScope(
+            scope=row["scope"],
+            scope_id=row["scope_id"],
+            waiting=row["waiting"],
+            weight=found.weights.get((row["scope"], row["scope_id"]), 1),
+        )
+        for row in found.place.scopes
+    ]
+    return pb.RunTurn(more_urgent=found.place.more_urgent, earlier=found.place.earlier, scopes=scopes)
 
 
 def _run_to_pb(row: Row) -> pb.LimitRun:

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
+from toban_domain.placement import DueRun
+from toban_domain.run import RunState
 from toban_domain.transitions import Defer
 from toban_store import queries
-from toban_store.tx import FencedTx, Tx
+from toban_store.tx import FencedTx, Row, Tx
 
 _sql = queries.load(__name__)
 # Scopes that one read of a queue looks at; the next read goes on behind them.
 SCOPES = 500
+# How far the place of one run in its queue is counted, and how many scopes are listed beside it.
+COUNTED = 1000
+SHOWN_SCOPES = 50
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,6 +40,15 @@ class OverdueWait:
     version: int
     scheduled_for: datetime
     started: bool
+
+
+@dataclass(frozen=True, slots=True)
+class QueuePlace:
+    """Runs of a higher rank, earlier runs of the same scope, and the scopes of its rank, each with how many of its runs wait."""
+
+    more_urgent: int
+    earlier: int
+    scopes: Sequence[Row]
 
 
 async def defer(t: FencedTx, moves: Sequence[Defer]) -> set[int]:
@@ -83,3 +97,20 @@ async def held_by_scope(t: Tx, key: str) -> dict[tuple[str, str], int]:
 async def overdue(t: Tx, now: datetime, *, limit: int) -> list[OverdueWait]:
     """Deferred runs whose `wait_until` has passed."""
     return [OverdueWait(**row) for row in await t.fetch_all(_sql.overdue, {"now": now, "limit": limit})]
+
+
+async def place_of(t: Tx, run: DueRun) -> QueuePlace:
+    """The place of `run` in the queue of its limit while it is DEFERRED, else among the runs that are due."""
+    parameters: Mapping[str, object] = {
+        "id": run.id,
+        "key": run.deferred_on or "" if run.state is RunState.DEFERRED else "",
+        "rank": run.priority * 2 - run.catch_up,
+        "scope": run.scope,
+        "scope_id": run.scope_id,
+        "scheduled_for": run.scheduled_for,
+        "most": COUNTED,
+        "limit": SHOWN_SCOPES,
+    }
+    before = await t.fetch_one(_sql.runs_before, parameters)
+    assert before is not None
+    return QueuePlace(before["more_urgent"], before["earlier"], await t.fetch_all(_sql.scopes_in_turn, parameters))

@@ -81,3 +81,38 @@ SELECT r.id, r.definition_id, r.definition_version AS version, r.scheduled_for, 
  WHERE r.state = 'DEFERRED' AND r.wait_until < %(now)s::timestamptz
  ORDER BY r.wait_until
  LIMIT %(limit)s::integer
+
+-- name: runs_before
+-- How many runs of a queue go before one of it, counted up to a bound: those of a higher rank, and earlier ones of its scope. The queue is that of
+-- a limit (`key`), or without one that of the runs that are due.
+WITH queue AS NOT MATERIALIZED (
+    {{queue_of_key}}
+)
+SELECT (SELECT count(*) FROM (SELECT 1 FROM queue q WHERE q.rank > %(rank)s::integer LIMIT %(most)s::integer) n) AS more_urgent,
+       (SELECT count(*)
+          FROM (SELECT 1 FROM queue q
+                 WHERE q.rank = %(rank)s::integer AND q.scope = %(scope)s::text AND q.scope_id = %(scope_id)s::text
+                   AND (q.scheduled_for, q.id) < (%(scheduled_for)s::timestamptz, %(id)s::bigint)
+                 LIMIT %(most)s::integer) n) AS earlier
+
+-- name: scopes_in_turn
+-- The scopes of one rank that take turns in a queue, and how many runs of each wait, counted up to a bound.
+WITH RECURSIVE queue AS NOT MATERIALIZED (
+    SELECT * FROM ({{queue_of_key}}) k WHERE k.rank = %(rank)s::integer
+), scopes AS (
+    {{fair_scopes}}
+)
+SELECT s.scope, s.scope_id,
+       (SELECT count(*)
+          FROM (SELECT 1 FROM queue q WHERE q.scope = s.scope AND q.scope_id = s.scope_id LIMIT %(most)s::integer) n) AS waiting
+  FROM (SELECT * FROM scopes LIMIT %(limit)s::integer) s
+
+-- fragment: queue_of_key
+-- The runs that wait for a limit, or that are due and wait for none.
+SELECT r.priority * 2 - r.catch_up::integer AS rank, r.scope, r.scope_id, r.scheduled_for, r.id
+  FROM scheduler.runs_live r
+ WHERE %(key)s::text <> '' AND r.state = 'DEFERRED' AND r.deferred_on = %(key)s::text
+UNION ALL
+SELECT r.priority * 2 - r.catch_up::integer, r.scope, r.scope_id, r.scheduled_for, r.id
+  FROM scheduler.runs_live r
+ WHERE %(key)s::text = '' AND r.state = 'PENDING' AND r.scheduled_for <= now() AND (r.not_before IS NULL OR r.not_before <= now())

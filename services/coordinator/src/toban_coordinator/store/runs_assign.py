@@ -111,6 +111,15 @@ async def due_runs(
     return [_due_run(row) for row in rows], False
 
 
+async def unsent_run(t: Tx, run_id: int) -> tuple[DueRun, int, datetime] | None:
+    """A live run that was not sent, how much of its limit it waits for (0 = it does not), and PostgreSQL's time; None when it was sent or is over."""
+    row = await t.fetch_one(_sql.unsent_run, {"id": run_id})
+    if row is None:
+        return None
+    weight, now = row.pop("deferred_weight") or 0, row.pop("server_time")
+    return _due_run(row), weight, now
+
+
 def _due_run(row: Row) -> DueRun:
     row["state"] = RunState(row["state"])
     return DueRun(**row)

@@ -72,6 +72,12 @@ SELECT k.several, {{due_columns}}
        ) c ON NOT k.several
  ORDER BY c.rank DESC, c.turn, c.scheduled_for, c.id
 
+-- name: unsent_run
+-- One live run that was not sent, as placing it reads it.
+SELECT {{due_columns}}, c.priority, c.scope, c.scope_id, c.catch_up, c.deferred_weight, now() AS server_time
+  FROM scheduler.runs_live c
+ WHERE c.id = %(id)s::bigint AND (c.state IN ('PENDING', 'DEFERRED') OR (c.state = 'ASSIGNED' AND c.dispatched_at IS NULL))
+
 -- name: ahead_runs
 -- PENDING runs of the next seconds, which get a named executor before their time.
 SELECT r.id, r.definition_id, r.definition_version
