@@ -85,7 +85,6 @@ class Assign:
         # How often PostgreSQL was at work for too long on one run alone.
         self._slow: Counter[int] = Counter()
         self._turned_at = 0.0
-        # How far apart turns are while runs wait for slots, seconds.
         self._pace = 0.0
 
     async def run_once(self) -> TurnOutcome:
