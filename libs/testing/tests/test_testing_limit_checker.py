@@ -40,7 +40,8 @@ class Database:
         )
         self.connection.execute(
             "INSERT INTO scheduler.executors (incarnation, worker_id, instance, node_id, boot_id, pid, grpc_host, grpc_port,"
-            " key_hash, lease_ms, slots) VALUES (gen_random_uuid(), nextval('scheduler.worker_id_seq'), 'e', 'e', 'boot', 1, 'h', 1, ''::bytea, 10000, 4)"
+            " key_hash, lease_ms, slots)"
+            " VALUES (gen_random_uuid(), nextval('scheduler.worker_id_seq'), 'e', 'e', 'boot', 1, 'h', 1, ''::bytea, 10000, 4)"
         )
 
     def run(self, *holds: str) -> int:
