@@ -39,8 +39,8 @@ class Database:
             "INSERT INTO scheduler.job_definition_versions (definition_id, version, spec) SELECT id, 1, spec FROM scheduler.job_definitions"
         )
         self.connection.execute(
-            "INSERT INTO scheduler.executors"
-            " (incarnation, worker_id, instance, node_id, boot_id, pid, grpc_host, grpc_port, key_hash, lease_ms, slots)"
+            "INSERT INTO scheduler.executors (incarnation, worker_id, instance, node_id, boot_id, pid, grpc_host, grpc_port,"
+            " key_hash, lease_ms, slots)"
             " VALUES (gen_random_uuid(), nextval('scheduler.worker_id_seq'), 'e', 'e', 'boot', 1, 'h', 1, ''::bytea, 10000, 4)"
         )
 
