@@ -38,6 +38,8 @@ class Firing(RuleBasedStateMachine):
         self.now = BEGIN
         self.job_enabled = True
         self.settled: list[tuple[datetime, str]] = []
+        # Slots that have their runs before missed ones.
+        self.early: set[datetime] = set()
         schedule = ScheduleSpec(name="s", job="j", rule=spec, catch_up=CatchUpSpec(policy=catch_up, max=most))
         self.due = DueSchedule(
             id=1,
@@ -66,8 +68,32 @@ class Firing(RuleBasedStateMachine):
         until = self.now + timedelta(seconds=ahead)
         while self.due.next_run_at is not None and self.due.next_run_at <= until:
             before = self.due.next_run_at
-            self.take(fire.plan(self.due, self.rule, RunTemplate(payload="{}"), now=self.now, until=until))
+            self.settle_some(until)
             assert self.due.next_run_at is None or self.due.next_run_at > before, "every plan gets further"
+
+    @rule(ahead=st.sampled_from([0, 30]))
+    def the_leader_is_still_at_missed_slots(self, ahead: int) -> None:
+        """What is due now goes first, and then some of the missed ones."""
+        until = self.now + timedelta(seconds=ahead)
+        oldest = self.now - timedelta(seconds=fire.MISSED_AFTER_SECONDS)
+        if self.due.next_run_at is None or self.due.next_run_at >= oldest:
+            return
+        template = RunTemplate(payload="{}")
+        plan = fire.plan_now(self.due, self.rule, template, now=self.now, until=until, made=self.early)
+        if plan is not None:
+            assert plan.next_run_at == self.due.next_run_at and not plan.skips and not self.early & set(plan.fires)
+            assert all(oldest <= slot <= until for slot in plan.fires)
+            assert [slot for part in fire.cut(plan) or [plan] for slot in part.fires] == list(plan.fires)
+            assert all(part.next_run_at == self.due.next_run_at for part in fire.cut(plan))
+            self.early |= set(plan.fires)
+        self.settle_some(until)
+
+    def settle_some(self, until: datetime) -> None:
+        """One plan."""
+        made_from = RunTemplate(payload="{}")
+        plan = fire.plan(self.due, self.rule, made_from, now=self.now, until=until, made=self.early)
+        assert not self.early & set(plan.fires), "no slot has two runs"
+        self.take(plan)
 
     @rule()
     def an_operator_resumes(self) -> None:
@@ -84,7 +110,11 @@ class Firing(RuleBasedStateMachine):
             found = slots(self.rule, skip.first - timedelta(microseconds=1), skip.last, 100_000)
             assert len(found) == skip.slots and found[0] == skip.first and found[-1] == skip.last
             made += [(slot, skip.outcome) for slot in found]
-        self.settled += sorted(made)
+        passed = {slot for slot in self.early if plan.next_run_at is None or slot < plan.next_run_at}
+        self.early -= passed
+        # A stretch that is passed by covers them.
+        passed -= {slot for slot, outcome in made if outcome == "paused"}
+        self.settled += sorted([*made, *((slot, "fired") for slot in passed)])
         self.due = replace(self.due, next_run_at=plan.next_run_at)
 
     @invariant()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 
@@ -39,6 +39,7 @@ class DueSlots:
         self._definitions = DefinitionCache()
         self._payloads = PayloadValidator()
         self._specs: Mapping[tuple[int, int], JobSpec] = {}
+        self._made: Mapping[int, Collection[datetime]] = {}
         self._long: list[tuple[DueSchedule, Rule]] = []
         self.written: list[FirePlan] = []
 
@@ -48,6 +49,7 @@ class DueSlots:
         if left:
             keys = {(old.due.definition_id, old.due.definition_version) for old in left}
             self._specs = await self._definitions.find(self._t, keys)
+            self._made = await schedules.made_slots(self._t, [old.due for old in left])
         for _ in range(MAX_PLANS):
             if not left:
                 return
@@ -92,7 +94,8 @@ class DueSlots:
         except TobanError as error:
             return self._pass_by(old.due, rule, "submit_failed", error.message[:500])
         made_from = decide.template(self._specs[key], payload, old.due)
-        return decide.plan(old.due, rule, made_from, now=self._now, until=self._now)
+        made = self._made.get(old.due.id, ())
+        return decide.plan(old.due, rule, made_from, now=self._now, until=self._now, made=made)
 
     def _pass_by(self, due: DueSchedule, rule: Rule | None, outcome: str, message: str) -> FirePlan | None:
         counted = self._counts.get(due.id)

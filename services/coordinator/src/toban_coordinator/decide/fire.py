@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
 from datetime import datetime, timedelta
 from itertools import islice, takewhile
@@ -52,31 +52,65 @@ def rule_of(schedule: DueSchedule) -> Rule:
         raise ScheduleError("rule", f"cannot be read ({type(error).__name__}: {error})", "apply it again") from None
 
 
-def plan(schedule: DueSchedule, rule: Rule, made_from: RunTemplate, *, now: datetime, until: datetime) -> FirePlan:
-    """Settles the slots of `schedule` up to `until` (its next slot is one of them, as stored).
+def plan(
+    schedule: DueSchedule,
+    rule: Rule,
+    made_from: RunTemplate,
+    *,
+    now: datetime,
+    until: datetime,
+    made: Collection[datetime] = (),
+) -> FirePlan:
+    """Settles the slots of `schedule` up to `until` (its next slot is one of them, as stored). Those in `made` have their runs (`plan_now`).
 
     Slots beyond the limits of one plan stay unsettled: the next plan goes on with them.
     """
     slots, following = _view(schedule, rule, until)
     if not schedule.job_enabled:
-        skips = ledger_skips(slots, "disabled", f"job {schedule.spec.job} is disabled")
+        skips = _stretches(slots, made, "disabled", f"job {schedule.spec.job} is disabled")
         return FirePlan(schedule=schedule, template=made_from, fires=(), skips=skips, next_run_at=following)
     oldest = now - timedelta(seconds=MISSED_AFTER_SECONDS)
-    missed = sum(1 for slot in slots if slot < oldest)
+    unsettled = [slot for slot in slots if slot not in made]
+    missed = sum(1 for slot in unsettled if slot < oldest)
     # Later missed slots that are not in view come into "the latest" before these.
     allowed = allowed_missed(schedule)
-    beyond = _missed_from(following, rule, oldest, limit=allowed)
+    beyond = _missed_from(following, rule, oldest, limit=allowed, made=made)
     dropped = max(0, min(missed, missed + beyond - allowed))
-    skipped, wanted = slots[:dropped], slots[dropped:]
+    skipped, wanted = unsettled[:dropped], unsettled[dropped:]
     left = [*wanted[MAX_FIRES:], *([following] if following is not None else [])]
     return FirePlan(
         schedule=schedule,
         template=made_from,
         fires=tuple(wanted[:MAX_FIRES]),
-        skips=ledger_skips(skipped, "catch_up", f"missed; catch_up {schedule.spec.catch_up.policy}"),
+        skips=_stretches(
+            [slot for slot in slots if skipped and slot <= skipped[-1]],
+            made,
+            "catch_up",
+            f"missed; catch_up {schedule.spec.catch_up.policy}",
+        ),
         next_run_at=left[0] if left else None,
         missed_before=oldest,
     )
+
+
+def plan_now(
+    schedule: DueSchedule,
+    rule: Rule,
+    made_from: RunTemplate,
+    *,
+    now: datetime,
+    until: datetime,
+    made: Collection[datetime] = (),
+) -> FirePlan | None:
+    """The slots that are due now of a schedule that has missed others before them, which stay for `plan`; None when none is due now."""
+    first = rule.next_slot(now - timedelta(seconds=MISSED_AFTER_SECONDS) - INSTANT)
+    if not schedule.job_enabled or first is None:
+        return None
+    due = (slot for slot in takewhile(lambda slot: slot <= until, _from(first, rule)) if slot not in made)
+    slots = tuple(islice(due, MAX_FIRES))
+    if not slots:
+        return None
+    return FirePlan(schedule=schedule, template=made_from, fires=slots, skips=(), next_run_at=schedule.next_run_at)
 
 
 class Spread:
@@ -152,11 +186,14 @@ def _from(first: datetime, rule: Rule) -> Iterator[datetime]:
     yield from rule.slots_after(first)
 
 
-def _missed_from(first: datetime | None, rule: Rule, oldest: datetime, *, limit: int) -> int:
-    """How many slots from `first` on lie before `oldest`, counted up to `limit`."""
+def _missed_from(
+    first: datetime | None, rule: Rule, oldest: datetime, *, limit: int, made: Collection[datetime]
+) -> int:
+    """How many slots from `first` on lie before `oldest` and have no run, counted up to `limit`."""
     if first is None:
         return 0
-    return sum(1 for _ in islice(takewhile(lambda slot: slot < oldest, _from(first, rule)), limit))
+    found = (slot for slot in takewhile(lambda slot: slot < oldest, _from(first, rule)) if slot not in made)
+    return sum(1 for _ in islice(found, limit))
 
 
 def allowed_missed(schedule: DueSchedule) -> int:
@@ -173,10 +210,25 @@ def ledger_skips(slots: Iterable[datetime], outcome: str, message: str) -> tuple
     return (Skip(first=all_slots[0], last=all_slots[-1], slots=len(all_slots), outcome=outcome, message=message),)
 
 
+def _stretches(slots: Iterable[datetime], made: Collection[datetime], outcome: str, message: str) -> tuple[Skip, ...]:
+    """A ledger row for each stretch of consecutive slots between those that have their runs."""
+    stretches: list[list[datetime]] = [[]]
+    for slot in slots:
+        if slot in made:
+            stretches.append([])
+        else:
+            stretches[-1].append(slot)
+    return tuple(skip for stretch in stretches for skip in ledger_skips(stretch, outcome, message))
+
+
 def cut(plan: FirePlan) -> tuple[FirePlan, ...]:
     """Two plans that settle the slots of `plan` one after the other; () when it cannot be cut."""
     if len(plan.fires) + len(plan.skips) < 2 or not plan.fires:
         return ()
+    if plan.next_run_at == plan.schedule.next_run_at:
+        # Slots of now before missed ones: neither part moves the schedule on.
+        half = len(plan.fires) // 2
+        return replace(plan, fires=plan.fires[:half]), replace(plan, fires=plan.fires[half:])
     # Skipped slots lie before those that get a run.
     first = 0 if plan.skips else len(plan.fires) // 2
     boundary = plan.fires[first]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from cachetools import LRUCache
@@ -16,6 +15,7 @@ from toban_coordinator.app.large_payload import with_large_checks
 from toban_coordinator.app.payload_validator import PayloadValidator
 from toban_coordinator.decide import fire as decide
 from toban_coordinator.decide.leader_health import MAX_SKEW_SECONDS
+from toban_coordinator.loops.fire_progress import Failure, Progress, batches_of, log_failures, rows_of
 from toban_coordinator.loops.term_loop import LoopDeps, TurnOutcome
 from toban_coordinator.store import schedules
 from toban_coordinator.store.pending_work import Agenda
@@ -28,8 +28,6 @@ from toban_schedule import Rule, ScheduleError
 from toban_store.errors import Refused, TooLong
 from toban_store.tx import autocommit, fenced_tx
 
-# Rows (runs and skips) that one fenced transaction makes: it has to stay far below its bound.
-WRITE_ROWS = 500
 KEPT_RULES = 20_000
 # What could not be settled because an edit holds it, or was quicker, is looked at again after this: edits take milliseconds.
 BEHIND_SECONDS = 0.05
@@ -37,6 +35,8 @@ BEHIND_SECONDS = 0.05
 PAGES = 20
 # Rows that one turn makes for schedules with missed slots: what has become due meanwhile goes first in the next turn.
 MISSED_ROWS = 1000
+# While missed slots are caught up, those of now are looked for this often: they are made ahead of their time. Seconds.
+NOW_SECONDS = 5.0
 # A schedule of which one slot alone takes too long waits so long and lets the others fire, seconds.
 POSTPONE_SECONDS = 30.0
 # How long the runs of a slot are counted, so that those that are made later are spread with the others, seconds.
@@ -64,38 +64,6 @@ class RuleCache:
         return known[1]
 
 
-@dataclass(frozen=True, slots=True)
-class _Failure:
-    """A schedule that cannot fire; `cause` where its trace is needed."""
-
-    schedule: DueSchedule
-    attempt: int
-    error: str
-    next_try_seconds: float | None
-    cause: Exception | None
-
-
-@dataclass(slots=True)
-class _Progress:
-    """How far one turn has looked: the last schedule, whether there may be more, and whether one has slots left to settle.
-
-    `missed`: it has come to the schedules that have missed slots; those without go first. `rows` counts what it makes for them.
-
-    `settled` counts schedules that it moved on, `behind` those that an edit holds or has changed meanwhile, `postponed` those that take too
-    long; `failures` are told at its end.
-    """
-
-    last: DueSchedule | None = None
-    more: bool = False
-    left: bool = False
-    missed: bool = False
-    rows: int = 0
-    settled: int = 0
-    behind: int = 0
-    postponed: int = 0
-    failures: list[_Failure] = field(default_factory=list)
-
-
 class Fire:
     """Reads due schedules, plans their slots, writes them in fenced batches; one that fails is split off and retried by itself."""
 
@@ -105,6 +73,7 @@ class Fire:
         self._payloads = payloads
         self._rules = RuleCache()
         self._spread = decide.Spread()
+        self._now_at = 0.0
 
     async def run_once(self) -> TurnOutcome:
         """One turn. Raises CONFIG_INVALID while this machine's clock is off: runs and people would see wrong times."""
@@ -113,12 +82,16 @@ class Fire:
         settings = await self._deps.settings.get()
         ahead, limit = settings["assign_ahead_seconds"], settings.whole("fire_batch_size")
         until = now + timedelta(seconds=ahead)
-        made, progress = 0, _Progress()
+        made, progress = 0, Progress()
         self._spread.forget(now - timedelta(seconds=SPREAD_KEPT_SECONDS))
         writing: asyncio.Task[int] | None = None
         try:
             # While one page is written the next one is read and planned.
             for _ in range(PAGES):
+                if progress.missed:
+                    if writing is not None:
+                        made, writing = made + await writing, None
+                    made += await self._make_now(now, until, limit)
                 due, specs = await self._read(progress, now, until, limit)
                 if writing is not None and any(_is_missed(schedule, now) for schedule in due):
                     # Long scans between its messages would keep the fenced write waiting beyond its bound.
@@ -136,7 +109,7 @@ class Fire:
                 await asyncio.gather(writing, return_exceptions=True)
             raise
         finally:
-            _log_failures(progress.failures)
+            log_failures(progress.failures)
         if made:
             # Once, at the end: rows come first, then their starts, which want the same database.
             async with autocommit(self._deps.pool) as t:
@@ -152,13 +125,14 @@ class Fire:
         return TurnOutcome(0, _seconds_to(agenda.next_slot, until))
 
     async def _read(
-        self, progress: _Progress, now: datetime, until: datetime, limit: int
+        self, progress: Progress, now: datetime, until: datetime, limit: int
     ) -> tuple[list[DueSchedule], dict[tuple[int, int], JobSpec]]:
         """The next schedules that are due, with their definitions: those with missed slots come last."""
         oldest = now - timedelta(seconds=decide.MISSED_AFTER_SECONDS)
         async with autocommit(self._deps.pool) as t:
             if progress.missed:
                 due = await schedules.due(t, now, oldest - decide.INSTANT, limit=limit, after=progress.last)
+                progress.made = await schedules.made_slots(t, due)
             else:
                 due = await schedules.due(t, now, until, limit=limit, after=progress.last, since=oldest)
             specs = await self._definitions.find(t, {(s.definition_id, s.definition_version) for s in due})
@@ -167,9 +141,28 @@ class Fire:
             progress.last, progress.more, progress.missed = None, True, True
         return due, specs
 
+    async def _make_now(self, now: datetime, until: datetime, limit: int) -> int:
+        """Slots that are due now of schedules that have missed others go before all missed ones, where no policy orders the runs of a schedule.
+
+        How many runs were made.
+        """
+        if self._deps.clock.monotonic() < self._now_at:
+            return 0
+        self._now_at = self._deps.clock.monotonic() + NOW_SECONDS
+        progress, made = Progress(missed=True, more=True), 0
+        try:
+            while progress.more:
+                due, specs = await self._read(progress, now, until, limit)
+                free = [one for one in due if _is_unordered(specs.get((one.definition_id, one.definition_version)))]
+                plans = [await self._plan(progress, one, specs, now, until, at_once=True) for one in free]
+                made += await self._write_all(progress, [plan for plan in plans if plan is not None], now, until)
+        finally:
+            log_failures(progress.failures)
+        return made
+
     async def _plan_all(
         self,
-        progress: _Progress,
+        progress: Progress,
         due: Sequence[DueSchedule],
         specs: Mapping[tuple[int, int], JobSpec],
         now: datetime,
@@ -182,7 +175,7 @@ class Fire:
             if plan is not None:
                 plans.append(plan)
                 if _is_missed(schedule, now):
-                    progress.rows += _rows(plan)
+                    progress.rows += rows_of(plan)
             if progress.rows >= MISSED_ROWS:
                 progress.more, progress.left = False, True
                 break
@@ -191,13 +184,15 @@ class Fire:
 
     async def _plan(
         self,
-        progress: _Progress,
+        progress: Progress,
         schedule: DueSchedule,
         specs: Mapping[tuple[int, int], JobSpec],
         now: datetime,
         until: datetime,
+        *,
+        at_once: bool = False,
     ) -> FirePlan | None:
-        """What becomes of one schedule's slots; None when it cannot fire, which is noted."""
+        """What becomes of one schedule's slots, `at_once`: of those that are due now alone. None when it cannot fire, which is noted."""
         key = (schedule.definition_id, schedule.definition_version)
         spec = specs.get(key)
         try:
@@ -205,7 +200,14 @@ class Fire:
             if spec is None:
                 raise TobanError(ErrorCode.INTERNAL, self._definitions.broken(key))
             payload = await self._payload(key, spec, schedule)
-            plan = decide.plan(schedule, rule, decide.template(spec, payload, schedule), now=now, until=until)
+            made_from = decide.template(spec, payload, schedule)
+            made = progress.made.get(schedule.id, ())
+            if at_once:
+                plan = decide.plan_now(schedule, rule, made_from, now=now, until=until, made=made)
+            else:
+                plan = decide.plan(schedule, rule, made_from, now=now, until=until, made=made)
+            if plan is None:
+                return None
             settings = self._deps.settings.known
             return self._spread.spread(
                 plan,
@@ -224,8 +226,8 @@ class Fire:
 
         return await with_large_checks(make)
 
-    async def _write_all(self, progress: _Progress, plans: Sequence[FirePlan], now: datetime, until: datetime) -> int:
-        return sum([await self._write(progress, batch, now, until) for batch in _batches(plans)])
+    async def _write_all(self, progress: Progress, plans: Sequence[FirePlan], now: datetime, until: datetime) -> int:
+        return sum([await self._write(progress, batch, now, until) for batch in batches_of(plans)])
 
     def _refuse_when_off(self) -> None:
         skew = self._deps.server_time.skew_seconds
@@ -236,7 +238,7 @@ class Fire:
                 "synchronise both clocks (chrony, ntpd)",
             )
 
-    async def _write(self, progress: _Progress, plans: Sequence[FirePlan], now: datetime, until: datetime) -> int:
+    async def _write(self, progress: Progress, plans: Sequence[FirePlan], now: datetime, until: datetime) -> int:
         """One fenced transaction; when PostgreSQL refuses it, halves of it, until the bad one is alone, and then parts of its slots.
 
         How many runs were made.
@@ -267,7 +269,7 @@ class Fire:
                 progress.behind += len(part) - len(fired.advanced)
         return sum(fired.made for _, fired in committed)
 
-    async def _write_alone(self, progress: _Progress, plan: FirePlan, write: Write[FirePlan]) -> None:
+    async def _write_alone(self, progress: Progress, plan: FirePlan, write: Write[FirePlan]) -> None:
         """One slot that took too long; PostgreSQL may refuse it as soon as it gets to it."""
         try:
             slow = await write_alone(plan, write, faults=TooLong)
@@ -277,7 +279,7 @@ class Fire:
             if slow is not None:
                 await self._postpone(progress, plan.schedule, slow)
 
-    def _note(self, progress: _Progress, plans: Sequence[FirePlan], now: datetime, until: datetime) -> None:
+    def _note(self, progress: Progress, plans: Sequence[FirePlan], now: datetime, until: datetime) -> None:
         progress.settled += len(plans)
         for plan in plans:
             progress.left = progress.left or (plan.next_run_at is not None and plan.next_run_at <= until)
@@ -285,7 +287,7 @@ class Fire:
             for slot in plan.fires:
                 self._deps.on_fired(slot)
 
-    async def _failed(self, progress: _Progress, schedule: DueSchedule, cause: Exception) -> None:
+    async def _failed(self, progress: Progress, schedule: DueSchedule, cause: Exception) -> None:
         failures = schedule.fire_retry_count + 1
         final = failures > decide.FIRE_RETRIES
         delay = decide.retry_seconds(failures)
@@ -293,27 +295,27 @@ class Fire:
         error = str(cause) if expected else f"cannot be planned ({type(cause).__name__}: {cause}); apply it again"
         metrics.fire_failures.labels("failed" if final else "retry").inc()
         progress.failures.append(
-            _Failure(schedule, failures, error, None if final else delay, None if expected else cause)
+            Failure(schedule, failures, error, None if final else delay, None if expected else cause)
         )
         async with fenced_tx(self._deps.pool, self._deps.term) as t:
             noted = await schedules.fire_failed(t, schedule, error[:500], delay_seconds=delay, final=final)
         progress.behind += not noted
 
-    async def _postpone(self, progress: _Progress, schedule: DueSchedule, cause: TooLong) -> None:
+    async def _postpone(self, progress: Progress, schedule: DueSchedule, cause: TooLong) -> None:
         """One slot alone does not fit into a fenced transaction: the schedule waits, and is never given up for that."""
         progress.postponed += 1
         if progress.postponed > MAX_POSTPONED:
             raise cause
         error = f"one slot alone takes too long to be written: {cause.message}"
         metrics.fire_failures.labels("retry").inc()
-        progress.failures.append(_Failure(schedule, schedule.fire_retry_count, error, POSTPONE_SECONDS, None))
+        progress.failures.append(Failure(schedule, schedule.fire_retry_count, error, POSTPONE_SECONDS, None))
         async with fenced_tx(self._deps.pool, self._deps.term) as t:
             noted = await schedules.fire_failed(
                 t, schedule, error[:500], delay_seconds=POSTPONE_SECONDS, final=False, counted=False
             )
         progress.behind += not noted
 
-    async def _next_in(self, progress: _Progress, until: datetime) -> float | None:
+    async def _next_in(self, progress: Progress, until: datetime) -> float | None:
         """At once while something in view is left and gets further; soon for what an edit holds; else when the next slot comes into view."""
         if (progress.more or progress.left) and (progress.settled or not progress.behind):
             return 0.0
@@ -322,25 +324,6 @@ class Fire:
         async with autocommit(self._deps.pool) as t:
             at = await schedules.next_slot(t)
         return _seconds_to(at, until)
-
-
-def _log_failures(failures: Sequence[_Failure]) -> None:
-    """One line a job and outcome, however many of its schedules cannot fire: they mostly share the cause. One that needs its trace goes first."""
-    told: dict[tuple[str, bool], list[_Failure]] = {}
-    for failure in failures:
-        told.setdefault((failure.schedule.spec.job, failure.next_try_seconds is None), []).append(failure)
-    for (job, _), failed in told.items():
-        last = next((failure for failure in reversed(failed) if failure.cause is not None), failed[-1])
-        _log.error(
-            "schedules cannot fire",
-            job=job,
-            schedules=len(failed),
-            schedule=last.schedule.spec.name,
-            attempt=last.attempt,
-            error=last.error,
-            next_try_seconds=last.next_try_seconds,
-            exc_info=last.cause,
-        )
 
 
 def _seconds_to(slot: datetime | None, until: datetime) -> float | None:
@@ -354,18 +337,6 @@ def _is_missed(schedule: DueSchedule, now: datetime) -> bool:
     return schedule.next_run_at is not None and schedule.next_run_at < oldest
 
 
-def _rows(plan: FirePlan) -> int:
-    return 1 + len(plan.fires) + len(plan.skips)
-
-
-def _batches(plans: Sequence[FirePlan]) -> list[list[FirePlan]]:
-    batches: list[list[FirePlan]] = []
-    rows = WRITE_ROWS
-    for plan in plans:
-        size = _rows(plan)
-        if rows + size > WRITE_ROWS:
-            batches.append([])
-            rows = 0
-        batches[-1].append(plan)
-        rows += size
-    return batches
+def _is_unordered(spec: JobSpec | None) -> bool:
+    """True when the runs of one schedule may start in any order, and beside each other."""
+    return spec is not None and spec.concurrency.policy_for("slot") == "allow"

@@ -43,6 +43,16 @@ async def due(
     return [due_of(row) for row in rows]
 
 
+async def made_slots(t: Tx, of: Sequence[DueSchedule]) -> dict[int, set[datetime]]:
+    """Schedule → its slots, from the next one on, that have runs already."""
+    known = [schedule for schedule in of if schedule.next_run_at is not None]
+    parameters = {"ids": [one.id for one in known], "froms": [one.next_run_at for one in known]}
+    found: dict[int, set[datetime]] = {}
+    for row in await t.fetch_all(_sql.made_slots, parameters) if known else ():
+        found.setdefault(row["schedule_id"], set()).add(row["slot"])
+    return found
+
+
 async def next_slot(t: Tx) -> datetime | None:
     """The earliest slot that is not settled yet."""
     row = await t.fetch_one(_sql.next_slot)

@@ -9,6 +9,12 @@ SELECT s.id, s.name, d.name AS job, s.version, s.spec, s.next_run_at, s.last_run
  ORDER BY s.next_run_at, s.id
  LIMIT %(limit)s::integer
 
+-- name: made_slots
+-- Slots from the next one of each schedule on that have runs already: those of now, which were made before missed ones.
+SELECT p.schedule_id, p.slot
+  FROM unnest(%(ids)s::bigint[], %(froms)s::timestamptz[]) AS i(schedule_id, first)
+  JOIN scheduler.run_slots p ON p.schedule_id = i.schedule_id AND p.slot >= i.first
+
 -- name: next_slot
 -- The earliest slot that is not settled yet, of schedules that do not wait for a retry.
 SELECT s.next_run_at AS at
@@ -18,7 +24,8 @@ SELECT s.next_run_at AS at
  LIMIT 1
 
 -- name: fire
--- Slot advance by compare-and-set on (version, next_run_at); with it the runs (∅ → PENDING), their slots, events and the ledger of fired slots.
+-- Slot advance by compare-and-set on (version, next_run_at), or none where slots of now go before missed ones; with it the runs (∅ → PENDING),
+-- their slots, events and the ledger of fired slots.
 -- A schedule that an edit holds is left out: it waits for its own edit, and no other schedule waits with it.
 WITH plan AS MATERIALIZED (
     SELECT *
@@ -36,8 +43,10 @@ WITH plan AS MATERIALIZED (
     SELECT s.id FROM scheduler.schedules s WHERE s.id = ANY(%(ids)s::bigint[]) ORDER BY s.id FOR UPDATE SKIP LOCKED
 ), won AS (
     UPDATE scheduler.schedules s
-       SET next_run_at = p.next_run_at, last_run_at = COALESCE(p.last_run_at, s.last_run_at), fire_retry_count = 0, fire_retry_at = NULL,
-           last_error = ''
+       SET next_run_at = p.next_run_at, last_run_at = GREATEST(p.last_run_at, s.last_run_at), fire_retry_at = NULL,
+           -- A plan of slots of now that stays before the missed ones says nothing of those.
+           fire_retry_count = CASE WHEN p.next_run_at = p.expected THEN s.fire_retry_count ELSE 0 END,
+           last_error = CASE WHEN p.next_run_at = p.expected THEN s.last_error ELSE '' END
       FROM plan p JOIN locked l ON l.id = p.id
      WHERE s.id = p.id AND s.version = p.row_version AND s.next_run_at = p.expected
     RETURNING s.id
