@@ -10,7 +10,7 @@ import pytest
 
 from toban_coordinator.loops.pending_work_poller import PendingWorkPoller
 from toban_coordinator.loops.term_loop import TermLoop, TurnOutcome
-from toban_coordinator.store import pending_work, runs_assign, runs_reap
+from toban_coordinator.store import pending_work, runs_assign, runs_finish, runs_reap
 from toban_store import queries
 from toban_store.tx import tx
 from toban_testing.clock import FakeClock
@@ -129,6 +129,42 @@ async def test_a_turn_reads_no_run_that_goes_on_or_waits_for_its_time(world: Any
             statement = getattr(queries.load(LOOKS[look].__name__), look)
             [row] = await (await t._run(f"EXPLAIN (ANALYZE, FORMAT JSON) {statement}", asked)).fetchall()
         assert rows_read(row["QUERY PLAN"][0]["Plan"]) < 40, row
+
+
+# So many that an index in the right order costs the planner more than a bitmap and a sort.
+DUE = WAITING.replace("3000", "9000").replace("now() + make_interval(hours => 1, secs => i), i %% 3", "now(), 0")
+
+
+@pytest.mark.parametrize("analyzed", [False, True])
+async def test_a_read_of_due_runs_looks_at_no_more_than_it_returns(world: Any, make: Any, analyzed: bool) -> None:
+    """In the first minute of a flood, too, when PostgreSQL has no statistics of these runs."""
+    await world.apply(make.job())
+    await world.sql(DUE)
+    if analyzed:
+        await world.sql("ANALYZE scheduler.runs_live")
+    else:
+        await world.sql("DELETE FROM pg_statistic WHERE starelid = 'scheduler.runs_live'::regclass")
+        await world.sql("UPDATE pg_class SET reltuples = -1, relpages = 0 WHERE oid = 'scheduler.runs_live'::regclass")
+    asked = {"now": world.now(), "limit": 40, "blocked": "{}", "blocked_versions": "{}"}
+    statement = queries.load(runs_assign.__name__).due_runs_of_one_scope
+    for mode in ("force_custom_plan", "force_generic_plan"):
+        async with tx(world.pool) as t:
+            await t._run(f"SET LOCAL plan_cache_mode = {mode}", {})
+            [row] = await (await t._run(f"EXPLAIN (ANALYZE, FORMAT JSON) {statement}", asked)).fetchall()
+        # The forty, and the last run of all.
+        assert rows_read(row["QUERY PLAN"][0]["Plan"]) <= 41, row
+
+
+async def test_the_end_of_a_run_looks_at_no_run_that_waits_for_a_slot(world: Any, make: Any) -> None:
+    await world.apply(make.job())
+    await world.sql(DUE)
+    asked = {"moves": "[]", "ids": "{}", "reporters": "{}"}
+    async with tx(world.pool) as t:
+        # None of them is deferred, which an index says.
+        statement = queries.load(runs_finish.__name__).finish
+        await t._run("SET LOCAL plan_cache_mode = force_generic_plan", {})
+        [row] = await (await t._run(f"EXPLAIN (FORMAT JSON) {statement}", asked)).fetchall()
+    assert "runs_live_deferred" in str(row), row
 
 
 def rows_read(plan: dict[str, Any]) -> float:

@@ -49,24 +49,22 @@ SELECT {{due_columns}}, c.priority, c.scope, c.scope_id, c.catch_up, c.turn, c.s
  ORDER BY c.rank DESC, c.turn, c.scheduled_for, c.id
 
 -- name: due_runs_of_one_scope
--- The same while all PENDING runs have one rank and one scope, as without tenants: the index has them in their order. One row at least, which says
--- whether there are several.
-WITH first AS MATERIALIZED (
-    SELECT r.priority * 2 - r.catch_up::integer AS rank, r.scope, r.scope_id
-      FROM scheduler.runs_live r WHERE r.state = 'PENDING'
-     ORDER BY (r.priority * 2 - r.catch_up::integer) DESC, r.scope, r.scope_id, r.scheduled_for, r.id LIMIT 1
-), last AS MATERIALIZED (
+-- The same while the due runs have one rank and one scope, as without tenants: the index has them in their order, so they have when the first due
+-- run agrees with the last run of all. One row at least, which says whether there are several.
+WITH last AS MATERIALIZED (
     SELECT r.priority * 2 - r.catch_up::integer AS rank, r.scope, r.scope_id
       FROM scheduler.runs_live r WHERE r.state = 'PENDING'
      ORDER BY (r.priority * 2 - r.catch_up::integer), r.scope DESC, r.scope_id DESC, r.scheduled_for DESC, r.id DESC LIMIT 1
+), found AS MATERIALIZED (
+    SELECT r.priority * 2 - r.catch_up::integer AS rank, r.*, 1 AS turn, 0 AS share
+      FROM scheduler.runs_live r
+     WHERE r.state = 'PENDING' AND {{due_now}}
+     ORDER BY (r.priority * 2 - r.catch_up::integer) DESC, r.scope, r.scope_id, r.scheduled_for, r.id LIMIT %(limit)s::integer
 )
 SELECT k.several, {{due_columns}}
-  FROM (SELECT EXISTS (SELECT 1 FROM first f JOIN last l ON (f.rank, f.scope, f.scope_id) <> (l.rank, l.scope, l.scope_id)) AS several) k
+  FROM (SELECT EXISTS (SELECT 1 FROM found f JOIN last l ON (f.rank, f.scope, f.scope_id) <> (l.rank, l.scope, l.scope_id)) AS several) k
   LEFT JOIN (
-        (SELECT r.priority * 2 - r.catch_up::integer AS rank, r.*, 1 AS turn, 0 AS share
-           FROM scheduler.runs_live r
-          WHERE r.state = 'PENDING' AND {{due_now}}
-          ORDER BY (r.priority * 2 - r.catch_up::integer) DESC, r.scope, r.scope_id, r.scheduled_for, r.id LIMIT %(limit)s::integer)
+        SELECT * FROM found
         UNION ALL
         ({{due_ahead}})
        ) c ON NOT k.several

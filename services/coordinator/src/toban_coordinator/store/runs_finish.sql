@@ -90,7 +90,10 @@ SELECT id, job_name, target, origin, new_reason, message, definition_id, definit
          WHERE EXISTS (SELECT 1 FROM scheduler.runs_live w WHERE w.state = 'PENDING')
             OR EXISTS (SELECT 1 FROM scheduler.runs_live w
                         WHERE w.state = 'ASSIGNED' AND w.dispatched_at IS NULL AND w.scheduled_for <= now()))::text AS woken,
-       (SELECT pg_notify('toban_wake', 'resume') WHERE EXISTS (SELECT 1 FROM scheduler.runs_live w WHERE w.state = 'DEFERRED' AND w.deferred_on IS NOT NULL))::text AS resumed
+       -- In the order of an index: else the planner, which does not expect many runs, reads all of them to find that none is deferred.
+       (SELECT pg_notify('toban_wake', 'resume')
+         WHERE (SELECT 1 FROM scheduler.runs_live w
+                 WHERE w.state = 'DEFERRED' AND w.deferred_on IS NOT NULL ORDER BY w.deferred_on LIMIT 1) IS NOT NULL)::text AS resumed
   FROM gone
 
 -- name: release
