@@ -1446,6 +1446,26 @@ Global___Schedule: _TypeAlias = Schedule  # noqa: Y015
 class ListRunsRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
+    @_typing.final
+    class LabelsEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        value: _builtins.str
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: _builtins.str = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
     PAGE_FIELD_NUMBER: _builtins.int
     JOB_FIELD_NUMBER: _builtins.int
     STATES_FIELD_NUMBER: _builtins.int
@@ -1454,21 +1474,38 @@ class ListRunsRequest(_message.Message):
     INCLUDE_AHEAD_FIELD_NUMBER: _builtins.int
     ACTIVE_FROM_FIELD_NUMBER: _builtins.int
     ACTIVE_UNTIL_FIELD_NUMBER: _builtins.int
+    EXECUTOR_FIELD_NUMBER: _builtins.int
+    ORIGIN_FIELD_NUMBER: _builtins.int
+    SCOPE_FIELD_NUMBER: _builtins.int
+    SCOPE_ID_FIELD_NUMBER: _builtins.int
+    LABELS_FIELD_NUMBER: _builtins.int
     job: _builtins.str
     schedule: _builtins.str
     executor_worker_id: _builtins.int
     include_ahead: _builtins.bool
     """Include runs that are not due yet: they are created in advance."""
+    executor: _builtins.str
+    """A node, an instance or a worker id; all incarnations of it. Not together with executor_worker_id."""
+    origin: _builtins.str
+    """slot | demand | event | rerun"""
+    scope: _builtins.str
+    """system | account | user"""
+    scope_id: _builtins.str
+    """Only with a scope."""
     @_builtins.property
     def page(self) -> _common_pb2.Page: ...
     @_builtins.property
     def states(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
     @_builtins.property
     def active_from(self) -> _timestamp_pb2.Timestamp:
-        """Only with a job: runs that were created before `active_until` and had not ended by `active_from`, so they may have written output in between."""
+        """Runs that were created before `active_until` and had not ended by `active_from`, so they may have written output in between."""
 
     @_builtins.property
     def active_until(self) -> _timestamp_pb2.Timestamp: ...
+    @_builtins.property
+    def labels(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]:
+        """All of these are labels of the present definition of the run's job."""
+
     def __init__(
         self,
         *,
@@ -1480,10 +1517,15 @@ class ListRunsRequest(_message.Message):
         include_ahead: _builtins.bool = ...,
         active_from: _timestamp_pb2.Timestamp | None = ...,
         active_until: _timestamp_pb2.Timestamp | None = ...,
+        executor: _builtins.str = ...,
+        origin: _builtins.str = ...,
+        scope: _builtins.str = ...,
+        scope_id: _builtins.str = ...,
+        labels: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["active_from", b"active_from", "active_until", b"active_until", "page", b"page"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["active_from", b"active_from", "active_until", b"active_until", "executor_worker_id", b"executor_worker_id", "include_ahead", b"include_ahead", "job", b"job", "page", b"page", "schedule", b"schedule", "states", b"states"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["active_from", b"active_from", "active_until", b"active_until", "executor", b"executor", "executor_worker_id", b"executor_worker_id", "include_ahead", b"include_ahead", "job", b"job", "labels", b"labels", "origin", b"origin", "page", b"page", "schedule", b"schedule", "scope", b"scope", "scope_id", b"scope_id", "states", b"states"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
