@@ -22,6 +22,7 @@ from toban_proto.v1 import coordinator_pb2 as pb
 from toban_proto.v1.common_pb2 import Page
 from toban_proto.v1.coordinator_pb2_grpc import JobReaderStub
 from toban_runtime.clock import Clock
+from toban_transport.convert import timestamp_to_pb
 from toban_transport.replica_client import Fleet
 
 # A coordinator that does not respond within this time is skipped for another one, seconds.
@@ -83,6 +84,13 @@ class ClusterClient:
             job=query.job,
             schedule=query.schedule,
             states=query.states,
+            executor=query.executor,
+            origin=query.origin,
+            scope=query.scope,
+            scope_id=query.scope_id,
+            labels=dict(query.labels),
+            active_from=timestamp_to_pb(query.since),
+            active_until=timestamp_to_pb(query.until),
             include_ahead=query.ahead,
         )
         response = self._call("ListRuns", request)
