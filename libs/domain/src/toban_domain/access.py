@@ -168,7 +168,7 @@ def can_administer(person: Person) -> bool:
 
 
 def check_change(before: Iterable[Person], after: Iterable[Person], *, actor: str) -> None:
-    """Refuses a change of accounts after which nobody could change them, or the actor no longer could. Raises RESOURCE_INVALID_STATE.
+    """Refuses a change of accounts after which no account could change them, or the actor no longer could. Raises RESOURCE_INVALID_STATE.
 
     Without an administrator before (the first one is yet to come) everything is allowed.
     """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from toban_coordinator.app.accounts import Accounts
 from toban_coordinator.app.apply import Apply
 from toban_coordinator.app.cancel import CancelRun
 from toban_coordinator.app.continuations import Continuations
@@ -15,13 +16,16 @@ from toban_coordinator.app.job_reads import JobReads
 from toban_coordinator.app.operations_executors import ExecutorOperations
 from toban_coordinator.app.operations_leader import LeaderOperations
 from toban_coordinator.app.operations_settings import SettingsOperations
+from toban_coordinator.app.passwords import Passwords
 from toban_coordinator.app.payload_validator import PayloadValidator
 from toban_coordinator.app.report_queue import ReportQueue
 from toban_coordinator.app.schedules import Schedules
+from toban_coordinator.app.sign_in import SignIn
 from toban_coordinator.app.start_runs import StartRuns
 from toban_coordinator.config import CoordinatorConfig
 from toban_coordinator.main.health import Health
 from toban_coordinator.main.wiring import Coordinator
+from toban_coordinator.server.accounts import AccountsDeps, AccountsService
 from toban_coordinator.server.archive_gateway import ArchiveGateway
 from toban_coordinator.server.executor_gateway import Gateway, GatewayDeps
 from toban_coordinator.server.job_control import JobControl, JobControlDeps
@@ -54,6 +58,7 @@ def build(config: CoordinatorConfig, parts: Coordinator, health: Health) -> Grpc
         reader=_job_reader(parts, health),
         operations=_operations(parts),
         archive=ArchiveGateway(pool=parts.connections.pool, settings=parts.settings_streams),
+        accounts=_accounts(parts),
     )
     add_all(server, servicers)
     return server
@@ -120,6 +125,15 @@ def _job_reader(parts: Coordinator, health: Health) -> JobReader:
         health=health.document,
     )
     return JobReader(deps=deps)  # type: ignore[abstract]
+
+
+def _accounts(parts: Coordinator) -> AccountsService:
+    pool, passwords, ids = parts.connections.pool, Passwords(), parts.ids
+    deps = AccountsDeps(
+        accounts=Accounts(pool=pool, passwords=passwords, ids=ids),
+        sign_in=SignIn(pool=pool, passwords=passwords, ids=ids),
+    )
+    return AccountsService(deps=deps)
 
 
 def _operations(parts: Coordinator) -> Operations:
