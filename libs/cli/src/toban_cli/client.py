@@ -64,6 +64,12 @@ class Client:
             lambda channel: getattr(_stubs().OperationsStub(channel), method), request, timeout=timeout
         )
 
+    def accounts(self, method: str, request: Any, *, timeout: float = CALL_SECONDS) -> Any:
+        """A call to Accounts."""
+        return self.coordinators.call(
+            lambda channel: getattr(_stubs().AccountsStub(channel), method), request, timeout=timeout
+        )
+
     def watch(self, request: Any) -> Iterator[Any]:
         """The run now and at each change of state, until the stream ends."""
         return self.coordinators.stream(

@@ -31,6 +31,8 @@ from toban_cli.commands import (
     schedule_write,
     schedules,
     settings,
+    tokens,
+    users,
 )
 from toban_cli.tree import App, Errors
 from toban_domain.errors import ErrorCode, TobanError
@@ -115,6 +117,31 @@ _NOUNS: Mapping[str, tuple[str, Verbs]] = {
     "archive": (
         "The archive of logs in the object store.",
         {"status": archive.status, "run": archive.run, "verify": archive.verify},
+    ),
+    "user": (
+        "Accounts: who may do what.",
+        {
+            "bootstrap": users.bootstrap,
+            "first": users.first,
+            "list": users.list_users,
+            "add": users.add,
+            "password": users.set_password,
+            "enable": users.enable,
+            "disable": users.disable,
+            "remove": users.remove,
+            "sign-out": users.sign_out,
+            "groups": users.list_groups,
+            "group": users.change_group,
+            "rules": users.list_rules,
+            "grant": users.grant,
+            "deny": users.deny,
+            "revoke": users.revoke,
+            "may": users.may,
+        },
+    ),
+    "token": (
+        "API tokens.",
+        {"create": tokens.create, "list": tokens.list_tokens, "revoke": tokens.revoke},
     ),
     "audit": ("What operators changed.", {"list": audit.list_audit}),
     "import": ("Import jobs and schedules of other schedulers.", {"crontab": import_crontab.crontab}),
