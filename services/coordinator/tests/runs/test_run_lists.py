@@ -155,9 +155,9 @@ async def test_ids_of_a_time_are_found_by_halves(world: Any, runs: list[dict[str
 async def test_each_index_is_used(world: Any, runs: list[dict[str, Any]]) -> None:
     """Without sequential scans and sorts of whole partitions, what is left is the index that is meant."""
     indexes = {
-        Driver.STATE: ("_state_id_idx", {"states": ("FAILED",)}),
+        Driver.STATE: ("_state_id_finished_at", {"states": ("FAILED",)}),
         Driver.JOB: ("_job_name_id_", {"jobs": ("a",)}),
-        Driver.JOB_AND_STATE: ("_job_name_state_id_idx", {"jobs": ("a",), "states": ("FAILED",)}),
+        Driver.JOB_AND_STATE: ("_job_name_state_id_", {"jobs": ("a",), "states": ("FAILED",)}),
         Driver.EXECUTOR: ("_assigned_worker_id_id_idx", {"workers": (1,)}),
         Driver.ORIGIN: ("_origin_id_idx", {"origin": "rerun"}),
         Driver.SCOPE: ("_scope_scope_id_id_idx", {"scope": "account", "scope_id": "1"}),
@@ -172,7 +172,7 @@ async def test_each_index_is_used(world: Any, runs: list[dict[str, Any]]) -> Non
             wanted = RunFilter(below=RUNS + 1, limit=10, **parts)  # type: ignore[arg-type]
             assert wanted.driver is driver
             rows = await t.fetch_all(
-                f"EXPLAIN {getattr(run_lists._sql, driver)}", run_lists.parameters_of(wanted), prepare=False
+                f"EXPLAIN {getattr(run_lists._sql, driver)}", run_lists.parameters_of(wanted, driver), prepare=False
             )
             plan = "\n".join(row["QUERY PLAN"] for row in rows)
             assert index in plan, (driver, plan)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
 
 from toban_domain.run import TERMINAL, RunState
@@ -22,6 +22,19 @@ class Driver(StrEnum):
     STATE = "finished_by_state"
     ORIGIN = "finished_by_origin"
     ID = "finished"
+
+
+COVERED: Mapping[Driver, frozenset[str]] = {
+    Driver.SCHEDULE: frozenset({"schedule"}),
+    Driver.SCOPE: frozenset({"scope", "scope_id"}),
+    Driver.JOB_AND_STATE: frozenset({"jobs", "states"}),
+    Driver.JOB: frozenset({"jobs"}),
+    Driver.EXECUTOR: frozenset({"workers"}),
+    Driver.STATE: frozenset({"states"}),
+    Driver.ORIGIN: frozenset({"origin"}),
+    Driver.ID: frozenset(),
+}
+"""The parts of a filter that each index is searched by."""
 
 
 def driver_of(

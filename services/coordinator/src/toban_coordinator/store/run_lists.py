@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from toban_coordinator.decide.run_lists import Driver, driver_of, looks_at
+from toban_coordinator.decide.run_lists import COVERED, Driver, driver_of, looks_at
 from toban_store import queries
 from toban_store.tx import Row, Tx
 
@@ -54,20 +54,25 @@ class RunFilter:
 
 async def page(t: Tx, wanted: RunFilter) -> list[Row]:
     """Runs, newest first."""
-    parameters = parameters_of(wanted)
+    below = wanted.below
     if wanted.active_until is not None:
-        parameters["below"] = min(wanted.below, await first_id_since(t, wanted.active_until + COMMIT_WITHIN))
+        below = min(below, await first_id_since(t, wanted.active_until + COMMIT_WITHIN))
     live, finished = looks_at(wanted.states)
     # Live ones first: a run that ends in between is found twice, and not left out.
-    ids = await _ids(t, "live", parameters) if live else set()
-    ids |= await _ids(t, wanted.driver, parameters) if finished else set()
+    ids = await _ids(t, "live", parameters_of(wanted, None) | {"below": below}) if live else set()
+    ids |= await _ids(t, wanted.driver, parameters_of(wanted, wanted.driver) | {"below": below}) if finished else set()
     newest = sorted(ids, reverse=True)[: wanted.limit]
     return await t.fetch_all(_sql.runs, {"ids": newest}) if newest else []
 
 
-def parameters_of(wanted: RunFilter) -> dict[str, Any]:
-    """A filter as the statements take it."""
-    return asdict(wanted) | {name: list(getattr(wanted, name)) for name in ("jobs", "states", "workers")}
+def parameters_of(wanted: RunFilter, driver: Driver | None) -> dict[str, Any]:
+    """A filter as the statement of `driver` takes it; None: the one for live runs."""
+    given = {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(wanted).items()}
+    if driver is None:
+        return given
+    covered = COVERED[driver]
+    searched = {f"by_{name}": given[name] for name in covered}
+    return given | searched | {name: type(given[name])() for name in covered}
 
 
 async def first_id_since(t: Tx, at: datetime) -> int:

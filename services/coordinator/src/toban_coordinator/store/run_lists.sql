@@ -1,5 +1,6 @@
 -- fragment: narrowed
--- The parts of a filter beside the one that the index is read by. The parameters are constants of the plan, so an empty part costs nothing.
+-- The parts of a filter beside those that the index is read by (`by_…`), which would be estimated twice. The parameters are constants of the
+-- plan, so an empty part costs nothing.
 r.id < %(below)s::bigint
 AND (cardinality(%(states)s::text[]) = 0 OR r.state = ANY(%(states)s::text[]::scheduler.run_state[]))
 AND (cardinality(%(jobs)s::text[]) = 0 OR r.job_name = ANY(%(jobs)s::text[]))
@@ -29,7 +30,7 @@ SELECT r.id FROM scheduler.runs_history r
 -- name: finished_by_job
 -- Finished runs of each of some jobs.
 SELECT f.id
-  FROM unnest(%(jobs)s::text[]) AS j(name)
+  FROM unnest(%(by_jobs)s::text[]) AS j(name)
  CROSS JOIN LATERAL (
     SELECT r.id FROM scheduler.runs_history r
      WHERE r.job_name = j.name AND {{narrowed}} AND {{ended_since}}
@@ -39,7 +40,7 @@ SELECT f.id
 -- name: finished_by_job_and_state
 -- Finished runs of each of some jobs in each of some states; not SUCCEEDED.
 SELECT f.id
-  FROM unnest(%(jobs)s::text[]) AS j(name) CROSS JOIN unnest(%(states)s::text[]) AS s(state)
+  FROM unnest(%(by_jobs)s::text[]) AS j(name) CROSS JOIN unnest(%(by_states)s::text[]) AS s(state)
  CROSS JOIN LATERAL (
     SELECT r.id FROM scheduler.runs_history r
      WHERE r.job_name = j.name AND r.state = s.state::scheduler.run_state AND r.state <> 'SUCCEEDED' AND {{narrowed}} AND {{ended_since}}
@@ -49,7 +50,7 @@ SELECT f.id
 -- name: finished_by_state
 -- Finished runs in each of some states; not SUCCEEDED.
 SELECT f.id
-  FROM unnest(%(states)s::text[]) AS s(state)
+  FROM unnest(%(by_states)s::text[]) AS s(state)
  CROSS JOIN LATERAL (
     SELECT r.id FROM scheduler.runs_history r
      WHERE r.state = s.state::scheduler.run_state AND r.state <> 'SUCCEEDED' AND {{narrowed}} AND {{ended_since}}
@@ -59,15 +60,15 @@ SELECT f.id
 -- name: finished_by_schedule
 -- Finished runs of a schedule, also of one that was deleted.
 SELECT r.id FROM scheduler.runs_history r
- WHERE r.schedule_id = (SELECT COALESCE((SELECT s.id FROM scheduler.schedules s WHERE s.name = %(schedule)s::text),
-                                        (SELECT max(x.id) FROM scheduler.schedules_deleted x WHERE x.name = %(schedule)s::text)))
+ WHERE r.schedule_id = (SELECT COALESCE((SELECT s.id FROM scheduler.schedules s WHERE s.name = %(by_schedule)s::text),
+                                        (SELECT max(x.id) FROM scheduler.schedules_deleted x WHERE x.name = %(by_schedule)s::text)))
    AND {{narrowed}} AND {{ended_since}}
  ORDER BY r.id DESC LIMIT %(limit)s::integer
 
 -- name: finished_by_executor
 -- Finished runs of each of some incarnations of executors.
 SELECT f.id
-  FROM unnest(%(workers)s::bigint[]) AS w(worker_id)
+  FROM unnest(%(by_workers)s::bigint[]) AS w(worker_id)
  CROSS JOIN LATERAL (
     SELECT r.id FROM scheduler.runs_history r
      WHERE r.assigned_worker_id = w.worker_id AND {{narrowed}} AND {{ended_since}}
@@ -77,13 +78,13 @@ SELECT f.id
 -- name: finished_by_origin
 -- Finished runs of an origin.
 SELECT r.id FROM scheduler.runs_history r
- WHERE r.origin = %(origin)s::text AND {{narrowed}} AND {{ended_since}}
+ WHERE r.origin = %(by_origin)s::text AND {{narrowed}} AND {{ended_since}}
  ORDER BY r.id DESC LIMIT %(limit)s::integer
 
 -- name: finished_by_scope
 -- Finished runs of a scope with an id; not of scope `system`.
 SELECT r.id FROM scheduler.runs_history r
- WHERE r.scope = %(scope)s::text AND r.scope <> 'system' AND r.scope_id = %(scope_id)s::text AND {{narrowed}} AND {{ended_since}}
+ WHERE r.scope = %(by_scope)s::text AND r.scope <> 'system' AND r.scope_id = %(by_scope_id)s::text AND {{narrowed}} AND {{ended_since}}
  ORDER BY r.id DESC LIMIT %(limit)s::integer
 
 -- name: runs
