@@ -74,3 +74,9 @@ r.exit_code, r.term_signal, r.error_summary, r.reason, r.payload::text AS payloa
 r.version, r.rerun_of, r.idempotency_key, r.cancel_requested_at, r.event_id, r.trigger_name, r.progress::text AS progress, e.node_id AS executor,
 CASE WHEN r.continuation_state = 'CONFIRMING' AND r.continuation_check_deadline_at > now() AND r.finished_at IS NULL
 THEN 'CONFIRMING' ELSE 'NONE' END AS continuation_state, r.continuation_check_started_at, r.continuation_check_deadline_at
+
+-- fragment: ended_before
+-- Whether executor `e` ended before a successor of its instance registered: the successor holds the state directory on the same boot and names
+-- it, or it is of another boot and silent. A clone of its machine has another boot id, too, and registers while it lives.
+(CASE WHEN e.boot_id = %(boot_id)s::text THEN e.incarnation::text = %(previous)s::text
+      ELSE greatest(e.last_heartbeat_at, e.granted_at) < now() - make_interval(secs => least(%(silent)s::double precision, e.lease_ms / 1000.0)) END)
