@@ -68,7 +68,7 @@ async def test_from_an_account_to_a_verdict(service: AccountsService, pool: Pool
     rule = pb.AccessRule(group="ops", effect="allow", role="editor", selector=selector)
     number = (await service.AddRule(pb.AddRuleRequest(rule=rule), CLI)).id
     [listed] = (await service.ListRules(pb.ListRulesRequest(group="ops"), CLI)).rules
-    assert (listed.id, listed.selector.scope_id, listed.created_by) == (number, "17", "admin-cli")
+    assert (listed.id, listed.selector.scope_id, listed.created_by) == (number, "17", "certificate admin-cli")
     may = await service.May(pb.MayRequest(user="bob", action="operate"), CLI)
     assert not may.allowed and may.reason == "no rule gives bob admin for this"
     users = (await service.ListUsers(pb.ListUsersRequest(), CLI)).users

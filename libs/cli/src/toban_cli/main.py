@@ -12,7 +12,7 @@ from typing import Annotated, Any
 
 import typer
 
-from toban_cli import report, suggestions
+from toban_cli import cluster_config, report, suggestions
 from toban_cli.commands import (
     apply,
     archive,
@@ -123,6 +123,8 @@ _NOUNS: Mapping[str, tuple[str, Verbs]] = {
         {
             "bootstrap": users.bootstrap,
             "first": users.first,
+            "state": users.state,
+            "whoami": users.whoami,
             "list": users.list_users,
             "add": users.add,
             "password": users.set_password,
@@ -233,9 +235,15 @@ def _command_words(argv: Sequence[str]) -> list[str]:
 
 def _root(
     version: Annotated[bool, typer.Option("--version", help="Print the version of this command.")] = False,
+    direct: Annotated[
+        bool,
+        typer.Option("--direct", help="Act as the certificate, without an API token: for accounts that are broken."),
+    ] = False,
     errors: Errors = None,
 ) -> None:
     del errors
+    if direct:
+        os.environ[cluster_config.DIRECT] = "1"
     if version:
         report.echo(f"toban {VERSION}")
         raise typer.Exit

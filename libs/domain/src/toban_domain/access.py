@@ -114,11 +114,14 @@ class Rule:
     selector: Selector = field(default_factory=Selector)
     origin: str = ""
 
-    def covers(self, action: Action, target: Target | None) -> bool:
-        """Whether it decides about this action."""
+    def reaches(self, action: Action) -> bool:
+        """Whether it decides about this action, for the jobs that it is for."""
         needed = MINIMUM[action].rank
-        reaches = needed <= self.role.rank if self.effect is Effect.ALLOW else needed >= self.role.rank
-        return reaches and self.selector.fits(target)
+        return needed <= self.role.rank if self.effect is Effect.ALLOW else needed >= self.role.rank
+
+    def covers(self, action: Action, target: Target | None) -> bool:
+        """Whether it decides about this action on this target."""
+        return self.reaches(action) and self.selector.fits(target)
 
     def __str__(self) -> str:
         return f"rule {self.id} of {self.origin}: {self.effect} {self.role} for {self.selector}"
@@ -126,10 +129,14 @@ class Rule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Person:
-    """An account with its own rules and those of its groups. `ceiling` bounds what a token of theirs may do; None: the person signed in."""
+    """An account with its own rules and those of its groups. `ceiling` bounds what a token of theirs may do; None: the person signed in.
+
+    `signs_in` is false for an account without a password: only tokens stand for it.
+    """
 
     name: str
     enabled: bool = True
+    signs_in: bool = True
     rules: tuple[Rule, ...] = ()
     ceiling: Rule | None = None
 
@@ -162,9 +169,29 @@ def may(person: Person, action: Action, target: Target | None = None) -> Verdict
     return Verdict(False, f"no rule gives {person.name} {MINIMUM[action]} for this")
 
 
+def may_somewhere(person: Person, action: Action) -> Verdict:
+    """Whether there can be a target on which the action is allowed."""
+    if not is_restricted(person, action):
+        return may(person, action)
+    allowed = [rule for rule in person.rules if rule.effect is Effect.ALLOW and rule.reaches(action)]
+    denied = [rule for rule in person.rules if rule.effect is Effect.DENY and rule.covers(action, None)]
+    ceiling = person.ceiling
+    if not person.enabled or (ceiling is not None and not ceiling.reaches(action)) or denied or not allowed:
+        return may(person, action)
+    return Verdict(True, str(allowed[0]), allowed[0])
+
+
+def is_restricted(person: Person, action: Action) -> bool:
+    """Whether the decision depends on the target: some rule or the token is for certain jobs only."""
+    if action in OF_CLUSTER:
+        return False
+    rules = [*person.rules, *([person.ceiling] if person.ceiling is not None else [])]
+    return any(rule.reaches(action) and not rule.selector.everything for rule in rules)
+
+
 def can_administer(person: Person) -> bool:
-    """Whether this account can change accounts: the last one must remain."""
-    return may(person, Action.ACCOUNTS).allowed
+    """Whether a person can sign in to this account and change accounts: the last such account must remain."""
+    return person.signs_in and may(person, Action.ACCOUNTS).allowed
 
 
 def check_change(before: Iterable[Person], after: Iterable[Person], *, actor: str) -> None:

@@ -54,8 +54,40 @@ def bootstrap(output: Output = Format.TABLE) -> None:
     with connect() as client:
         answer = client.accounts("CreateBootstrapLink", CreateBootstrapLinkRequest())
     until = local(answer.ends_at, wall_now())
-    lines = [answer.secret, f"use it once, until {until}: toban user first NAME"]
+    lines = [answer.secret, f"use it once, until {until}: at /first of the site, or with toban user first NAME"]
     show_done(output, answer, lines, name=lambda item: item.secret)
+
+
+def state(output: Output = Format.TABLE) -> None:
+    """Show whether there is an administrator who can sign in.
+
+    Examples:
+    toban user state
+    """
+    from toban_cli.client import connect
+    from toban_proto.v1.coordinator_pb2 import GetAccountsStateRequest
+
+    with connect() as client:
+        answer = client.accounts("GetAccountsState", GetAccountsStateRequest())
+    text = "there is an administrator" if answer.has_administrator else "no administrator yet: toban user bootstrap"
+    show_done(output, answer, text, name=lambda item: str(item.has_administrator).lower())
+
+
+def whoami(output: Output = Format.TABLE) -> None:
+    """Show as whom this command acts.
+
+    Examples:
+    toban user whoami
+    """
+    from toban_cli.client import connect
+    from toban_proto.v1.coordinator_pb2 import AuthenticateRequest, AuthenticateResponse
+
+    with connect() as client:
+        if client.token:
+            answer = client.accounts("Authenticate", AuthenticateRequest(token=client.token))
+        else:
+            answer = AuthenticateResponse(user="certificate admin-cli", role="admin")
+    show_done(output, answer, f"{answer.user}, role {answer.role or 'none'}", name=lambda item: item.user)
 
 
 def first(user: UserName, output: Output = Format.TABLE) -> None:

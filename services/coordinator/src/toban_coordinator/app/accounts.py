@@ -59,7 +59,7 @@ class Accounts:
     ids: IdSource
 
     async def has_administrator(self) -> bool:
-        """Whether an enabled account can administer; until then only the one-time link is good for anything."""
+        """Whether a person can sign in to an enabled account and administer; until then only the one-time link is good for anything."""
         async with autocommit(self.pool) as t:
             return any(map(can_administer, await accounts.people(t)))
 
@@ -224,7 +224,7 @@ class Accounts:
             await accounts.lock(t)
             before = await accounts.people(t)
             yield t
-            check_change(before, await accounts.people(t), actor=actor.removeprefix("user "))
+            check_change(before, await accounts.people(t), actor=_user_of(actor))
             entry = AdminAction(actor=actor, action=action, target=target, after=after, reason=clean_reason(reason))
             await audit.note(t, entry)
         _log.info("an account was changed", action=action, target=target, actor=actor)
@@ -233,6 +233,12 @@ class Accounts:
 def hash_secret(secret: str) -> bytes:
     """How a random secret is stored: without salt or stretching, since it has 256 bits."""
     return hashlib.sha256(secret.encode("utf-8", "replace")).digest()
+
+
+def _user_of(actor: str) -> str:
+    """The account that acts, by a session or a token of it; "" = a certificate."""
+    kind, _, name = actor.partition(" ")
+    return name.partition(",")[0] if kind == "user" else ""
 
 
 def _check_first(people: list[Person]) -> None:

@@ -98,7 +98,9 @@ class SignIn:
                     now=row["server_time"],
                 )
             ):
-                raise TobanError(ErrorCode.UNAUTHENTICATED, "the session has ended; sign in again")
+                raise TobanError(
+                    ErrorCode.UNAUTHENTICATED, "the session has ended; sign in again", detail={"sign_in": True}
+                )
             await sessions.touch_session(t, hashed)
             return (await accounts.people(t, row["name"]))[0]
 
@@ -108,7 +110,7 @@ class SignIn:
             row = await sessions.token(t, hash_secret(secret)) if secret.startswith(TOKEN_PREFIX) else None
             if row is None or not row["good"] or not row["enabled"]:
                 message = "the API token is unknown, revoked or has expired; make one with `toban token create`"
-                raise TobanError(ErrorCode.UNAUTHENTICATED, message)
+                raise TobanError(ErrorCode.UNAUTHENTICATED, message, detail={"sign_in": True})
             await sessions.touch_token(t, row["id"], address=network_of(address))
             person = (await accounts.people(t, row["name"]))[0]
         ceiling = Rule(

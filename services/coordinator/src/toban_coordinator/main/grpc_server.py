@@ -6,6 +6,7 @@ from toban_coordinator.app.accounts import Accounts
 from toban_coordinator.app.apply import Apply
 from toban_coordinator.app.cancel import CancelRun
 from toban_coordinator.app.continuations import Continuations
+from toban_coordinator.app.credentials import Credentials
 from toban_coordinator.app.declare_lost import DeclareLost
 from toban_coordinator.app.definition_cache import DefinitionCache
 from toban_coordinator.app.diagnose import Diagnose
@@ -32,6 +33,7 @@ from toban_coordinator.server.job_control import JobControl, JobControlDeps
 from toban_coordinator.server.job_reader import JobReader, JobReaderDeps
 from toban_coordinator.server.operations import Operations, OperationsDeps
 from toban_coordinator.server.peer_service import PeerServer
+from toban_coordinator.server.person_check import PeopleCheck
 from toban_coordinator.server.registry import Servicers, add_all
 from toban_domain.version import VERSION
 from toban_transport.server import GrpcServer, build_server
@@ -40,11 +42,15 @@ from toban_transport.signed_epoch import EpochSigner, EpochVerifier
 
 def build(config: CoordinatorConfig, parts: Coordinator, health: Health) -> GrpcServer:
     """The server, not started yet."""
+    accounts = _accounts(parts)
     server = build_server(
         tls=parts.connections.tls,
         trust_domain=config.trust_domain,
         clock=parts.clock,
         shared_identity=config.tls_shared_identity,
+        people=PeopleCheck(
+            pool=parts.connections.pool, credentials=Credentials(sign_in=accounts.sign_in, clock=parts.clock)
+        ),
     )
     servicers = Servicers(
         gateway=_gateway(config, parts),
@@ -58,7 +64,7 @@ def build(config: CoordinatorConfig, parts: Coordinator, health: Health) -> Grpc
         reader=_job_reader(parts, health),
         operations=_operations(parts),
         archive=ArchiveGateway(pool=parts.connections.pool, settings=parts.settings_streams),
-        accounts=_accounts(parts),
+        accounts=AccountsService(deps=accounts),
     )
     add_all(server, servicers)
     return server
@@ -127,13 +133,12 @@ def _job_reader(parts: Coordinator, health: Health) -> JobReader:
     return JobReader(deps=deps)  # type: ignore[abstract]
 
 
-def _accounts(parts: Coordinator) -> AccountsService:
+def _accounts(parts: Coordinator) -> AccountsDeps:
     pool, passwords, ids = parts.connections.pool, Passwords(), parts.ids
-    deps = AccountsDeps(
+    return AccountsDeps(
         accounts=Accounts(pool=pool, passwords=passwords, ids=ids),
         sign_in=SignIn(pool=pool, passwords=passwords, ids=ids),
     )
-    return AccountsService(deps=deps)
 
 
 def _operations(parts: Coordinator) -> Operations:

@@ -15,7 +15,7 @@ from toban_domain.errors import ErrorCode, TobanError
 from toban_proto.v1 import coordinator_pb2 as pb
 from toban_proto.v1.coordinator_pb2_grpc import AccountsServicer
 from toban_transport.convert import timestamp_to_pb
-from toban_transport.server import peer_service
+from toban_transport.server import actor_of
 
 Context = Any
 E = TypeVar("E", bound=StrEnum)
@@ -69,7 +69,7 @@ class AccountsService(AccountsServicer):
         self, _request: pb.CreateBootstrapLinkRequest, context: Context
     ) -> pb.CreateBootstrapLinkResponse:
         """A one-time secret for the first administrator."""
-        secret, ends_at = await self._accounts.bootstrap_link(peer_service(context))
+        secret, ends_at = await self._accounts.bootstrap_link(actor_of(context))
         return pb.CreateBootstrapLinkResponse(secret=secret, ends_at=timestamp_to_pb(ends_at))
 
     async def RedeemBootstrapLink(
@@ -93,14 +93,14 @@ class AccountsService(AccountsServicer):
             request.name,
             display_name=request.display_name,
             password=request.password,
-            actor=peer_service(context),
+            actor=actor_of(context),
             reason=request.reason,
         )
         return pb.AccountsChange()
 
     async def UpdateUser(self, request: pb.UpdateUserRequest, context: Context) -> pb.AccountsChange:
         """Enabled, disabled, or with another password."""
-        actor = peer_service(context)
+        actor = actor_of(context)
         if request.HasField("password"):
             await self._accounts.set_password(request.name, request.password, actor=actor, reason=request.reason)
         if request.HasField("enabled"):
@@ -109,12 +109,12 @@ class AccountsService(AccountsServicer):
 
     async def DeleteUser(self, request: pb.DeleteUserRequest, context: Context) -> pb.AccountsChange:
         """An account with rules, sessions and tokens."""
-        await self._accounts.delete_user(request.name, actor=peer_service(context), reason=request.reason)
+        await self._accounts.delete_user(request.name, actor=actor_of(context), reason=request.reason)
         return pb.AccountsChange()
 
     async def EndSessions(self, request: pb.EndSessionsRequest, context: Context) -> pb.SignOutResponse:
         """Every session of an account."""
-        ended = await self._sign_in.end_sessions(request.user, actor=peer_service(context), reason=request.reason)
+        ended = await self._sign_in.end_sessions(request.user, actor=actor_of(context), reason=request.reason)
         return pb.SignOutResponse(ended=ended)
 
     async def ListGroups(self, _request: pb.ListGroupsRequest, _context: Context) -> pb.ListGroupsResponse:
@@ -123,7 +123,7 @@ class AccountsService(AccountsServicer):
 
     async def UpdateGroup(self, request: pb.UpdateGroupRequest, context: Context) -> pb.AccountsChange:
         """A new group, one less, or a member more or less."""
-        about: dict[str, str] = {"actor": peer_service(context), "reason": request.reason}
+        about: dict[str, str] = {"actor": actor_of(context), "reason": request.reason}
         if request.change == "add":
             await self._accounts.add_group(request.name, **about)
         elif request.change == "delete":
@@ -149,12 +149,12 @@ class AccountsService(AccountsServicer):
             role=_choice(Role, "role", request.rule.role),
             selector=_selector_from_pb(request.rule.selector),
         )
-        made = await self._accounts.add_rule(rule, actor=peer_service(context), reason=request.reason)
+        made = await self._accounts.add_rule(rule, actor=actor_of(context), reason=request.reason)
         return pb.AddRuleResponse(id=made)
 
     async def RemoveRule(self, request: pb.RemoveRuleRequest, context: Context) -> pb.AccountsChange:
         """A rule less."""
-        await self._accounts.remove_rule(request.id, actor=peer_service(context), reason=request.reason)
+        await self._accounts.remove_rule(request.id, actor=actor_of(context), reason=request.reason)
         return pb.AccountsChange()
 
     async def May(self, request: pb.MayRequest, _context: Context) -> pb.MayResponse:
@@ -177,7 +177,7 @@ class AccountsService(AccountsServicer):
             selector=_selector_from_pb(request.selector),
             days=request.days,
         )
-        secret, number, ends_at = await self._sign_in.create_token(new, actor=peer_service(context))
+        secret, number, ends_at = await self._sign_in.create_token(new, actor=actor_of(context))
         return pb.CreateTokenResponse(id=number, secret=secret, ends_at=timestamp_to_pb(ends_at))
 
     async def ListTokens(self, request: pb.ListTokensRequest, _context: Context) -> pb.ListTokensResponse:
@@ -188,7 +188,7 @@ class AccountsService(AccountsServicer):
 
     async def RevokeToken(self, request: pb.RevokeTokenRequest, context: Context) -> pb.AccountsChange:
         """A token that is good no more."""
-        await self._sign_in.revoke_token(request.id, actor=peer_service(context), reason=request.reason)
+        await self._sign_in.revoke_token(request.id, actor=actor_of(context), reason=request.reason)
         return pb.AccountsChange()
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
@@ -24,13 +25,10 @@ async def people(t: Tx, name: str = "") -> list[Person]:
     found: dict[str, Person] = {}
     rules: dict[str, list[Rule]] = {}
     for row in await t.fetch_all(_sql.people, {"name": name}):
-        found[row["person"]] = Person(name=row["person"], enabled=row["enabled"])
+        found[row["person"]] = Person(name=row["person"], enabled=row["enabled"], signs_in=row["signs_in"])
         if row["rule_id"] is not None:
             rules.setdefault(row["person"], []).append(rule_of(row, number=row["rule_id"], origin=row["origin"]))
-    return [
-        Person(name=person.name, enabled=person.enabled, rules=tuple(rules.get(person.name, ())))
-        for person in found.values()
-    ]
+    return [replace(person, rules=tuple(rules.get(person.name, ()))) for person in found.values()]
 
 
 def selector_of(row: Mapping[str, Any]) -> Selector:

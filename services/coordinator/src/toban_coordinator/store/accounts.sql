@@ -4,7 +4,7 @@ SELECT pg_advisory_xact_lock(hashtext('scheduler.accounts'))
 
 -- name: people
 -- Accounts with each of their rules and those of their groups; one row without a rule for an account that has none. `name` '' = all.
-SELECT u.name AS person, u.enabled, r.id AS rule_id, r.effect, r.role, r.job, r.labels, r.scope, r.scope_id,
+SELECT u.name AS person, u.enabled, u.password_hash IS NOT NULL AS signs_in, r.id AS rule_id, r.effect, r.role, r.job, r.labels, r.scope, r.scope_id,
        CASE WHEN r.user_id IS NULL THEN 'group ' || r.group_name ELSE 'user ' || u.name END AS origin
   FROM scheduler.users u
   LEFT JOIN LATERAL (
