@@ -174,7 +174,10 @@ def test_the_site_passes_a_trace_on(stack: Stack, admin: AdminClient, receiver: 
     with signed_in(stack).open("/runs", traceparent=f"00-{trace}-b7ad6b7169203331-01") as answer:
         assert answer.status == 200
     services = {"toban-admin-web", "toban-coordinator"}
-    admin.until(lambda: {span.service for span in receiver.of_trace(trace)} == services, seconds=10, of="spans of both")
-    asked = [span for span in receiver.of_trace(trace) if span.name == "toban_proto.v1.JobReader/ListRuns"]
-    sent = {span.span for span in asked if span.service == "toban-admin-web"}
-    assert {span.parent for span in asked if span.service == "toban-coordinator"} <= sent
+
+    def asked() -> list[Seen]:
+        return [span for span in receiver.of_trace(trace) if span.name == "toban_proto.v1.JobReader/ListRuns"]
+
+    admin.until(lambda: {span.service for span in asked()} == services, seconds=10, of="spans of both")
+    sent = {span.span for span in asked() if span.service == "toban-admin-web"}
+    assert {span.parent for span in asked() if span.service == "toban-coordinator"} <= sent

@@ -13,13 +13,14 @@ EXPECTED = {
     "viewer jobs": "JobReader.GetJob JobReader.GetSchedule JobReader.GetRun JobReader.WatchRun JobReader.ExplainRun JobReader.NextSlots "
     "JobReader.ListFires",
     "viewer any": "JobReader.ListExecutors JobReader.GetCluster Operations.ListSettings",
-    "viewer cluster": "JobReader.ListEvents",
+    "viewer cluster": "JobReader.ListEvents Operations.ListLimits Operations.GetLimit",
     "operator jobs": "JobControl.StartRuns JobControl.RerunRun JobControl.CancelRun JobControl.DeclareRunLost",
-    "operator cluster": "JobControl.EmitEvent",
+    "operator cluster": "JobControl.EmitEvent Operations.SignalLimit",
     "editor jobs": "JobControl.Apply JobControl.DeleteJob JobControl.PauseSchedule JobControl.ResumeSchedule JobControl.DeleteSchedule "
     "JobControl.DeleteTrigger",
     "admin cluster": "Operations.UpdateSetting Operations.ListAudit Operations.DetachExecutor Operations.DrainExecutor Operations.UndrainExecutor "
-    "Operations.DemoteLeader Operations.AdoptEpoch Operations.SetLimit Operations.Diagnose Accounts.CreateBootstrapLink Accounts.ListUsers "
+    "Operations.DemoteLeader Operations.AdoptEpoch Operations.SetLimit Operations.SetBreaker Operations.Diagnose "
+    "Accounts.CreateBootstrapLink Accounts.ListUsers "
     "Accounts.AddUser Accounts.UpdateUser Accounts.DeleteUser Accounts.EndSessions Accounts.ListGroups Accounts.UpdateGroup Accounts.ListRules "
     "Accounts.AddRule Accounts.RemoveRule Accounts.May Accounts.CreateToken Accounts.ListTokens Accounts.RevokeToken",
 }

@@ -40,6 +40,10 @@ def schedule(name: str, of: str) -> str:
     return json.dumps({"apiVersion": "toban/v1", "kind": "Schedule", "metadata": {"name": name}, "spec": spec})
 
 
+def start(name: str, **given: Any) -> pb.StartRunsRequest:
+    return pb.StartRunsRequest(runs=[pb.StartRunRequest(job=name, **given)])
+
+
 @dataclass
 class World:
     """Jobs backup (team ops) and mail (team web), each with a schedule of its name, and accounts."""
@@ -133,11 +137,34 @@ async def test_a_rule_for_some_jobs_is_for_those_only(world: World) -> None:
     for method, request in cases:
         for name, expected in (("backup", True), ("mail", False)):
             assert allowed(await world.ask(method, request(name), secret=secret)) is expected, (method, name)
+    for scope in ("system", ""):
+        assert allowed(await world.ask(CONTROL + "StartRuns", start("backup", scope=scope), secret=secret))
+    assert not allowed(await world.ask(CONTROL + "StartRuns", start("backup", ignore_limits=True), secret=secret))
     both = pb.StartRunsRequest(runs=[pb.StartRunRequest(job="backup"), pb.StartRunRequest(job="mail")])
     assert not allowed(await world.ask(CONTROL + "StartRuns", both, secret=secret))
     assert allowed(await world.ask(READER + "GetCluster", secret=secret))
     for whole in (READER + "ListEvents", CONTROL + "EmitEvent", OPERATIONS + "UpdateSetting"):
         assert not allowed(await world.ask(whole, secret=secret)), whole
+
+
+async def test_a_rule_for_a_scope_is_for_runs_of_that_scope(world: World) -> None:
+    secret = await world.user("bob", ("allow", "operator", Selector(scope="account", scope_id="17")))
+    for given, expected in (
+        ({"scope": "account", "scope_id": "17"}, True),
+        ({"scope": "account", "scope_id": "8"}, False),
+        ({}, False),
+    ):
+        assert allowed(await world.ask(CONTROL + "StartRuns", start("mail", **given), secret=secret)) is expected, given
+
+
+async def test_to_pass_over_limits_is_for_administrators(world: World) -> None:
+    for role, expected in (("editor", False), ("admin", True)):
+        secret = await world.user(role, ("allow", role, EVERYTHING))
+        assert (
+            allowed(await world.ask(CONTROL + "StartRuns", start("mail", ignore_limits=True), secret=secret))
+            is expected
+        )
+        assert allowed(await world.ask(CONTROL + "StartRuns", start("mail"), secret=secret))
 
 
 async def test_a_manifest_needs_the_right_to_what_is_stored_and_to_what_it_makes(world: World) -> None:
@@ -187,16 +214,16 @@ async def test_lists_leave_out_what_the_person_may_not_see(
 
 async def test_a_token_is_bounded_by_itself_and_by_its_user(world: World) -> None:
     await world.user("bob", ("allow", "operator", EVERYTHING))
-    start = pb.StartRunsRequest(runs=[pb.StartRunRequest(job="mail")])
+    wanted = start("mail")
     viewer, _ = await world.token("bob", "viewer")
     admin, number = await world.token("bob", "admin")
     ops, _ = await world.token("bob", "operator", OPS)
-    assert not allowed(await world.ask(CONTROL + "StartRuns", start, secret=viewer))
-    assert not allowed(await world.ask(CONTROL + "StartRuns", start, secret=ops))
-    assert (await world.ask(CONTROL + "StartRuns", start, secret=admin)).actor == f"user bob, token {number}"
+    assert not allowed(await world.ask(CONTROL + "StartRuns", wanted, secret=viewer))
+    assert not allowed(await world.ask(CONTROL + "StartRuns", wanted, secret=ops))
+    assert (await world.ask(CONTROL + "StartRuns", wanted, secret=admin)).actor == f"user bob, token {number}"
     assert not allowed(await world.ask(CONTROL + "PauseSchedule", pb.PauseScheduleRequest(name="mail"), secret=admin))
     # A certificate of admin-cli does not widen the rights of a token.
-    assert not allowed(await world.ask(CONTROL + "StartRuns", start, secret=viewer, service="admin-cli"))
+    assert not allowed(await world.ask(CONTROL + "StartRuns", wanted, secret=viewer, service="admin-cli"))
 
 
 @pytest.mark.parametrize("change", ["sign out", "end", "disable", "revoke", "rule"])

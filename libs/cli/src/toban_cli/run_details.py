@@ -28,6 +28,7 @@ def show_run(run: Any, now: datetime, *, wide: bool = False, log: str = "") -> N
             ("Continuation", _continuation(run, now)),
             ("Progress", format_progress(run, bar=True)),
             ("Origin", origin(run)),
+            ("Scope", scope_of(run) if scope_of(run) != "system" else ""),
             ("Due", local(run.scheduled_for, now)),
             ("Started", local(run.started_at, now) if to_time(run.started_at) else ""),
             ("Finished", local(run.finished_at, now) if to_time(run.finished_at) else ""),
@@ -47,6 +48,11 @@ def show_run(run: Any, now: datetime, *, wide: bool = False, log: str = "") -> N
     )
     _attempts(run, now, wide=wide)
     _events(run, now)
+
+
+def scope_of(run: Any) -> str:
+    """For which tenant a run is: `account:17`."""
+    return ":".join(part for part in (run.scope, run.scope_id) if part)
 
 
 def _continuation(run: Any, now: datetime) -> str:

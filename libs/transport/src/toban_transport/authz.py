@@ -57,7 +57,8 @@ METHOD_RULES: Rules = {
     **_rules(
         "toban_proto.v1.Operations",
         [ADMIN_CLI],
-        "ListSettings UpdateSetting ListAudit DetachExecutor DrainExecutor UndrainExecutor DemoteLeader AdoptEpoch SetLimit Diagnose",
+        "ListSettings UpdateSetting ListAudit DetachExecutor DrainExecutor UndrainExecutor DemoteLeader AdoptEpoch SetLimit ListLimits "
+        "GetLimit SetBreaker SignalLimit Diagnose",
     ),
     # What a person can do before they have signed in; the secrets in these calls are the authority.
     **_rules("toban_proto.v1.Accounts", _READERS, "Authenticate SignOut GetAccountsState RedeemBootstrapLink"),

@@ -63,11 +63,16 @@ PERSON_RULES: Mapping[str, PersonRule] = {
         "Apply DeleteJob PauseSchedule ResumeSchedule DeleteSchedule DeleteTrigger",
     ),
     **_rules("Operations", Action.VIEW, About.ANY, "ListSettings"),
+    # They name runs of any job.
+    **_rules("Operations", Action.VIEW, About.CLUSTER, "ListLimits GetLimit"),
+    # Programs report the health of what they watch.
+    **_rules("Operations", Action.RUN, About.CLUSTER, "SignalLimit"),
     **_rules(
         "Operations",
         Action.OPERATE,
         About.CLUSTER,
-        "UpdateSetting ListAudit DetachExecutor DrainExecutor UndrainExecutor DemoteLeader AdoptEpoch SetLimit Diagnose",
+        "UpdateSetting ListAudit DetachExecutor DrainExecutor UndrainExecutor DemoteLeader AdoptEpoch SetLimit SetBreaker "
+        "Diagnose",
     ),
     **_rules(
         "Accounts",

@@ -21,10 +21,11 @@ KINDS = {"Job": "job", "Schedule": "schedule", "EventTrigger": "trigger"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Named:
-    """What a request names: objects of one kind, or manifests to apply."""
+    """What a request names: objects of one kind, or manifests to apply. `scopes`: for each key the scope and its id, where the request has them."""
 
     kind: str = "job"
     keys: Sequence[str] = ()
+    scopes: Sequence[tuple[str, str]] = ()
     manifests: Sequence[ManifestText] = ()
 
 
@@ -32,7 +33,11 @@ async def find_targets(pool: Pool, named: Named) -> list[Target]:
     """Each target once it exists, or will by a manifest; none for an object that does not exist. Raises MANIFEST_INVALID, SCHEDULE_INVALID."""
     manifests = await asyncio.to_thread(_read, named.manifests) if named.manifests else []
     async with autocommit(pool) as t:
-        found = list((await targets.find(t, named.kind, named.keys)).values())
+        by_key = await targets.find(t, named.kind, named.keys)
+        found = list(by_key.values())
+        if named.scopes:
+            wanted = zip(named.keys, named.scopes, strict=True)
+            found = [replace(by_key[key], scope=one[0], scope_id=one[1]) for key, one in wanted if key in by_key]
         return found + (await _of_manifests(t, manifests) if manifests else [])
 
 

@@ -8,13 +8,17 @@ from typing import Any
 
 from toban_coordinator.app.credentials import Credentials, actor_name
 from toban_coordinator.app.targets import find_by_key, find_targets
-from toban_coordinator.server.person_targets import LISTED, NAMED, WITH_RUNS
+from toban_coordinator.server.person_targets import LISTED, NAMED, WITH_RUNS, also_needs
 from toban_domain.access import Action, Person, Target, Verdict, is_restricted, may, may_somewhere
 from toban_domain.errors import ErrorCode, TobanError
 from toban_store.pool import Pool
 from toban_transport.authz import ADMIN_CLI
 from toban_transport.person_rules import ADDRESS, CREDENTIAL, PERSON_RULES, WITHOUT_PERSON, About, PersonRule
 from toban_transport.server_middleware import Admission
+
+START_RUNS = "/toban_proto.v1.JobControl/StartRuns"
+# Names runs and tenants that share limits and turns with the run.
+EXPLAIN_RUN = "/toban_proto.v1.JobReader/ExplainRun"
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +58,8 @@ class PersonAdmission:
         if rule.about is About.JOBS and is_restricted(self._person, rule.action):
             self._targets = await find_targets(self._check.pool, NAMED[self._method](request))
         self._require(rule)
+        if self._method == START_RUNS and (further := also_needs(request)) is not None:
+            self._require(PersonRule(further, About.CLUSTER))
 
     async def recheck(self) -> None:
         """The same decision with the person as they are now."""
@@ -71,6 +77,11 @@ class PersonAdmission:
             kept = [one for one in items if self._may_see(found.get(str(getattr(one, key))))]
             answer.ClearField(field)
             getattr(answer, field).extend(kept)
+        if self._method == EXPLAIN_RUN:
+            for limit in answer.limits:
+                limit.ClearField("holders")
+            if answer.HasField("turn"):
+                answer.turn.ClearField("scopes")
         if self._method in WITH_RUNS and _depends_on_scope(self._person):
             for job in getattr(answer, "jobs", [answer]):
                 job.ClearField("schedules")

@@ -7,6 +7,7 @@ from typing import Any
 
 from toban_coordinator.app.targets import Named
 from toban_coordinator.server.from_proto import manifest_from_pb
+from toban_domain.access import Action
 
 NameOf = Callable[[Any], Named]
 
@@ -17,6 +18,11 @@ def _by_name(kind: str, field: str = "name") -> NameOf:
 
 def _run(request: Any) -> Named:
     return Named(kind="run", keys=[str(request.id)])
+
+
+def _starts(request: Any) -> Named:
+    scopes = [(run.scope or "system", run.scope_id) for run in request.runs]
+    return Named(keys=[run.job for run in request.runs], scopes=scopes)
 
 
 def _slots(request: Any) -> Named:
@@ -36,7 +42,7 @@ _READ: Mapping[str, NameOf] = {
 }
 _WRITE: Mapping[str, NameOf] = {
     "Apply": lambda request: Named(manifests=[manifest_from_pb(one) for one in request.manifests]),
-    "StartRuns": lambda request: Named(keys=sorted({run.job for run in request.runs})),
+    "StartRuns": _starts,
     "RerunRun": _run,
     "CancelRun": _run,
     "DeclareRunLost": _run,
@@ -59,5 +65,12 @@ LISTED: Mapping[str, tuple[str, str, str]] = {
     "/toban_proto.v1.JobReader/ListTriggers": ("triggers", "trigger", "name"),
 }
 """For every list (About.LIST): the field of its items, their kind, and the field with the key of each."""
+
+
+def also_needs(request: Any) -> Action | None:
+    """The further action that a request asks for: to pass over limits is for who may change them."""
+    return Action.OPERATE if any(run.ignore_limits for run in getattr(request, "runs", ())) else None
+
+
 WITH_RUNS = frozenset({"/toban_proto.v1.JobReader/ListJobs", "/toban_proto.v1.JobReader/GetJob"})
 """Their jobs carry schedules and a run of any scope."""

@@ -9,6 +9,10 @@ SELECT {{run_columns}}
  WHERE r.id = %(id)s::bigint
  LIMIT 1
 
+-- name: definition_of
+-- The definition that a run was made from.
+SELECT r.definition_id, r.definition_version FROM scheduler.job_runs r WHERE r.id = %(id)s::bigint LIMIT 1
+
 -- name: run_version
 -- What tells that a run changed.
 SELECT r.version, r.state::text AS state FROM scheduler.job_runs r WHERE r.id = %(id)s::bigint LIMIT 1
@@ -68,12 +72,6 @@ SELECT s.name, d.name AS job, s.enabled, s.status, s.spec::text AS spec, s.timez
    AND (%(only)s::text = '' OR s.name = %(only)s::text)
  ORDER BY s.name
  LIMIT %(limit)s::integer
-
--- name: waiting
--- A live run that was not sent, with what decides when it may start.
-SELECT r.definition_id, r.definition_version, r.scheduled_for, r.not_before, now() AS server_time
-  FROM scheduler.runs_live r
- WHERE r.id = %(id)s::bigint AND (r.state = 'PENDING' OR (r.state = 'ASSIGNED' AND r.dispatched_at IS NULL))
 
 -- name: executors
 -- Executors with how many runs each holds, newest last; of very many the newest, and no one that is off in place of one that is not.
