@@ -113,6 +113,8 @@ def test_the_two_commands_of_the_readme(newcomer: Newcomer) -> None:
     assert re.match(r"\d{4}-\d\d-\d\dT", slot) and re.match(r"executor-\d", executor) and "world" in last_line
     assert re.search(r"^Toban is up after \d+ s\. Stop it with: make down$", said, re.MULTILINE)
 
+    assert re.search(r"^First sign-in, .*  http://127\.0\.0\.1:\d+/first#[0-9a-f]{64}$", said, re.MULTILINE)
+    assert "local, role admin" in newcomer.types("scripts/toban", "user", "whoami")
     [applied] = re.findall(r"^• examples: (\d+) definitions applied$", said, re.MULTILINE)
     named = newcomer.types("scripts/toban", "validate", "-f", "examples", "-o", "name")
     assert int(applied) == len(named.split())

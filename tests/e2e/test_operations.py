@@ -104,7 +104,7 @@ def test_a_demotion_under_load_loses_nothing(
     assert (kept.state, kept.token, kept.attempt, kept.lost_count) == ("RUNNING", token, 1, 0)
     admin.cancel(long_id)
     [entry] = toban("audit", "list", "--limit", "1")
-    assert (entry["action"], entry["reason"], entry["actor"]) == ("demote", "a test", "admin-cli")
+    assert (entry["action"], entry["reason"], entry["actor"]) == ("demote", "a test", "certificate admin-cli")
 
 
 def test_a_drain_outlives_a_restart_and_its_runs_finish(
@@ -172,7 +172,7 @@ def test_a_setting_counts_everywhere_within_two_seconds(
         took[name] = CLOCK.monotonic() - begun
     LOG.info("setting to the last process: %.2f s", max(took.values()))
     found = toban("settings", "get", "heartbeat_interval_seconds")
-    assert (found["value"], found["updated_by"]) == (0.25, "admin-cli")
+    assert (found["value"], found["updated_by"]) == (0.25, "certificate admin-cli")
     assert toban("audit", "list", "--limit", "1")[0]["before"] == {"value": 1.0, "version": 0}
     beats = "SELECT grant_seq FROM scheduler.executors WHERE state <> 'off' ORDER BY worker_id"
     before = [row["grant_seq"] for row in sql(stack, beats)]

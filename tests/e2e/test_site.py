@@ -3,7 +3,6 @@
 import json
 import signal
 import urllib.error
-import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,6 +10,7 @@ import pytest
 
 from toban_stack.stack import Stack
 from toban_stack.wait import wait_until
+from toban_testing.site_client import SiteClient, signed_in
 from toban_testing.stack_fixtures import admin_of, running_stack
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(240)]
@@ -18,15 +18,9 @@ pytestmark = [pytest.mark.e2e, pytest.mark.timeout(240)]
 WRITER = "import sys, time\nfor n in range(20):\n    print('out', n, flush=True)\n    time.sleep(0.1)\nprint('bad', file=sys.stderr)\n"
 
 
-def get(stack: Stack, path: str) -> str:
-    with urllib.request.urlopen(f"http://{stack.sites[0]}{path}", timeout=30) as answer:
-        return str(answer.read().decode())
-
-
-def events(stack: Stack, run_id: int, after: str = "") -> Iterator[tuple[str, str, dict[str, object]]]:
+def events(site: SiteClient, run_id: int, after: str = "") -> Iterator[tuple[str, str, dict[str, object]]]:
     """(name, id, data) of each event of a live log until the server ends it."""
-    address = f"http://{stack.sites[0]}/runs/{run_id}/log/stream?after={after}"
-    with urllib.request.urlopen(address, timeout=60) as answer:
+    with site.open(f"/runs/{run_id}/log/stream?after={after}") as answer:
         fields: dict[str, str] = {}
         for raw in answer:
             name, _, value = raw.decode().rstrip("\n").partition(": ")
@@ -35,10 +29,10 @@ def events(stack: Stack, run_id: int, after: str = "") -> Iterator[tuple[str, st
             fields = fields | {name: value} if name else {}
 
 
-def is_reachable(stack: Stack) -> bool:
+def is_reachable(site: SiteClient) -> bool:
     """Whether the site reaches a coordinator."""
     try:
-        return "Toban" in get(stack, "/executors")
+        return "Toban" in site.get("/executors")
     except urllib.error.HTTPError as error:
         error.close()
         return False
@@ -52,19 +46,20 @@ def site_health(stack: Stack) -> list[str]:
 def test_the_site_of_a_stack(tmp_path: Path) -> None:
     with running_stack(tmp_path / "home", coordinators=1, executors=1, admin_webs=1) as stack, admin_of(stack) as admin:
         admin.until(lambda: "ok" in site_health(stack), seconds=20, of="a healthy site")
+        site = signed_in(stack)
         steps = [{"argv": ["python3", "-c", WRITER]}]
         spec = {"steps": steps, "timeout_seconds": 60, "allow_shell": True}
         admin.apply({"apiVersion": "toban/v1", "kind": "Job", "metadata": {"name": "writer"}, "spec": spec})
         [run_id] = admin.start("writer")
         admin.until(lambda: admin.run(run_id).state == "RUNNING", seconds=20, of="the run")
 
-        seen, cursor, stream = [], "", events(stack, run_id)
+        seen, cursor, stream = [], "", events(site, run_id)
         while len(seen) < 5:
             _, cursor, data = next(stream)
             seen += data["lines"]  # type: ignore[arg-type]
         stream.close()
         # The rest over another connection, which resumes at the cursor of the first one.
-        for event in events(stack, run_id, cursor):
+        for event in events(site, run_id, cursor):
             name, _, data = event
             seen += data.get("lines", [])  # type: ignore[arg-type]
         assert name == "end" and data == {"state": "SUCCEEDED", "complete": True}
@@ -72,15 +67,15 @@ def test_the_site_of_a_stack(tmp_path: Path) -> None:
         assert [row[3] for row in seen if row[1] == "stdout"] == [f"out {n}" for n in range(20)]
         assert [row[3] for row in seen if row[1] == "stderr"] == ["bad"]
 
-        page = get(stack, f"/runs/{run_id}")
+        page = site.get(f"/runs/{run_id}")
         assert "out 19" in page and "succeeded" in page
         for path in ("/", "/runs", "/jobs", "/jobs/writer", "/schedules", "/executors", f"/runs/{run_id}/log.txt"):
-            assert get(stack, path)
+            assert site.get(path)
 
         stack.kill("coordinator-1", signal.SIGKILL)
         with pytest.raises(urllib.error.HTTPError) as caught:
-            get(stack, "/")
+            site.get("/")
         with caught.value as answer:
             assert answer.code == 503 and stack.coordinators[0] in answer.read().decode()
         stack.start("coordinator-1")
-        assert wait_until(lambda: is_reachable(stack), 20), "the site reaches a restarted coordinator"
+        assert wait_until(lambda: is_reachable(site), 20), "the site reaches a restarted coordinator"

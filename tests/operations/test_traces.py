@@ -13,6 +13,7 @@ from toban_stack.stack import Stack
 from toban_testing.admin_client import AdminClient
 from toban_testing.otlp import Receiver, Seen, receiving
 from toban_testing.run_recorder import interval_schedule
+from toban_testing.site_client import signed_in
 from toban_testing.stack_fixtures import admin_of, running_stack, sql
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(180)]
@@ -169,16 +170,14 @@ def test_heartbeats_are_in_no_trace_and_log_lines_name_theirs(
 
 
 def test_the_site_passes_a_trace_on(stack: Stack, admin: AdminClient, receiver: Receiver) -> None:
-    import urllib.request
-
     trace = "2af7651916cd43dd8448eb211c80319c"
-    request = urllib.request.Request(
-        f"http://{stack.sites[0]}/runs", headers={"traceparent": f"00-{trace}-b7ad6b7169203331-01"}
-    )
-    with urllib.request.urlopen(request, timeout=10) as answer:
+    with signed_in(stack).open("/runs", traceparent=f"00-{trace}-b7ad6b7169203331-01") as answer:
         assert answer.status == 200
     services = {"toban-admin-web", "toban-coordinator"}
-    admin.until(lambda: {span.service for span in receiver.of_trace(trace)} == services, seconds=10, of="spans of both")
-    asked = [span for span in receiver.of_trace(trace) if span.name == "toban_proto.v1.JobReader/ListRuns"]
-    sent = {span.span for span in asked if span.service == "toban-admin-web"}
-    assert {span.parent for span in asked if span.service == "toban-coordinator"} <= sent
+
+    def asked() -> list[Seen]:
+        return [span for span in receiver.of_trace(trace) if span.name == "toban_proto.v1.JobReader/ListRuns"]
+
+    admin.until(lambda: {span.service for span in asked()} == services, seconds=10, of="spans of both")
+    sent = {span.span for span in asked() if span.service == "toban-admin-web"}
+    assert {span.parent for span in asked() if span.service == "toban-coordinator"} <= sent

@@ -57,6 +57,11 @@ class Refresher {
     this.busy = true;
     try {
       const response = await fetch(this.url, { cache: "no-store", signal: AbortSignal.timeout(TIMEOUT_MS) });
+      if (response.status === 401) {
+        // The session has ended: the page itself leads to the sign-in.
+        location.reload();
+        return;
+      }
       if (!response.ok) throw new Error(String(response.status));
       this.final = replaceParts(await response.text());
       this.failures = 0;

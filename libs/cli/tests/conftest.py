@@ -180,6 +180,29 @@ class Operations(coordinator_pb2_grpc.OperationsServicer):
         return self.answer("AdoptEpoch", request)
 
 
+class Accounts(coordinator_pb2_grpc.AccountsServicer):
+    """Keeps requests, gives the answers of the test."""
+
+    def __init__(self) -> None:
+        self.requests: list[Any] = []
+        self.answers: dict[str, Any] = {}
+
+
+def _recorded(method: str) -> Any:
+    async def handle(self: Accounts, request: Any, context: Any) -> Any:
+        self.requests.append(request)
+        answer = self.answers[method]
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    return handle
+
+
+for _name in pb.DESCRIPTOR.services_by_name["Accounts"].methods_by_name:
+    setattr(Accounts, _name, _recorded(_name))
+
+
 class Logs(logs_pb2_grpc.LogReaderServicer):
     """Sends `first` to followers and keeps their stream open; the whole log is `first + late`."""
 
@@ -280,6 +303,7 @@ class FakeCluster:
         self._ports = [0, 0]
         self.control, self.reader, self.logs = Control(), Reader(), Logs()
         self.operations = Operations()
+        self.accounts = Accounts()
         self.archive = Archive()
         self.logs.reader = self.reader
         self.do(self._start())
@@ -298,6 +322,7 @@ class FakeCluster:
                     (coordinator_pb2_grpc.add_JobControlServicer_to_server, self.control),
                     (coordinator_pb2_grpc.add_JobReaderServicer_to_server, self.reader),
                     (coordinator_pb2_grpc.add_OperationsServicer_to_server, self.operations),
+                    (coordinator_pb2_grpc.add_AccountsServicer_to_server, self.accounts),
                 ],
             ),
             (

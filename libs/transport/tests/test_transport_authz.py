@@ -31,6 +31,18 @@ CALLERS = {
     "LogArchive": {"admin-cli"},
     "Health": set(SERVICES),
 }
+# What the site needs before a person has signed in, and to sign them out.
+BEFORE_SIGN_IN = {
+    "Authenticate": {"admin-web"},
+    "SignOut": {"admin-web"},
+    "GetAccountsState": {"admin-web"},
+    "RedeemBootstrapLink": {"admin-web"},
+}
+
+
+def callers_of(method: str) -> set[str]:
+    service, _, name = method.removeprefix("/").partition("/")
+    return CALLERS[service.rpartition(".")[2]] | BEFORE_SIGN_IN.get(name, set())
 
 
 def test_every_method_has_a_rule_and_no_rule_is_stale() -> None:
@@ -42,9 +54,8 @@ def test_every_method_has_a_rule_and_no_rule_is_stale() -> None:
 @pytest.mark.parametrize("method", sorted(KNOWN_METHODS))
 @pytest.mark.parametrize("caller", sorted(SERVICES))
 def test_every_method_by_every_caller(method: str, caller: str) -> None:
-    service = method.split("/")[1].rpartition(".")[2]
     ids = [f"spiffe://{DOMAIN}/{caller}"]
-    if caller in CALLERS[service]:
+    if caller in callers_of(method):
         assert authorise(method, ids, DOMAIN) == caller
     else:
         with pytest.raises(TobanError) as caught:
@@ -125,8 +136,7 @@ def test_a_shared_certificate_is_refused_unless_it_is_wanted(method: str) -> Non
 
 @pytest.mark.parametrize("method", sorted(KNOWN_METHODS))
 def test_a_shared_certificate_may_do_what_services_may_and_nothing_of_people(method: str) -> None:
-    service = method.split("/")[1].rpartition(".")[2]
-    if CALLERS[service] & {"coordinator", "executor", "log-archiver", "admin-web"}:
+    if callers_of(method) & {"coordinator", "executor", "log-archiver", "admin-web"}:
         assert authorise(method, SHARED, DOMAIN, shared=True) == "shared/one-for-all.2"
     else:
         with pytest.raises(TobanError, match="may not call"):

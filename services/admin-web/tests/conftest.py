@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -20,9 +20,12 @@ from toban_proto.v1 import coordinator_pb2 as pb
 from toban_proto.v1 import coordinator_pb2_grpc, logs_pb2, logs_pb2_grpc
 from toban_runtime.clock import SystemClock
 from toban_transport.convert import timestamp_to_pb
-from toban_transport.server import build_server
+from toban_transport.server import build_server, metadata
 from toban_transport.tls import TlsFiles
 
+SESSION = "5e" * 32
+PASSWORD = "correct horse battery"
+LINK = "11" * 32
 EPOCH = (1 << 51) | (1 << 27)
 TOKEN = EPOCH + 1
 NOW = SystemClock().wall()
@@ -66,6 +69,7 @@ class Reader(coordinator_pb2_grpc.JobReaderServicer):
 
     def __init__(self) -> None:
         self.requests: list[Any] = []
+        self.metadata: list[Mapping[str, str]] = []
         self.silent = False
         self.responses: dict[str, Any] = {
             "GetCluster": cluster_message(),
@@ -84,8 +88,9 @@ class Reader(coordinator_pb2_grpc.JobReaderServicer):
             "GetRun": run(),
         }
 
-    async def _response(self, method: str, request: Any) -> Any:
+    async def _response(self, method: str, request: Any, context: Any) -> Any:
         self.requests.append(request)
+        self.metadata.append(metadata(context))
         if self.silent:
             await asyncio.Event().wait()
         response = self.responses[method]
@@ -96,9 +101,52 @@ class Reader(coordinator_pb2_grpc.JobReaderServicer):
 
 def _method(name: str) -> Any:
     async def response(self: Reader, request: Any, context: Any) -> Any:
-        return await self._response(name, request)
+        return await self._response(name, request, context)
 
     return response
+
+
+class Accounts(coordinator_pb2_grpc.AccountsServicer):
+    """One person, ada, with a password; sessions by secret. Everything that was asked is in `requests`."""
+
+    def __init__(self) -> None:
+        self.administrator = True
+        self.sessions = {SESSION: "ada"}
+        self.requests: list[Any] = []
+        self.refusal: TobanError | None = None
+
+    async def Authenticate(self, request: Any, context: Any) -> Any:
+        self.requests.append(request)
+        if self.refusal is not None:
+            raise self.refusal
+        if request.session:
+            if request.session not in self.sessions:
+                raise TobanError(ErrorCode.UNAUTHENTICATED, "the session has ended", detail={"sign_in": True})
+            return pb.AuthenticateResponse(user=self.sessions[request.session], role="admin")
+        if (request.user, request.password) != ("ada", PASSWORD):
+            raise TobanError(ErrorCode.UNAUTHENTICATED, "user or password is wrong")
+        secret = f"{len(self.requests):064x}"
+        self.sessions[secret] = request.user
+        return pb.AuthenticateResponse(user=request.user, role="admin", session=secret)
+
+    async def SignOut(self, request: Any, context: Any) -> Any:
+        self.requests.append(request)
+        user = self.sessions.pop(request.session, "")
+        if request.everywhere:
+            self.sessions = {secret: name for secret, name in self.sessions.items() if name != user}
+        return pb.SignOutResponse(ended=1)
+
+    async def GetAccountsState(self, request: Any, context: Any) -> Any:
+        return pb.GetAccountsStateResponse(has_administrator=self.administrator)
+
+    async def RedeemBootstrapLink(self, request: Any, context: Any) -> Any:
+        self.requests.append(request)
+        if self.refusal is not None:
+            raise self.refusal
+        if request.secret != LINK:
+            raise TobanError(ErrorCode.UNAUTHENTICATED, "the one-time link is not good")
+        self.administrator = True
+        return pb.RedeemBootstrapLinkResponse()
 
 
 class Logs(logs_pb2_grpc.LogReaderServicer):
@@ -228,7 +276,7 @@ class FakeCluster:
         self.do(add())
 
     async def _start(self, tls: Path) -> None:
-        self.reader, self.logs = Reader(), Logs()
+        self.reader, self.logs, self.accounts = Reader(), Logs(), Accounts()
         self._servers = []
         parts = {
             "coordinator": (coordinator_pb2_grpc.add_JobReaderServicer_to_server, self.reader),
@@ -238,6 +286,8 @@ class FakeCluster:
         for name, (adder, servicer) in parts.items():
             server = build_server(tls=TlsFiles(tls / name), trust_domain="toban.internal", clock=SystemClock())
             server.add(adder, servicer)
+            if name == "coordinator":
+                server.add(coordinator_pb2_grpc.add_AccountsServicer_to_server, self.accounts)
             addresses.append(f"127.0.0.1:{await server.start('127.0.0.1', 0)}")
             await server.set_serving(True)
             self._servers.append(server)
@@ -279,6 +329,7 @@ class Web:
 
     def __post_init__(self) -> None:
         self.client = self.worker.app.test_client()
+        self.client.set_cookie("toban-session", SESSION)
 
     def get(self, path: str, **headers: str) -> Any:
         """A response of the site; header names are written with underscores."""

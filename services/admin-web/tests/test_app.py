@@ -8,6 +8,8 @@ from urllib.parse import unquote
 
 import pytest
 
+SESSION = "5e" * 32
+
 
 @pytest.mark.parametrize("method", ["post", "put", "delete", "patch"])
 def test_the_site_is_read_only(web: Any, method: str) -> None:
@@ -24,7 +26,9 @@ def test_other_host_names_are_rejected(web: Any, host: str) -> None:
 
 def test_listed_host_names_are_served(new_web: Any) -> None:
     web = new_web(http_names=("Toban.Example",))
-    assert web.client.get("/", headers={"Host": "toban.example:8080"}).status_code == 200
+    web.client.set_cookie("__Host-toban-session", SESSION, domain="toban.example", secure=True)
+    named = {"base_url": "https://toban.example:8080"}
+    assert web.client.get("/", **named).status_code == 200
     assert web.client.get("/", headers={"Host": "other.example"}).status_code == 421
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any
+from urllib.parse import urlsplit
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 from zoneinfo import ZoneInfo
 
@@ -17,7 +18,19 @@ pytestmark = [
     pytest.mark.skipif(not find_browser(), reason="no Chromium here: apt install chromium"),
     pytest.mark.timeout(180),
 ]
-PAGES = ["/", "/runs", "/runs/1", "/jobs", "/jobs/hello", "/schedules", "/schedules/hello-often", "/executors"]
+SESSION = "5e" * 32
+PASSWORD = "correct horse battery"
+PAGES = [
+    "/",
+    "/account",
+    "/runs",
+    "/runs/1",
+    "/jobs",
+    "/jobs/hello",
+    "/schedules",
+    "/schedules/hello-often",
+    "/executors",
+]
 
 
 class Threads(WSGIServer):
@@ -60,9 +73,11 @@ def new_page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[], 
 
 
 @pytest.fixture
-def page(new_page: Callable[[], Page]) -> Page:
-    """A tab."""
-    return new_page()
+def page(new_page: Callable[[], Page], address: str) -> Page:
+    """A tab of a person who has signed in."""
+    opened = new_page()
+    opened.set_cookie(address, f"toban-session-{urlsplit(address).port}", SESSION)
+    return opened
 
 
 @pytest.mark.parametrize(("width", "language"), [(360, "ja"), (1600, "en")])
@@ -173,3 +188,26 @@ def test_a_live_log_resumes_after_a_lost_connection(page: Page, address: str, we
     for release in filter(None, held):
         release()
     page.until("document.querySelectorAll('#log .row').length === 3")
+
+
+def test_from_the_one_time_link_to_signing_out(new_page: Callable[[], Page], address: str, web: Any) -> None:
+    """The headers, cookies and the policy of a real browser: its forms are taken, and the link's secret is never in an address."""
+    web.cluster.accounts.administrator = False
+    page = new_page()
+    page.open(f"{address}/first#{'11' * 32}")
+    page.until("document.getElementById('link').value.length === 64")
+    assert page.run("location.hash") == ""
+    fill = "document.getElementById('{}').value = '{}'"
+    for name, value in (("user", "ada"), ("password", PASSWORD), ("again", PASSWORD)):
+        page.run(fill.format(name, value))
+    page.run("document.querySelector('main form button').click()")
+    page.until("location.pathname === '/' && document.readyState === 'complete'")
+    assert "ada" in page.run("document.querySelector('header').textContent") and page.run("document.cookie") == ""
+    page.open(f"{address}/account")
+    page.run("document.querySelector('main form button').click()")
+    page.until("location.pathname === '/sign-in' && document.readyState === 'complete'")
+    page.run(fill.format("user", "ada"))
+    page.run(fill.format("password", PASSWORD))
+    page.run("document.querySelector('main form button').click()")
+    page.until("location.pathname === '/' && document.readyState === 'complete'")
+    assert page.complaints == []

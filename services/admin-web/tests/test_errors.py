@@ -64,7 +64,7 @@ def test_a_coordinator_without_a_response_is_skipped(new_web: Any, cluster: Any,
 
 
 def test_an_internal_error_shows_its_id_only(web: Any, caplog: pytest.LogCaptureFixture) -> None:
-    def broken(_seconds: float) -> Any:
+    def broken(_seconds: float, _credential: Any) -> Any:
         raise RuntimeError("inner detail")
 
     object.__setattr__(web.worker.context, "open_reader", broken)

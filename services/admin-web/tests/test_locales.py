@@ -19,7 +19,21 @@ CATALOGUES = {
     language: json.loads((WEB / "locales" / f"{language}.json").read_text(encoding="utf-8")) for language in LANGUAGES
 }
 ENGLISH = CATALOGUES["en"]
-PROBLEMS = ("unreachable", "not_found", "no_page", "method", "bad_request", "host", "busy", "rejected", "internal")
+PROBLEMS = (
+    "unreachable",
+    "not_found",
+    "no_page",
+    "method",
+    "bad_request",
+    "host",
+    "busy",
+    "rejected",
+    "internal",
+    "forbidden",
+    "signed_out",
+    "origin",
+    "form",
+)
 
 
 def used_keys() -> set[str]:
@@ -62,6 +76,6 @@ def test_every_key_in_use_has_a_text() -> None:
 def test_no_text_is_unused() -> None:
     # Their keys are made of values that the cluster reports.
     labels = {"leader", "role", "coordinator_status", "health", "check", "executor_state", "enabled", "schedule_status"}
-    labels |= {"outcome", "origin", "event", "value", "reason", "state", "duration"}
+    labels |= {"access_role", "outcome", "origin", "event", "value", "reason", "state", "duration"}
     unused = {name for name in set(ENGLISH) - used_keys() if name.partition(".")[0] not in labels}
     assert sorted(unused) == []

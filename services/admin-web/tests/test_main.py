@@ -64,8 +64,15 @@ def ready(process: subprocess.Popen[str], tmp_path: Path) -> dict[str, int]:
     return ports
 
 
+def signed_in(port: int, path: str) -> urllib.request.Request:
+    """A request with the session that the cluster knows."""
+    return urllib.request.Request(
+        f"http://127.0.0.1:{port}{path}", headers={"Cookie": f"toban-session-{port}={'5e' * 32}"}
+    )
+
+
 def get(port: int, path: str) -> str:
-    with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=10) as answer:
+    with urllib.request.urlopen(signed_in(port, path), timeout=10) as answer:
         return str(answer.read().decode())
 
 
@@ -81,7 +88,7 @@ def test_start_serve_and_stop(start: Start, tmp_path: Path, cluster: Any) -> Non
     assert f'toban_build_info{{service="admin-web",version="{VERSION}"}} 1.0' in get(admin, "/metrics")
     assert 'toban_site_upstreams_serving{service="log-archiver"} 1.0' in get(admin, "/metrics")
 
-    stream = urllib.request.urlopen(f"http://127.0.0.1:{ports['http_port']}/runs/1/log/stream", timeout=30)
+    stream = urllib.request.urlopen(signed_in(ports["http_port"], "/runs/1/log/stream"), timeout=30)
     assert any(b"line 1" in raw for raw in stream)
     process.send_signal(signal.SIGTERM)
     assert process.wait(15) == 0, "a live log does not delay the stop"
@@ -130,7 +137,7 @@ def test_an_address_beyond_loopback_needs_permission_and_warns(start: Start, tmp
     process = start(HTTP_HOST="0.0.0.0", HTTP_ALLOW_REMOTE="true")
     ready(process, tmp_path)
     process.send_signal(signal.SIGTERM)
-    assert "the site is exposed without authentication" in process.communicate(timeout=30)[0]
+    assert "people can sign in through a proxy with TLS only" in process.communicate(timeout=30)[0]
 
 
 def test_it_loads_no_driver_of_a_database() -> None:

@@ -112,7 +112,7 @@ async def test_a_storm_of_reads_does_not_make_heartbeats_wait(call, executor, pg
 
 async def test_services_of_later_releases_answer_unimplemented(call):
     for service, stub, method, request, metadata in (
-        ("admin-cli", rpc.AccountsStub, "ListUsers", pb.ListUsersRequest(), ()),
+        ("admin-cli", rpc.JobControlStub, "DeleteJob", pb.DeleteJobRequest(), ()),
         ("external-worker", rpc.ExternalWorkStub, "Claim", pb.ClaimRequest(), ()),
     ):
         with pytest.raises(TobanError) as caught:
@@ -263,7 +263,7 @@ async def test_actions_are_counted_by_outcome(call, process):
     assert 'toban_admin_actions_total{action="update_setting",outcome="INVALID_ARGUMENT"}' in text
     assert "toban_settings_version " in text
     [entry] = (await call("admin-cli", rpc.OperationsStub, "ListAudit", pb.ListAuditRequest())).entries
-    assert (entry.actor, entry.action) == ("admin-cli", "update_setting")
+    assert (entry.actor, entry.action) == ("certificate admin-cli", "update_setting")
 
 
 async def test_health_says_what_was_fired_last_and_how_much_fails(call, process, pg_url):
@@ -290,7 +290,7 @@ async def test_health_says_what_was_fired_last_and_how_much_fails(call, process,
                 if stored is not None and stored.isoformat() >= found:
                     break
                 await asyncio.sleep(0.05)
-    cluster = await call("admin-web", rpc.JobReaderStub, "GetCluster", pb.GetClusterRequest())
+    cluster = await call("admin-cli", rpc.JobReaderStub, "GetCluster", pb.GetClusterRequest())
     assert json.loads(cluster.health_json)["checks"]["last_fire"]["value"] >= found
 
 

@@ -19,6 +19,8 @@ STREAM_SECONDS = 3600.0
 ARCHIVE_SECONDS = 60.0
 # Log-archivers cut a search long before.
 SEARCH_SECONDS = 60.0
+# As toban_transport.person_rules.CREDENTIAL, which is not loaded for every command.
+CREDENTIAL = "toban-credential"
 # The largest page of the servers.
 PAGE = 500
 HINT = "`toban doctor` shows the cause; `make up` starts the local stack of a clone"
@@ -31,6 +33,9 @@ class Client:
         from toban_transport.tls import TlsFiles
 
         self._settings = settings
+        self.token = settings.token
+        # The person, for coordinators; "" = the certificate itself acts.
+        self._metadata = ((CREDENTIAL, settings.token),) if settings.token else ()
         self._tls = TlsFiles(settings.tls_dir)
         self.coordinators = self._fleet("coordinator", settings.coordinators)
         self.archivers = self.new_archivers()
@@ -49,25 +54,46 @@ class Client:
     def read(self, method: str, request: Any, *, timeout: float = CALL_SECONDS) -> Any:
         """A call to JobReader."""
         return self.coordinators.call(
-            lambda channel: getattr(_stubs().JobReaderStub(channel), method), request, timeout=timeout
+            lambda channel: getattr(_stubs().JobReaderStub(channel), method),
+            request,
+            timeout=timeout,
+            metadata=self._metadata,
         )
 
     def control(self, method: str, request: Any, *, timeout: float = CALL_SECONDS) -> Any:
         """A call to JobControl."""
         return self.coordinators.call(
-            lambda channel: getattr(_stubs().JobControlStub(channel), method), request, timeout=timeout
+            lambda channel: getattr(_stubs().JobControlStub(channel), method),
+            request,
+            timeout=timeout,
+            metadata=self._metadata,
         )
 
     def operate(self, method: str, request: Any, *, timeout: float = CALL_SECONDS) -> Any:
         """A call to Operations."""
         return self.coordinators.call(
-            lambda channel: getattr(_stubs().OperationsStub(channel), method), request, timeout=timeout
+            lambda channel: getattr(_stubs().OperationsStub(channel), method),
+            request,
+            timeout=timeout,
+            metadata=self._metadata,
+        )
+
+    def accounts(self, method: str, request: Any, *, timeout: float = CALL_SECONDS) -> Any:
+        """A call to Accounts."""
+        return self.coordinators.call(
+            lambda channel: getattr(_stubs().AccountsStub(channel), method),
+            request,
+            timeout=timeout,
+            metadata=self._metadata,
         )
 
     def watch(self, request: Any) -> Iterator[Any]:
         """The run now and at each change of state, until the stream ends."""
         return self.coordinators.stream(
-            lambda channel: _stubs().JobReaderStub(channel).WatchRun, request, timeout=STREAM_SECONDS
+            lambda channel: _stubs().JobReaderStub(channel).WatchRun,
+            request,
+            timeout=STREAM_SECONDS,
+            metadata=self._metadata,
         )
 
     def log(self, request: Any, fleet: Fleet | None = None) -> Iterator[Any]:

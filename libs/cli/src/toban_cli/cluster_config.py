@@ -1,24 +1,27 @@
-"""Where the cluster is: SCHEDULER_* variables, else the local stack's own record in $TOBAN_HOME/stack.json."""
+"""Where the cluster is, and who asks: variables, else the local stack's own record in $TOBAN_HOME/stack.json and its context.json."""
 
 from __future__ import annotations
 
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from toban_domain.errors import ErrorCode, TobanError
 
 IDENTITY = "admin-cli"
+TOKEN = "TOBAN_TOKEN"
+DIRECT = "TOBAN_DIRECT"
+CONTEXT_FILE = "context.json"
 DEFAULT_TLS_DIR = "/etc/scheduler/tls"
 DEFAULT_TRUST_DOMAIN = "toban.internal"
 _PREFIX = "SCHEDULER_"
 # A test holds these against the configurations of the services, which are not loaded for a command.
 _WORDS = """
 ADMIN_HOST ADMIN_PORT ADVERTISE_HOST ALLOW_LIST COORDINATORS DATABASE_URL DATABASE_URL_FILE GRPC_HOST GRPC_PORT
-HTTP_ALLOW_REMOTE HTTP_HOST HTTP_NAMES HTTP_PORT HTTP_THREADS LABELS LOG_ARCHIVERS LOG_BUDGET_MB LOG_FORMAT LOG_LEVEL
+HTTP_ALLOW_REMOTE HTTP_HOST HTTP_NAMES HTTP_PORT HTTP_PROXIES HTTP_THREADS LABELS LOG_ARCHIVERS LOG_BUDGET_MB LOG_FORMAT LOG_LEVEL
 MACHINE NODE_ID READY_FILE REDIS_URL REDIS_URL_FILE REQUEST_SECONDS S3_ACCESS_KEY S3_ACCESS_KEY_FILE
 S3_ADDRESSING_STYLE S3_BUCKET S3_ENDPOINT_URL S3_REGION S3_SECRET_KEY S3_SECRET_KEY_FILE SHUTDOWN_GRACE_SECONDS
 SHUTDOWN_TIMEOUT_SECONDS SKIP_LATE_RUNS_AFTER_SECONDS SLOTS STATE_DIR TLS_DIR TLS_SHARED_IDENTITY TRUST_DOMAIN WEB_DIR
@@ -31,12 +34,13 @@ _LINK = re.compile(r"_(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT|PORT_\d+_(TCP|UDP|S
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """Addresses (host:port) and certificates."""
+    """Addresses (host:port), certificates, and the API token of the person; without one the certificate itself acts."""
 
     coordinators: tuple[str, ...]
     log_archivers: tuple[str, ...]
     tls_dir: Path
     trust_domain: str
+    token: str = field(default="", repr=False)
 
 
 def read_settings(environ: Mapping[str, str], wrong: list[TobanError] | None = None) -> Settings:
@@ -59,7 +63,27 @@ def read_settings(environ: Mapping[str, str], wrong: list[TobanError] | None = N
         log_archivers=_addresses("SCHEDULER_LOG_ARCHIVERS", environ, stack.get("log_archivers", []), wrong),
         tls_dir=_tls_dir(Path(environ.get("SCHEDULER_TLS_DIR") or stack.get("tls_dir") or DEFAULT_TLS_DIR)),
         trust_domain=environ.get("SCHEDULER_TRUST_DOMAIN") or stack.get("trust_domain") or DEFAULT_TRUST_DOMAIN,
+        token=_token(environ),
     )
+
+
+def _token(environ: Mapping[str, str]) -> str:
+    """TOBAN_TOKEN, else that of the local stack's context, which goes to the coordinators of that stack only. None with TOBAN_DIRECT."""
+    if environ.get(DIRECT):
+        return ""
+    if given := environ.get(TOKEN, "").strip():
+        return given
+    home = environ.get("TOBAN_HOME")
+    if not home or environ.get("SCHEDULER_COORDINATORS"):
+        return ""
+    path = Path(home) / CONTEXT_FILE
+    try:
+        return str(json.loads(path.read_text(encoding="utf-8"))["token"])
+    except FileNotFoundError:
+        return ""
+    except (OSError, ValueError, LookupError, TypeError) as error:
+        message = f"{path} cannot be read ({error}); run `make up` again, or use `toban --direct`"
+        raise TobanError(ErrorCode.CONFIG_INVALID, message) from None
 
 
 def _unknown_variables(environ: Mapping[str, str]) -> list[TobanError]:

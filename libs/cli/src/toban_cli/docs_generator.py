@@ -28,6 +28,10 @@ Results are on stdout, everything else on stderr. Exit codes and errors: [errors
 `SCHEDULER_LOG_ARCHIVERS`, `SCHEDULER_TLS_DIR`, `SCHEDULER_TRUST_DOMAIN`, else the local stack's own record in `$TOBAN_HOME/stack.json`. Other
 `SCHEDULER_*` variables are passed over when some service reads them, and refused when none does.
 
+Who asks: `TOBAN_TOKEN` is an API token; else that in `$TOBAN_HOME/context.json`, which `make up` writes and which is used for the local stack only.
+Without a token, and always with `toban --direct` (or `TOBAN_DIRECT=1`), the certificate of `admin-cli` acts, which may do everything.
+`toban user whoami` shows which. [security.md](security.md) has the roles.
+
 * `--output` (`-o`): `table` and `wide` for people, `json` and `yaml` with the same data, `name` for one name or number a line.
 * `--watch [SECONDS]` (`-w`) draws in place on a terminal. On a pipe it prints again what changed: tables below a line with the time (ages alone
   are no change), YAML as further documents. While no coordinator answers, the error is shown beside the last answer, for five minutes. Ctrl-C ends

@@ -12,7 +12,7 @@ from typing import Annotated, Any
 
 import typer
 
-from toban_cli import report, suggestions
+from toban_cli import cluster_config, report, suggestions
 from toban_cli.commands import (
     apply,
     archive,
@@ -32,6 +32,8 @@ from toban_cli.commands import (
     schedule_write,
     schedules,
     settings,
+    tokens,
+    users,
 )
 from toban_cli.tree import App, Errors
 from toban_domain.errors import ErrorCode, TobanError
@@ -130,6 +132,33 @@ _NOUNS: Mapping[str, tuple[str, Verbs]] = {
         "The archive of logs in the object store.",
         {"status": archive.status, "run": archive.run, "verify": archive.verify},
     ),
+    "user": (
+        "Accounts: who may do what.",
+        {
+            "bootstrap": users.bootstrap,
+            "first": users.first,
+            "state": users.state,
+            "whoami": users.whoami,
+            "list": users.list_users,
+            "add": users.add,
+            "password": users.set_password,
+            "enable": users.enable,
+            "disable": users.disable,
+            "remove": users.remove,
+            "sign-out": users.sign_out,
+            "groups": users.list_groups,
+            "group": users.change_group,
+            "rules": users.list_rules,
+            "grant": users.grant,
+            "deny": users.deny,
+            "revoke": users.revoke,
+            "may": users.may,
+        },
+    ),
+    "token": (
+        "API tokens.",
+        {"create": tokens.create, "list": tokens.list_tokens, "revoke": tokens.revoke},
+    ),
     "audit": ("What operators changed.", {"list": audit.list_audit}),
     "import": ("Import jobs and schedules of other schedulers.", {"crontab": import_crontab.crontab}),
 }
@@ -220,9 +249,15 @@ def _command_words(argv: Sequence[str]) -> list[str]:
 
 def _root(
     version: Annotated[bool, typer.Option("--version", help="Print the version of this command.")] = False,
+    direct: Annotated[
+        bool,
+        typer.Option("--direct", help="Act as the certificate, without an API token: for accounts that are broken."),
+    ] = False,
     errors: Errors = None,
 ) -> None:
     del errors
+    if direct:
+        os.environ[cluster_config.DIRECT] = "1"
     if version:
         report.echo(f"toban {VERSION}")
         raise typer.Exit

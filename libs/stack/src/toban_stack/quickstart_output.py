@@ -4,6 +4,7 @@ from datetime import datetime
 from pathlib import Path
 
 from toban_runtime.clock import SystemClock
+from toban_stack import people
 from toban_stack.console import columns, print_lines
 from toban_stack.first_run import Backlog, FirstRun, NothingDue
 from toban_stack.stack import Stack
@@ -23,6 +24,7 @@ def run(stack: Stack, *, root: Path) -> None:
     stack.up()
     try:
         command = TobanCommand(home=stack.home.root, root=root)
+        people.prepare_context(command, stack.home.root)
         examples = root / "examples"
         if examples.is_dir():
             print_lines(f"• examples: {command.lines('apply', '-f', str(examples), '-o', 'name')} definitions applied")
@@ -39,6 +41,8 @@ def run(stack: Stack, *, root: Path) -> None:
     else:
         print_lines("", *columns([HEADER, row(first)]), "")
     _addresses(stack)
+    if stack.sites and (link := people.first_link(command, stack.sites[0])):
+        print_lines("", f"First sign-in, good once and for an hour:  {link}")
     print_lines(f"\nToban is up after {clock.monotonic() - began:.0f} s. Stop it with: {typed('make down')}")
 
 

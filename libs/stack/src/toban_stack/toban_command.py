@@ -46,11 +46,22 @@ class TobanCommand:
         """The number of lines that a command prints."""
         return len(self.output(*arguments).strip().splitlines())
 
+    def succeeds(self, *arguments: str) -> bool:
+        """Whether a command ends with exit code 0. Raises StackError when it does not end."""
+        return self._run(*arguments).returncode == 0
+
     def output(self, *arguments: str) -> str:
         """The standard output of a command. Raises StackError with its error text when it fails."""
+        done = self._run(*arguments)
+        if done.returncode != 0:
+            reason = (done.stderr or done.stdout).strip()
+            raise StackError(f"toban {' '.join(arguments)} failed (exit {done.returncode}):\n{reason}")
+        return done.stdout
+
+    def _run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         argv = [sys.executable, "-m", "toban_cli", *arguments]
         try:
-            done = subprocess.run(
+            return subprocess.run(
                 argv,
                 env=self._environment,
                 cwd=self._root,
@@ -62,10 +73,6 @@ class TobanCommand:
             )
         except subprocess.TimeoutExpired as error:
             raise StackError(f"toban {' '.join(arguments)} did not finish within {COMMAND_SECONDS:g} s") from error
-        if done.returncode != 0:
-            reason = (done.stderr or done.stdout).strip()
-            raise StackError(f"toban {' '.join(arguments)} failed (exit {done.returncode}):\n{reason}")
-        return done.stdout
 
 
 def typed(command: str) -> str:

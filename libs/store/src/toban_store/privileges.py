@@ -23,8 +23,11 @@ SERVICES: Mapping[str, str] = {"scheduler": COORDINATOR, "logs": LOG_ARCHIVER}
 """The role that works with each schema."""
 
 TABLES: Mapping[str, str] = {
+    "scheduler.access_rules": "SELECT INSERT DELETE",
     # The audit: appended, and nothing of a row but what happened is for the writer to choose.
     "scheduler.admin_action_log": "SELECT INSERT(actor,action,target,before,after,reason)",
+    "scheduler.api_tokens": "SELECT INSERT UPDATE DELETE",
+    "scheduler.bootstrap_link": "SELECT INSERT UPDATE DELETE",
     "scheduler.breakers": "SELECT INSERT UPDATE DELETE",
     "scheduler.coordinators": "SELECT INSERT UPDATE DELETE",
     "scheduler.epoch_claims": "SELECT INSERT UPDATE DELETE",
@@ -37,6 +40,7 @@ TABLES: Mapping[str, str] = {
     "scheduler.executor_orders": "SELECT INSERT UPDATE DELETE",
     "scheduler.executors": "SELECT INSERT UPDATE DELETE",
     "scheduler.fire_ledger": "SELECT INSERT UPDATE DELETE",
+    "scheduler.group_members": "SELECT INSERT DELETE",
     "scheduler.job_attempts": "SELECT INSERT UPDATE",
     "scheduler.job_definition_versions": "SELECT INSERT",
     "scheduler.job_definitions": "SELECT INSERT UPDATE",
@@ -58,7 +62,11 @@ TABLES: Mapping[str, str] = {
     "scheduler.schedules": "SELECT INSERT UPDATE DELETE",
     "scheduler.schedules_deleted": "SELECT INSERT UPDATE DELETE",
     "scheduler.settings": "SELECT INSERT UPDATE",
+    "scheduler.sign_in_failures": "SELECT INSERT UPDATE DELETE",
     "scheduler.unresolved_attempts": "SELECT INSERT UPDATE DELETE",
+    "scheduler.user_groups": "SELECT INSERT DELETE",
+    "scheduler.user_sessions": "SELECT INSERT UPDATE DELETE",
+    "scheduler.users": "SELECT INSERT UPDATE DELETE",
     "logs.archive_lease": "SELECT UPDATE",
     "logs.chunks": "SELECT INSERT",
     "logs.manifests": "SELECT INSERT DELETE",
@@ -89,9 +97,13 @@ FUNCTIONS: Mapping[str, tuple[str, ...]] = {
 
 HIDDEN: Mapping[str, tuple[str, ...]] = {
     "scheduler.executors": ("key_hash", "secret_hash", "nonce", "nonces"),
+    "scheduler.users": ("password_hash",),
+    "scheduler.user_sessions": ("secret_hash",),
+    "scheduler.api_tokens": ("secret_hash",),
+    "scheduler.bootstrap_link": ("secret_hash",),
     "logs.chunks": ("data",),
 }
-"""Columns that toban_readonly does not see: what executors prove themselves by, and the output of jobs."""
+"""Columns that toban_readonly does not see: what executors and people prove themselves by, and the output of jobs."""
 
 MIGRATIONS = "public.toban_migrations"
 

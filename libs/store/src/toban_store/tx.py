@@ -58,9 +58,9 @@ class Tx:
         # None: the bound of the session.
         self._answer_seconds = answer_seconds
 
-    async def fetch_all(self, sql: str, params: Params | None = None) -> list[Row]:
-        """All rows of a statement."""
-        return await (await self._run(sql, params)).fetchall()
+    async def fetch_all(self, sql: str, params: Params | None = None, *, prepare: bool | None = None) -> list[Row]:
+        """All rows of a statement. `prepare` False plans it for these parameters, also when it repeats."""
+        return await (await self._run(sql, params, prepare)).fetchall()
 
     async def fetch_one(self, sql: str, params: Params | None = None) -> Row | None:
         """The first row of a statement, or None."""
@@ -85,10 +85,10 @@ class Tx:
         )
         self._answer_seconds = seconds + MARGIN_SECONDS
 
-    async def _run(self, sql: str, params: Params | None) -> psycopg.AsyncCursor[Row]:
+    async def _run(self, sql: str, params: Params | None, prepare: bool | None = None) -> psycopg.AsyncCursor[Row]:
         try:
             with self._connection.within(self._answer_seconds):
-                return await self._connection.execute(sql, params)
+                return await self._connection.execute(sql, params, prepare=prepare)
         except psycopg.Error as error:
             if error.sqlstate == _READ_ONLY:
                 # The server was demoted under this session; a new one is made with a primary.

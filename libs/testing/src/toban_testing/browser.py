@@ -51,6 +51,10 @@ class Page:
         self._do("Page.navigate", url=address)
         self.until("document.readyState === 'complete' && location.href.startsWith('http')")
 
+    def set_cookie(self, address: str, name: str, value: str) -> None:
+        """Gives the browser a cookie for an address, which scripts do not see."""
+        self._do("Network.setCookie", url=address, name=name, value=value, httpOnly=True)
+
     def run(self, script: str) -> Any:
         """The (awaited) value of an expression in the page. Raises RuntimeError with the exception of the page."""
         answer = self._do("Runtime.evaluate", expression=script, awaitPromise=True, returnByValue=True)

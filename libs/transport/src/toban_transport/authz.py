@@ -60,7 +60,14 @@ METHOD_RULES: Rules = {
         "ListSettings UpdateSetting ListAudit DetachExecutor DrainExecutor UndrainExecutor DemoteLeader AdoptEpoch SetLimit ListLimits "
         "GetLimit SetBreaker SignalLimit Diagnose",
     ),
-    **_rules("toban_proto.v1.Accounts", [ADMIN_CLI], "Authenticate ListUsers"),
+    # What a person can do before they have signed in; the secrets in these calls are the authority.
+    **_rules("toban_proto.v1.Accounts", _READERS, "Authenticate SignOut GetAccountsState RedeemBootstrapLink"),
+    **_rules(
+        "toban_proto.v1.Accounts",
+        [ADMIN_CLI],
+        "CreateBootstrapLink ListUsers AddUser UpdateUser DeleteUser EndSessions ListGroups UpdateGroup ListRules AddRule RemoveRule May "
+        "CreateToken ListTokens RevokeToken",
+    ),
     **_rules(
         "toban_proto.v1.ExternalWork",
         [EXTERNAL_WORKER],

@@ -1,6 +1,7 @@
 """What a call must pass before its handler runs, and what the handler may ask about its caller."""
 
 from collections.abc import Mapping
+from contextvars import ContextVar
 from datetime import datetime
 from functools import lru_cache
 from typing import Any
@@ -17,6 +18,9 @@ _shared_calls = metrics.counter(
     "Calls with a certificate that several services share; the calling service is not known.",
     ("method",),
 )
+
+# Of the call that the current task serves.
+_actor: ContextVar[str] = ContextVar("actor", default="")
 
 
 def admit(
@@ -80,6 +84,16 @@ def peer_spiffe_ids(context: "grpc.aio.ServicerContext[Any, Any]") -> tuple[str,
 def peer_service(context: "grpc.aio.ServicerContext[Any, Any]") -> str:
     """The calling service, or `shared/<name>`; only meaningful inside a handler, which runs after authorisation."""
     return peer_spiffe_ids(context)[0].split("/", 3)[3]
+
+
+def actor_of(context: "grpc.aio.ServicerContext[Any, Any]") -> str:
+    """Who acts by this call, for the audit: `user ada`, `user ada, token 3`, or without a person `certificate admin-cli`."""
+    return _actor.get() or f"certificate {peer_service(context)}"
+
+
+def set_actor(actor: str) -> None:
+    """Names the person of the call that the current task serves."""
+    _actor.set(actor)
 
 
 def metadata(context: "grpc.aio.ServicerContext[Any, Any]") -> Mapping[str, str]:

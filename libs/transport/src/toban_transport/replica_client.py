@@ -11,7 +11,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from toban_domain.errors import ErrorCode, TobanError
 from toban_runtime.clock import Clock, SystemClock
 from toban_transport.channel import DRAIN_SECONDS, open_sync_channel
-from toban_transport.client_calls import stream_sync, unary_sync
+from toban_transport.client_calls import Metadata, stream_sync, unary_sync
 from toban_transport.tls import TlsFiles, Triple
 
 R = TypeVar("R")
@@ -48,7 +48,9 @@ class Fleet:
         self._retired: deque[tuple[float, grpc.Channel]] = deque()
         self._closed = False
 
-    def call(self, stub: Stub, request: Any, *, timeout: float, attempt_seconds: float = 0.0) -> Any:
+    def call(
+        self, stub: Stub, request: Any, *, timeout: float, attempt_seconds: float = 0.0, metadata: Metadata = ()
+    ) -> Any:
         """The answer of the first replica that is there, within `timeout` seconds in all.
 
         Only a replica that is not reached is left for the next one. With `attempt_seconds`, for calls that change nothing, a replica that stays
@@ -60,18 +62,21 @@ class Fleet:
             left = ends_at - self._clock.monotonic()
             if left <= 0:
                 raise TobanError(ErrorCode.DEADLINE_EXCEEDED, f"no {self.service} answered within {timeout:g} s")
-            return unary_sync(stub(channel), request, timeout=min(left, attempt_seconds or left))
+            seconds = min(left, attempt_seconds or left)
+            return unary_sync(stub(channel), request, timeout=seconds, metadata=metadata)
 
         return self._first(attempt, patient=not attempt_seconds)
 
-    def stream(self, stub: Stub, request: Any, *, timeout: float, leave_silent: bool = False) -> Iterator[Any]:
+    def stream(
+        self, stub: Stub, request: Any, *, timeout: float, leave_silent: bool = False, metadata: Metadata = ()
+    ) -> Iterator[Any]:
         """Answers of the first replica that is there, until it ends the stream or `timeout` seconds have passed (DEADLINE_EXCEEDED).
 
         With `leave_silent`, for streams that begin at once, the next replica has its own `timeout` after one that did not begin.
         """
 
         def opened(channel: grpc.Channel) -> tuple[Any, Iterator[Any]]:
-            answers = stream_sync(stub(channel), request, timeout=timeout)
+            answers = stream_sync(stub(channel), request, timeout=timeout, metadata=metadata)
             return next(answers, None), answers
 
         first, rest = self._first(opened, patient=not leave_silent)

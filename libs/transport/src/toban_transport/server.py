@@ -15,8 +15,9 @@ from toban_proto.v1 import coordinator_pb2, executor_pb2, logs_pb2
 from toban_runtime.clock import Clock
 from toban_runtime.ids import IdSource
 from toban_transport.authz import METHOD_RULES, Rules, check_rules
-from toban_transport.call_context import metadata, peer_service
-from toban_transport.server_middleware import Policy, wrap
+from toban_transport.call_context import actor_of, metadata, peer_service
+from toban_transport.person_rules import check_person_rules
+from toban_transport.server_middleware import PersonCheck, Policy, wrap
 from toban_transport.shared_identity import accept
 from toban_transport.tls import TlsFiles, Triple
 from toban_transport.tls_reload import CertificateWatch
@@ -97,6 +98,8 @@ class GrpcServer:
         """Bind (port 0 = any free one) and serve; the port that it got. Raises TobanError CONFIG_INVALID."""
         registered = [f"/{service}/{name}" for service, handlers in self._methods.items() for name in handlers]
         check_rules(registered, KNOWN_METHODS, self._policy.rules)
+        if self._policy.people is not None:
+            check_person_rules(registered, self._policy.rules)
         accept(self._tls, trust_domain=self._policy.trust_domain, shared=self._policy.shared)
         # Made here and not in __init__: it belongs to the running event loop.
         server = grpc.aio.server(options=self._options)
@@ -158,9 +161,17 @@ def build_server(
     ids: IdSource | None = None,
     shared_identity: bool = False,
     handshake_seconds: float = HANDSHAKE_SECONDS,
+    people: PersonCheck | None = None,
 ) -> GrpcServer:
     """A server of this process, without servicers yet. `shared_identity`: it takes certificates that services have in common."""
-    policy = Policy(trust_domain=trust_domain, rules=rules, clock=clock, ids=ids or IdSource(), shared=shared_identity)
+    policy = Policy(
+        trust_domain=trust_domain,
+        rules=rules,
+        clock=clock,
+        ids=ids or IdSource(),
+        shared=shared_identity,
+        people=people,
+    )
     return GrpcServer(tls=tls, policy=policy, handshake_seconds=handshake_seconds)
 
 
@@ -190,4 +201,4 @@ def _address(host: str, port: int) -> str:
     return f"[{host}]:{port}" if ":" in host and not host.startswith("[") else f"{host}:{port}"
 
 
-__all__ = ["GrpcServer", "build_server", "metadata", "peer_service"]
+__all__ = ["GrpcServer", "actor_of", "build_server", "metadata", "peer_service"]

@@ -5,9 +5,9 @@ It is done inside the handler and not in an interceptor because only there gRPC 
 
 import asyncio
 import inspect
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, NoReturn
+from typing import Any, NoReturn, Protocol
 
 import grpc
 import grpc.aio
@@ -20,7 +20,14 @@ from toban_observability.logs import get_logger
 from toban_runtime.clock import Clock
 from toban_runtime.ids import IdSource
 from toban_transport import authz
-from toban_transport.call_context import admit, certificate_seconds, metadata, peer_spiffe_ids
+from toban_transport.call_context import (
+    admit,
+    certificate_seconds,
+    metadata,
+    peer_service,
+    peer_spiffe_ids,
+    set_actor,
+)
 from toban_transport.errors import to_status
 
 _log = get_logger(__name__)
@@ -28,12 +35,37 @@ _seconds = metrics.histogram("toban_rpc_seconds", "Duration of served RPCs.", ("
 _calls = metrics.counter("toban_rpc_total", "Served RPCs by result: OK or an error code.", ("method", "code"))
 _open = metrics.gauge("toban_rpc_open", "RPCs in progress on this server.", ("method",))
 
+# A stream ends this long after its person lost the right to it, seconds, plus what the check itself takes.
+RECHECK_SECONDS = 1.0
+
+
+class Admission(Protocol):
+    """What a person may do with one call."""
+
+    @property
+    def actor(self) -> str:
+        """The person, for the audit; "" = the certificate itself acts."""
+
+    async def recheck(self) -> None:
+        """Raises UNAUTHENTICATED or PERMISSION_DENIED when the person may do this no more."""
+
+    async def visible(self, answer: Any) -> Any:
+        """The answer without what the person may not see."""
+
+
+class PersonCheck(Protocol):
+    """Decides about the person of a call. `about` is the request."""
+
+    async def admit(self, method: str, *, service: str, about: Any, given: Mapping[str, str]) -> Admission | None:
+        """None: the method is not for people. Raises UNAUTHENTICATED or PERMISSION_DENIED. `given` is the call's metadata."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Policy:
     """What all calls of one server are measured against. `shared`: certificates that services have in common are good here.
 
     `refusals` keeps a caller that is refused again and again, as one with a wrong certificate is, from filling the log.
+    `people` decides about persons where there are accounts.
     """
 
     trust_domain: str
@@ -42,6 +74,7 @@ class Policy:
     ids: IdSource
     shared: bool = False
     refusals: LogThrottle = field(default_factory=LogThrottle)
+    people: PersonCheck | None = None
 
 
 def wrap(method: str, handler: "grpc.RpcMethodHandler[Any, Any]", policy: Policy) -> "grpc.RpcMethodHandler[Any, Any]":
@@ -73,8 +106,13 @@ class _Guard:
     def answering(self, servicer: Callable[..., Any]) -> Callable[..., Any]:
         """A handler with one answer."""
 
+        async def work(request: Any, context: Any) -> Any:
+            admission = await self._admit_person(request, context)
+            answer = await servicer(request, context)
+            return answer if admission is None else await admission.visible(answer)
+
         async def handle(request: Any, context: Any) -> Any:
-            return await self._run(context, lambda: servicer(request, context))
+            return await self._run(context, lambda: work(request, context))
 
         return handle
 
@@ -88,10 +126,27 @@ class _Guard:
             else:
                 await _write_all(answers, context)
 
+        async def work(request: Any, context: Any) -> None:
+            admission = await self._admit_person(request, context)
+            if admission is None:
+                await produce(request, context)
+            else:
+                await _while_allowed(admission, produce(request, context))
+
         async def handle(request: Any, context: Any) -> None:
-            await self._run(context, lambda: produce(request, context))
+            await self._run(context, lambda: work(request, context))
 
         return handle
+
+    async def _admit_person(self, request: Any, context: Any) -> Admission | None:
+        people = self._policy.people
+        if people is None:
+            return None
+        given = metadata(context)
+        admission = await people.admit(self._method, service=peer_service(context), about=request, given=given)
+        if admission is not None:
+            set_actor(admission.actor)
+        return admission
 
     async def _run(self, context: Any, work: Callable[[], Any]) -> Any:
         if not tracing.enabled() or (parent := parse(metadata(context).get(tracing.TRACEPARENT, ""))) is None:
@@ -173,3 +228,16 @@ class _Guard:
 async def _write_all(answers: AsyncIterator[Any], context: Any) -> None:
     async for answer in answers:
         await context.write(answer)
+
+
+async def _while_allowed(admission: Admission, work: Awaitable[None]) -> None:
+    """Ends a stream when its person may not go on."""
+    task = asyncio.ensure_future(work)
+    try:
+        while not (await asyncio.wait({task}, timeout=RECHECK_SECONDS))[0]:
+            await admission.recheck()
+        await task
+    finally:
+        if not task.done():
+            task.cancel()
+            await asyncio.wait({task})

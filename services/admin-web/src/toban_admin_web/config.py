@@ -37,6 +37,7 @@ class AdminWebConfig(ServiceConfig):
     http_port: Port = Field(8080, description="port of the site; 0 = any free port")
     http_allow_remote: bool = Field(False, description="allows an http_host that is not loopback")
     http_names: Names = Field((), description="further host names that requests may carry")
+    http_proxies: int = Field(0, ge=0, le=8, description="proxies in front that add to X-Forwarded-For")
     http_threads: int = Field(32, ge=MIN_THREADS, le=512, description="requests served at a time")
     request_seconds: float = Field(5.0, ge=0.5, le=30.0, description="time limit of the cluster's calls for one page")
     web_dir: Path = Field(default_factory=_web_dir, description="folder of templates, static files and locales")

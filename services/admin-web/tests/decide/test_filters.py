@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -9,8 +11,23 @@ from hypothesis import strategies as st
 from toban_admin_web.decide.filters import parse_filter, wants_part
 from toban_domain.run import RunState
 
+NAMES = [
+    "job",
+    "schedule",
+    "executor",
+    "state",
+    "origin",
+    "scope",
+    "label",
+    "since",
+    "until",
+    "ahead",
+    "limit",
+    "cursor",
+]
 
-@given(st.dictionaries(st.sampled_from(["job", "schedule", "state", "ahead", "limit", "cursor"]), st.text()))
+
+@given(st.dictionaries(st.sampled_from(NAMES), st.text()))
 def test_any_query_gives_filters_that_can_be_written_again(query: dict[str, str]) -> None:
     filters = parse_filter(query)
     assert filters.limit in (25, 50, 100, 200)
@@ -21,3 +38,31 @@ def test_any_query_gives_filters_that_can_be_written_again(query: dict[str, str]
 @pytest.mark.parametrize(("query", "wanted"), [({}, False), ({"part": "1"}, True), ({"part": "0"}, False)])
 def test_requests_for_a_part(query: dict[str, str], wanted: bool) -> None:
     assert wants_part(query) is wanted
+
+
+def test_a_url_as_a_query() -> None:
+    url = {
+        "executor": "host-a",
+        "origin": "event",
+        "scope": "account:17",
+        "label": "team=a=b",
+        "since": "2031-03-01T09:30",
+    }
+    query = parse_filter(url).query()
+    assert (query.executor, query.origin, query.scope, query.scope_id) == ("host-a", "event", "account", "17")
+    assert query.labels == (("team", "a=b"),) and query.since == datetime(2031, 3, 1, 9, 30, tzinfo=UTC)
+    assert parse_filter(url).active() == list(url.items())
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"origin": "cron"},
+        {"scope": "tenant:1"},
+        {"label": "team"},
+        {"since": "yesterday"},
+        {"until": "2031-02-30T00:00"},
+    ],
+)
+def test_a_wrong_value_counts_as_absent(wrong: dict[str, str]) -> None:
+    assert parse_filter(wrong).active() == []

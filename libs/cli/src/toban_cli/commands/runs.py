@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from toban_cli import report
+from toban_cli.completion_values import schedule_names
 from toban_cli.formatting import NOTHING, age, brief, local, took, wall_now
 from toban_cli.options import AuditReason, Format, JobName, Limit, OfJob, Output, RunId, check_reason
 from toban_cli.output import Column, show, show_data, show_done, show_one
@@ -53,6 +54,27 @@ States = Annotated[
         autocompletion=lambda incomplete: _state_names(incomplete),
     ),
 ]
+OfSchedule = Annotated[
+    str,
+    typer.Option("--schedule", metavar="SCHEDULE", help="Only those of this schedule.", autocompletion=schedule_names),
+]
+OnExecutor = Annotated[
+    str, typer.Option("--executor", metavar="EXECUTOR", help="Only those of this node, instance or worker id.")
+]
+Origin = Annotated[
+    str, typer.Option("--origin", metavar="ORIGIN", help="Only those made by slot, demand, event or rerun.")
+]
+OfScope = Annotated[
+    str, typer.Option("--scope", metavar="SCOPE[:ID]", help="Only those of this scope: system, account:17, user:ada.")
+]
+Labels = Annotated[
+    list[str] | None,
+    typer.Option("--label", metavar="K=V", help="Only those of jobs with this label; can be repeated."),
+]
+Since = Annotated[
+    str, typer.Option("--since", metavar="TIME", help='Only those active later: 2h (ago), "2026-12-01 09:00", a date.')
+]
+Until = Annotated[str, typer.Option("--until", metavar="TIME", help="Only those created before.")]
 Ahead = Annotated[bool, typer.Option("--ahead", "-a", help="Include runs that exist already but are not yet due.")]
 Reason = Annotated[
     str,
@@ -103,6 +125,13 @@ def start(
 def list_runs(
     job: OfJob = "",
     state: States = None,
+    schedule: OfSchedule = "",
+    executor: OnExecutor = "",
+    origin: Origin = "",
+    scope: OfScope = "",
+    label: Labels = None,
+    since: Since = "",
+    until: Until = "",
     ahead: Ahead = False,
     limit: Limit = 20,
     output: Output = Format.TABLE,
@@ -112,18 +141,30 @@ def list_runs(
 
     Examples:
     toban run list --job hello --state FAILED
+    toban run list --executor host-a --since 2h
+    toban run list --label team=ops --scope account:17 --origin event
     toban run list --watch 5
     toban run list --state RUNNING -o name | xargs -n 1 toban run cancel
     """
     from toban_cli.client import collect, connect
+    from toban_cli.run_filter import run_filter
     from toban_proto.v1.coordinator_pb2 import GetJobRequest, ListRunsRequest
 
-    states = _states(state or [])
-    empty = "No such runs." if states else "No runs. Start one with `toban run start JOB`."
+    wanted = run_filter(
+        ListRunsRequest(job=job, schedule=schedule, executor=executor, origin=origin, include_ahead=ahead),
+        states=state or [],
+        scope=scope,
+        labels=label or [],
+        since=since,
+        until=until,
+        now=wall_now(),
+    )
+    empty = "No runs. Start one with `toban run start JOB`." if wanted == ListRunsRequest() else "No such runs."
     with connect() as client:
 
         def fetch(page: Any) -> Any:
-            return client.read("ListRuns", ListRunsRequest(page=page, job=job, states=states, include_ahead=ahead))
+            wanted.page.CopyFrom(page)
+            return client.read("ListRuns", wanted)
 
         def refresh() -> None:
             found, _ = collect(fetch, "runs", limit)
@@ -302,19 +343,6 @@ def attend_run(
     show_one(output, run, page=lambda _: None)
     report.note(final_line(run))
     return run
-
-
-def _states(given: list[str]) -> list[str]:
-    from toban_domain.run import RunState
-
-    for state in given:
-        if state.upper() not in RunState.__members__:
-            from toban_domain.nearest import nearest
-
-            near = nearest(state.upper(), RunState.__members__)
-            hint = f"did you mean {near}?" if near else f"use one of {', '.join(RunState)}"
-            raise typer.BadParameter(f"{state!r} is not a state, {hint}", param_hint="--state")
-    return [state.upper() for state in given]
 
 
 def _state_names(incomplete: str) -> list[str]:

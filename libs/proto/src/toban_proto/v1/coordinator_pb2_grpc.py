@@ -2185,18 +2185,208 @@ class AccountsStub:
                 request_serializer=toban__proto_dot_v1_dot_coordinator__pb2.ListUsersRequest.SerializeToString,
                 response_deserializer=toban__proto_dot_v1_dot_coordinator__pb2.ListUsersResponse.FromString,
                 _registered_method=True)
+        self.SignOut = channel.unary_unary(
+                '/toban_proto.v1.Accounts/SignOut',
+                request_serializer=toban__proto_dot_v1_dot_coordinator__pb2.SignOutRequest.SerializeToString,
+                response_deserializer=toban__proto_dot_v1_dot_coordinator__pb2.SignOutResponse.FromString,
+                _registered_method=True)
+        self.GetAccountsState = channel.unary_unary(
+                '/toban_proto.v1.Accounts/GetAccountsState',
+                request_serializer=toban__proto_dot_v1_dot_coordinator__pb2.GetAccountsStateRequest.SerializeToString,
+                response_deserializer=toban__proto_dot_v1_dot_coordinator__pb2.GetAccountsStateResponse.FromString,
+                _registered_method=True)
+        self.CreateBootstrapLink = channel.unary_unary(
+                '/toban_proto.v1.Accounts/CreateBootstrapLink',
+                request_serializer=toban__proto_dot_v1_dot_coordinator__pb2.CreateBootstrapLinkRequest.SerializeToString,
+                response_deserializer=toban__proto_dot_v1_dot_coordinator__pb2.CreateBootstrapLinkResponse.FromString,
+                _registered_method=True)
+        self.RedeemBootstrapLink = channel.unary_unary(
+                '/toban_proto.v1.Accounts/RedeemBootstrapLink',
+                request_serializer=toban__proto_dot_v1_dot_coordinator__pb2.RedeemBootstrapLinkRequest.SerializeToString,
+                response_deserializer=toban__proto_dot_v1_dot_coordinator__pb2.RedeemBootstrapLinkResponse.FromString,
+                _registered_method=True)
+        self.AddUser = channel.unary_unary(
+                '/toban_proto.v1.Accounts/AddUser',
+                request_serializer=toban__proto_dot_v1_dot_coordinator__pb2.AddUserRequest.SerializeToString,
+                response_deserializer=toban__proto_dot_v1_dot_coordinator__pb2.AccountsChange.FromString,
+                _registered_method=True)
+        self.UpdateUser = channel.unary_unary(
+                '/toban_proto.v1.Accounts/UpdateUser',
+                request_serializer=toban__proto_dot_v1_dot_coordinator__pb2.UpdateUserRequest.SerializeToString,
+                response_deserializer=toban__proto_dot_v1_dot_coordinator__pb2.AccountsChange.FromString,
+                _registered_method=True)
+        self.DeleteUser = channel.unary_unary(
+                '/toban_proto.v1.Accounts/DeleteUser',
+                request_serializer=toban__proto_dot_v1_dot_coordinator__pb2.DeleteUserRequest.SerializeToString,
+                response_deserializer=toban__proto_dot_v1_dot_coordinator__pb2.AccountsChange.FromString,
+                _registered_method=True)
+        self.EndSessions = channel.unary_unary(
+                '/toban_proto.v1.Accounts/EndSessions',
+                request_serializer=toban__proto_dot_v1_dot_coordinator__pb2.EndSessionsRequest.SerializeToString,
+                response_deserializer=toban__proto_dot_v1_dot_coordinator__pb2.SignOutResponse.FromString,
+                _registered_method=True)
+        self.ListGroups = channel.unary_unary(
+                '/toban_proto.v1.Accounts/ListGroups',
+                request_serializer=toban__proto_dot_v1_dot_coordinator__pb2.ListGroupsRequest.SerializeToString,
+                response_deserializer=toban__proto_dot_v1_dot_coordinator__pb2.ListGroupsResponse.FromString,
+                _registered_method=True)
+        self.UpdateGroup = channel.unary_unary(
+                '/toban_proto.v1.Accounts/UpdateGroup',
+                request_serializer=toban__proto_dot_v1_dot_coordinator__pb2.UpdateGroupRequest.SerializeToString,
+                response_deserializer=toban__proto_dot_v1_dot_coordinator__pb2.AccountsChange.FromString,
+                _registered_method=True)
+        self.ListRules = channel.unary_unary(
+                '/toban_proto.v1.Accounts/ListRules',
+                request_serializer=toban__proto_dot_v1_dot_coordinator__pb2.ListRulesRequest.SerializeToString,
+                response_deserializer=toban__proto_dot_v1_dot_coordinator__pb2.ListRulesResponse.FromString,
+                _registered_method=True)
+        self.AddRule = channel.unary_unary(
+                '/toban_proto.v1.Accounts/AddRule',
+                request_serializer=toban__proto_dot_v1_dot_coordinator__pb2.AddRuleRequest.SerializeToString,
+                response_deserializer=toban__proto_dot_v1_dot_coordinator__pb2.AddRuleResponse.FromString,
+                _registered_method=True)
+        self.RemoveRule = channel.unary_unary(
+                '/toban_proto.v1.Accounts/RemoveRule',
+                request_serializer=toban__proto_dot_v1_dot_coordinator__pb2.RemoveRuleRequest.SerializeToString,
+                response_deserializer=toban__proto_dot_v1_dot_coordinator__pb2.AccountsChange.FromString,
+                _registered_method=True)
+        self.May = channel.unary_unary(
+                '/toban_proto.v1.Accounts/May',
+                request_serializer=toban__proto_dot_v1_dot_coordinator__pb2.MayRequest.SerializeToString,
+                response_deserializer=toban__proto_dot_v1_dot_coordinator__pb2.MayResponse.FromString,
+                _registered_method=True)
+        self.CreateToken = channel.unary_unary(
+                '/toban_proto.v1.Accounts/CreateToken',
+                request_serializer=toban__proto_dot_v1_dot_coordinator__pb2.CreateTokenRequest.SerializeToString,
+                response_deserializer=toban__proto_dot_v1_dot_coordinator__pb2.CreateTokenResponse.FromString,
+                _registered_method=True)
+        self.ListTokens = channel.unary_unary(
+                '/toban_proto.v1.Accounts/ListTokens',
+                request_serializer=toban__proto_dot_v1_dot_coordinator__pb2.ListTokensRequest.SerializeToString,
+                response_deserializer=toban__proto_dot_v1_dot_coordinator__pb2.ListTokensResponse.FromString,
+                _registered_method=True)
+        self.RevokeToken = channel.unary_unary(
+                '/toban_proto.v1.Accounts/RevokeToken',
+                request_serializer=toban__proto_dot_v1_dot_coordinator__pb2.RevokeTokenRequest.SerializeToString,
+                response_deserializer=toban__proto_dot_v1_dot_coordinator__pb2.AccountsChange.FromString,
+                _registered_method=True)
 
 
 class AccountsServicer:
     """Missing associated documentation comment in .proto file."""
 
     def Authenticate(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """A new session for a user and a password; or whose session or token it is. Exactly one of password, token and session is given.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ListUsers(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def SignOut(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def GetAccountsState(self, request, context):
+        """Whether an enabled account can administer. Until then only RedeemBootstrapLink makes an account.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def CreateBootstrapLink(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def RedeemBootstrapLink(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def AddUser(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def UpdateUser(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def DeleteUser(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def EndSessions(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListGroups(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def UpdateGroup(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListRules(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def AddRule(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def RemoveRule(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def May(self, request, context):
+        """The decision that a request of this user would get now, with its reason.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def CreateToken(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListTokens(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def RevokeToken(self, request, context):
         """Missing associated documentation comment in .proto file."""
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -2214,6 +2404,91 @@ def add_AccountsServicer_to_server(servicer, server):
                     servicer.ListUsers,
                     request_deserializer=toban__proto_dot_v1_dot_coordinator__pb2.ListUsersRequest.FromString,
                     response_serializer=toban__proto_dot_v1_dot_coordinator__pb2.ListUsersResponse.SerializeToString,
+            ),
+            'SignOut': grpc.unary_unary_rpc_method_handler(
+                    servicer.SignOut,
+                    request_deserializer=toban__proto_dot_v1_dot_coordinator__pb2.SignOutRequest.FromString,
+                    response_serializer=toban__proto_dot_v1_dot_coordinator__pb2.SignOutResponse.SerializeToString,
+            ),
+            'GetAccountsState': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetAccountsState,
+                    request_deserializer=toban__proto_dot_v1_dot_coordinator__pb2.GetAccountsStateRequest.FromString,
+                    response_serializer=toban__proto_dot_v1_dot_coordinator__pb2.GetAccountsStateResponse.SerializeToString,
+            ),
+            'CreateBootstrapLink': grpc.unary_unary_rpc_method_handler(
+                    servicer.CreateBootstrapLink,
+                    request_deserializer=toban__proto_dot_v1_dot_coordinator__pb2.CreateBootstrapLinkRequest.FromString,
+                    response_serializer=toban__proto_dot_v1_dot_coordinator__pb2.CreateBootstrapLinkResponse.SerializeToString,
+            ),
+            'RedeemBootstrapLink': grpc.unary_unary_rpc_method_handler(
+                    servicer.RedeemBootstrapLink,
+                    request_deserializer=toban__proto_dot_v1_dot_coordinator__pb2.RedeemBootstrapLinkRequest.FromString,
+                    response_serializer=toban__proto_dot_v1_dot_coordinator__pb2.RedeemBootstrapLinkResponse.SerializeToString,
+            ),
+            'AddUser': grpc.unary_unary_rpc_method_handler(
+                    servicer.AddUser,
+                    request_deserializer=toban__proto_dot_v1_dot_coordinator__pb2.AddUserRequest.FromString,
+                    response_serializer=toban__proto_dot_v1_dot_coordinator__pb2.AccountsChange.SerializeToString,
+            ),
+            'UpdateUser': grpc.unary_unary_rpc_method_handler(
+                    servicer.UpdateUser,
+                    request_deserializer=toban__proto_dot_v1_dot_coordinator__pb2.UpdateUserRequest.FromString,
+                    response_serializer=toban__proto_dot_v1_dot_coordinator__pb2.AccountsChange.SerializeToString,
+            ),
+            'DeleteUser': grpc.unary_unary_rpc_method_handler(
+                    servicer.DeleteUser,
+                    request_deserializer=toban__proto_dot_v1_dot_coordinator__pb2.DeleteUserRequest.FromString,
+                    response_serializer=toban__proto_dot_v1_dot_coordinator__pb2.AccountsChange.SerializeToString,
+            ),
+            'EndSessions': grpc.unary_unary_rpc_method_handler(
+                    servicer.EndSessions,
+                    request_deserializer=toban__proto_dot_v1_dot_coordinator__pb2.EndSessionsRequest.FromString,
+                    response_serializer=toban__proto_dot_v1_dot_coordinator__pb2.SignOutResponse.SerializeToString,
+            ),
+            'ListGroups': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListGroups,
+                    request_deserializer=toban__proto_dot_v1_dot_coordinator__pb2.ListGroupsRequest.FromString,
+                    response_serializer=toban__proto_dot_v1_dot_coordinator__pb2.ListGroupsResponse.SerializeToString,
+            ),
+            'UpdateGroup': grpc.unary_unary_rpc_method_handler(
+                    servicer.UpdateGroup,
+                    request_deserializer=toban__proto_dot_v1_dot_coordinator__pb2.UpdateGroupRequest.FromString,
+                    response_serializer=toban__proto_dot_v1_dot_coordinator__pb2.AccountsChange.SerializeToString,
+            ),
+            'ListRules': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListRules,
+                    request_deserializer=toban__proto_dot_v1_dot_coordinator__pb2.ListRulesRequest.FromString,
+                    response_serializer=toban__proto_dot_v1_dot_coordinator__pb2.ListRulesResponse.SerializeToString,
+            ),
+            'AddRule': grpc.unary_unary_rpc_method_handler(
+                    servicer.AddRule,
+                    request_deserializer=toban__proto_dot_v1_dot_coordinator__pb2.AddRuleRequest.FromString,
+                    response_serializer=toban__proto_dot_v1_dot_coordinator__pb2.AddRuleResponse.SerializeToString,
+            ),
+            'RemoveRule': grpc.unary_unary_rpc_method_handler(
+                    servicer.RemoveRule,
+                    request_deserializer=toban__proto_dot_v1_dot_coordinator__pb2.RemoveRuleRequest.FromString,
+                    response_serializer=toban__proto_dot_v1_dot_coordinator__pb2.AccountsChange.SerializeToString,
+            ),
+            'May': grpc.unary_unary_rpc_method_handler(
+                    servicer.May,
+                    request_deserializer=toban__proto_dot_v1_dot_coordinator__pb2.MayRequest.FromString,
+                    response_serializer=toban__proto_dot_v1_dot_coordinator__pb2.MayResponse.SerializeToString,
+            ),
+            'CreateToken': grpc.unary_unary_rpc_method_handler(
+                    servicer.CreateToken,
+                    request_deserializer=toban__proto_dot_v1_dot_coordinator__pb2.CreateTokenRequest.FromString,
+                    response_serializer=toban__proto_dot_v1_dot_coordinator__pb2.CreateTokenResponse.SerializeToString,
+            ),
+            'ListTokens': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListTokens,
+                    request_deserializer=toban__proto_dot_v1_dot_coordinator__pb2.ListTokensRequest.FromString,
+                    response_serializer=toban__proto_dot_v1_dot_coordinator__pb2.ListTokensResponse.SerializeToString,
+            ),
+            'RevokeToken': grpc.unary_unary_rpc_method_handler(
+                    servicer.RevokeToken,
+                    request_deserializer=toban__proto_dot_v1_dot_coordinator__pb2.RevokeTokenRequest.FromString,
+                    response_serializer=toban__proto_dot_v1_dot_coordinator__pb2.AccountsChange.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -2270,6 +2545,465 @@ class Accounts:
             '/toban_proto.v1.Accounts/ListUsers',
             toban__proto_dot_v1_dot_coordinator__pb2.ListUsersRequest.SerializeToString,
             toban__proto_dot_v1_dot_coordinator__pb2.ListUsersResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def SignOut(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/toban_proto.v1.Accounts/SignOut',
+            toban__proto_dot_v1_dot_coordinator__pb2.SignOutRequest.SerializeToString,
+            toban__proto_dot_v1_dot_coordinator__pb2.SignOutResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetAccountsState(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/toban_proto.v1.Accounts/GetAccountsState',
+            toban__proto_dot_v1_dot_coordinator__pb2.GetAccountsStateRequest.SerializeToString,
+            toban__proto_dot_v1_dot_coordinator__pb2.GetAccountsStateResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def CreateBootstrapLink(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/toban_proto.v1.Accounts/CreateBootstrapLink',
+            toban__proto_dot_v1_dot_coordinator__pb2.CreateBootstrapLinkRequest.SerializeToString,
+            toban__proto_dot_v1_dot_coordinator__pb2.CreateBootstrapLinkResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def RedeemBootstrapLink(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/toban_proto.v1.Accounts/RedeemBootstrapLink',
+            toban__proto_dot_v1_dot_coordinator__pb2.RedeemBootstrapLinkRequest.SerializeToString,
+            toban__proto_dot_v1_dot_coordinator__pb2.RedeemBootstrapLinkResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def AddUser(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/toban_proto.v1.Accounts/AddUser',
+            toban__proto_dot_v1_dot_coordinator__pb2.AddUserRequest.SerializeToString,
+            toban__proto_dot_v1_dot_coordinator__pb2.AccountsChange.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def UpdateUser(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/toban_proto.v1.Accounts/UpdateUser',
+            toban__proto_dot_v1_dot_coordinator__pb2.UpdateUserRequest.SerializeToString,
+            toban__proto_dot_v1_dot_coordinator__pb2.AccountsChange.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DeleteUser(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/toban_proto.v1.Accounts/DeleteUser',
+            toban__proto_dot_v1_dot_coordinator__pb2.DeleteUserRequest.SerializeToString,
+            toban__proto_dot_v1_dot_coordinator__pb2.AccountsChange.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def EndSessions(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/toban_proto.v1.Accounts/EndSessions',
+            toban__proto_dot_v1_dot_coordinator__pb2.EndSessionsRequest.SerializeToString,
+            toban__proto_dot_v1_dot_coordinator__pb2.SignOutResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListGroups(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/toban_proto.v1.Accounts/ListGroups',
+            toban__proto_dot_v1_dot_coordinator__pb2.ListGroupsRequest.SerializeToString,
+            toban__proto_dot_v1_dot_coordinator__pb2.ListGroupsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def UpdateGroup(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/toban_proto.v1.Accounts/UpdateGroup',
+            toban__proto_dot_v1_dot_coordinator__pb2.UpdateGroupRequest.SerializeToString,
+            toban__proto_dot_v1_dot_coordinator__pb2.AccountsChange.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListRules(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/toban_proto.v1.Accounts/ListRules',
+            toban__proto_dot_v1_dot_coordinator__pb2.ListRulesRequest.SerializeToString,
+            toban__proto_dot_v1_dot_coordinator__pb2.ListRulesResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def AddRule(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/toban_proto.v1.Accounts/AddRule',
+            toban__proto_dot_v1_dot_coordinator__pb2.AddRuleRequest.SerializeToString,
+            toban__proto_dot_v1_dot_coordinator__pb2.AddRuleResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def RemoveRule(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/toban_proto.v1.Accounts/RemoveRule',
+            toban__proto_dot_v1_dot_coordinator__pb2.RemoveRuleRequest.SerializeToString,
+            toban__proto_dot_v1_dot_coordinator__pb2.AccountsChange.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def May(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/toban_proto.v1.Accounts/May',
+            toban__proto_dot_v1_dot_coordinator__pb2.MayRequest.SerializeToString,
+            toban__proto_dot_v1_dot_coordinator__pb2.MayResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def CreateToken(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/toban_proto.v1.Accounts/CreateToken',
+            toban__proto_dot_v1_dot_coordinator__pb2.CreateTokenRequest.SerializeToString,
+            toban__proto_dot_v1_dot_coordinator__pb2.CreateTokenResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListTokens(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/toban_proto.v1.Accounts/ListTokens',
+            toban__proto_dot_v1_dot_coordinator__pb2.ListTokensRequest.SerializeToString,
+            toban__proto_dot_v1_dot_coordinator__pb2.ListTokensResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def RevokeToken(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/toban_proto.v1.Accounts/RevokeToken',
+            toban__proto_dot_v1_dot_coordinator__pb2.RevokeTokenRequest.SerializeToString,
+            toban__proto_dot_v1_dot_coordinator__pb2.AccountsChange.FromString,
             options,
             channel_credentials,
             insecure,

@@ -556,13 +556,53 @@ class AccountsStub:
     @_typing.overload
     def __new__(cls, channel: _aio.Channel) -> AccountsAsyncStub: ...
     Authenticate: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.AuthenticateRequest, _coordinator_pb2.AuthenticateResponse]
+    """A new session for a user and a password; or whose session or token it is. Exactly one of password, token and session is given."""
     ListUsers: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.ListUsersRequest, _coordinator_pb2.ListUsersResponse]
+    SignOut: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.SignOutRequest, _coordinator_pb2.SignOutResponse]
+    GetAccountsState: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.GetAccountsStateRequest, _coordinator_pb2.GetAccountsStateResponse]
+    """Whether an enabled account can administer. Until then only RedeemBootstrapLink makes an account."""
+    CreateBootstrapLink: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.CreateBootstrapLinkRequest, _coordinator_pb2.CreateBootstrapLinkResponse]
+    RedeemBootstrapLink: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.RedeemBootstrapLinkRequest, _coordinator_pb2.RedeemBootstrapLinkResponse]
+    AddUser: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.AddUserRequest, _coordinator_pb2.AccountsChange]
+    UpdateUser: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.UpdateUserRequest, _coordinator_pb2.AccountsChange]
+    DeleteUser: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.DeleteUserRequest, _coordinator_pb2.AccountsChange]
+    EndSessions: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.EndSessionsRequest, _coordinator_pb2.SignOutResponse]
+    ListGroups: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.ListGroupsRequest, _coordinator_pb2.ListGroupsResponse]
+    UpdateGroup: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.UpdateGroupRequest, _coordinator_pb2.AccountsChange]
+    ListRules: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.ListRulesRequest, _coordinator_pb2.ListRulesResponse]
+    AddRule: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.AddRuleRequest, _coordinator_pb2.AddRuleResponse]
+    RemoveRule: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.RemoveRuleRequest, _coordinator_pb2.AccountsChange]
+    May: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.MayRequest, _coordinator_pb2.MayResponse]
+    """The decision that a request of this user would get now, with its reason."""
+    CreateToken: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.CreateTokenRequest, _coordinator_pb2.CreateTokenResponse]
+    ListTokens: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.ListTokensRequest, _coordinator_pb2.ListTokensResponse]
+    RevokeToken: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.RevokeTokenRequest, _coordinator_pb2.AccountsChange]
 
 @_typing.type_check_only
 class AccountsAsyncStub(AccountsStub):
     def __init__(self, channel: _aio.Channel) -> None: ...
     Authenticate: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.AuthenticateRequest, _coordinator_pb2.AuthenticateResponse]  # type: ignore[assignment]
+    """A new session for a user and a password; or whose session or token it is. Exactly one of password, token and session is given."""
     ListUsers: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.ListUsersRequest, _coordinator_pb2.ListUsersResponse]  # type: ignore[assignment]
+    SignOut: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.SignOutRequest, _coordinator_pb2.SignOutResponse]  # type: ignore[assignment]
+    GetAccountsState: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.GetAccountsStateRequest, _coordinator_pb2.GetAccountsStateResponse]  # type: ignore[assignment]
+    """Whether an enabled account can administer. Until then only RedeemBootstrapLink makes an account."""
+    CreateBootstrapLink: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.CreateBootstrapLinkRequest, _coordinator_pb2.CreateBootstrapLinkResponse]  # type: ignore[assignment]
+    RedeemBootstrapLink: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.RedeemBootstrapLinkRequest, _coordinator_pb2.RedeemBootstrapLinkResponse]  # type: ignore[assignment]
+    AddUser: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.AddUserRequest, _coordinator_pb2.AccountsChange]  # type: ignore[assignment]
+    UpdateUser: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.UpdateUserRequest, _coordinator_pb2.AccountsChange]  # type: ignore[assignment]
+    DeleteUser: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.DeleteUserRequest, _coordinator_pb2.AccountsChange]  # type: ignore[assignment]
+    EndSessions: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.EndSessionsRequest, _coordinator_pb2.SignOutResponse]  # type: ignore[assignment]
+    ListGroups: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.ListGroupsRequest, _coordinator_pb2.ListGroupsResponse]  # type: ignore[assignment]
+    UpdateGroup: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.UpdateGroupRequest, _coordinator_pb2.AccountsChange]  # type: ignore[assignment]
+    ListRules: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.ListRulesRequest, _coordinator_pb2.ListRulesResponse]  # type: ignore[assignment]
+    AddRule: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.AddRuleRequest, _coordinator_pb2.AddRuleResponse]  # type: ignore[assignment]
+    RemoveRule: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.RemoveRuleRequest, _coordinator_pb2.AccountsChange]  # type: ignore[assignment]
+    May: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.MayRequest, _coordinator_pb2.MayResponse]  # type: ignore[assignment]
+    """The decision that a request of this user would get now, with its reason."""
+    CreateToken: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.CreateTokenRequest, _coordinator_pb2.CreateTokenResponse]  # type: ignore[assignment]
+    ListTokens: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.ListTokensRequest, _coordinator_pb2.ListTokensResponse]  # type: ignore[assignment]
+    RevokeToken: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.RevokeTokenRequest, _coordinator_pb2.AccountsChange]  # type: ignore[assignment]
 
 class AccountsServicer(metaclass=_abc_1.ABCMeta):
     @_abc_1.abstractmethod
@@ -570,7 +610,8 @@ class AccountsServicer(metaclass=_abc_1.ABCMeta):
         self,
         request: _coordinator_pb2.AuthenticateRequest,
         context: _ServicerContext,
-    ) -> _typing.Union[_coordinator_pb2.AuthenticateResponse, _abc.Awaitable[_coordinator_pb2.AuthenticateResponse]]: ...
+    ) -> _typing.Union[_coordinator_pb2.AuthenticateResponse, _abc.Awaitable[_coordinator_pb2.AuthenticateResponse]]:
+        """A new session for a user and a password; or whose session or token it is. Exactly one of password, token and session is given."""
 
     @_abc_1.abstractmethod
     def ListUsers(
@@ -578,6 +619,127 @@ class AccountsServicer(metaclass=_abc_1.ABCMeta):
         request: _coordinator_pb2.ListUsersRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_coordinator_pb2.ListUsersResponse, _abc.Awaitable[_coordinator_pb2.ListUsersResponse]]: ...
+
+    @_abc_1.abstractmethod
+    def SignOut(
+        self,
+        request: _coordinator_pb2.SignOutRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_coordinator_pb2.SignOutResponse, _abc.Awaitable[_coordinator_pb2.SignOutResponse]]: ...
+
+    @_abc_1.abstractmethod
+    def GetAccountsState(
+        self,
+        request: _coordinator_pb2.GetAccountsStateRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_coordinator_pb2.GetAccountsStateResponse, _abc.Awaitable[_coordinator_pb2.GetAccountsStateResponse]]:
+        """Whether an enabled account can administer. Until then only RedeemBootstrapLink makes an account."""
+
+    @_abc_1.abstractmethod
+    def CreateBootstrapLink(
+        self,
+        request: _coordinator_pb2.CreateBootstrapLinkRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_coordinator_pb2.CreateBootstrapLinkResponse, _abc.Awaitable[_coordinator_pb2.CreateBootstrapLinkResponse]]: ...
+
+    @_abc_1.abstractmethod
+    def RedeemBootstrapLink(
+        self,
+        request: _coordinator_pb2.RedeemBootstrapLinkRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_coordinator_pb2.RedeemBootstrapLinkResponse, _abc.Awaitable[_coordinator_pb2.RedeemBootstrapLinkResponse]]: ...
+
+    @_abc_1.abstractmethod
+    def AddUser(
+        self,
+        request: _coordinator_pb2.AddUserRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_coordinator_pb2.AccountsChange, _abc.Awaitable[_coordinator_pb2.AccountsChange]]: ...
+
+    @_abc_1.abstractmethod
+    def UpdateUser(
+        self,
+        request: _coordinator_pb2.UpdateUserRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_coordinator_pb2.AccountsChange, _abc.Awaitable[_coordinator_pb2.AccountsChange]]: ...
+
+    @_abc_1.abstractmethod
+    def DeleteUser(
+        self,
+        request: _coordinator_pb2.DeleteUserRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_coordinator_pb2.AccountsChange, _abc.Awaitable[_coordinator_pb2.AccountsChange]]: ...
+
+    @_abc_1.abstractmethod
+    def EndSessions(
+        self,
+        request: _coordinator_pb2.EndSessionsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_coordinator_pb2.SignOutResponse, _abc.Awaitable[_coordinator_pb2.SignOutResponse]]: ...
+
+    @_abc_1.abstractmethod
+    def ListGroups(
+        self,
+        request: _coordinator_pb2.ListGroupsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_coordinator_pb2.ListGroupsResponse, _abc.Awaitable[_coordinator_pb2.ListGroupsResponse]]: ...
+
+    @_abc_1.abstractmethod
+    def UpdateGroup(
+        self,
+        request: _coordinator_pb2.UpdateGroupRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_coordinator_pb2.AccountsChange, _abc.Awaitable[_coordinator_pb2.AccountsChange]]: ...
+
+    @_abc_1.abstractmethod
+    def ListRules(
+        self,
+        request: _coordinator_pb2.ListRulesRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_coordinator_pb2.ListRulesResponse, _abc.Awaitable[_coordinator_pb2.ListRulesResponse]]: ...
+
+    @_abc_1.abstractmethod
+    def AddRule(
+        self,
+        request: _coordinator_pb2.AddRuleRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_coordinator_pb2.AddRuleResponse, _abc.Awaitable[_coordinator_pb2.AddRuleResponse]]: ...
+
+    @_abc_1.abstractmethod
+    def RemoveRule(
+        self,
+        request: _coordinator_pb2.RemoveRuleRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_coordinator_pb2.AccountsChange, _abc.Awaitable[_coordinator_pb2.AccountsChange]]: ...
+
+    @_abc_1.abstractmethod
+    def May(
+        self,
+        request: _coordinator_pb2.MayRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_coordinator_pb2.MayResponse, _abc.Awaitable[_coordinator_pb2.MayResponse]]:
+        """The decision that a request of this user would get now, with its reason."""
+
+    @_abc_1.abstractmethod
+    def CreateToken(
+        self,
+        request: _coordinator_pb2.CreateTokenRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_coordinator_pb2.CreateTokenResponse, _abc.Awaitable[_coordinator_pb2.CreateTokenResponse]]: ...
+
+    @_abc_1.abstractmethod
+    def ListTokens(
+        self,
+        request: _coordinator_pb2.ListTokensRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_coordinator_pb2.ListTokensResponse, _abc.Awaitable[_coordinator_pb2.ListTokensResponse]]: ...
+
+    @_abc_1.abstractmethod
+    def RevokeToken(
+        self,
+        request: _coordinator_pb2.RevokeTokenRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_coordinator_pb2.AccountsChange, _abc.Awaitable[_coordinator_pb2.AccountsChange]]: ...
 
 def add_AccountsServicer_to_server(servicer: AccountsServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...
 

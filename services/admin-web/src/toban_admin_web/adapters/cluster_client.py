@@ -1,4 +1,4 @@
-"""JobReader over gRPC, for one request of the site."""
+"""JobReader over gRPC, for one request of the site and its person."""
 
 from __future__ import annotations
 
@@ -17,11 +17,14 @@ from toban_admin_web.decide.view_models import (
     RunQuery,
     Schedule,
 )
+from toban_admin_web.ports.people import Credential
 from toban_domain.errors import ErrorCode, TobanError
 from toban_proto.v1 import coordinator_pb2 as pb
 from toban_proto.v1.common_pb2 import Page
 from toban_proto.v1.coordinator_pb2_grpc import JobReaderStub
 from toban_runtime.clock import Clock
+from toban_transport.convert import timestamp_to_pb
+from toban_transport.person_rules import ADDRESS, CREDENTIAL
 from toban_transport.replica_client import Fleet
 
 # A coordinator that does not respond within this time is skipped for another one, seconds.
@@ -31,8 +34,9 @@ ATTEMPT_SECONDS = 1.5
 class ClusterClient:
     """Calls the coordinators; all calls of one instance share `seconds`."""
 
-    def __init__(self, *, coordinators: Fleet, clock: Clock, seconds: float) -> None:
+    def __init__(self, *, coordinators: Fleet, clock: Clock, seconds: float, credential: Credential) -> None:
         self._coordinators = coordinators
+        self._metadata = ((CREDENTIAL, credential.secret), (ADDRESS, credential.address))
         self._clock = clock
         self._ends_at = clock.monotonic() + seconds
 
@@ -83,6 +87,13 @@ class ClusterClient:
             job=query.job,
             schedule=query.schedule,
             states=query.states,
+            executor=query.executor,
+            origin=query.origin,
+            scope=query.scope,
+            scope_id=query.scope_id,
+            labels=dict(query.labels),
+            active_from=timestamp_to_pb(query.since),
+            active_until=timestamp_to_pb(query.until),
             include_ahead=query.ahead,
         )
         response = self._call("ListRuns", request)
@@ -105,4 +116,5 @@ class ClusterClient:
             request,
             timeout=remaining,
             attempt_seconds=min(remaining, ATTEMPT_SECONDS),
+            metadata=self._metadata,
         )

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 
 from toban_admin_web.decide.status_styles import STATE_GROUPS
 from toban_admin_web.decide.view_models import RunQuery
@@ -12,56 +14,100 @@ from toban_domain.run import RunState
 LIMITS = (25, 50, 100, 200)
 DEFAULT_LIMIT = 50
 MAX_TEXT = 200
+_LOCAL = re.compile(r"[12][0-9]{3}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}(:[0-9]{2})?", re.ASCII)
+
+
+ORIGINS = ("slot", "demand", "event", "rerun")
+SCOPES = ("system", "account", "user")
+_TEXTS = ("job", "schedule", "executor")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunFilter:
-    """The filters in a URL. `state` is one state, or the name of a group of STATE_GROUPS; `ahead` includes future runs."""
+    """The filters in a URL. `state` is one state, or the name of a group of STATE_GROUPS; `ahead` includes future runs.
+
+    `scope` is `account:17` or a scope alone, `label` is `key=value`, and the times are those of an input `datetime-local`, in UTC.
+    """
 
     job: str = ""
     schedule: str = ""
+    executor: str = ""
     state: str = ""
+    origin: str = ""
+    scope: str = ""
+    label: str = ""
+    since: str = ""
+    until: str = ""
     ahead: bool = False
     limit: int = DEFAULT_LIMIT
     cursor: str = ""
 
     def query(self) -> RunQuery:
         """The query for the coordinators."""
-        states = STATE_GROUPS.get(self.state, (self.state,) if self.state else ())
+        scope, _, scope_id = self.scope.partition(":")
+        key, _, value = self.label.partition("=")
         return RunQuery(
-            job=self.job, schedule=self.schedule, states=states, ahead=self.ahead, cursor=self.cursor, limit=self.limit
+            job=self.job,
+            schedule=self.schedule,
+            states=STATE_GROUPS.get(self.state, (self.state,) if self.state else ()),
+            executor=self.executor,
+            origin=self.origin,
+            scope=scope,
+            scope_id=scope_id,
+            labels=((key, value),) if key else (),
+            since=_moment(self.since),
+            until=_moment(self.until),
+            ahead=self.ahead,
+            cursor=self.cursor,
+            limit=self.limit,
         )
 
     def url_query(self, **changes: str) -> dict[str, str]:
         """These filters with some changed ("" removes one), for a URL; the cursor is dropped, so it is the first page."""
-        values = {
-            "job": self.job,
-            "schedule": self.schedule,
-            "state": self.state,
+        others = {
             "ahead": "1" if self.ahead else "",
             "limit": str(self.limit) if self.limit != DEFAULT_LIMIT else "",
         }
-        return {name: value for name, value in (values | changes).items() if value}
+        return {name: value for name, value in (dict(self._narrowing()) | others | changes).items() if value}
 
     def active(self) -> list[tuple[str, str]]:
         """The filters that narrow the list: (name, value)."""
-        values = [("job", self.job), ("schedule", self.schedule), ("state", self.state)]
-        return [(name, value) for name, value in values if value]
+        return [(name, value) for name, value in self._narrowing() if value]
+
+    def _narrowing(self) -> list[tuple[str, str]]:
+        names = ("job", "schedule", "executor", "state", "origin", "scope", "label", "since", "until")
+        return [(name, getattr(self, name)) for name in names]
 
 
 def parse_filter(query: Mapping[str, str]) -> RunFilter:
     """The filters of a URL; an invalid value counts as absent."""
-    state = query.get("state", "")
+    given = {name: query.get(name, "").strip()[:MAX_TEXT] for name in (*_TEXTS, "state", "origin", "scope", "label")}
+    times = {name: query.get(name, "").strip() for name in ("since", "until")}
     limit = query.get("limit", "")
     cursor = query.get("cursor", "")
+    kept = {
+        "state": given["state"] in STATE_GROUPS or given["state"] in RunState.__members__,
+        "origin": given["origin"] in ORIGINS,
+        "scope": given["scope"].partition(":")[0] in SCOPES,
+        "label": bool(given["label"].partition("=")[0]) and "=" in given["label"],
+    }
     return RunFilter(
-        job=query.get("job", "").strip()[:MAX_TEXT],
-        schedule=query.get("schedule", "").strip()[:MAX_TEXT],
-        state=state if state in STATE_GROUPS or state in RunState.__members__ else "",
+        **{name: value if kept.get(name, True) else "" for name, value in given.items()},
+        **{name: text if _moment(text) else "" for name, text in times.items()},
         ahead=query.get("ahead", "") == "1",
         limit=int(limit) if limit in {str(one) for one in LIMITS} else DEFAULT_LIMIT,
         cursor=cursor if cursor.isascii() and cursor.isdigit() and len(cursor) < 20 else "",
     )
+
+
+def _moment(text: str) -> datetime | None:
+    """A time as an input `datetime-local` has it, in UTC; None for anything else."""
+    if not _LOCAL.fullmatch(text):
+        return None
+    try:
+        return datetime.fromisoformat(text).replace(tzinfo=UTC)
+    except ValueError:
+        return None
 
 
 def wants_part(query: Mapping[str, str]) -> bool:

@@ -236,6 +236,13 @@ class RunQuery:
     job: str = ""
     schedule: str = ""
     states: tuple[str, ...] = ()
+    executor: str = ""
+    origin: str = ""
+    scope: str = ""
+    scope_id: str = ""
+    labels: tuple[tuple[str, str], ...] = ()
+    since: datetime | None = None
+    until: datetime | None = None
     ahead: bool = False
     cursor: str = ""
     limit: int = 50

@@ -38,7 +38,10 @@ def run() -> int:
     port = listener.getsockname()[1]
     _log.info("admin-web serves", host=config.http_host, port=port)
     if not is_loopback(config.http_host):
-        _log.warning("the site is exposed without authentication", host=config.http_host)
+        _log.warning(
+            "the site is reachable by plain HTTP; people can sign in through a proxy with TLS only",
+            host=config.http_host,
+        )
     # gunicorn owns and closes the descriptor.
     app = GunicornApp(
         listener=listener.detach(), threads=config.http_threads, build_site=partial(_build_worker, config, port)

@@ -7,11 +7,13 @@ from functools import partial
 
 from toban_admin_web.adapters.cluster_client import ClusterClient
 from toban_admin_web.adapters.log_client import LogClient
+from toban_admin_web.adapters.people_client import PeopleClient
 from toban_admin_web.config import AdminWebConfig
 from toban_admin_web.loops.probe import Probe
 from toban_admin_web.server.app import create_app
 from toban_admin_web.server.health import Health
-from toban_admin_web.views import cluster, executors, jobs, log, runs, schedules
+from toban_admin_web.views import cluster, executors, jobs, log, runs, schedules, sign_in
+from toban_admin_web.views.session_gate import SessionGate
 from toban_admin_web.views.view_context import StreamSlots, ViewContext
 from toban_domain.version import VERSION
 from toban_observability import tracing
@@ -27,7 +29,7 @@ from toban_transport.tls_reload import CertificateWatch
 
 SERVICE = "admin-web"
 HINT = "See what runs with `make status`, start it with `make up`"
-VIEWS = tuple(module.views for module in (cluster, executors, jobs, log, runs, schedules))
+VIEWS = tuple(module.views for module in (cluster, executors, jobs, log, runs, schedules, sign_in))
 
 
 class SiteWorker:
@@ -41,7 +43,12 @@ class SiteWorker:
         self._coordinators = replicas(service="coordinator", addresses=config.coordinators)
         self._archivers = replicas(service="log-archiver", addresses=config.log_archivers)
         self.context = ViewContext(
-            open_reader=lambda seconds: ClusterClient(coordinators=self._coordinators, clock=clock, seconds=seconds),
+            open_reader=lambda seconds, credential: ClusterClient(
+                coordinators=self._coordinators, clock=clock, seconds=seconds, credential=credential
+            ),
+            gate=SessionGate(
+                people=PeopleClient(coordinators=self._coordinators, clock=clock), proxies=config.http_proxies
+            ),
             logs=LogClient(archivers=self._archivers),
             clock=clock,
             stream_slots=StreamSlots(config.max_streams),

@@ -1,4 +1,4 @@
-"""The Flask application without its views: languages, templates, headers, errors. It accepts GET and HEAD only."""
+"""The Flask application without its views: languages, templates, headers, errors, hosts."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ CONTENT_SECURITY_POLICY = "; ".join(
 HEADERS = {
     "Content-Security-Policy": CONTENT_SECURITY_POLICY,
     "X-Content-Type-Options": "nosniff",
-    "Referrer-Policy": "no-referrer",
+    "Referrer-Policy": "same-origin",
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
     "Permissions-Policy": "camera=(), geolocation=(), microphone=()",
@@ -96,11 +96,11 @@ def load_translations(web_dir: Path) -> Translations:
 
 
 def _reject_invalid(http_names: Sequence[str]) -> Response | None:
-    """Rejects unknown host names, methods that write, and NUL characters, which no name contains."""
+    """Rejects unknown host names, methods that write where no view takes them, and NUL characters, which no name contains."""
     if not is_allowed(request.environ.get("HTTP_HOST", ""), http_names):
         g.problem = "host"
         abort(MISDIRECTED)
-    if request.method not in READ_METHODS:
+    if request.method not in READ_METHODS and request.routing_exception is not None:
         abort(405)
     if "\0" in request.path or any("\0" in value for value in request.args.values()):
         abort(400)

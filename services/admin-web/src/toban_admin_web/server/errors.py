@@ -52,6 +52,10 @@ def install(app: Flask, ids: IdSource) -> None:
 
 def _from_cluster(error: TobanError) -> Problem:
     tried = error.detail.get("addresses")
+    if error.code is ErrorCode.UNAUTHENTICATED and error.detail.get("sign_in"):
+        return Problem(status=401, name="signed_out")
+    if error.code is ErrorCode.PERMISSION_DENIED and error.detail.get("user"):
+        return Problem(status=403, name="forbidden", message=error.message)
     return Problem(
         status=_HTTP.get(GRPC_STATUS[error.code], 502),
         name=_name(error.code),
@@ -72,7 +76,8 @@ def _name(code: ErrorCode) -> str:
 def _from_http(error: HTTPException) -> Problem:
     status = error.code or 500
     if g.get("problem"):
-        return Problem(status=status, name=g.problem, message=request.environ.get("HTTP_HOST", "")[:200])
+        message = request.environ.get("HTTP_HOST", "")[:200] if g.problem == "host" else ""
+        return Problem(status=status, name=g.problem, message=message)
     names = {404: "no_page", 405: "method"}
     return Problem(status=status, name=names.get(status, "bad_request"), message=error.name)
 

@@ -16,8 +16,8 @@ def check_config(config: AdminWebConfig) -> None:
     """Raises TobanError CONFIG_INVALID for a configuration that cannot work."""
     if not is_loopback(config.http_host) and not config.http_allow_remote:
         raise ConfigError(
-            f"SCHEDULER_HTTP_HOST: {config.http_host!r} is not loopback and the site has no authentication; "
-            "bind 127.0.0.1, or set SCHEDULER_HTTP_ALLOW_REMOTE=true behind a proxy that authenticates"
+            f"SCHEDULER_HTTP_HOST: {config.http_host!r} is not loopback and the site speaks plain HTTP; "
+            "bind 127.0.0.1, or set SCHEDULER_HTTP_ALLOW_REMOTE=true behind a proxy with TLS"
         )
     if not (config.web_dir / "templates").is_dir():
         raise ConfigError(f"SCHEDULER_WEB_DIR: {config.web_dir} has no templates; name the folder web/ of this release")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 
-from flask import Blueprint, Response, request
+from flask import Blueprint, Response, g, request
 
 from toban_admin_web.decide.log_cursor import parse_cursor
 from toban_admin_web.views.log_stream import LogEvent, LogStream
@@ -23,7 +23,7 @@ def stream(run_id: int) -> Response:
     """Events `lines`, `unavailable` and `end`; the id of each is the cursor to resume from (Last-Event-ID or ?after=)."""
     cursor = parse_cursor(request.headers.get("Last-Event-ID", "") or request.args.get("after", ""))
     reader().run(run_id)
-    events = LogStream(context=context(), run_id=run_id, cursor=cursor).events()
+    events = LogStream(context=context(), run_id=run_id, cursor=cursor, credential=g.credential).events()
     response = _in_slot(lambda: _encode(events), "text/event-stream")
     # Disables buffering in proxies, which would delay the events.
     response.headers["X-Accel-Buffering"] = "no"

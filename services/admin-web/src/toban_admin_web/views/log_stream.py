@@ -10,8 +10,9 @@ from toban_admin_web.decide.log_cursor import Cursor, NextStep, ReadState, next_
 from toban_admin_web.decide.log_text import clean
 from toban_admin_web.decide.status_styles import is_terminal
 from toban_admin_web.decide.view_models import LogPart, Run
+from toban_admin_web.ports.people import Credential
 from toban_admin_web.views.view_context import ViewContext
-from toban_domain.errors import TobanError
+from toban_domain.errors import ErrorCode, TobanError
 
 # Longest read, seconds: after it the stream checks the run's state and whether the browser is still connected.
 READ_SECONDS = 3.0
@@ -22,6 +23,8 @@ RETRY_SECONDS = 2.0
 CALL_SECONDS = 3.0
 # Longest stream, seconds; the browser then reconnects.
 STREAM_SECONDS = 1800.0
+# The person may not read this any more; the browser asks again and is sent to the sign-in.
+_ENDED = frozenset({ErrorCode.UNAUTHENTICATED, ErrorCode.PERMISSION_DENIED})
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,8 +39,9 @@ class LogEvent:
 class LogStream:
     """One reader of one run's output, from `cursor` on."""
 
-    def __init__(self, *, context: ViewContext, run_id: int, cursor: Cursor) -> None:
+    def __init__(self, *, context: ViewContext, run_id: int, cursor: Cursor, credential: Credential) -> None:
         self._context = context
+        self._credential = credential
         self._run_id = run_id
         self._cursor = cursor
         self._sealed = False
@@ -49,10 +53,12 @@ class LogStream:
         ends_at = clock.monotonic() + STREAM_SECONDS
         while not stopping.is_set() and clock.monotonic() < ends_at:
             try:
-                run = self._context.open_reader(CALL_SECONDS).run(self._run_id)
+                run = self._context.open_reader(CALL_SECONDS, self._credential).run(self._run_id)
                 yield from self._read(run)
             except TobanError as error:
                 yield LogEvent("unavailable", self._cursor, {"message": error.message})
+                if error.code in _ENDED:
+                    return
                 stopping.wait(RETRY_SECONDS)
                 continue
             step, self._cursor = next_step(self._state(run))

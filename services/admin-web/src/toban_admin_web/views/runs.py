@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from flask import Blueprint, Response, request
 
-from toban_admin_web.decide.filters import LIMITS, parse_filter, wants_part
+from toban_admin_web.decide.filters import LIMITS, ORIGINS, parse_filter, wants_part
 from toban_admin_web.decide.json_fields import indent, parse_progress
 from toban_admin_web.decide.log_text import clean, join_partial
 from toban_admin_web.decide.status_styles import STATE_GROUPS, is_terminal
@@ -30,7 +30,8 @@ def listed() -> Response:
     filters = parse_filter(request.args)
     states = [state.value for state in RunState]
     runs = reader().runs(filters.query())
-    return page("runs", runs=runs, filters=filters, states=states, groups=list(STATE_GROUPS), limits=LIMITS)
+    choices = {"states": states, "groups": list(STATE_GROUPS), "origins": ORIGINS, "limits": LIMITS}
+    return page("runs", runs=runs, filters=filters, **choices)
 
 
 @views.get("/runs/<id:run_id>")

@@ -11,6 +11,8 @@ from flask import Blueprint, Flask, Response, current_app, g, make_response, ren
 
 from toban_admin_web.decide.filters import wants_part
 from toban_admin_web.ports.cluster import ClusterReader, LogSource
+from toban_admin_web.ports.people import Credential
+from toban_admin_web.views.session_gate import SessionGate
 from toban_observability import metrics
 from toban_runtime.clock import Clock
 
@@ -59,9 +61,10 @@ class StreamSlots:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ViewContext:
-    """Dependencies of the views. `open_reader(seconds)` returns a reader whose calls share that time."""
+    """Dependencies of the views. `open_reader(seconds, credential)` returns a reader for a person whose calls share that time."""
 
-    open_reader: Callable[[float], ClusterReader]
+    open_reader: Callable[[float, Credential], ClusterReader]
+    gate: SessionGate
     logs: LogSource
     clock: Clock
     stream_slots: StreamSlots
@@ -73,6 +76,7 @@ class ViewContext:
     def install(self, app: Flask, blueprints: Iterable[Blueprint]) -> None:
         """Registers the views at `app`."""
         app.extensions[EXTENSION] = self
+        self.gate.install(app)
         for blueprint in blueprints:
             app.register_blueprint(blueprint)
 
@@ -85,7 +89,7 @@ def context() -> ViewContext:
 def reader() -> ClusterReader:
     """The reader of this request: all its calls share the request's seconds."""
     if "reader" not in g:
-        g.reader = context().open_reader(context().request_seconds)
+        g.reader = context().open_reader(context().request_seconds, g.credential)
     return cast(ClusterReader, g.reader)
 
 

@@ -8,9 +8,10 @@ from datetime import datetime
 
 from toban_coordinator.app.explain_run import Explanation, explain, why_waiting
 from toban_coordinator.app.paging import FIRST_PAGE, MAX_LIMIT, Page, PageRequest, page_of
+from toban_coordinator.app.run_queries import RunQuery, run_filter
 from toban_coordinator.app.start_runs import job_not_found
 from toban_coordinator.decide.wait_reason import waits_for_executor
-from toban_coordinator.store import orphan_waits, read_models
+from toban_coordinator.store import orphan_waits, read_models, run_lists
 from toban_domain.errors import ErrorCode, TobanError
 from toban_domain.run import TERMINAL, RunState
 from toban_runtime.clock import Clock
@@ -61,19 +62,6 @@ class ClusterState:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RunQuery:
-    """Which runs are listed; empty fields and 0 mean any. Only runs of one job can be bounded by time."""
-
-    job: str = ""
-    schedule: str = ""
-    states: tuple[str, ...] = ()
-    worker_id: int = 0
-    include_ahead: bool = False
-    active_from: datetime | None = None
-    active_until: datetime | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class JobReads:
     """What pages and commands read."""
 
@@ -105,31 +93,16 @@ class JobReads:
         return page_of(found, limit, "name")
 
     async def list_runs(self, query: RunQuery, page: PageRequest = FIRST_PAGE) -> Page:
-        """Runs, newest first, live and finished ones together. Raises INVALID_ARGUMENT.
+        """Runs, newest first, live and finished ones together. Raises INVALID_ARGUMENT; NOT_FOUND for an unknown executor.
 
         Pages follow the numbers of runs, so none is shown twice or left out; a page is in the order of the runs' times, since runs of
         slots get their numbers ahead.
         """
         limit = page.rows
-        bounded = query.active_from is not None or query.active_until is not None
-        if bounded and not query.job:
-            raise TobanError(
-                ErrorCode.INVALID_ARGUMENT, "active_from and active_until are for the runs of one job: name it"
-            )
-        wanted = read_models.RunFilter(
-            below=page.below_id,
-            limit=limit + 1,
-            job=query.job,
-            schedule=query.schedule,
-            states=tuple(_checked_state(name) for name in query.states),
-            worker_id=query.worker_id,
-            include_ahead=query.include_ahead,
-            active_from=query.active_from,
-            active_until=query.active_until,
-        )
         async with autocommit(self.pool) as t:
-            found = page_of(await read_models.runs_page(t, wanted), limit, "id")
-        if bounded:
+            wanted = await run_filter(t, query, page)
+            found = page_of([] if wanted is None else await run_lists.page(t, wanted), limit, "id")
+        if query.bounded:
             return found
         by_time = sorted(found.rows, key=lambda row: (row["scheduled_for"], row["id"]), reverse=True)
         return Page(by_time, found.next_cursor)
@@ -205,12 +178,6 @@ async def _details(t: Tx, found: Sequence[Row]) -> list[JobDetails]:
         for name, run in (await read_models.last_runs(t, list(details))).items():
             details[name].last_run = run
     return list(details.values())
-
-
-def _checked_state(name: str) -> str:
-    if name not in RunState.__members__:
-        raise TobanError(ErrorCode.INVALID_ARGUMENT, f"there is no state {name!r}; use {', '.join(RunState)}")
-    return name
 
 
 def _run_not_found(run_id: int) -> TobanError:

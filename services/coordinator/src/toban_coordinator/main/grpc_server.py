@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from toban_coordinator.app.accounts import Accounts
 from toban_coordinator.app.apply import Apply
 from toban_coordinator.app.breakers import BreakerOperations
 from toban_coordinator.app.cancel import CancelRun
 from toban_coordinator.app.continuations import Continuations
+from toban_coordinator.app.credentials import Credentials
 from toban_coordinator.app.declare_lost import DeclareLost
 from toban_coordinator.app.definition_cache import DefinitionCache
 from toban_coordinator.app.diagnose import Diagnose
@@ -17,19 +19,23 @@ from toban_coordinator.app.operations_executors import ExecutorOperations
 from toban_coordinator.app.operations_leader import LeaderOperations
 from toban_coordinator.app.operations_limits import LimitOperations
 from toban_coordinator.app.operations_settings import SettingsOperations
+from toban_coordinator.app.passwords import Passwords
 from toban_coordinator.app.payload_validator import PayloadValidator
 from toban_coordinator.app.report_queue import ReportQueue
 from toban_coordinator.app.schedules import Schedules
+from toban_coordinator.app.sign_in import SignIn
 from toban_coordinator.app.start_runs import StartRuns
 from toban_coordinator.config import CoordinatorConfig
 from toban_coordinator.main.health import Health
 from toban_coordinator.main.wiring import Coordinator
+from toban_coordinator.server.accounts import AccountsDeps, AccountsService
 from toban_coordinator.server.archive_gateway import ArchiveGateway
 from toban_coordinator.server.executor_gateway import Gateway, GatewayDeps
 from toban_coordinator.server.job_control import JobControl, JobControlDeps
 from toban_coordinator.server.job_reader import JobReader, JobReaderDeps
 from toban_coordinator.server.operations import Operations, OperationsDeps
 from toban_coordinator.server.peer_service import PeerServer
+from toban_coordinator.server.person_check import PeopleCheck
 from toban_coordinator.server.registry import Servicers, add_all
 from toban_domain.version import VERSION
 from toban_transport.server import GrpcServer, build_server
@@ -38,11 +44,15 @@ from toban_transport.signed_epoch import EpochSigner, EpochVerifier
 
 def build(config: CoordinatorConfig, parts: Coordinator, health: Health) -> GrpcServer:
     """The server, not started yet."""
+    accounts = _accounts(parts)
     server = build_server(
         tls=parts.connections.tls,
         trust_domain=config.trust_domain,
         clock=parts.clock,
         shared_identity=config.tls_shared_identity,
+        people=PeopleCheck(
+            pool=parts.connections.pool, credentials=Credentials(sign_in=accounts.sign_in, clock=parts.clock)
+        ),
     )
     servicers = Servicers(
         gateway=_gateway(config, parts),
@@ -56,6 +66,7 @@ def build(config: CoordinatorConfig, parts: Coordinator, health: Health) -> Grpc
         reader=_job_reader(parts, health),
         operations=_operations(parts),
         archive=ArchiveGateway(pool=parts.connections.pool, settings=parts.settings_streams),
+        accounts=AccountsService(deps=accounts),
     )
     add_all(server, servicers)
     return server
@@ -122,6 +133,14 @@ def _job_reader(parts: Coordinator, health: Health) -> JobReader:
         health=health.document,
     )
     return JobReader(deps=deps)
+
+
+def _accounts(parts: Coordinator) -> AccountsDeps:
+    pool, passwords, ids = parts.connections.pool, Passwords(), parts.ids
+    return AccountsDeps(
+        accounts=Accounts(pool=pool, passwords=passwords, ids=ids),
+        sign_in=SignIn(pool=pool, passwords=passwords, ids=ids),
+    )
 
 
 def _operations(parts: Coordinator) -> Operations:

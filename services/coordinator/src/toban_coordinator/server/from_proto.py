@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from toban_coordinator.app.job_reads import RunQuery
 from toban_coordinator.app.manifests import ManifestText
 from toban_coordinator.app.operations_settings import SettingChange
 from toban_coordinator.app.paging import PageRequest
+from toban_coordinator.app.run_queries import RunQuery
 from toban_coordinator.app.start_runs import RunRequest
 from toban_domain.errors import ErrorCode, TobanError
 from toban_proto.v1 import common_pb2
@@ -67,6 +67,11 @@ def run_query_from_pb(message: pb.ListRunsRequest) -> RunQuery:
         schedule=message.schedule,
         states=tuple(message.states),
         worker_id=message.executor_worker_id,
+        executor=message.executor,
+        origin=message.origin,
+        scope=message.scope,
+        scope_id=message.scope_id,
+        labels=dict(message.labels),
         include_ahead=message.include_ahead,
         active_from=timestamp_from_pb(message.active_from),
         active_until=timestamp_from_pb(message.active_until),

@@ -21,7 +21,7 @@ from toban_observability import metrics
 from toban_proto.v1 import coordinator_pb2 as pb
 from toban_proto.v1.coordinator_pb2_grpc import OperationsServicer
 from toban_store.pool import Pool
-from toban_transport.server import peer_service
+from toban_transport.server import actor_of
 
 Context = Any
 T = TypeVar("T")
@@ -58,7 +58,7 @@ class Operations(OperationsServicer):
 
     async def UpdateSetting(self, request: pb.UpdateSettingRequest, context: Context) -> pb.Setting:
         """One setting; every process works with it within two seconds."""
-        work = self._deps.settings.update(setting_change_from_pb(request), peer_service(context))
+        work = self._deps.settings.update(setting_change_from_pb(request), actor_of(context))
         return setting_to_pb(await _counted("update_setting", work))
 
     async def ListAudit(self, request: pb.ListAuditRequest, _context: Context) -> pb.ListAuditResponse:
@@ -68,24 +68,24 @@ class Operations(OperationsServicer):
 
     async def DrainExecutor(self, request: pb.DrainExecutorRequest, context: Context) -> pb.Executor:
         """No new work; what runs goes on."""
-        work = self._deps.executors.drain(request.worker_id, reason=request.reason, actor=peer_service(context))
+        work = self._deps.executors.drain(request.worker_id, reason=request.reason, actor=actor_of(context))
         return executor_to_pb(await _counted("drain", work))
 
     async def UndrainExecutor(self, request: pb.UndrainExecutorRequest, context: Context) -> pb.Executor:
         """Work again."""
-        work = self._deps.executors.undrain(request.worker_id, reason=request.reason, actor=peer_service(context))
+        work = self._deps.executors.undrain(request.worker_id, reason=request.reason, actor=actor_of(context))
         return executor_to_pb(await _counted("undrain", work))
 
     async def DetachExecutor(self, request: pb.DetachExecutorRequest, context: Context) -> pb.Executor:
         """Its runs end, or are let to their end; then the process registers again."""
         work = self._deps.executors.detach(
-            request.worker_id, mode=request.mode, reason=request.reason, actor=peer_service(context)
+            request.worker_id, mode=request.mode, reason=request.reason, actor=actor_of(context)
         )
         return executor_to_pb(await _counted("detach", work))
 
     async def DemoteLeader(self, request: pb.DemoteLeaderRequest, context: Context) -> pb.DemoteLeaderResponse:
         """Another term, of another coordinator where there is one."""
-        work = self._deps.leader.demote(request.epoch, reason=request.reason, actor=peer_service(context))
+        work = self._deps.leader.demote(request.epoch, reason=request.reason, actor=actor_of(context))
         view = await _counted("demote", work)
         return pb.DemoteLeaderResponse(
             new_epoch=view.epoch, leader_worker_id=view.worker_id, leader_address=view.address
@@ -93,7 +93,7 @@ class Operations(OperationsServicer):
 
     async def AdoptEpoch(self, request: pb.AdoptEpochRequest, context: Context) -> pb.AdoptEpochResponse:
         """A generation of epochs above one that an executor cannot prove."""
-        work = self._deps.leader.adopt_epoch(request.epoch, reason=request.reason, actor=peer_service(context))
+        work = self._deps.leader.adopt_epoch(request.epoch, reason=request.reason, actor=actor_of(context))
         adopted = await _counted("adopt_epoch", work)
         return pb.AdoptEpochResponse(
             epoch_before=adopted.before,
@@ -113,14 +113,14 @@ class Operations(OperationsServicer):
     async def SetLimit(self, request: pb.SetLimitRequest, context: Context) -> pb.SetLimitResponse:
         """Sets or resets a limit; the leader works with it at once."""
         value = None if request.reset else request.limit
-        work = self._deps.limits.set(request.name, value, reason=request.reason, actor=peer_service(context))
+        work = self._deps.limits.set(request.name, value, reason=request.reason, actor=actor_of(context))
         return pb.SetLimitResponse(limit=limit_to_pb(await _counted("set_limit", work)))
 
     async def SetBreaker(self, request: pb.SetBreakerRequest, context: Context) -> pb.SetBreakerResponse:
         """Opens or closes a breaker; the leader works with it at once."""
         work = self._deps.breakers.open if request.open else self._deps.breakers.close
         action = "open_breaker" if request.open else "close_breaker"
-        await _counted(action, work(request.name, reason=request.reason, actor=peer_service(context)))
+        await _counted(action, work(request.name, reason=request.reason, actor=actor_of(context)))
         return pb.SetBreakerResponse(limit=limit_to_pb(await self._deps.limits.state(request.name)))
 
     async def SignalLimit(self, request: pb.SignalLimitRequest, context: Context) -> pb.SignalLimitResponse:
@@ -130,7 +130,7 @@ class Operations(OperationsServicer):
             request.level,
             ttl_seconds=request.ttl_seconds,
             reason=request.reason,
-            actor=peer_service(context),
+            actor=actor_of(context),
         )
         await _counted("signal_limit", work)
         return pb.SignalLimitResponse(limit=limit_to_pb(await self._deps.limits.state(request.name)))

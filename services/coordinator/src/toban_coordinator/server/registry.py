@@ -19,6 +19,7 @@ class Servicers:
     reader: rpc.JobReaderServicer
     operations: rpc.OperationsServicer
     archive: rpc.ArchiveGatewayServicer
+    accounts: rpc.AccountsServicer
 
 
 def add_all(server: GrpcServer, servicers: Servicers) -> None:
@@ -29,7 +30,7 @@ def add_all(server: GrpcServer, servicers: Servicers) -> None:
     server.add(rpc.add_JobReaderServicer_to_server, servicers.reader)
     server.add(rpc.add_OperationsServicer_to_server, servicers.operations)
     server.add(rpc.add_ArchiveGatewayServicer_to_server, servicers.archive)
-    server.add(rpc.add_AccountsServicer_to_server, _unimplemented(rpc.AccountsServicer))
+    server.add(rpc.add_AccountsServicer_to_server, servicers.accounts)
     server.add(rpc.add_ExternalWorkServicer_to_server, _unimplemented(rpc.ExternalWorkServicer))
 
 

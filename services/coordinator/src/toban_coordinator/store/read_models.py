@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from datetime import datetime
 
 from toban_store import queries
 from toban_store.tx import Row, Tx
@@ -12,46 +10,6 @@ from toban_store.tx import Row, Tx
 _sql = queries.load(__name__)
 # A coordinator that was not seen for this long and was not stopped counts as lost, seconds.
 LOST_AFTER_SECONDS = 5.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunFilter:
-    """Which runs a page shows; empty fields and 0 mean any. `below` is the cursor: ids smaller than it.
-
-    `include_ahead` adds runs whose time has not come. With a job, `active_from` and `active_until` leave out runs that ended before or
-    were made later.
-    """
-
-    below: int
-    limit: int
-    job: str = ""
-    schedule: str = ""
-    states: tuple[str, ...] = ()
-    worker_id: int = 0
-    include_ahead: bool = False
-    active_from: datetime | None = None
-    active_until: datetime | None = None
-
-
-async def runs_page(t: Tx, wanted: RunFilter) -> list[Row]:
-    """Runs, newest first, as rows with the columns of the block `run`."""
-    sql = _sql.runs_page
-    if wanted.job:
-        sql = _sql.runs_page_of_job
-    elif wanted.schedule:
-        sql = _sql.runs_page_of_schedule
-    parameters = {
-        "below": wanted.below,
-        "limit": wanted.limit,
-        "job": wanted.job,
-        "schedule": wanted.schedule,
-        "states": list(wanted.states),
-        "worker": wanted.worker_id,
-        "ahead": wanted.include_ahead,
-        "active_from": wanted.active_from,
-        "active_until": wanted.active_until,
-    }
-    return await t.fetch_all(sql, parameters)
 
 
 async def run(t: Tx, run_id: int) -> Row | None:

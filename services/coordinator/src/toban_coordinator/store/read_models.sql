@@ -1,51 +1,11 @@
 -- fragment: run_details
 -- Runs, live and finished ones, with the node of their executors.
-SELECT r.id, r.job_name, r.definition_version, r.schedule_name, r.origin, r.slot, r.scheduled_for, r.state::text AS state, r.attempt, r.max_attempts,
-       r.lost_count, r.token, r.leader_epoch, r.assigned_worker_id, r.created_at, r.assigned_at, r.dispatched_at, r.started_at, r.finished_at,
-       r.exit_code, r.term_signal, r.error_summary, r.reason, r.payload::text AS payload, r.log_ref, r.cancel_reason, r.created_by, r.last_line,
-       r.version, r.rerun_of, r.idempotency_key, r.cancel_requested_at, r.event_id, r.trigger_name, r.scope, r.scope_id, r.deferred_on,
-       r.progress::text AS progress, e.node_id AS executor,
-       CASE WHEN r.continuation_state = 'CONFIRMING' AND r.continuation_check_deadline_at > now() AND r.finished_at IS NULL
-            THEN 'CONFIRMING' ELSE 'NONE' END AS continuation_state, r.continuation_check_started_at, r.continuation_check_deadline_at
-  FROM scheduler.job_runs r LEFT JOIN scheduler.executors e ON e.incarnation = r.assigned_incarnation
-
--- fragment: asked_for
--- What a page of runs may be narrowed to.
-(cardinality(%(states)s::text[]) = 0 OR r.state::text = ANY(%(states)s::text[]))
-AND (%(worker)s::bigint = 0 OR r.assigned_worker_id = %(worker)s::bigint)
-AND (%(ahead)s::boolean OR r.scheduled_for <= now() OR r.dispatched_at IS NOT NULL)
-
--- name: runs_page
--- Runs below a cursor, newest first, live and finished ones together.
-{{run_details}}
- WHERE r.id < %(below)s::bigint
-   AND {{asked_for}}
- ORDER BY r.id DESC
- LIMIT %(limit)s::integer
-
--- name: runs_page_of_job
--- The same for one job: by its index. Those that may have written within a span of time were made before its end and had not ended before it.
-{{run_details}}
- WHERE r.id < %(below)s::bigint AND r.job_name = %(job)s::text
-   AND (%(schedule)s::text = '' OR r.schedule_name = %(schedule)s::text)
-   AND {{asked_for}}
-   AND (%(active_until)s::timestamptz IS NULL OR r.created_at < %(active_until)s::timestamptz)
-   AND (r.finished_at IS NULL OR r.finished_at >= COALESCE(%(active_from)s::timestamptz, '-infinity'))
- ORDER BY r.id DESC
- LIMIT %(limit)s::integer
-
--- name: runs_page_of_schedule
--- The same for one schedule: by its index.
-{{run_details}}
- WHERE r.id < %(below)s::bigint AND r.schedule_id = COALESCE((SELECT s.id FROM scheduler.schedules s WHERE s.name = %(schedule)s::text),
-                                                                 (SELECT max(x.id) FROM scheduler.schedules_deleted x WHERE x.name = %(schedule)s::text))
-   AND {{asked_for}}
- ORDER BY r.id DESC
- LIMIT %(limit)s::integer
+FROM scheduler.job_runs r LEFT JOIN scheduler.executors e ON e.incarnation = r.assigned_incarnation
 
 -- name: run
 -- One run, live or finished.
-{{run_details}}
+SELECT {{run_columns}}
+  {{run_details}}
  WHERE r.id = %(id)s::bigint
  LIMIT 1
 
@@ -83,7 +43,8 @@ SELECT o.token, o.outcome, o.received_at FROM scheduler.orphan_results o WHERE o
 SELECT x.*
   FROM unnest(%(jobs)s::text[]) AS j(name)
  CROSS JOIN LATERAL (
-    {{run_details}}
+    SELECT {{run_columns}}
+      {{run_details}}
      WHERE r.job_name = j.name AND (r.scheduled_for <= now() OR r.dispatched_at IS NOT NULL)
      ORDER BY r.id DESC
      LIMIT 1) x

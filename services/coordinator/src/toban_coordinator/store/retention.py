@@ -20,6 +20,9 @@ ROW_TABLES: Mapping[str, str] = {
     "schedules_deleted": "history_retention_days",
     "executors": "history_retention_days",
     "coordinators": "history_retention_days",
+    "user_sessions": "history_retention_days",
+    "api_tokens": "history_retention_days",
+    "sign_in_failures": "history_retention_days",
 }
 
 

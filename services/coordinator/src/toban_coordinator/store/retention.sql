@@ -122,3 +122,36 @@ DELETE FROM scheduler.coordinators c USING old WHERE c.incarnation = old.incarna
 -- name: ensure
 -- Makes the day partitions from yesterday to a week ahead; harmless when they are there.
 SELECT scheduler.ensure_partitions((now() AT TIME ZONE 'UTC')::date - 1, (now() AT TIME ZONE 'UTC')::date + 7) AS made
+
+-- name: user_sessions
+-- Forgets sessions that ended long ago.
+WITH old AS (
+    SELECT s.secret_hash FROM scheduler.user_sessions s
+     WHERE s.ends_at < now() - make_interval(days => %(days)s::integer)
+     ORDER BY s.ends_at
+     LIMIT %(limit)s::integer
+       FOR UPDATE SKIP LOCKED
+)
+DELETE FROM scheduler.user_sessions s USING old WHERE s.secret_hash = old.secret_hash
+
+-- name: api_tokens
+-- Forgets tokens that ended long ago; the audit log keeps who made them.
+WITH old AS (
+    SELECT k.id FROM scheduler.api_tokens k
+     WHERE k.ends_at < now() - make_interval(days => %(days)s::integer)
+     ORDER BY k.id
+     LIMIT %(limit)s::integer
+       FOR UPDATE SKIP LOCKED
+)
+DELETE FROM scheduler.api_tokens k USING old WHERE k.id = old.id
+
+-- name: sign_in_failures
+-- Forgets failures that count for nothing any more.
+WITH old AS (
+    SELECT f.key FROM scheduler.sign_in_failures f
+     WHERE f.last_at < now() - make_interval(days => %(days)s::integer)
+     ORDER BY f.last_at
+     LIMIT %(limit)s::integer
+       FOR UPDATE SKIP LOCKED
+)
+DELETE FROM scheduler.sign_in_failures f USING old WHERE f.key = old.key

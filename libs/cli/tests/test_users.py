@@ -1,0 +1,88 @@
+"""`toban user` and `toban token`: requests, output, exit codes, and secrets that never stand in argv."""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+import pytest
+
+from toban_domain.errors import ErrorCode, TobanError
+from toban_proto.v1 import coordinator_pb2 as pb
+
+CHANGED = pb.AccountsChange()
+
+
+@pytest.fixture
+def accounts(cluster: Any) -> Any:
+    return cluster.accounts
+
+
+def test_a_verdict_is_printed_and_is_the_exit_code(accounts: Any, toban: Any) -> None:
+    accounts.answers["May"] = pb.MayResponse(allowed=True, reason="rule 3 of user bob: allow operator for everything")
+    code, out, _ = toban("user", "may", "bob", "run", "backup", "--scope", "account:17")
+    assert (code, out) == (0, "yes: rule 3 of user bob: allow operator for everything\n")
+    [asked] = accounts.requests
+    assert (asked.user, asked.action, asked.job, asked.scope, asked.scope_id) == (
+        "bob",
+        "run",
+        "backup",
+        "account",
+        "17",
+    )
+    accounts.answers["May"] = pb.MayResponse(allowed=False, reason="no rule gives bob admin for this")
+    assert toban("user", "may", "bob", "operate")[:2] == (1, "no: no rule gives bob admin for this\n")
+    code, out, _ = toban("user", "may", "bob", "operate", "-o", "json")
+    assert code == 1 and '"reason": "no rule gives bob admin for this"' in out
+
+
+def test_rules_of_users_and_groups(accounts: Any, toban: Any) -> None:
+    accounts.answers["AddRule"] = pb.AddRuleResponse(id=12)
+    code, out, _ = toban("user", "grant", "ops", "editor", "--group", "--label", "team=ops", "--reason", "on call")
+    assert (code, out) == (0, "rule 12: allow editor for team=ops\n")
+    rule = accounts.requests[-1].rule
+    assert (rule.group, rule.user, rule.effect, dict(rule.selector.labels)) == ("ops", "", "allow", {"team": "ops"})
+    assert toban("user", "deny", "bob", "operator", "--job", "pay", "-o", "name")[:2] == (0, "12\n")
+    assert accounts.requests[-1].rule.effect == "deny" and accounts.requests[-1].rule.user == "bob"
+    assert toban("user", "grant", "bob", "viewer", "--label", "team")[0] == 64
+    refusal = TobanError(ErrorCode.RESOURCE_INVALID_STATE, "this would leave no enabled account")
+    accounts.answers["RemoveRule"] = refusal
+    assert toban("user", "revoke", "12") == (74, "", "error: this would leave no enabled account\n")
+
+
+def test_passwords_come_from_standard_input(accounts: Any, toban: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    accounts.answers["AddUser"] = accounts.answers["UpdateUser"] = CHANGED
+    accounts.answers["RedeemBootstrapLink"] = pb.RedeemBootstrapLinkResponse()
+    monkeypatch.setattr("sys.stdin", io.StringIO("correct horse battery\n"))
+    assert toban("user", "add", "bob", "--password")[0] == 0
+    assert accounts.requests[-1].password == "correct horse battery"
+    monkeypatch.setattr("sys.stdin", io.StringIO("the secret\ncorrect horse battery\n"))
+    assert toban("user", "first", "ada")[:2] == (0, "ada is the first administrator\n")
+    assert (accounts.requests[-1].secret, accounts.requests[-1].password) == ("the secret", "correct horse battery")
+    monkeypatch.setattr("sys.stdin", io.StringIO(""))
+    assert toban("user", "password", "bob") == (65, "", "error: standard input has no line for: Password\n")
+    assert toban("user", "disable", "bob", "--reason", "left")[0] == 0
+    assert accounts.requests[-1].HasField("enabled") and not accounts.requests[-1].HasField("password")
+
+
+def test_groups(accounts: Any, toban: Any) -> None:
+    accounts.answers["UpdateGroup"] = CHANGED
+    assert toban("user", "group", "join", "ops", "bob")[:2] == (0, "group ops: join bob\n")
+    assert toban("user", "group", "join", "ops")[0] == 64 and toban("user", "group", "add", "ops", "bob")[0] == 64
+
+
+def test_a_token_is_the_first_line_and_its_name(accounts: Any, toban: Any) -> None:
+    accounts.answers["CreateToken"] = pb.CreateTokenResponse(
+        id=7, secret="toban_pat_abc", ends_at={"seconds": 2_000_000_000}
+    )
+    code, out, _ = toban("token", "create", "bob", "ci", "--role", "operator", "--job", "deploy")
+    assert code == 0 and out.splitlines()[0] == "toban_pat_abc" and "not shown again" in out
+    assert toban("token", "create", "bob", "ci", "-o", "name")[:2] == (0, "toban_pat_abc\n")
+    accounts.answers["ListTokens"] = pb.ListTokensResponse(
+        tokens=[pb.ApiToken(id=7, user="bob", name="ci", revoked=True)]
+    )
+    assert "revoked" in toban("token", "list")[1]
+    accounts.answers["ListUsers"] = pb.ListUsersResponse(
+        users=[pb.User(name="bob", role="editor", enabled=True, groups=["ops"])]
+    )
+    assert "editor" in toban("user", "list")[1]

@@ -1,0 +1,51 @@
+"""Whose call a command's is: the API token that goes with it, where it comes from, and where it does not go."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from toban_cli.cluster_config import read_settings
+from toban_domain.errors import ErrorCode, TobanError
+
+TOKEN = "toban_pat_" + "0" * 64
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    """The folder of a local stack with a context."""
+    (tmp_path / "stack.json").write_text(json.dumps({"coordinators": ["127.0.0.1:1"]}))
+    (tmp_path / "context.json").write_text(json.dumps({"user": "local", "token": TOKEN}))
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("variables", "token"),
+    [
+        ({}, TOKEN),
+        ({"TOBAN_TOKEN": "other"}, "other"),
+        ({"TOBAN_DIRECT": "1"}, ""),
+        ({"TOBAN_DIRECT": "1", "TOBAN_TOKEN": "other"}, ""),
+        # Never to the coordinators of another cluster.
+        ({"SCHEDULER_COORDINATORS": "elsewhere:1"}, ""),
+        ({"SCHEDULER_COORDINATORS": "elsewhere:1", "TOBAN_TOKEN": "other"}, "other"),
+    ],
+)
+def test_the_token_of_a_command(home: Path, variables: dict[str, str], token: str) -> None:
+    found = read_settings({"TOBAN_HOME": str(home), **variables})
+    assert found.token == token and (not token or token not in repr(found))
+
+
+def test_a_stack_without_a_context_has_no_token(home: Path) -> None:
+    (home / "context.json").unlink()
+    assert read_settings({"TOBAN_HOME": str(home)}).token == ""
+
+
+@pytest.mark.parametrize("content", ["", "[]", "{}", "null"])
+def test_a_damaged_context_names_the_remedy(home: Path, content: str) -> None:
+    (home / "context.json").write_text(content)
+    with pytest.raises(TobanError, match=r"context\.json cannot be read .*`make up`.*--direct") as caught:
+        read_settings({"TOBAN_HOME": str(home)})
+    assert caught.value.code is ErrorCode.CONFIG_INVALID

@@ -1,0 +1,211 @@
+"""Who may do what: roles, rules with the jobs that they are for, and one decision with its reason.
+
+Denied unless a rule allows it; a rule that denies counts more than any that allows. The order of rules never matters.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from toban_domain.errors import ErrorCode, TobanError
+
+
+class Role(StrEnum):
+    """Each role may do what those before it may."""
+
+    VIEWER = "viewer"
+    OPERATOR = "operator"
+    EDITOR = "editor"
+    ADMIN = "admin"
+
+    @property
+    def rank(self) -> int:
+        """Its place in the order."""
+        return tuple(Role).index(self)
+
+
+class Action(StrEnum):
+    """What a person does. `MINIMUM` has the role for each."""
+
+    VIEW = "view"
+    RUN = "run"
+    CANCEL = "cancel"
+    EDIT = "edit"
+    OPERATE = "operate"
+    ACCOUNTS = "accounts"
+
+
+MINIMUM: Mapping[Action, Role] = {
+    Action.VIEW: Role.VIEWER,
+    Action.RUN: Role.OPERATOR,
+    Action.CANCEL: Role.OPERATOR,
+    Action.EDIT: Role.EDITOR,
+    Action.OPERATE: Role.ADMIN,
+    Action.ACCOUNTS: Role.ADMIN,
+}
+"""view lists and logs; run starts and repeats; cancel stops; edit changes jobs and schedules; operate changes executors, settings, limits and the
+leader; accounts changes users, groups and rules."""
+
+OF_CLUSTER = frozenset({Action.OPERATE, Action.ACCOUNTS})
+"""Actions without a job: only a rule for everything allows them."""
+
+
+class Effect(StrEnum):
+    """What a rule does to actions that it fits."""
+
+    ALLOW = "allow"
+    DENY = "deny"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """What an action is about: a job, with the labels of its definition and the scope of the run or schedule."""
+
+    job: str = ""
+    labels: Mapping[str, str] = field(default_factory=dict)
+    scope: str = "system"
+    scope_id: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Selector:
+    """Which jobs a rule is for; every part that is given must fit. Empty: all jobs and the cluster itself."""
+
+    job: str = ""
+    labels: Mapping[str, str] = field(default_factory=dict)
+    scope: str = ""
+    scope_id: str = ""
+
+    @property
+    def everything(self) -> bool:
+        """Whether it leaves nothing out."""
+        return not (self.job or self.labels or self.scope or self.scope_id)
+
+    def fits(self, target: Target | None) -> bool:
+        """Whether `target` is one of them; None is the cluster itself."""
+        if self.everything:
+            return True
+        if target is None:
+            return False
+        return (
+            self.job in ("", target.job)
+            and self.scope in ("", target.scope)
+            and self.scope_id in ("", target.scope_id)
+            and all(target.labels.get(key) == value for key, value in self.labels.items())
+        )
+
+    def __str__(self) -> str:
+        parts = [f"job {self.job}"] if self.job else []
+        parts += [f"label {key}={value}" for key, value in sorted(self.labels.items())]
+        if self.scope:
+            parts.append(f"scope {self.scope}{f':{self.scope_id}' if self.scope_id else ''}")
+        return " and ".join(parts) or "everything"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rule:
+    """`allow`: all that `role` may do. `deny`: all that needs `role` or a higher one. `origin` names whose rule it is: user ada, group ops."""
+
+    id: int
+    effect: Effect
+    role: Role
+    selector: Selector = field(default_factory=Selector)
+    origin: str = ""
+
+    def reaches(self, action: Action) -> bool:
+        """Whether it decides about this action, for the jobs that it is for."""
+        needed = MINIMUM[action].rank
+        return needed <= self.role.rank if self.effect is Effect.ALLOW else needed >= self.role.rank
+
+    def covers(self, action: Action, target: Target | None) -> bool:
+        """Whether it decides about this action on this target."""
+        return self.reaches(action) and self.selector.fits(target)
+
+    def __str__(self) -> str:
+        return f"rule {self.id} of {self.origin}: {self.effect} {self.role} for {self.selector}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Person:
+    """An account with its own rules and those of its groups. `ceiling` bounds what a token of theirs may do; None: the person signed in.
+
+    `signs_in` is false for an account without a password: only tokens stand for it.
+    """
+
+    name: str
+    enabled: bool = True
+    signs_in: bool = True
+    rules: tuple[Rule, ...] = ()
+    ceiling: Rule | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """Whether it is allowed, and why; `rule` is the one that decided."""
+
+    allowed: bool
+    reason: str
+    rule: Rule | None = None
+
+
+def may(person: Person, action: Action, target: Target | None = None) -> Verdict:
+    """The decision. An action of OF_CLUSTER has no target."""
+    if action in OF_CLUSTER:
+        target = None
+    if not person.enabled:
+        return Verdict(False, f"the account {person.name} is disabled")
+    if person.ceiling is not None and not person.ceiling.covers(action, target):
+        return Verdict(
+            False, f"the token of {person.name} is limited to {person.ceiling.role} for {person.ceiling.selector}"
+        )
+    decisive = sorted((rule for rule in person.rules if rule.covers(action, target)), key=lambda rule: rule.id)
+    for rule in decisive:
+        if rule.effect is Effect.DENY:
+            return Verdict(False, str(rule), rule)
+    if decisive:
+        return Verdict(True, str(decisive[0]), decisive[0])
+    return Verdict(False, f"no rule gives {person.name} {MINIMUM[action]} for this")
+
+
+def may_somewhere(person: Person, action: Action) -> Verdict:
+    """Whether there can be a target on which the action is allowed."""
+    if not is_restricted(person, action):
+        return may(person, action)
+    allowed = [rule for rule in person.rules if rule.effect is Effect.ALLOW and rule.reaches(action)]
+    denied = [rule for rule in person.rules if rule.effect is Effect.DENY and rule.covers(action, None)]
+    ceiling = person.ceiling
+    if not person.enabled or (ceiling is not None and not ceiling.reaches(action)) or denied or not allowed:
+        return may(person, action)
+    return Verdict(True, str(allowed[0]), allowed[0])
+
+
+def is_restricted(person: Person, action: Action) -> bool:
+    """Whether the decision depends on the target: some rule or the token is for certain jobs only."""
+    if action in OF_CLUSTER:
+        return False
+    rules = [*person.rules, *([person.ceiling] if person.ceiling is not None else [])]
+    return any(rule.reaches(action) and not rule.selector.everything for rule in rules)
+
+
+def can_administer(person: Person) -> bool:
+    """Whether a person can sign in to this account and change accounts: the last such account must remain."""
+    return person.signs_in and may(person, Action.ACCOUNTS).allowed
+
+
+def check_change(before: Iterable[Person], after: Iterable[Person], *, actor: str) -> None:
+    """Refuses a change of accounts after which no account could change them, or the actor no longer could. Raises RESOURCE_INVALID_STATE.
+
+    Without an administrator before (the first one is yet to come) everything is allowed.
+    """
+    were = {person.name for person in before if can_administer(person)}
+    remain = {person.name for person in after if can_administer(person)}
+    if were and not remain:
+        message = (
+            "this would leave no enabled account with role admin for everything; give another account that role first"
+        )
+        raise TobanError(ErrorCode.RESOURCE_INVALID_STATE, message)
+    if actor in were and actor not in remain:
+        message = f"this would take the role admin from your own account {actor}; let another administrator do it"
+        raise TobanError(ErrorCode.RESOURCE_INVALID_STATE, message)

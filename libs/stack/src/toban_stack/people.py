@@ -1,0 +1,41 @@
+"""What `make up` does about people: a token for the commands of this machine, and the link for the first administrator."""
+
+import json
+from pathlib import Path
+
+from toban_stack.console import print_lines
+from toban_stack.stack_paths import write_private
+from toban_stack.toban_command import MOST_ROWS, TobanCommand
+
+LOCAL_USER = "local"
+# As toban_cli.cluster_config.CONTEXT_FILE.
+CONTEXT_FILE = "context.json"
+TOKEN_DAYS = "366"
+
+
+def prepare_context(command: TobanCommand, home: Path) -> None:
+    """Writes the context of scripts/toban, a file of mode 0600, unless the one that is there is good. Raises StackError.
+
+    Its token is of the account `local`, which has role admin and no password. An account of that name keeps the rules that it has now.
+    """
+    context = home / CONTEXT_FILE
+    if context.exists() and command.succeeds("user", "whoami"):
+        return
+    users = json.loads(command.output("--direct", "user", "list", "--limit", str(MOST_ROWS), "-o", "json"))
+    if LOCAL_USER not in {user["name"] for user in users}:
+        command.output("--direct", "user", "add", LOCAL_USER, "--display-name", "commands on this machine")
+        command.output("--direct", "user", "grant", LOCAL_USER, "admin")
+    created = command.output(
+        *("--direct", "token", "create", LOCAL_USER, "make up"),
+        *("--role", "admin", "--days", TOKEN_DAYS, "-o", "json"),
+    )
+    write_private(context, json.dumps({"user": LOCAL_USER, "token": json.loads(created)["secret"]}, indent=1) + "\n")
+    print_lines(f"• commands act as user {LOCAL_USER}, by the token in {context.name}")
+
+
+def first_link(command: TobanCommand, site: str) -> str | None:
+    """The address where the first administrator is made, good once and for an hour; None when there is one."""
+    if json.loads(command.output("--direct", "user", "state", "-o", "json"))["has_administrator"]:
+        return None
+    secret = json.loads(command.output("--direct", "user", "bootstrap", "-o", "json"))["secret"]
+    return f"http://{site}/first#{secret}"

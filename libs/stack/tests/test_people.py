@@ -1,0 +1,84 @@
+"""The token and the link that `make up` makes, over a stand-in for the `toban` command."""
+
+import json
+from pathlib import Path
+from stat import S_IMODE
+
+import pytest
+
+from toban_stack.people import first_link, prepare_context
+from toban_stack.toban_command import TobanCommand
+
+# Keeps accounts and tokens in a file, and every call.
+COMMAND = """
+import json, pathlib, sys
+path = pathlib.Path("world.json")
+world = json.loads(path.read_text())
+words = [word for word in sys.argv[1:] if word != "--direct"]
+world["calls"].append(sys.argv[1:])
+if words[:2] == ["user", "whoami"]:
+    token = json.loads(pathlib.Path("context.json").read_text())["token"]
+    path.write_text(json.dumps(world))
+    sys.exit(0 if token in world["tokens"] else "UNAUTHENTICATED")
+if words[:2] == ["user", "list"]:
+    print(json.dumps([{"name": name} for name in world["users"]]))
+if words[:2] == ["user", "add"]:
+    world["users"].append(words[2])
+if words[:2] == ["token", "create"]:
+    world["tokens"].append("secret-%d" % len(world["tokens"]))
+    print(json.dumps({"secret": world["tokens"][-1]}))
+if words[:2] == ["user", "state"]:
+    print(json.dumps({"has_administrator": "ada" in world["users"]}))
+if words[:2] == ["user", "bootstrap"]:
+    print(json.dumps({"secret": "5ec4e7"}))
+path.write_text(json.dumps(world))
+"""
+
+
+@pytest.fixture
+def command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> TobanCommand:
+    package = tmp_path / "toban_cli"
+    package.mkdir()
+    (package / "__init__.py").touch()
+    (package / "__main__.py").write_text(COMMAND)
+    (tmp_path / "world.json").write_text(json.dumps({"users": [], "tokens": [], "calls": []}))
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    return TobanCommand(home=tmp_path, root=tmp_path)
+
+
+def calls(folder: Path, *words: str) -> int:
+    """How often a command was called, with --direct or not."""
+    seen = json.loads((folder / "world.json").read_text())["calls"]
+    return sum([word for word in call if word != "--direct"][: len(words)] == list(words) for call in seen)
+
+
+def change(folder: Path, **values: list[str]) -> None:
+    world = json.loads((folder / "world.json").read_text())
+    (folder / "world.json").write_text(json.dumps(world | values))
+
+
+def test_the_context_is_private_and_kept_while_it_is_good(command: TobanCommand, tmp_path: Path) -> None:
+    prepare_context(command, tmp_path)
+    context = tmp_path / "context.json"
+    assert json.loads(context.read_text()) == {"user": "local", "token": "secret-0"}
+    assert S_IMODE(context.stat().st_mode) == 0o600
+    assert calls(tmp_path, "user", "grant", "local", "admin") == 1
+    prepare_context(command, tmp_path)
+    assert calls(tmp_path, "token", "create") == 1
+
+
+def test_a_token_that_is_good_no_more_is_replaced_and_rules_stay_as_they_are(
+    command: TobanCommand, tmp_path: Path
+) -> None:
+    prepare_context(command, tmp_path)
+    change(tmp_path, tokens=["another"])
+    prepare_context(command, tmp_path)
+    assert json.loads((tmp_path / "context.json").read_text())["token"] == "secret-1"
+    assert calls(tmp_path, "user", "add") == 1 and calls(tmp_path, "user", "grant") == 1
+
+
+def test_the_link_is_for_the_first_administrator_only(command: TobanCommand, tmp_path: Path) -> None:
+    assert first_link(command, "127.0.0.1:8080") == "http://127.0.0.1:8080/first#5ec4e7"
+    change(tmp_path, users=["ada"])
+    assert first_link(command, "127.0.0.1:8080") is None
+    assert calls(tmp_path, "user", "bootstrap") == 1

@@ -1,0 +1,100 @@
+"""Which action of a person each method is, beside the table of callers (authz.py). Pure.
+
+Every method that admin-web or admin-cli may call on a coordinator has a row; a server with such a method without a row refuses to start.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+from toban_domain.access import Action
+from toban_domain.errors import ErrorCode, TobanError
+from toban_transport.authz import ADMIN_CLI, ADMIN_WEB, METHOD_RULES, Rules
+
+CREDENTIAL = "toban-credential"
+"""Metadata of a call for a person: the secret of a session, or an API token."""
+ADDRESS = "toban-address"
+"""Metadata beside it: where the person is, as far as the caller knows."""
+
+
+class About(StrEnum):
+    """What a call is about, and so which of a person's rules decide."""
+
+    CLUSTER = "cluster"
+    """Everything: no rule of the person may leave a job out."""
+    ANY = "any"
+    """Nothing that belongs to a job: the role for any job will do."""
+    JOBS = "jobs"
+    """The jobs that the request names, by themselves or by a run, schedule or trigger."""
+    LIST = "list"
+    """Many jobs: the answer leaves out what the person may not see."""
+
+
+@dataclass(frozen=True, slots=True)
+class PersonRule:
+    """The action that a method is; MINIMUM has the role for it."""
+
+    action: Action
+    about: About
+
+
+_COORDINATOR = "toban_proto.v1"
+
+
+def _rules(service: str, action: Action, about: About, methods: str) -> dict[str, PersonRule]:
+    return {f"/{_COORDINATOR}.{service}/{method}": PersonRule(action, about) for method in methods.split()}
+
+
+PERSON_RULES: Mapping[str, PersonRule] = {
+    **_rules("JobReader", Action.VIEW, About.LIST, "ListJobs ListSchedules ListRuns ListTriggers"),
+    **_rules("JobReader", Action.VIEW, About.JOBS, "GetJob GetSchedule GetRun WatchRun ExplainRun NextSlots ListFires"),
+    **_rules("JobReader", Action.VIEW, About.ANY, "ListExecutors GetCluster"),
+    # Events start whatever triggers name, so they belong to no job.
+    **_rules("JobReader", Action.VIEW, About.CLUSTER, "ListEvents"),
+    **_rules("JobControl", Action.RUN, About.JOBS, "StartRuns RerunRun"),
+    **_rules("JobControl", Action.RUN, About.CLUSTER, "EmitEvent"),
+    **_rules("JobControl", Action.CANCEL, About.JOBS, "CancelRun DeclareRunLost"),
+    **_rules(
+        "JobControl",
+        Action.EDIT,
+        About.JOBS,
+        "Apply DeleteJob PauseSchedule ResumeSchedule DeleteSchedule DeleteTrigger",
+    ),
+    **_rules("Operations", Action.VIEW, About.ANY, "ListSettings"),
+    # They name runs of any job.
+    **_rules("Operations", Action.VIEW, About.CLUSTER, "ListLimits GetLimit"),
+    # Programs report the health of what they watch.
+    **_rules("Operations", Action.RUN, About.CLUSTER, "SignalLimit"),
+    **_rules(
+        "Operations",
+        Action.OPERATE,
+        About.CLUSTER,
+        "UpdateSetting ListAudit DetachExecutor DrainExecutor UndrainExecutor DemoteLeader AdoptEpoch SetLimit SetBreaker "
+        "Diagnose",
+    ),
+    **_rules(
+        "Accounts",
+        Action.ACCOUNTS,
+        About.CLUSTER,
+        "CreateBootstrapLink ListUsers AddUser UpdateUser DeleteUser EndSessions ListGroups UpdateGroup ListRules AddRule RemoveRule May "
+        "CreateToken ListTokens RevokeToken",
+    ),
+}
+"""Full method name → action. With a certificate of admin-cli and without a person, all of these are allowed."""
+
+WITHOUT_PERSON = frozenset(
+    f"/{_COORDINATOR}.Accounts/{method}"
+    for method in ("Authenticate", "SignOut", "GetAccountsState", "RedeemBootstrapLink")
+)
+"""What a person needs before they have signed in; the secrets in these requests are the authority."""
+
+
+def check_person_rules(registered: Collection[str], rules: Rules = METHOD_RULES) -> None:
+    """Raises CONFIG_INVALID when people may reach a registered method that has no row here."""
+    decided = {*PERSON_RULES, *WITHOUT_PERSON}
+    for_people = [method for method in registered if rules.get(method, frozenset()) & {ADMIN_WEB, ADMIN_CLI}]
+    missing = sorted(method for method in for_people if method not in decided and "/grpc.health." not in method)
+    if missing:
+        raise TobanError(ErrorCode.CONFIG_INVALID, f"no rule in PERSON_RULES for {', '.join(missing)}; add one")

@@ -1,0 +1,159 @@
+"""Before every view: who asks. Without a session only the sign-in page, and before the first administrator only the page for the one-time link."""
+
+from __future__ import annotations
+
+import re
+import secrets
+from dataclasses import dataclass
+from typing import Any
+
+from flask import Flask, Response, abort, g, make_response, redirect, request, url_for
+
+from toban_admin_web.decide.browser_safety import (
+    FORM,
+    SESSION,
+    client_address,
+    cookie_name,
+    form_token,
+    is_form_token,
+    is_plain,
+    is_same_origin,
+    local_path,
+)
+from toban_admin_web.decide.filters import wants_part
+from toban_admin_web.ports.people import Credential, People
+
+SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
+FIRST = frozenset({"sign_in.first", "sign_in.make_first"})
+OPEN = FIRST | {"sign_in.ask", "sign_in.enter"}
+FORBIDDEN, UNAUTHENTICATED, SEE_OTHER = 403, 401, 303
+FORM_SECONDS = 3600
+_SECRET = re.compile(r"[0-9a-f]{64}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionGate:
+    """Admits the requests of one application. `proxies`: how many proxies of ours add to X-Forwarded-For."""
+
+    people: People
+    proxies: int
+
+    def install(self, app: Flask) -> None:
+        """Registers the checks at `app`, after those of hosts and methods."""
+        app.before_request(self._admit)
+        app.context_processor(_template_values)
+
+    def address(self) -> str:
+        """Where the person of this request is, as far as the site knows."""
+        forwarded = ",".join(request.headers.getlist("X-Forwarded-For"))
+        return client_address(request.remote_addr or "", forwarded, proxies=self.proxies)
+
+    def _admit(self) -> Response | None:
+        if request.endpoint == "static":
+            return None
+        writes = request.method not in SAFE_METHODS
+        if writes and not _is_ours():
+            g.problem = "origin"
+            abort(FORBIDDEN)
+        if not self.people.has_administrator():
+            return None if request.endpoint in FIRST else _send_to(url_for("sign_in.first"))
+        if request.endpoint in FIRST:
+            return _send_to(url_for("sign_in.ask"))
+        if request.endpoint in OPEN:
+            return None
+        g.credential = Credential(session_secret(), self.address())
+        g.person = self.people.person(g.credential) if g.credential.secret else None
+        if g.person is None:
+            return _send_to(url_for("sign_in.ask", next=_here()))
+        if writes:
+            require_form_token(g.credential.secret)
+        return None
+
+
+def session_secret() -> str:
+    """The session of this request; "" without one."""
+    return _cookie(SESSION)
+
+
+def form_secret() -> str:
+    """What ties the forms of a browser that has not signed in to it; made at the first use, and set by `keep_form_secret`."""
+    if "form_secret" not in g:
+        g.form_secret = _cookie(FORM) or secrets.token_hex(32)
+    return str(g.form_secret)
+
+
+def keep_form_secret(response: Response) -> Response:
+    """Sets the cookie of `form_secret`."""
+    return _set_cookie(response, FORM, form_secret(), max_age=FORM_SECONDS)
+
+
+def keep_session(response: Response, secret: str) -> Response:
+    """Sets the cookie of a new session; it ends with the browser, or on the server."""
+    return _set_cookie(response, SESSION, secret, max_age=None)
+
+
+def forget_session(response: Response) -> Response:
+    """Removes the cookie of the session."""
+    return _set_cookie(response, SESSION, "", max_age=0)
+
+
+def require_form_token(secret: str) -> None:
+    """Refuses a form that the site did not make for this cookie."""
+    if not is_form_token(request.form.get("csrf", ""), secret, request.endpoint or ""):
+        g.problem = "form"
+        abort(FORBIDDEN)
+
+
+def see_other(path: str) -> Response:
+    """A redirect that is read with GET."""
+    return make_response(redirect(path, SEE_OTHER))
+
+
+def _template_values() -> dict[str, Any]:
+    def csrf(endpoint: str) -> str:
+        return form_token(session_secret() if g.get("person") else form_secret(), endpoint)
+
+    return {"person": g.get("person"), "csrf": csrf}
+
+
+def _send_to(path: str) -> Response:
+    """Pages go on to `path`; scripts, streams and forms get 401."""
+    wants_page = request.method in SAFE_METHODS and not wants_part(request.args)
+    if wants_page and request.accept_mimetypes.best != "text/event-stream":
+        return see_other(path)
+    response = make_response("sign in\n", UNAUTHENTICATED)
+    response.content_type = "text/plain; charset=utf-8"
+    return response
+
+
+def _here() -> str:
+    query = request.query_string.decode("ascii", "replace")
+    return local_path(f"{request.path}?{query}" if query else request.path)
+
+
+def _is_ours() -> bool:
+    headers = request.headers
+    origin, fetch_site = headers.get("Origin", ""), headers.get("Sec-Fetch-Site", "")
+    return is_same_origin(origin=origin, fetch_site=fetch_site, host_header=_host())
+
+
+def _host() -> str:
+    return str(request.environ.get("HTTP_HOST", ""))
+
+
+def _cookie(kind: str) -> str:
+    value = request.cookies.get(cookie_name(kind, _host()), "")
+    return value if _SECRET.fullmatch(value) else ""
+
+
+def _set_cookie(response: Response, kind: str, value: str, *, max_age: int | None) -> Response:
+    response.set_cookie(
+        cookie_name(kind, _host()),
+        value,
+        max_age=max_age,
+        path="/",
+        secure=not is_plain(_host()),
+        httponly=True,
+        samesite="Lax",
+    )
+    return response

@@ -1,0 +1,229 @@
+"""Sign-in with a password, sessions and API tokens: from a secret to the person that it stands for."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+
+from toban_coordinator.app.accounts import SECRET_BYTES, hash_secret
+from toban_coordinator.app.passwords import LONGEST as LONGEST_PASSWORD
+from toban_coordinator.app.passwords import Passwords
+from toban_coordinator.decide.sign_in import (
+    KNOWN,
+    LONGEST,
+    ThrottleKeys,
+    after_failure,
+    network_of,
+    session_is_good,
+    wait,
+)
+from toban_coordinator.store import accounts, audit, sessions
+from toban_coordinator.store.audit import AdminAction
+from toban_domain.access import Effect, Person, Role, Rule, Selector
+from toban_domain.errors import ErrorCode, TobanError
+from toban_observability import metrics
+from toban_observability.logs import get_logger
+from toban_runtime.ids import IdSource
+from toban_store.pool import Pool
+from toban_store.tx import Row, autocommit, tx
+
+_log = get_logger(__name__)
+TOKEN_PREFIX = "toban_pat_"
+MOST_TOKEN_DAYS = 366
+_MAX_NAME = 64
+_sign_ins = metrics.counter(
+    "toban_sign_ins_total", "Attempts to sign in with a password: ok, wrong, or throttled without a check.", ("result",)
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewToken:
+    """An API token to make: for whom, the most that it may do, and how many days."""
+
+    user: str
+    name: str
+    role: Role
+    selector: Selector
+    days: int
+
+
+@dataclass(frozen=True, slots=True)
+class SignedIn:
+    """A person with the session that stands for them. The secret is given here once."""
+
+    person: Person
+    secret: str
+    ends_at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SignIn:
+    """Answers the same for an unknown user and a wrong password, in the same time."""
+
+    pool: Pool
+    passwords: Passwords
+    ids: IdSource
+
+    async def with_password(self, user: str, password: str, *, address: str, user_agent: str = "") -> SignedIn:
+        """A new session. Raises UNAUTHENTICATED, and RESOURCE_EXHAUSTED with `retry_after_seconds` after failures."""
+        address, user = network_of(address), user.replace("\0", "?")
+        async with autocommit(self.pool) as t:
+            row = await accounts.credentials(t, user, address=address, known_seconds=KNOWN.total_seconds())
+        keys = ThrottleKeys.of(user, address)
+        # Counted before the check: guesses side by side do not share one count.
+        await self._count_failure(keys, known=row is not None and row["known"])
+        stored = row["password_hash"] if row is not None and row["enabled"] else None
+        if not await self.passwords.verify(stored, password[: LONGEST_PASSWORD + 1]):
+            _sign_ins.labels("wrong").inc()
+            _log.warning("a sign-in failed", address=address)
+            raise TobanError(ErrorCode.UNAUTHENTICATED, "user or password is wrong")
+        _sign_ins.labels("ok").inc()
+        assert stored is not None, "no password fits an absent one"
+        rehashed = await self.passwords.hash(password) if self.passwords.is_outdated(stored) else None
+        return await self._open_session(user, keys, before=stored, rehashed=rehashed, user_agent=user_agent)
+
+    async def with_session(self, secret: str) -> Person:
+        """Whose session it is. Raises UNAUTHENTICATED for one that has ended, was revoked, or whose account is disabled."""
+        hashed = hash_secret(secret)
+        async with autocommit(self.pool) as t:
+            row = await sessions.session(t, hashed)
+            if (
+                row is None
+                or not row["enabled"]
+                or not session_is_good(
+                    last_used_at=row["last_used_at"],
+                    ends_at=row["ends_at"],
+                    revoked=row["revoked"],
+                    now=row["server_time"],
+                )
+            ):
+                raise TobanError(
+                    ErrorCode.UNAUTHENTICATED, "the session has ended; sign in again", detail={"sign_in": True}
+                )
+            await sessions.touch_session(t, hashed)
+            return (await accounts.people(t, row["name"]))[0]
+
+    async def with_token(self, secret: str, *, address: str) -> Person:
+        """Whose token it is, bounded by it. Raises UNAUTHENTICATED."""
+        async with autocommit(self.pool) as t:
+            row = await sessions.token(t, hash_secret(secret)) if secret.startswith(TOKEN_PREFIX) else None
+            if row is None or not row["good"] or not row["enabled"]:
+                message = "the API token is unknown, revoked or has expired; make one with `toban token create`"
+                raise TobanError(ErrorCode.UNAUTHENTICATED, message, detail={"sign_in": True})
+            await sessions.touch_token(t, row["id"], address=network_of(address))
+            person = (await accounts.people(t, row["name"]))[0]
+        ceiling = Rule(
+            id=row["id"],
+            effect=Effect.ALLOW,
+            role=Role(row["role"]),
+            selector=accounts.selector_of(row),
+            origin=f"token {row['id']}",
+        )
+        return replace(person, ceiling=ceiling)
+
+    async def sign_out(self, secret: str, *, everywhere: bool) -> int:
+        """How many sessions ended: this one, or all of its person. A session that has ended already ends no other."""
+        async with tx(self.pool) as t:
+            row = await sessions.session(t, hash_secret(secret))
+            if row is None or not await sessions.revoke_session(t, hash_secret(secret)):
+                return 0
+            return 1 + (await sessions.revoke_sessions(t, row["name"]) if everywhere else 0)
+
+    async def end_sessions(self, user: str, *, actor: str, reason: str = "") -> int:
+        """Every session of an account, by an administrator; how many."""
+        async with tx(self.pool) as t:
+            ended = await sessions.revoke_sessions(t, user)
+            entry = AdminAction(
+                actor=actor, action="end_sessions", target=f"user {user}", after={"sessions": ended}, reason=reason
+            )
+            await audit.note(t, entry)
+        return ended
+
+    async def create_token(self, new: NewToken, *, actor: str) -> tuple[str, int, datetime]:
+        """Secret (given here once), number and end. Raises INVALID_ARGUMENT, NOT_FOUND."""
+        if not 1 <= new.days <= MOST_TOKEN_DAYS:
+            raise TobanError(ErrorCode.INVALID_ARGUMENT, f"a token for {new.days} days; use 1 to {MOST_TOKEN_DAYS}")
+        if not 1 <= len(new.name) <= _MAX_NAME or not new.name.isprintable():
+            message = f"a token needs a name of 1 to {_MAX_NAME} printable characters, such as its use"
+            raise TobanError(ErrorCode.INVALID_ARGUMENT, message)
+        secret = TOKEN_PREFIX + self.ids.token_hex(SECRET_BYTES)
+        async with tx(self.pool) as t:
+            row = await sessions.add_token(
+                t,
+                user=new.user,
+                name=new.name,
+                secret_hash=hash_secret(secret),
+                role=new.role,
+                selector=new.selector,
+                actor=actor,
+                lasts=timedelta(days=new.days),
+            )
+            if row is None:
+                raise TobanError(ErrorCode.NOT_FOUND, f"there is no user {new.user!r}; `toban user list` shows all")
+            after = {"user": new.user, "name": new.name, "role": new.role.value, "for": str(new.selector)}
+            await audit.note(
+                t, AdminAction(actor=actor, action="create_token", target=f"token {row['id']}", after=after)
+            )
+        return secret, row["id"], row["ends_at"]
+
+    async def list_tokens(self, user: str = "") -> list[Row]:
+        """Tokens of one account or of all; never their secrets."""
+        async with autocommit(self.pool) as t:
+            return await sessions.tokens(t, user)
+
+    async def revoke_token(self, token_id: int, *, actor: str, reason: str = "") -> None:
+        """Raises NOT_FOUND for one that is revoked already or does not exist."""
+        async with tx(self.pool) as t:
+            row = await sessions.revoke_token(t, token_id)
+            if row is None:
+                raise TobanError(
+                    ErrorCode.NOT_FOUND, f"there is no token {token_id} that is good; `toban token list` shows all"
+                )
+            before = {"user": row["user"], "name": row["name"]}
+            entry = AdminAction(
+                actor=actor, action="revoke_token", target=f"token {token_id}", before=before, reason=reason
+            )
+            await audit.note(t, entry)
+
+    async def _count_failure(self, keys: ThrottleKeys, *, known: bool) -> None:
+        counted = keys.counted(known=known)
+        async with tx(self.pool) as t:
+            found, now = await sessions.lock_failures(t, counted)
+            assert now is not None, "a row for each key"
+            left = wait(list(found.values()), now)
+            if left > timedelta(0):
+                _sign_ins.labels("throttled").inc()
+                seconds = math.ceil(left.total_seconds())
+                raise TobanError(
+                    ErrorCode.RESOURCE_EXHAUSTED,
+                    f"too many failed sign-ins; try again in {seconds} s",
+                    detail={"retry_after_seconds": seconds},
+                )
+            failures = {
+                key: after_failure(one if one.count else None, now, of_account=key == keys.account)
+                for key, one in found.items()
+            }
+            await sessions.put_failures(t, failures)
+
+    async def _open_session(
+        self, user: str, keys: ThrottleKeys, *, before: str, rehashed: str | None, user_agent: str
+    ) -> SignedIn:
+        secret = self.ids.token_hex(SECRET_BYTES)
+        address = keys.address.removeprefix("address ")
+        async with tx(self.pool) as t:
+            # In the order in which failures are counted.
+            await sessions.lock_failures(t, keys.counted(known=False))
+            await sessions.forgive(t, own=[keys.pair, keys.account], address=keys.address)
+            if rehashed is not None:
+                await accounts.rehash(t, user, before=before, password_hash=rehashed)
+            ends_at = await sessions.add_session(
+                t, user, hash_secret(secret), address=address, user_agent=user_agent[:200], lasts=LONGEST
+            )
+            if ends_at is None:
+                raise TobanError(ErrorCode.UNAUTHENTICATED, "user or password is wrong")
+            await audit.note(
+                t, AdminAction(actor=f"user {user}", action="sign_in", target="session", after={"address": address})
+            )
+            [person] = await accounts.people(t, user)
+        return SignedIn(person, secret, ends_at)

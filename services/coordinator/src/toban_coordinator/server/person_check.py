@@ -1,0 +1,137 @@
+"""Who may make a call: the person of its credential, by PERSON_RULES; without one only the certificate of admin-cli, or what precedes a sign-in."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from toban_coordinator.app.credentials import Credentials, actor_name
+from toban_coordinator.app.targets import find_by_key, find_targets
+from toban_coordinator.server.person_targets import LISTED, NAMED, WITH_RUNS, also_needs
+from toban_domain.access import Action, Person, Target, Verdict, is_restricted, may, may_somewhere
+from toban_domain.errors import ErrorCode, TobanError
+from toban_store.pool import Pool
+from toban_transport.authz import ADMIN_CLI
+from toban_transport.person_rules import ADDRESS, CREDENTIAL, PERSON_RULES, WITHOUT_PERSON, About, PersonRule
+from toban_transport.server_middleware import Admission
+
+START_RUNS = "/toban_proto.v1.JobControl/StartRuns"
+# Names runs and tenants that share limits and turns with the run.
+EXPLAIN_RUN = "/toban_proto.v1.JobReader/ExplainRun"
+
+
+@dataclass(frozen=True, slots=True)
+class ByCertificate:
+    """A call without a person."""
+
+    actor: str = ""
+
+    async def recheck(self) -> None:
+        """The certificate is checked by the server itself."""
+
+    async def visible(self, answer: Any) -> Any:
+        """Everything."""
+        return answer
+
+
+class PersonAdmission:
+    """A call of a person that was allowed."""
+
+    def __init__(self, check: PeopleCheck, method: str, secret: str, address: str) -> None:
+        self._check = check
+        self._method = method
+        self._secret = secret
+        self._address = address
+        self._targets: Sequence[Target] = ()
+        self._person = Person(name="", enabled=False)
+
+    @property
+    def actor(self) -> str:
+        """The person, for the audit."""
+        return actor_name(self._person)
+
+    async def decide(self, request: Any) -> None:
+        """Raises UNAUTHENTICATED or PERMISSION_DENIED."""
+        await self._resolve()
+        rule = PERSON_RULES[self._method]
+        if rule.about is About.JOBS and is_restricted(self._person, rule.action):
+            self._targets = await find_targets(self._check.pool, NAMED[self._method](request))
+        self._require(rule)
+        if self._method == START_RUNS and (further := also_needs(request)) is not None:
+            self._require(PersonRule(further, About.CLUSTER))
+
+    async def recheck(self) -> None:
+        """The same decision with the person as they are now."""
+        await self._resolve()
+        self._require(PERSON_RULES[self._method])
+
+    async def visible(self, answer: Any) -> Any:
+        """A list without the items that the person may not see."""
+        if not is_restricted(self._person, Action.VIEW):
+            return answer
+        if self._method in LISTED:
+            field, kind, key = LISTED[self._method]
+            items = list(getattr(answer, field))
+            found = await find_by_key(self._check.pool, kind, [str(getattr(one, key)) for one in items])
+            kept = [one for one in items if self._may_see(found.get(str(getattr(one, key))))]
+            answer.ClearField(field)
+            getattr(answer, field).extend(kept)
+        if self._method == EXPLAIN_RUN:
+            for limit in answer.limits:
+                limit.ClearField("holders")
+            if answer.HasField("turn"):
+                answer.turn.ClearField("scopes")
+        if self._method in WITH_RUNS and _depends_on_scope(self._person):
+            for job in getattr(answer, "jobs", [answer]):
+                job.ClearField("schedules")
+                job.ClearField("last_run")
+        return answer
+
+    def _may_see(self, target: Target | None) -> bool:
+        return target is not None and may(self._person, Action.VIEW, target).allowed
+
+    async def _resolve(self) -> None:
+        self._person = await self._check.credentials.person(self._secret, address=self._address)
+
+    def _require(self, rule: PersonRule) -> None:
+        for verdict in self._verdicts(rule):
+            if not verdict.allowed:
+                message = f"{self._person.name} may not {rule.action} here: {verdict.reason}"
+                raise TobanError(ErrorCode.PERMISSION_DENIED, message, detail={"user": self._person.name})
+
+    def _verdicts(self, rule: PersonRule) -> Sequence[Verdict]:
+        person, action = self._person, rule.action
+        somewhere = may_somewhere(person, action)
+        if not is_restricted(person, action) or rule.about in (About.ANY, About.LIST):
+            return [somewhere]
+        if rule.about is About.JOBS:
+            return [somewhere, *(may(person, action, target) for target in self._targets)]
+        return [may(person, action), Verdict(False, "this concerns every job, and a rule leaves some of them out")]
+
+
+class PeopleCheck:
+    """The PersonCheck of a coordinator."""
+
+    def __init__(self, *, pool: Pool, credentials: Credentials) -> None:
+        self.pool = pool
+        self.credentials = credentials
+
+    async def admit(self, method: str, *, service: str, about: Any, given: Mapping[str, str]) -> Admission | None:
+        """None for methods that services call. Raises UNAUTHENTICATED, PERMISSION_DENIED, and what reading a manifest raises."""
+        if method not in PERSON_RULES:
+            return ByCertificate() if method in WITHOUT_PERSON else None
+        secret = given.get(CREDENTIAL, "")
+        if not secret:
+            if service == ADMIN_CLI:
+                return ByCertificate()
+            message = f"{service} may call this for a person only; sign in"
+            raise TobanError(ErrorCode.UNAUTHENTICATED, message, detail={"sign_in": True})
+        admission = PersonAdmission(self, method, secret, given.get(ADDRESS, ""))
+        await admission.decide(about)
+        return admission
+
+
+def _depends_on_scope(person: Person) -> bool:
+    rules = [*person.rules, *([person.ceiling] if person.ceiling is not None else [])]
+    return any(rule.selector.scope for rule in rules)

@@ -1,0 +1,26 @@
+"""What a person's rules decide by: the job, its labels and the scope of jobs, runs, schedules and triggers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from toban_domain.access import Target
+from toban_store import queries
+from toban_store.tx import Tx
+
+_sql = queries.load(__name__)
+_STATEMENTS = {
+    "job": _sql.of_jobs,
+    "run": _sql.of_runs,
+    "schedule": _sql.of_schedules,
+    "trigger": _sql.of_triggers,
+}
+
+
+async def find(t: Tx, kind: str, keys: Sequence[str]) -> dict[str, Target]:
+    """By name (for runs: by id as text); what does not exist is left out. `kind` is job, run, schedule or trigger."""
+    rows = await t.fetch_all(_STATEMENTS[kind], {"keys": list(keys)}) if keys else []
+    return {
+        row["key"]: Target(job=row["job"], labels=row["labels"], scope=row["scope"], scope_id=row["scope_id"])
+        for row in rows
+    }

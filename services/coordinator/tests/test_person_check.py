@@ -1,0 +1,267 @@
+"""Persons of calls, over real accounts and jobs: each role, scoped rules, tokens, credentials that are good no more."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from toban_coordinator.app.accounts import Accounts, NewRule
+from toban_coordinator.app.apply import Apply
+from toban_coordinator.app.credentials import REMEMBERED_SECONDS, Credentials
+from toban_coordinator.app.manifests import ManifestText
+from toban_coordinator.app.passwords import Passwords
+from toban_coordinator.app.sign_in import NewToken, SignIn
+from toban_coordinator.server.person_check import ByCertificate, PeopleCheck
+from toban_coordinator.server.person_targets import LISTED, NAMED
+from toban_domain.access import MINIMUM, Effect, Role, Selector
+from toban_domain.errors import ErrorCode, TobanError
+from toban_proto.v1 import coordinator_pb2 as pb
+from toban_runtime.ids import IdSource
+from toban_store.pool import Pool, open_pool
+from toban_testing.clock import FakeClock
+from toban_transport.person_rules import ADDRESS, CREDENTIAL, PERSON_RULES, WITHOUT_PERSON, About
+
+PASSWORD = "correct horse battery"
+READER, CONTROL, OPERATIONS = "/toban_proto.v1.JobReader/", "/toban_proto.v1.JobControl/", "/toban_proto.v1.Operations/"
+
+
+def job(name: str, team: str) -> str:
+    spec = {"steps": [{"id": "run", "argv": ["/bin/true"]}]}
+    metadata = {"name": name, "labels": {"team": team}}
+    return json.dumps({"apiVersion": "toban/v1", "kind": "Job", "metadata": metadata, "spec": spec})
+
+
+def schedule(name: str, of: str) -> str:
+    spec = {"job": of, "interval_seconds": 3600}
+    return json.dumps({"apiVersion": "toban/v1", "kind": "Schedule", "metadata": {"name": name}, "spec": spec})
+
+
+def start(name: str, **given: Any) -> pb.StartRunsRequest:
+    return pb.StartRunsRequest(runs=[pb.StartRunRequest(job=name, **given)])
+
+
+@dataclass
+class World:
+    """Jobs backup (team ops) and mail (team web), each with a schedule of its name, and accounts."""
+
+    pool: Pool
+    clock: FakeClock
+    accounts: Accounts
+    sign_in: SignIn
+    check: PeopleCheck
+
+    async def user(self, name: str, *rules: tuple[str, str, Selector]) -> str:
+        """A session of a new account with these rules."""
+        await self.accounts.add_user(name, display_name="", password=PASSWORD, actor="certificate admin-cli")
+        for effect, role, selector in rules:
+            rule = NewRule(user=name, effect=Effect(effect), role=Role(role), selector=selector)
+            await self.accounts.add_rule(rule, actor="certificate admin-cli")
+        return (await self.sign_in.with_password(name, PASSWORD, address="192.0.2.1")).secret
+
+    async def token(self, user: str, role: str, selector: Selector | None = None) -> tuple[str, int]:
+        new = NewToken(user=user, name="t", role=Role(role), selector=selector or Selector(), days=1)
+        secret, number, _ = await self.sign_in.create_token(new, actor="user root")
+        return secret, number
+
+    async def ask(self, method: str, request: Any = None, *, secret: str = "", service: str = "admin-web") -> Any:
+        """The admission, or the code of the refusal."""
+        given = {CREDENTIAL: secret, ADDRESS: "192.0.2.7"} if secret else {}
+        try:
+            return await self.check.admit(method, service=service, about=request, given=given)
+        except TobanError as error:
+            return error.code
+
+
+@pytest.fixture
+async def world(coordinator_url: str) -> AsyncIterator[World]:
+    pool = await open_pool(coordinator_url, application_name="test", min_size=1, max_size=8)
+    passwords, ids, clock = Passwords(memory_kib=8, time_cost=1), IdSource(), FakeClock()
+    texts = [job("backup", "ops"), job("mail", "web"), schedule("backup", "backup"), schedule("mail", "mail")]
+    await Apply(pool=pool).apply([ManifestText(json=text) for text in texts], actor="user root")
+    sign_in = SignIn(pool=pool, passwords=passwords, ids=ids)
+    accounts = Accounts(pool=pool, passwords=passwords, ids=ids)
+    check = PeopleCheck(pool=pool, credentials=Credentials(sign_in=sign_in, clock=clock))
+    yield World(pool, clock, accounts, sign_in, check)
+    passwords.close()
+    await pool.close()
+
+
+EVERYTHING = Selector()
+OPS = Selector(labels={"team": "ops"})
+
+
+def allowed(answer: Any) -> bool:
+    assert not isinstance(answer, ErrorCode) or answer is ErrorCode.PERMISSION_DENIED
+    return not isinstance(answer, ErrorCode)
+
+
+def test_every_method_names_its_targets() -> None:
+    assert set(NAMED) == {method for method, rule in PERSON_RULES.items() if rule.about is About.JOBS}
+    assert set(LISTED) == {method for method, rule in PERSON_RULES.items() if rule.about is About.LIST}
+
+
+@pytest.mark.parametrize("role", [*Role, None])
+async def test_every_method_by_every_role(world: World, role: Role | None) -> None:
+    secret = await world.user("bob", *([("allow", role.value, EVERYTHING)] if role else []))
+    for method, rule in PERSON_RULES.items():
+        expected = role is not None and role.rank >= MINIMUM[rule.action].rank
+        assert allowed(await world.ask(method, secret=secret)) is expected, method
+
+
+async def test_without_a_person(world: World) -> None:
+    for method in PERSON_RULES:
+        for service in ("admin-web", "shared/toban"):
+            assert await world.ask(method, service=service) is ErrorCode.UNAUTHENTICATED, method
+        assert await world.ask(method, service="admin-cli") == ByCertificate(), method
+    for method in WITHOUT_PERSON:
+        assert await world.ask(method, secret="stale") == ByCertificate()
+    assert await world.ask("/toban_proto.v1.Peer/Ping", service="coordinator") is None
+
+
+async def test_a_rule_for_some_jobs_is_for_those_only(world: World) -> None:
+    secret = await world.user("bob", ("allow", "editor", OPS))
+    cases: list[tuple[str, Callable[[str], Any]]] = [
+        (READER + "GetJob", lambda name: pb.GetJobRequest(name=name)),
+        (READER + "GetSchedule", lambda name: pb.GetScheduleRequest(name=name)),
+        (READER + "NextSlots", lambda name: pb.NextSlotsRequest(name=name)),
+        (READER + "NextSlots", lambda name: pb.NextSlotsRequest(manifest=pb.Manifest(json=schedule("s", name)))),
+        (READER + "ListFires", lambda name: pb.ListFiresRequest(schedule=name)),
+        (CONTROL + "StartRuns", lambda name: pb.StartRunsRequest(runs=[pb.StartRunRequest(job=name)])),
+        (CONTROL + "DeleteJob", lambda name: pb.DeleteJobRequest(name=name)),
+        (CONTROL + "PauseSchedule", lambda name: pb.PauseScheduleRequest(name=name)),
+    ]
+    for method, request in cases:
+        for name, expected in (("backup", True), ("mail", False)):
+            assert allowed(await world.ask(method, request(name), secret=secret)) is expected, (method, name)
+    for scope in ("system", ""):
+        assert allowed(await world.ask(CONTROL + "StartRuns", start("backup", scope=scope), secret=secret))
+    assert not allowed(await world.ask(CONTROL + "StartRuns", start("backup", ignore_limits=True), secret=secret))
+    both = pb.StartRunsRequest(runs=[pb.StartRunRequest(job="backup"), pb.StartRunRequest(job="mail")])
+    assert not allowed(await world.ask(CONTROL + "StartRuns", both, secret=secret))
+    assert allowed(await world.ask(READER + "GetCluster", secret=secret))
+    for whole in (READER + "ListEvents", CONTROL + "EmitEvent", OPERATIONS + "UpdateSetting"):
+        assert not allowed(await world.ask(whole, secret=secret)), whole
+
+
+async def test_a_rule_for_a_scope_is_for_runs_of_that_scope(world: World) -> None:
+    secret = await world.user("bob", ("allow", "operator", Selector(scope="account", scope_id="17")))
+    for given, expected in (
+        ({"scope": "account", "scope_id": "17"}, True),
+        ({"scope": "account", "scope_id": "8"}, False),
+        ({}, False),
+    ):
+        assert allowed(await world.ask(CONTROL + "StartRuns", start("mail", **given), secret=secret)) is expected, given
+
+
+async def test_to_pass_over_limits_is_for_administrators(world: World) -> None:
+    for role, expected in (("editor", False), ("admin", True)):
+        secret = await world.user(role, ("allow", role, EVERYTHING))
+        assert (
+            allowed(await world.ask(CONTROL + "StartRuns", start("mail", ignore_limits=True), secret=secret))
+            is expected
+        )
+        assert allowed(await world.ask(CONTROL + "StartRuns", start("mail"), secret=secret))
+
+
+async def test_a_manifest_needs_the_right_to_what_is_stored_and_to_what_it_makes(world: World) -> None:
+    secret = await world.user("bob", ("allow", "editor", OPS))
+
+    async def may_apply(*texts: str) -> bool:
+        request = pb.ApplyRequest(manifests=[pb.Manifest(json=text) for text in texts])
+        return allowed(await world.ask(CONTROL + "Apply", request, secret=secret))
+
+    assert await may_apply(job("backup", "ops")) and await may_apply(job("new", "ops"))
+    assert await may_apply(job("new", "ops"), schedule("new", "new"))
+    assert not await may_apply(job("backup", "web")), "a job is not given away"
+    assert not await may_apply(job("mail", "ops")), "a job is not taken"
+    assert not await may_apply(job("backup", "ops"), job("mail", "web"))
+    assert not await may_apply(schedule("hourly", "mail"))
+    assert not await may_apply(schedule("mail", "backup")), "the schedule of another job"
+    assert await world.ask(CONTROL + "Apply", pb.ApplyRequest(manifests=[pb.Manifest(json="{")]), secret=secret) is (
+        ErrorCode.MANIFEST_INVALID
+    )
+
+
+@pytest.mark.parametrize(
+    ("rules", "names"),
+    [
+        ([("allow", "viewer", EVERYTHING)], ["backup", "mail"]),
+        ([("allow", "viewer", OPS)], ["backup"]),
+        ([("allow", "viewer", EVERYTHING), ("deny", "viewer", OPS)], ["mail"]),
+        ([("allow", "viewer", Selector(scope="account", scope_id="17"))], []),
+    ],
+)
+async def test_lists_leave_out_what_the_person_may_not_see(
+    world: World, rules: list[tuple[str, str, Selector]], names: list[str]
+) -> None:
+    secret = await world.user("bob", *rules)
+    for method, answer, field in (
+        ("ListJobs", pb.ListJobsResponse(jobs=[pb.Job(name="backup"), pb.Job(name="mail")]), "jobs"),
+        (
+            "ListSchedules",
+            pb.ListSchedulesResponse(schedules=[pb.Schedule(name="backup"), pb.Schedule(name="mail")], next_cursor="x"),
+            "schedules",
+        ),
+    ):
+        admission = await world.ask(READER + method, secret=secret)
+        visible = await admission.visible(answer)
+        assert [one.name for one in getattr(visible, field)] == names
+
+
+async def test_a_token_is_bounded_by_itself_and_by_its_user(world: World) -> None:
+    await world.user("bob", ("allow", "operator", EVERYTHING))
+    wanted = start("mail")
+    viewer, _ = await world.token("bob", "viewer")
+    admin, number = await world.token("bob", "admin")
+    ops, _ = await world.token("bob", "operator", OPS)
+    assert not allowed(await world.ask(CONTROL + "StartRuns", wanted, secret=viewer))
+    assert not allowed(await world.ask(CONTROL + "StartRuns", wanted, secret=ops))
+    assert (await world.ask(CONTROL + "StartRuns", wanted, secret=admin)).actor == f"user bob, token {number}"
+    assert not allowed(await world.ask(CONTROL + "PauseSchedule", pb.PauseScheduleRequest(name="mail"), secret=admin))
+    # A certificate of admin-cli does not widen the rights of a token.
+    assert not allowed(await world.ask(CONTROL + "StartRuns", wanted, secret=viewer, service="admin-cli"))
+
+
+@pytest.mark.parametrize("change", ["sign out", "end", "disable", "revoke", "rule"])
+async def test_what_was_taken_away_is_gone_after_the_time_that_it_is_remembered(world: World, change: str) -> None:
+    secret = await world.user("bob", ("allow", "viewer", EVERYTHING))
+    if change == "revoke":
+        secret, number = await world.token("bob", "viewer")
+    admission = await world.ask(READER + "ListJobs", secret=secret)
+    assert allowed(admission)
+    if change == "sign out":
+        await world.sign_in.sign_out(secret, everywhere=False)
+    elif change == "end":
+        await world.sign_in.end_sessions("bob", actor="user root")
+    elif change == "disable":
+        await world.accounts.set_enabled("bob", enabled=False, actor="user root")
+    elif change == "revoke":
+        await world.sign_in.revoke_token(number, actor="user root")
+    else:
+        [rule] = await world.accounts.list_rules(user="bob")
+        await world.accounts.remove_rule(rule["id"], actor="user root")
+    await world.clock.advance(REMEMBERED_SECONDS + 0.01)
+    expected = ErrorCode.PERMISSION_DENIED if change == "rule" else ErrorCode.UNAUTHENTICATED
+    assert await world.ask(READER + "ListJobs", secret=secret) is expected
+    with pytest.raises(TobanError) as caught:
+        await admission.recheck()
+    assert caught.value.code is expected
+
+
+@pytest.mark.parametrize("secret", ["x", "0" * 64, "toban_pat_" + "0" * 64])
+async def test_an_unknown_credential_is_refused(world: World, secret: str) -> None:
+    for service in ("admin-web", "admin-cli"):
+        assert await world.ask(READER + "ListJobs", secret=secret, service=service) is ErrorCode.UNAUTHENTICATED
+
+
+async def test_an_account_without_a_password_is_no_administrator_who_can_sign_in(world: World) -> None:
+    await world.accounts.add_user("local", display_name="", password="", actor="certificate admin-cli")
+    rule = NewRule(user="local", effect=Effect.ALLOW, role=Role.ADMIN, selector=EVERYTHING)
+    await world.accounts.add_rule(rule, actor="certificate admin-cli")
+    assert not await world.accounts.has_administrator()
+    secret, _ = await world.token("local", "admin")
+    assert allowed(await world.ask(OPERATIONS + "UpdateSetting", secret=secret))

@@ -1,0 +1,8 @@
+// Takes the secret of the one-time link out of the address (behind the #, which is never sent) into the form.
+const field = document.getElementById("link");
+const secret = location.hash.slice(1);
+if (field && secret) {
+  field.value = secret;
+  history.replaceState(null, "", location.pathname + location.search);
+  document.getElementById("user").focus();
+}
