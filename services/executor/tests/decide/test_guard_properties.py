@@ -31,7 +31,6 @@ from toban_executor.decide.guard_types import (
     ReportEnd,
     SetDeadline,
     SignalTree,
-    SlotState,
     Spawn,
     StartStep,
     StepStarted,
@@ -43,6 +42,7 @@ from toban_executor.decide.guard_types import (
     TreeSignaled,
 )
 from toban_executor.decide.models import StartOrder, StepOrder
+from toban_executor.decide.slot_state import SlotState
 from toban_fencing.executor_lease import Instant
 
 OURS, OTHER = "ours", "other"
