@@ -9,10 +9,12 @@ from datetime import datetime
 from toban_coordinator.app.paging import FIRST_PAGE, MAX_LIMIT, Page, PageRequest, page_of
 from toban_coordinator.app.start_runs import job_not_found
 from toban_coordinator.decide.assign import fresh_seconds
+from toban_coordinator.decide.step_states import StepState, step_states
 from toban_coordinator.decide.wait_reason import LeaderSeen, WaitingRun, waits_for, waits_for_executor
-from toban_coordinator.store import jobs, orphan_waits, read_models, runs_assign, settings
+from toban_coordinator.store import jobs, orphan_waits, read_models, run_steps, runs_assign, settings
 from toban_domain.errors import ErrorCode, TobanError
 from toban_domain.job import JobSpec
+from toban_domain.outcome import StepResult
 from toban_domain.run import TERMINAL, RunState
 from toban_runtime.clock import Clock
 from toban_store.pool import Pool
@@ -48,6 +50,8 @@ class RunDetails:
     orphan_results: Sequence[Row]
     waiting: str = ""
     orphaned_until: datetime | None = None
+    steps: Sequence[StepState] = ()
+    has_checkpoint: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +140,7 @@ class JobReads:
         return Page(by_time, found.next_cursor)
 
     async def get_run(self, run_id: int, *, waiting: bool = False) -> RunDetails:
-        """A run with everything that its page shows; why it waits only with `waiting`. Raises RUN_NOT_FOUND."""
+        """A run with everything that its page shows; why it waits, and steps that have not begun, only with `waiting`. Raises RUN_NOT_FOUND."""
         async with autocommit(self.pool) as t:
             row = await read_models.run(t, run_id)
             if row is None:
@@ -146,8 +150,12 @@ class JobReads:
             orphans = await read_models.orphan_results(t, run_id)
             why = await _why_waiting(t, run_id, events) if waiting and row["state"] in _NOT_SENT else ""
             wait = await orphan_waits.until(t, run_id) if row["state"] == RunState.ORPHANED else None
+            # A job that has named no step, and whose run is only watched, costs no statement.
+            found = await run_steps.details(t, run_id) if waiting or row["phase"] else None
+        steps = _steps(found)
+        kept = found is not None and bool(found["has_checkpoint"])
         if wait is None:
-            return RunDetails(row, attempts, events, orphans, why)
+            return RunDetails(row, attempts, events, orphans, why, steps=steps, has_checkpoint=kept)
         text = waits_for_executor(
             run_id,
             worker_id=wait["worker_id"],
@@ -155,7 +163,7 @@ class JobReads:
             fenced_at=wait["off_at"],
             until=wait["orphaned_until"],
         )
-        return RunDetails(row, attempts, events, orphans, text, wait["orphaned_until"])
+        return RunDetails(row, attempts, events, orphans, text, wait["orphaned_until"], steps, kept)
 
     async def watch_run(self, run_id: int) -> AsyncIterator[RunDetails]:
         """The run now and after each change; ends after a terminal state. Raises RUN_NOT_FOUND."""
@@ -234,3 +242,10 @@ async def _why_waiting(t: Tx, run_id: int, events: Sequence[Row]) -> str:
     )
     fresh = fresh_seconds(await settings.read(t))
     return waits_for(run, seen, await runs_assign.executor_loads(t), row["server_time"], fresh=fresh)
+
+
+def _steps(found: Row | None) -> list[StepState]:
+    if found is None:
+        return []
+    started = [StepResult.from_json(step) for step in found["started"] or ()]
+    return step_states(found["definition"] or [], started, RunState(found["state"]))

@@ -21,6 +21,7 @@ from toban_store.tx import autocommit
 class Attempt:
     """What an order says of one attempt of a run. `timeout_seconds` 0 = none; `log_day` is PostgreSQL's day of the dispatch.
 
+    `checkpoint` is JSON that an earlier attempt has kept, "" = none; `first_step` the index of the step to begin with.
     `origin` is where the run was started from. `again`: the run was sent before, for this attempt or for another one.
     """
 
@@ -33,6 +34,8 @@ class Attempt:
     log_day: str
     origin: TraceContext | None = None
     again: bool = False
+    checkpoint: str = ""
+    first_step: int = 0
 
 
 def start_order(attempt: Attempt, spec: JobSpec, *, cluster: str) -> StartOrder:
@@ -54,6 +57,9 @@ def start_order(attempt: Attempt, spec: JobSpec, *, cluster: str) -> StartOrder:
         working_dir=spec.working_dir,
         allow_shell=spec.allow_shell,
         logs=spec.logs,
+        checkpoint_json=attempt.checkpoint,
+        first_step=attempt.first_step,
+        result_expected=spec.result_schema is not None,
         span=_dispatch_span(attempt, spec.name, cluster),
     )
 
@@ -77,6 +83,7 @@ def _steps(spec: JobSpec) -> tuple[OrderStep, ...]:
             cancelable=step.cancelable,
             callable=step.callable,
             python_path=step.python_path,
+            heartbeat_seconds=step.heartbeat_seconds,
         )
         for step in spec.steps
     )

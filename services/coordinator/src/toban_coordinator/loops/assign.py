@@ -311,6 +311,8 @@ def _order(
         version=run.definition_version,
         number=run.attempt,
         payload=run.payload,
+        checkpoint=run.checkpoint or "",
+        first_step=run.first_step or 0,
         slot=run.slot,
         timeout_seconds=run.timeout_seconds,
         log_day=log_day,

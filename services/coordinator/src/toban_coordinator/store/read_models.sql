@@ -4,6 +4,7 @@ SELECT r.id, r.job_name, r.definition_version, r.schedule_name, r.origin, r.slot
        r.lost_count, r.token, r.leader_epoch, r.assigned_worker_id, r.created_at, r.assigned_at, r.dispatched_at, r.started_at, r.finished_at,
        r.exit_code, r.term_signal, r.error_summary, r.reason, r.payload::text AS payload, r.log_ref, r.cancel_reason, r.created_by, r.last_line,
        r.version, r.rerun_of, r.idempotency_key, r.cancel_requested_at, r.event_id, r.trigger_name, r.progress::text AS progress, e.node_id AS executor,
+       r.result::text AS result, r.phase,
        CASE WHEN r.continuation_state = 'CONFIRMING' AND r.continuation_check_deadline_at > now() AND r.finished_at IS NULL
             THEN 'CONFIRMING' ELSE 'NONE' END AS continuation_state, r.continuation_check_started_at, r.continuation_check_deadline_at
   FROM scheduler.job_runs r LEFT JOIN scheduler.executors e ON e.incarnation = r.assigned_incarnation
