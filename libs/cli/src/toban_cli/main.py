@@ -87,6 +87,7 @@ _NOUNS: Mapping[str, tuple[str, Verbs]] = {
             "get": runs.get_run,
             "logs": logs.logs,
             "cancel": runs.cancel,
+            "kill": runs.kill,
             "lost": runs.lost,
         },
     ),

@@ -53,6 +53,21 @@ class Attempt:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RunStep:
+    """One step of the last attempt of a run; its lines of output are `seq_from` to `seq_to`, none when that is lower."""
+
+    id: str
+    name: str
+    state: str
+    started_at: datetime | None
+    finished_at: datetime | None
+    exit_code: int | None
+    signal: int | None
+    seq_from: int
+    seq_to: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
     """One run; attempts and events are empty in lists."""
 
@@ -96,6 +111,10 @@ class Run:
     waiting: str
     continuation_state: str
     continuation_check_started_at: datetime | None
+    result_json: str
+    phase: str
+    steps: tuple[RunStep, ...]
+    has_checkpoint: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

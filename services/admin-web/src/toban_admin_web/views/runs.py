@@ -44,6 +44,7 @@ def show(run_id: int) -> Response:
         ended=is_terminal(run.state),
         progress=parse_progress(run.progress_json),
         payload=indent(run.payload_json or "{}"),
+        result=indent(run.result_json) if run.result_json else "",
         log=log,
     )
 
