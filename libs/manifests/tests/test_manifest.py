@@ -184,7 +184,7 @@ def test_a_full_schedule() -> None:
         (job(retry={"backoff_seconds": 5}), "spec.retry.backoff_seconds", "list of seconds"),
         (job(retry={"backoff_seconds": [1, "x"]}), "spec.retry.backoff_seconds[1]", "use seconds"),
         (job(retry={"backoff_seconds": {"initial": -1}}), "spec.retry.backoff_seconds.initial", "is -1"),
-        (job(retry={"from": "last_step"}), "spec.retry.from", "use one of first_step, failed_step"),
+        (job(retry={"from": "last_step"}), "spec.retry.from", "did you mean 'first_step'?"),
         (job(retry=3), "spec.retry", "must be a mapping"),
         (job(cancel={"mode": "ask"}), "spec.cancel.mode", "is 'ask'; use one of kill"),
         (job(cancel={"mode": "coperative"}), "spec.cancel.mode", "did you mean 'cooperative'?"),
