@@ -26,10 +26,12 @@ def test_cpu_is_counted_for_the_process_its_guard_and_the_guards_jobs() -> None:
         try:
             assert process.stdout.readline() == b"ready\n"
             used = StackCpu({"executor-1": process.pid, "redis": os.getpid()}, leader="coordinator-1").seconds()
+            whole = StackCpu({"redis": os.getpid()}, leader="").seconds()["others"]
         finally:
             process.stdin.close()
     assert 0.5 < used["jobs"] < 0.9 and 0.25 < used["guards"] < 0.5 and used["executor"] < 0.25
     assert used["others"] > 0 and used["leader"] == used["postgres"] == 0
+    assert whole - used["others"] > 0.7, "the executor is a child of `redis`, and counts once"
     spent = ms_per_run(dict.fromkeys(CLASSES, 0.0), used, 100)
     assert spent["total"] == pytest.approx(sum(used.values()) * 10)
     with pytest.raises(ProcessLookupError, match="executor-1"):

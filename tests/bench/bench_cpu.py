@@ -5,7 +5,7 @@ All of it comes from /proc, so that it works for a stack of any commit.
 
 import os
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -26,7 +26,9 @@ class _Stat(NamedTuple):
 class _Processes:
     """Every process of the machine at one moment."""
 
-    def __init__(self) -> None:
+    def __init__(self, named: Collection[int] = ()) -> None:
+        """The `named` ones count by themselves, not as children: a supervisor is the parent of services."""
+        self._named = frozenset(named)
         self._stats = dict(_scan())
         self._children: dict[int, list[int]] = defaultdict(list)
         for pid, stat in self._stats.items():
@@ -37,10 +39,11 @@ class _Processes:
         return self._stats.get(pid)
 
     def descendants(self, pid: int) -> Iterator[_Stat]:
-        """The live processes below it."""
+        """The live processes below it, but for named ones and what is below those."""
         for child in self._children.get(pid, ()):
-            yield self._stats[child]
-            yield from self.descendants(child)
+            if child not in self._named:
+                yield self._stats[child]
+                yield from self.descendants(child)
 
     def ticks(self, pid: int) -> int:
         """Of the process and all its children, those that run and those that have ended; 0 when it has ended."""
@@ -70,7 +73,7 @@ class Usage:
 
     def _now(self) -> Mapping[str, float]:
         total: dict[str, float] = {}
-        processes = _Processes()
+        processes = _Processes(self._pids.values())
         for name, pid in self._pids.items():
             role = name.rstrip("-0123456789")
             total[role] = total.get(role, 0.0) + processes.ticks(pid) / TICKS_A_SECOND
@@ -93,7 +96,7 @@ class StackCpu:
 
     def seconds(self) -> dict[str, float]:
         """CPU seconds of every class since the stack's start. Raises ProcessLookupError when a process of it has ended."""
-        processes = _Processes()
+        processes = _Processes(self._pids.values())
         ticks = dict.fromkeys(CLASSES, 0)
         for name, pid in self._pids.items():
             root = processes.get(pid)

@@ -14,7 +14,7 @@ from psycopg.rows import dict_row
 from toban_domain.errors import TobanError
 from toban_proto.v1 import coordinator_pb2 as pb
 from toban_proto.v1 import coordinator_pb2_grpc as rpc
-from toban_stack.processes import descendants, kill_all
+from toban_stack.processes import ProcessRecord, alive, descendants, kill_all
 from toban_stack.stack import Stack
 from toban_testing.admin_client import AdminClient
 from toban_testing.stack_fixtures import admin_of, leader_name
@@ -144,7 +144,8 @@ class Bench:
         names = [row["node_id"] for row in live]
         chosen = sorted(set(names), key=names.count)[-victims:]
         runs = {name: [row["id"] for row in live if row["node_id"] == name] for name in chosen}
-        below = {name: descendants([self.stack.processes()[name]]) for name in chosen}
+        records = {name: self.stack.processes()[name] for name in chosen}
+        below = {name: descendants([record]) for name, record in records.items()}
         began = {}
         for name in chosen:
             began[name] = time.time()
@@ -152,6 +153,7 @@ class Bench:
             if guards:
                 kill_all(below[name])
             if successor:
+                self._until_gone(records[name])
                 self.stack.start(name)
         seconds = [self._restarted(runs[name], began[name]) for name in chosen]
         for name in chosen * (not successor):
@@ -172,7 +174,9 @@ class Bench:
         """PostgreSQL is ended as in a crash and started again at once: seconds until a process starts."""
         with self._stream():
             began = time.time()
+            record = self.stack.processes()["postgres"]
             self.stack.kill("postgres", signal.SIGQUIT)
+            self._until_gone(record)
             self.stack.start("postgres")
             at: float = self._until(lambda: self.rows(FIRST, since=began)[0]["first"], of="a run starts")
         return [at - began]
@@ -181,6 +185,10 @@ class Bench:
         """Runs of this stack that were lost, tried again or failed."""
         count: int = self.rows(LOST)[0]["n"]
         return count
+
+    def _until_gone(self, record: ProcessRecord) -> None:
+        """One that still ends would not be started again."""
+        self._until(lambda: None if alive(record) else True, of=f"{record.name} has ended")
 
     def _until(self, what: Any, *, of: str) -> Any:
         end = time.monotonic() + SAMPLE_SECONDS

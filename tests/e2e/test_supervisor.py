@@ -152,7 +152,8 @@ def test_a_service_that_cannot_start_shows_why_until_it_is_repaired(stack: Stack
     finally:
         certificate.write_bytes(good)
     stack.up()
-    assert status(stack, "log-archiver-1").green, "`make up` does not wait for the backoff"
+    assert not status(stack, "log-archiver-1").health.startswith("backoff"), "`make up` does not wait for the backoff"
+    assert wait_until(lambda: status(stack, "log-archiver-1").green, SECONDS)
 
 
 def test_nothing_is_left_of_a_stack_whose_supervisor_was_killed(

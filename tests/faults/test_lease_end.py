@@ -13,9 +13,7 @@ from typing import Any
 import pytest
 
 from toban_runtime.clock import SystemClock
-from toban_stack.processes import alive
 from toban_stack.stack import Stack
-from toban_stack.wait import wait_until
 from toban_testing.admin_client import AdminClient
 from toban_testing.lease_faults import GROUPS, Case, ExecutorParts, carry_out, chosen_cases, every_case, rounds
 from toban_testing.lease_record import FREEZE_ALLOWANCE, SAFE_SECONDS, LeaseRecord, check_alone
@@ -77,7 +75,6 @@ class Round:
         threading.Event().wait(max(deadlines.values()) + WATCH_SECONDS - CLOCK.boottime())
         back = self.restore(parts, gone)
         self.end(runs)
-        self.renew([name for name in self.cases if "M" in parts[name].killed])
         LOG.info("signals came at most %.2f s too late", late)
         return [text for name in self.cases for text in self.judge(name, incarnations[name], runs[name], back[name])]
 
@@ -90,8 +87,10 @@ class Round:
         incarnations = self.executors()
         return incarnations, {name: [run for run in ids if first[run] == incarnations[name]] for name in self.cases}
 
-    def executors(self) -> dict[str, str]:
-        return {one.node_id: one.incarnation for one in self.admin.cluster().executors if one.state == "on"}
+    def executors(self, *states: str) -> dict[str, str]:
+        """Those in one of these states, `on` without any."""
+        found = self.admin.cluster().executors
+        return {one.node_id: one.incarnation for one in found if one.state in (states or ("on",))}
 
     def restore(self, parts: dict[str, ExecutorParts], gone: Sequence[str]) -> dict[str, float]:
         """Guards and executors go on or start again, then the coordinators: since when each executor is there again, CLOCK_BOOTTIME."""
@@ -108,8 +107,14 @@ class Round:
         return back
 
     def end(self, runs: dict[str, list[int]]) -> None:
-        """Every run ends; what was lost has started elsewhere before."""
-        self.admin.until(lambda: len(self.executors()) == len(self.cases), seconds=60, of="every executor is on again")
+        """Every run ends; what was lost has started elsewhere before.
+
+        An executor whose guard supervisor was killed takes no work until its jobs have ended, then it is `on` with new guards.
+        """
+        everyone = len(self.cases)
+        self.admin.until(
+            lambda: len(self.executors("on", "draining")) == everyone, seconds=60, of="every executor is there again"
+        )
         self.record.end()
         for run_id in (run for some in runs.values() for run in some):
             run = self.admin.until_ended(run_id, seconds=60)
@@ -118,14 +123,6 @@ class Round:
             )
             check_alone(self.record.lines(run_id))
         self.record.begin_again()
-
-    def renew(self, names: Sequence[str]) -> None:
-        """Executors whose guard supervisor was killed get another one; those that were killed too have one."""
-        for name in names:
-            record = self.stack.processes()[name]
-            self.stack.kill(name, signal.SIGKILL)
-            assert wait_until(lambda record=record: not alive(record), 20)
-            self.stack.start(name)
 
     def judge(self, name: str, incarnation: str, runs: list[int], back: float) -> list[str]:
         """A line for each job of the executor that ran outside a lease, unless nothing could act then."""

@@ -149,8 +149,8 @@ def test_a_live_attempt_is_remembered_below_the_smallest_live_token() -> None:
     assert (answers[0].state, accepted) == (AttemptState.RUNNING, [])
 
 
-@pytest.mark.parametrize("flag", ["out_of_reach", "stopping", "row_closed"])
-def test_three_reasons_to_take_no_work(flag: str) -> None:
+@pytest.mark.parametrize("flag", ["out_of_reach", "unsupervised", "stopping", "row_closed"])
+def test_each_reason_to_take_no_work(flag: str) -> None:
     it = book()
     setattr(it, flag, True)
     assert not it.accepting

@@ -178,7 +178,8 @@ def test_up_brings_rights_back(pg_major: int, pg_empty_url: str) -> None:
     with psycopg.connect(pg_empty_url, autocommit=True) as connection:
         before = privileges.read(connection).rights
         connection.execute("REVOKE INSERT ON scheduler.runs_live FROM toban_coordinator")
-        connection.execute("GRANT DELETE ON scheduler.admin_action_log TO toban_coordinator")
+        connection.execute("GRANT DELETE, INSERT ON scheduler.admin_action_log TO toban_coordinator")
+        connection.execute("GRANT SELECT ON scheduler.executors TO toban_readonly")
         connection.execute("GRANT EXECUTE ON FUNCTION scheduler.drop_partition(date) TO PUBLIC")
         migrate.up(pg_empty_url)
         assert privileges.read(connection).rights == before

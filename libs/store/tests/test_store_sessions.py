@@ -15,7 +15,7 @@ from toban_store import notifications
 from toban_store.errors import DidNotHappen, OutcomeUnknown
 from toban_store.notifications import RECONNECTED, Listener
 from toban_store.pool import Pool, open_pool
-from toban_store.sessions import statement_seconds
+from toban_store.sessions import Session, statement_seconds
 from toban_store.tx import Tx, autocommit, fenced_tx, tx
 from toban_testing.proxy import FaultProxy
 from toban_testing.servers import SessionServers
@@ -162,14 +162,21 @@ async def _backend(pool: Pool) -> int:
     return int(row["pid"])
 
 
+async def _sent(session: Session) -> None:
+    """Until a statement of this session is under way."""
+    while session._bound is None:  # noqa: ASYNC110 (the wait for its answer begins with the bound)
+        await asyncio.sleep(0)
+
+
 async def test_a_cancelled_wait_for_a_hung_session_ends(hung_url: str, proxy: FaultProxy) -> None:
     """With the usual bounds; psycopg alone would wait ten seconds for the agreement of the server."""
     async with AsyncExitStack() as stack:
         usual = await _opened(stack, hung_url, 1)
-        assert await names(usual) == []
+        async with usual.connection() as session:
+            await session.execute(NAMES)
         proxy.swallow()
         waiting = asyncio.create_task(names(usual))
-        await asyncio.sleep(0.2)
+        await _sent(session)
         waiting.cancel()
         _, pending = await asyncio.wait([waiting], timeout=6)
         assert not pending
@@ -183,7 +190,7 @@ async def test_an_answer_that_this_process_was_too_busy_to_read_counts(pg_url: s
         before = await _backend(strict)
         async with autocommit(strict) as t:
             reading = asyncio.create_task(t.fetch_one("SELECT 1 AS one FROM pg_sleep(0.1)"))
-            await asyncio.sleep(0.01)
+            await _sent(t._connection)
             threading.Event().wait(1.0)  # the event loop stands still for longer than the bound
             assert await reading == {"one": 1}
         assert await _backend(strict) == before

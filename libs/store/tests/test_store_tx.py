@@ -256,6 +256,16 @@ async def test_a_process_that_is_slow_gets_longer_until_it_is_quick_again(
     assert len(await settings(pool)) == 1
 
 
+async def test_a_transaction_keeps_the_bound_that_it_began_with(pg_major: int, pool: Pool, term: Term) -> None:
+    """Another one of the process that was quick shortens the bound of those that begin after it, and of no other."""
+    pool.group.pace.milliseconds = 10_000
+    async with fenced_tx(pool, term) as t:
+        await t.execute(SETTING, {"name": "a"})
+        pool.group.pace.ended_after(0.0)
+        await asyncio.sleep(0.25)
+    assert await settings(pool) == ["a"]
+
+
 async def test_a_paused_fenced_transaction_lets_the_take_over_pass(pg_major: int, pool: Pool, term: Term) -> None:
     with pytest.raises(TooLong):
         async with fenced_tx(pool, term) as t:

@@ -5,12 +5,14 @@ import asyncio
 import psycopg
 import pytest
 
-from toban_coordinator.app.continuations import Continuations
+from toban_coordinator.app.continuations import MAX_ATTEMPTS, Continuations
 from toban_coordinator.store import continuations, executor_fencing, executors
-from toban_coordinator.store.continuations import Question
+from toban_coordinator.store.continuations import MAX_LOST_NOTES, Question
 from toban_domain.errors import ErrorCode, TobanError
 from toban_domain.outcome import AttemptKey
+from toban_runtime.clock import SystemClock
 from toban_runtime.ids import IdSource
+from toban_store.errors import TooLong
 from toban_store.tx import fenced_tx
 from toban_testing.executor_rows import hold, register, run_state
 from toban_testing.fake_coordinator import FixedSettings
@@ -20,7 +22,7 @@ IDS = IdSource()
 
 @pytest.fixture
 def ask(pool):
-    asked = Continuations(pool=pool, settings=FixedSettings())
+    asked = Continuations(pool=pool, settings=FixedSettings(), clock=SystemClock())
 
     async def of(incarnation, *keys, echo=0, nonce=0):
         return await asked.ask(Question(incarnation=incarnation, echo=echo, nonce=nonce, keys=keys))
@@ -35,7 +37,7 @@ async def events(sql, run):
 
 async def locked(sql):
     """Until a statement waits for rows that another transaction has locked."""
-    waits = "SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%%FOR NO KEY UPDATE%%'"
+    waits = "SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
     while not await sql(waits):  # noqa: ASYNC110 - the database tells nobody
         await asyncio.sleep(0.01)
 
@@ -162,7 +164,7 @@ async def test_of_two_copies_one_gets_no_confirmation(pool, sql, ask):
 async def test_questions_of_one_incarnation_in_a_batch_share_no_grant(pool, sql):
     incarnation = await register(pool)
     key = AttemptKey(await hold(sql, incarnation, "RUNNING", 71), 71)
-    asked = Continuations(pool=pool, settings=FixedSettings())
+    asked = Continuations(pool=pool, settings=FixedSettings(), clock=SystemClock())
     other = await register(pool, instance="x2")
     questions = [Question(incarnation=name, echo=0, nonce=0, keys=[key]) for name in (other, incarnation, incarnation)]
     _, first, last = await asyncio.gather(*(asked.ask(question) for question in questions), return_exceptions=True)
@@ -262,3 +264,99 @@ async def test_questions_without_attempts_or_of_a_stranger_are_refused(pool, ask
     with pytest.raises(TobanError) as stranger:
         await ask(IDS.uuid(), AttemptKey(1, 1))
     assert stranger.value.code is ErrorCode.INCARNATION_UNKNOWN
+
+
+async def test_a_detach_or_a_cut_that_waits_for_a_confirmation_sees_it(pool, sql, term, holder):
+    """What a statement reads beside the row that it waits for is as old as its begin."""
+    incarnation = await register(pool)
+    run = await hold(sql, incarnation, "RUNNING", 71)
+    await sql(
+        "INSERT INTO scheduler.executor_orders (incarnation, kind, payload, epoch, serial) VALUES (%s, 'drain', '{}', 1, 1)",
+        incarnation,
+    )
+    [(order,)] = await sql("SELECT id FROM scheduler.executor_orders")
+    for kind in ("detach", "cut"):
+        await sql("UPDATE scheduler.runs_live SET continuation_state = '', continuation_check_deadline_at = NULL")
+        # What a confirmation does, not committed yet.
+        await holder.execute("UPDATE scheduler.executors SET grant_seq = grant_seq + 1")
+        await holder.execute(
+            "UPDATE scheduler.runs_live SET continuation_state = 'CONFIRMING', continuation_check_deadline_at = now() + interval '1 minute'"
+        )
+        waiting = asyncio.create_task(no_new_work(pool, term, kind, incarnation, order))
+        await locked(sql)
+        await holder.commit()
+        assert await waiting == [], kind
+    assert await run_state(sql, run) == "RUNNING"
+
+
+async def no_new_work(pool, term, kind, incarnation, order):
+    """The executors that are detached or cut, however often the bounds of a fenced transaction end it."""
+    while True:
+        try:
+            async with fenced_tx(pool, term) as t:
+                if kind == "detach":
+                    return await executors.detach(t, [incarnation], mode="")
+                return await executors.cut_silent(t, [order])
+        except TooLong:
+            continue
+
+
+async def test_all_attempts_that_an_executor_may_have_are_confirmed_in_time(pool, sql, ask):
+    """PostgreSQL ends a statement after two seconds."""
+    incarnation = await register(pool)
+    await sql(
+        "INSERT INTO scheduler.runs_live (definition_id, definition_version, job_name, origin, scheduled_for, state, token, log_day,"
+        " assigned_incarnation, assigned_worker_id, assigned_at, dispatched_at, started_at)"
+        " SELECT 1, 1, 'j', 'demand', now(), 'RUNNING', 1000 + i, current_date, %s, 1, now(), now(), now() FROM generate_series(1, %s) AS i",
+        incarnation,
+        MAX_ATTEMPTS,
+    )
+    await sql(
+        "INSERT INTO scheduler.job_attempts (log_day, run_id, token, attempt, leader_epoch, incarnation, worker_id, dispatched_at)"
+        " SELECT log_day, id, token, 1, 1, assigned_incarnation, 1, now() FROM scheduler.runs_live"
+    )
+    keys = [AttemptKey(run, token) for run, token in await sql("SELECT id, token FROM scheduler.runs_live")]
+    answer = await ask(incarnation, *keys)
+    assert answer.verdict.granted and not answer.refused
+    assert await sql("SELECT count(*) FROM scheduler.runs_live WHERE continuation_state = 'CONFIRMING'") == [
+        (MAX_ATTEMPTS,)
+    ]
+
+
+async def test_what_an_executor_lost_is_looked_up_for_a_few_attempts_only(pool, sql, ask):
+    """It may name what it likes, and the look reads the partitions of all days."""
+    incarnation = await register(pool)
+    run = await hold(sql, incarnation, "RUNNING", 71)
+    await sql(
+        "INSERT INTO scheduler.job_attempts (log_day, run_id, token, attempt, leader_epoch, incarnation, worker_id, dispatched_at)"
+        " SELECT current_date, 1000 + i, i, 1, 1, %s, 1, now() FROM generate_series(1, 300) AS i",
+        incarnation,
+    )
+    lost = [AttemptKey(1000 + i, i) for i in range(1, 301)]
+    answer = await ask(incarnation, *lost, AttemptKey(run, 71))
+    assert answer.verdict.granted and set(answer.refused.values()) == {"not_held"} and len(answer.refused) == 300
+    events = "SELECT count(*) FROM scheduler.job_events WHERE type = 'continuation_refused'"
+    assert await sql(events) == [(MAX_LOST_NOTES,)]
+
+
+async def test_of_the_questions_that_an_executor_gave_up_one_is_kept(pool, sql, holder):
+    """It may ask without waiting for the answers, however slow PostgreSQL is."""
+    incarnation = await register(pool)
+    key = AttemptKey(await hold(sql, incarnation, "RUNNING", 71), 71)
+    asked = Continuations(pool=pool, settings=FixedSettings(), clock=SystemClock())
+    await holder.execute("SELECT 1 FROM scheduler.executors FOR UPDATE")
+    # Each would be a batch of its own.
+    strange = [AttemptKey(10_000 + i, i) for i in range(1, MAX_ATTEMPTS)]
+    question = Question(incarnation=incarnation, echo=0, nonce=0, keys=[key, *strange])
+    first = asyncio.create_task(asked.ask(question))
+    await locked(sql)
+    given_up = [asyncio.create_task(asked.ask(question)) for _ in range(50)]
+    await asyncio.sleep(0)
+    for task in given_up[:-1]:
+        task.cancel()
+    await holder.commit()
+    *earlier, last = await asyncio.gather(*given_up, return_exceptions=True)
+    assert all(isinstance(one, asyncio.CancelledError) for one in earlier)
+    assert last.verdict.granted
+    await asyncio.gather(first, return_exceptions=True)
+    assert await grant_seq(sql, incarnation) == last.verdict.grant_seq <= 2

@@ -101,6 +101,36 @@ async def test_an_executor_keeps_its_lease_over_lost_commits_and_a_copy_does_not
     assert await counted(process, "toban_lost_commits_total") >= 1
 
 
+@pytest.mark.parametrize(
+    ("other", "superseded"),
+    [({}, True), ({"incarnation": "00000000-0000-4000-8000-000000000002"}, False), ({"cluster_id": "another"}, False)],
+    ids=["own", "of an earlier incarnation", "of another cluster"],
+)
+async def test_only_a_proof_of_its_own_shows_that_a_copy_has_the_lease(call, executor, tls, other, superseded):
+    """An executor keeps the proof of its highest epoch, which may be of an earlier incarnation: its grants are counted apart."""
+    incarnation, metadata, registered = executor
+    first = pb.HeartbeatRequest(incarnation=incarnation, echo=0)
+    answer = await call("executor", rpc.ExecutorGatewayStub, "Heartbeat", first, metadata)
+    body = SignedEpochBody.FromString(registered.signed_epoch.body)
+    fields = {"cluster_id": body.cluster_id, "incarnation": incarnation, **other}
+    proof = EpochProof(epoch=body.epoch, grant_seq=0, signed_at=body.signed_at, **fields)
+    signed = EpochSigner(TlsFiles(tls / "coordinator")).sign(proof)
+    beat = pb.HeartbeatRequest(incarnation=incarnation, echo=1, nonce=answer.nonce ^ 1, signed_epoch=signed)
+    found = await call("executor", rpc.ExecutorGatewayStub, "Heartbeat", beat, metadata)
+    assert (found.granted, found.superseded) == (False, superseded)
+
+
+@pytest.mark.parametrize("signed", [False, True])
+async def test_an_epoch_that_cannot_be_is_refused_before_anything_is_written(call, executor, pg_url, signed):
+    _incarnation, _metadata, registered = executor
+    request = registration(epoch_max=-1, signed_epoch=registered.signed_epoch if signed else None)
+    with pytest.raises(TobanError, match="63-bit epoch") as caught:
+        await call("executor", rpc.ExecutorGatewayStub, "Register", request)
+    assert caught.value.code is ErrorCode.INVALID_ARGUMENT
+    with psycopg.connect(pg_url) as connection:
+        assert connection.execute("SELECT count(*) FROM scheduler.executors").fetchall() == [(1,)]
+
+
 async def test_a_nonce_without_its_signature_is_not_adopted(call, executor, pg_url, process):
     incarnation, metadata, _answer = executor
     first = pb.HeartbeatRequest(incarnation=incarnation, echo=0)

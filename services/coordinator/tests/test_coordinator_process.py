@@ -110,16 +110,36 @@ async def test_a_storm_of_reads_does_not_make_heartbeats_wait(call, executor, pg
     await asyncio.gather(*reads, return_exceptions=True)
 
 
-async def test_services_of_later_releases_answer_unimplemented(call, executor):
+async def test_services_of_later_releases_answer_unimplemented(call):
     for service, stub, method, request, metadata in (
         ("admin-cli", rpc.OperationsStub, "SetLimit", pb.SetLimitRequest(), ()),
         ("admin-cli", rpc.AccountsStub, "ListUsers", pb.ListUsersRequest(), ()),
         ("external-worker", rpc.ExternalWorkStub, "Claim", pb.ClaimRequest(), ()),
-        ("executor", rpc.ExecutorGatewayStub, "ConfirmContinuation", pb.ConfirmContinuationRequest(), executor[1]),
     ):
         with pytest.raises(TobanError) as caught:
             await call(service, stub, method, request, metadata)
         assert caught.value.code is ErrorCode.UNIMPLEMENTED
+
+
+async def test_a_question_about_continuation_is_answered_with_a_grant_for_what_is_held(call, executor, pg_url):
+    incarnation, metadata, _answer = executor
+    with psycopg.connect(pg_url, autocommit=True) as connection:
+        [(run,)] = connection.execute(
+            "INSERT INTO scheduler.runs_live (definition_id, definition_version, job_name, origin, scheduled_for, state, token, log_day,"
+            " assigned_incarnation, assigned_worker_id, dispatched_at, started_at)"
+            " VALUES (1, 1, 'j', 'demand', now(), 'RUNNING', 71, current_date, %s, 1, now(), now()) RETURNING id",
+            (incarnation,),
+        ).fetchall()
+    beat = pb.HeartbeatRequest(incarnation=incarnation, echo=0)
+    granted = await call("executor", rpc.ExecutorGatewayStub, "Heartbeat", beat, metadata)
+    nonce, echo = granted.nonce, granted.grant_seq
+    for token, confirmed in ((71, True), (71, True), (70, False)):
+        keys = [AttemptKey(run_id=run, token=token)]
+        question = pb.ConfirmContinuationRequest(incarnation=incarnation, echo=echo, nonce=nonce, keys=keys)
+        found = await call("executor", rpc.ExecutorGatewayStub, "ConfirmContinuation", question, metadata)
+        assert (found.confirmed, found.HasField("signed_epoch")) == (confirmed, confirmed)
+        assert [item.reason for item in found.refused] == ([] if confirmed else ["not_held"])
+        nonce, echo = found.nonce or nonce, found.grant_seq
 
 
 async def test_the_archive_asks_which_attempts_have_ended(call):

@@ -73,6 +73,9 @@ async def test_a_drained_instance_registers_draining(pool, sql):
 )
 async def test_who_attests_whose_death(pool, sql, change, attested):
     old = await register(pool)
+    await sql(
+        "UPDATE scheduler.executors SET last_heartbeat_at = now() - interval '3.1 s', granted_at = now() - interval '4 s'"
+    )
     names = {"the first": old, "another": IDS.uuid()}
     await register(pool, **{key: names.get(value, value) for key, value in change.items()})
     ((reason,),) = await sql("SELECT attested_reason FROM scheduler.executors WHERE incarnation = %s", old)
@@ -206,9 +209,11 @@ async def keeper(pool, term, fake_clock, redis_url):
         probe=probe,
         members=Members(link=link),
         settings=FixedSettings(),
+        holds=lambda: made.held.pop() if made.held else True,
     )
     made = LeaseKeeper(deps=deps, term=term)
-    made.probe, made.link = probe, link
+    # What the next looks at the term find, the last one first.
+    made.probe, made.link, made.held = probe, link, []
     yield made
     await link.close()
 
@@ -222,6 +227,25 @@ async def watched_for(keeper, fake_clock, seconds):
 
 async def state_of(sql, incarnation):
     return (await sql("SELECT state FROM scheduler.executors WHERE incarnation = %s", incarnation))[0][0]
+
+
+@pytest.mark.parametrize("looks", [[False], [True, False]], ids=["before the turn", "while it reads"])
+@pytest.mark.parametrize("write", ["fence", "detach"])
+async def test_a_leader_whose_term_does_not_hold_writes_nothing(pool, sql, keeper, fake_clock, looks, write):
+    """PostgreSQL has no newer leader yet: the fence in its transactions would let it write."""
+    incarnation = await register(pool)
+    if write == "fence":
+        await executors.attest_own(pool, incarnation, executors.STOPPED)
+    else:
+        [(worker_id,)] = await sql("SELECT worker_id FROM scheduler.executors")
+        await keeper.link.call(lambda client: client.set(f"scheduler:detach:{worker_id}", "stop"))
+    keeper.held[:] = reversed(looks)
+    with pytest.raises(FencedOut):
+        await keeper.run_once()
+    assert await state_of(sql, incarnation) == "on"
+    await fake_clock.advance(1.0)
+    await keeper.run_once()
+    assert await state_of(sql, incarnation) == {"fence": "off", "detach": "detached"}[write]
 
 
 async def test_a_silent_executor_is_pinged_detached_and_fenced(pool, sql, keeper, fake_clock):

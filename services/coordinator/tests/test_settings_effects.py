@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -100,6 +100,7 @@ async def test_time_to_live_and_grace_say_when_a_silent_executor_is_detached(
         probe=probe,
         members=Members(link=link),
         settings=settings,
+        holds=lambda: True,
     )
     keeper = LeaseKeeper(deps=deps, term=term)
     await keeper.run_once()
@@ -127,6 +128,16 @@ async def revoke_told(pool: Pool, term: Term, incarnation: str) -> None:
     await executors.grant(pool, [executors.Beat(incarnation=incarnation, echo=1 << 40)])
 
 
+def overdue_orders(
+    pool: Pool, term: Term, settings: FixedSettings, clock: FakeClock, holds: Callable[[], bool] = lambda: True
+) -> OverdueOrders:
+    unused: Any = None
+    deps = LeaseDeps(
+        pool=pool, clock=clock, observer=unused, probe=unused, members=unused, settings=settings, holds=holds
+    )
+    return OverdueOrders(deps=deps, term=term)
+
+
 async def later(clock: FakeClock, keeper: OverdueOrders, seconds: float) -> int:
     """Executors that are cut within `seconds`, with a look at each tick."""
     cut = 0
@@ -140,7 +151,7 @@ async def test_an_order_that_stays_open_cuts_its_executor(
     pool: Pool, term: Term, incarnation: str, fake_clock: FakeClock
 ) -> None:
     settings = FixedSettings(reassign_after_seconds=60)
-    keeper = OverdueOrders(pool=pool, term=term, settings=settings, clock=fake_clock)
+    keeper = overdue_orders(pool, term, settings, fake_clock)
     await revoke_told(pool, term, incarnation)
     assert await keeper.run_once() == 0
     assert await later(fake_clock, keeper, 55) == 0
@@ -160,7 +171,7 @@ async def test_an_outage_does_not_count_for_an_open_order(
     pool: Pool, term: Term, incarnation: str, fake_clock: FakeClock
 ) -> None:
     """Nor the time before the executor could know of it."""
-    keeper = OverdueOrders(pool=pool, term=term, settings=FixedSettings(reassign_after_seconds=60), clock=fake_clock)
+    keeper = overdue_orders(pool, term, FixedSettings(reassign_after_seconds=60), fake_clock)
     async with fenced_tx(pool, term) as t:
         await queued_orders.queue(t, incarnation=incarnation, kind="revoke", serial=1, orders=[(AttemptKey(5, 6), {})])
     assert await later(fake_clock, keeper, 200) == 0, "no heartbeat has come since"
@@ -175,7 +186,7 @@ async def test_an_outage_does_not_count_for_an_open_order(
 async def test_only_the_leader_cuts_and_only_who_is_not_off(
     pool: Pool, term: Term, incarnation: str, fake_clock: FakeClock
 ) -> None:
-    keeper = OverdueOrders(pool=pool, term=term, settings=FixedSettings(reassign_after_seconds=60), clock=fake_clock)
+    keeper = overdue_orders(pool, term, FixedSettings(reassign_after_seconds=60), fake_clock)
     await revoke_told(pool, term, incarnation)
     async with tx(pool) as t:
         await t.execute("UPDATE scheduler.executors SET state = 'off', off_at = now()")
@@ -187,6 +198,31 @@ async def test_only_the_leader_cuts_and_only_who_is_not_off(
         await other.execute("UPDATE scheduler.leader SET epoch = epoch + (1 << 27)")
     with pytest.raises(FencedOut):
         await later(fake_clock, keeper, 20)
+    assert await state_of(pool, incarnation) == "on"
+
+
+async def test_a_look_at_open_orders_holds_up_no_take_over(
+    pool: Pool, term: Term, incarnation: str, fake_clock: FakeClock
+) -> None:
+    """It takes the fence, which waits for a take-over and keeps one waiting, only where there is something to write."""
+    keeper = overdue_orders(pool, term, FixedSettings(reassign_after_seconds=60), fake_clock)
+    await revoke_told(pool, term, incarnation)
+    async with tx(pool) as taking:
+        await taking.execute("SELECT 1 FROM scheduler.leader FOR UPDATE")
+        assert await later(fake_clock, keeper, 55) == 0
+    assert await later(fake_clock, keeper, 10) == 1
+
+
+async def test_a_term_that_ends_within_a_turn_cuts_no_executor(
+    pool: Pool, term: Term, incarnation: str, fake_clock: FakeClock
+) -> None:
+    holds = True
+    keeper = overdue_orders(pool, term, FixedSettings(reassign_after_seconds=60), fake_clock, holds=lambda: holds)
+    await revoke_told(pool, term, incarnation)
+    assert await later(fake_clock, keeper, 60) == 0
+    holds = False
+    with pytest.raises(FencedOut):
+        await later(fake_clock, keeper, 5)
     assert await state_of(pool, incarnation) == "on"
 
 

@@ -62,11 +62,12 @@ class OrderBook(Generic[S]):
     ) -> None:
         """`unreported` are ended attempts whose outcome is not accepted: a question about one is still answered `finished`."""
         self.slots = slots
-        # Two independent reasons to accept no new work: the end of this process, the state of the executor's row.
+        # Independent reasons to accept no new work: this process ends, the executor's row is closed, a process of a job refused a signal, the
+        # guard supervisor died.
         self.stopping = False
         self.row_closed = False
-        # A process of a job refused a signal.
         self.out_of_reach = False
+        self.unsupervised = False
         self._gate = EpochGate(incarnation=incarnation)
         self._table = AttemptTable()
         self._unfit = unfit
@@ -225,9 +226,14 @@ class OrderBook(Generic[S]):
         return self._table.smallest_live
 
     @property
+    def retiring(self) -> bool:
+        """True when this incarnation takes no new work any more, for a reason of its own."""
+        return self.stopping or self.out_of_reach or self.unsupervised
+
+    @property
     def accepting(self) -> bool:
         """True while new work may be taken."""
-        return not (self.stopping or self.row_closed or self.out_of_reach)
+        return not (self.retiring or self.row_closed)
 
     @property
     def free_slots(self) -> int:

@@ -140,7 +140,8 @@ def apply(connection: psycopg.Connection[Any]) -> None:
     known = {*SERVICES, *TABLES, *SEQUENCES, *FUNCTIONS, MIGRATIONS}
     for statement in _statements("REVOKE", "FROM", [right for right in found.rights - goal if right.name in known]):
         connection.execute(statement)
-    for statement in _statements("GRANT", "TO", goal - found.rights):
+    # Read again: to revoke a right on a table takes the same right on its columns, too.
+    for statement in _statements("GRANT", "TO", goal - read(connection).rights):
         connection.execute(statement)
 
 

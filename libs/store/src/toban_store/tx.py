@@ -128,7 +128,7 @@ class Fenced(Tx):
 
 
 class FencedTx(Fenced):
-    """A transaction that holds the fence of `term`: until it ends, no other coordinator can take over. At most FENCED_MS."""
+    """A transaction that holds the fence of `term`: until it ends, no other coordinator can take over. Its bound is that of `fenced_tx`."""
 
 
 class FencedStatement(Fenced):
@@ -161,17 +161,18 @@ async def fenced_tx(pool: Pool, term: Term) -> AsyncIterator[FencedTx]:
     loop = asyncio.get_running_loop()
     async with _connection(pool) as connection:
         _check_database(term, connection)
-        pace, started = pool.group.pace, loop.time()
+        # Read once: others of this process change it meanwhile, and the server holds this transaction to what it began with.
+        pace, limit, started = pool.group.pace, pool.group.pace.milliseconds, loop.time()
         try:
-            found = await _begin(connection, _fence(term, connection.info.server_version, pace.milliseconds))
+            found = await _begin(connection, _fence(term, connection.info.server_version, limit))
             async with _ending(connection):
                 if not found:
                     raise FencedOut(term.epoch)
-                yield FencedTx(_KEY, connection, term, answer_seconds=pace.milliseconds / 1000 + MARGIN_SECONDS)
-                if loop.time() - started > pace.milliseconds / 1000:
+                yield FencedTx(_KEY, connection, term, answer_seconds=limit / 1000 + MARGIN_SECONDS)
+                if loop.time() - started > limit / 1000:
                     raise TooLong(
                         ErrorCode.DEADLINE_EXCEEDED,
-                        f"a fenced transaction took longer than {pace.milliseconds} ms: cut the work",
+                        f"a fenced transaction took longer than {limit} ms: cut the work",
                     )
         except TooLong as error:
             if not error.by_server:

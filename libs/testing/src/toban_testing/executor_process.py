@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from toban_executor.guard.process_tree import children, with_environment
+from toban_executor.guard.process_tree import children, has_argument, with_environment
 
 
 class ExecutorProcess:
@@ -73,11 +73,4 @@ class ExecutorProcess:
     def witnesses(self) -> list[int]:
         """Processes that act as witness for this state directory."""
         marker = f"SCHEDULER_STATE_DIR={self.state}".encode()
-        return [pid for pid in with_environment(marker) if b"\0witness\0" in _command_line(pid)]
-
-
-def _command_line(pid: int) -> bytes:
-    try:
-        return Path(f"/proc/{pid}/cmdline").read_bytes()
-    except OSError:
-        return b""
+        return [pid for pid in with_environment(marker) if has_argument(pid, b"witness")]

@@ -11,6 +11,8 @@ from toban_proto.v1 import coordinator_pb2
 from toban_proto.v1.coordinator_pb2_grpc import ExecutorGatewayServicer
 from toban_transport.server import metadata
 
+FIRST_NONCE = 1000
+
 
 class FixedSettings:
     """The settings reader of a coordinator; `set` notifies all waiters. Settings in `unsure` cannot be read reliably."""
@@ -138,21 +140,23 @@ class FakeCoordinator(ExecutorGatewayServicer):
             smallest_live_token=self.smallest_live,
             log_archivers=self.archivers,
             superseded=self.superseded,
-            nonce=1000 + self._grant_seq if granted else 0,
+            nonce=FIRST_NONCE + self._grant_seq if granted else 0,
         )
 
     async def ConfirmContinuation(self, request: Any, context: Any) -> Any:
-        """Confirms unless the test says otherwise."""
+        """Confirms a question that presents the nonce of an earlier grant, unless the test says otherwise."""
         self._check(request, context)
         await self._maybe_silent()
         self.questions.append(request)
-        confirmed = self.confirming and self.granting and not self.superseded
+        known = 0 < request.nonce - FIRST_NONCE <= self._grant_seq
+        confirmed = known and self.confirming and self.granting and not self.superseded
         self._grant_seq += confirmed
         return coordinator_pb2.ConfirmContinuationResponse(
             confirmed=confirmed,
             grant_seq=self._grant_seq,
-            reason="" if confirmed else "as the test says",
+            reason="" if confirmed else "as the test says" if known else "its nonce is not known",
             state=self.state,
+            nonce=FIRST_NONCE + self._grant_seq if confirmed else 0,
             refused=[
                 coordinator_pb2.RefusedContinuation(key=key, reason=self.refused[(key.run_id, key.token)])
                 for key in request.keys

@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
+from toban_executor.guard.process_tree import slot_of
 from toban_runtime.clock import SystemClock
 from toban_stack.processes import descendants
 from toban_stack.stack import Stack
 
 STOP, KILL = signal.SIGSTOP, signal.SIGKILL
-SLOT_NAME = "toban-slot-"
 
 
 class Act(NamedTuple):
@@ -94,7 +94,7 @@ class ExecutorParts:
     def __init__(self, stack: Stack, name: str) -> None:
         executor = stack.processes()[name]
         below = [one.pid for one in descendants([executor])]
-        slots = [pid for pid in below if _command(pid).startswith(SLOT_NAME)]
+        slots = [pid for pid in below if slot_of(pid) is not None]
         [supervisor] = {_parent(pid) for pid in slots}
         self.pids: dict[str, list[int]] = {"E": [executor.pid], "M": [supervisor], "K": slots}
         self.stopped: set[int] = set()
@@ -130,12 +130,6 @@ def carry_out(acts: Iterable[tuple[float, ExecutorParts, Act]]) -> float:
 def rounds(cases: Sequence[Case], size: int) -> list[Sequence[Case]]:
     """So many at a time; each executor keeps its path, as the cases alternate."""
     return [cases[first : first + size] for first in range(0, len(cases), size)]
-
-
-def _command(pid: int) -> str:
-    with suppress(OSError):
-        return Path(f"/proc/{pid}/comm").read_text().strip()
-    return ""
 
 
 def _parent(pid: int) -> int:

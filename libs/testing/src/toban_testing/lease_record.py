@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-OVERLAP_EXIT = 99
 STAMP_SECONDS = 0.01
 """/proc/uptime is CLOCK_BOOTTIME, cut to hundredths."""
 FREEZE_ALLOWANCE = 0.2

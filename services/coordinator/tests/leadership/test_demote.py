@@ -6,6 +6,7 @@ import json
 import pytest
 
 from toban_coordinator.app.operations_leader import LeaderOperations
+from toban_coordinator.leadership import election_runner
 from toban_coordinator.store import audit, leader
 from toban_domain.epoch import Epoch
 from toban_domain.errors import ErrorCode, TobanError
@@ -58,6 +59,23 @@ async def test_the_other_one_leads_at_once(cluster, redis_url, asked, redis):
     [entry] = await actions(first)
     assert (entry["action"], entry["target"], entry["reason"]) == ("demote", f"leader of epoch {epoch}", "patching")
     assert json.loads(entry["before"])["worker_id"] == first.leadership.me.worker_id
+
+
+async def test_every_beat_of_a_demoted_leader_says_so_and_one_hand_over_begins(cluster, monkeypatch):
+    monkeypatch.setattr(election_runner, "HAND_OVER_SECONDS", 2.0)
+    only = await cluster()
+    await leads(only)
+    epoch, begun, ended, owner = only.epoch, [], asyncio.Event(), only.leadership._runner._owner
+
+    async def slow(epoch):
+        begun.append(epoch)
+        await ended.wait()
+
+    # Used in the election's thread; the term ends although this hangs.
+    monkeypatch.setattr(owner, "finish", slow)
+    await demote(only, epoch)
+    only.thread.post(ended.set)
+    assert begun == [epoch]
 
 
 async def test_alone_the_same_one_leads_again_in_a_new_term(cluster):

@@ -1,5 +1,6 @@
 """Freezes and thaws that executors report: onto the attempt that they hold, and as events of the run, once each (docs/fencing.md 3.7)."""
 
+import json
 from datetime import UTC, datetime
 from typing import Any
 
@@ -16,8 +17,10 @@ from toban_domain.outcome import AttemptKey
 from toban_observability import metrics
 from toban_proto.v1 import coordinator_pb2 as pb
 from toban_proto.v1 import executor_pb2
+from toban_store import queries
 from toban_store.errors import StoreError
 from toban_store.pool import Pool
+from toban_store.tx import tx
 from toban_testing.executor_rows import Sql, hold, register
 from toban_transport.convert import key_to_pb, timestamp_to_pb
 
@@ -49,13 +52,15 @@ async def test_each_turn_is_an_event_once(world: Any, make: Any) -> None:
     executor, [run, other] = await dispatched(world, make, 2)
     key = world.key(run)
     frozen = {key: FreezeNote(turns=1, seconds=12.0, turned_at=AT)}
-    assert await freezes.note(world.pool, executor, frozen) == {run}
-    assert await freezes.note(world.pool, executor, frozen) == set(), "the heartbeat came twice"
-    assert await freezes.note(world.pool, executor, {key: FreezeNote(turns=1, seconds=13.0)}) == {run}
+    for _ in range(2):  # the heartbeat may come twice
+        await freezes.note(world.pool, executor, frozen)
+        assert await stored(world, run) == (1, 12.0)
+    await freezes.note(world.pool, executor, {key: FreezeNote(turns=1, seconds=13.0)})
+    assert await stored(world, run) == (1, 13.0)
     assert [kind for kind, _ in await events(world, run)] == ["frozen"]
     thawed = {key: FreezeNote(turns=2, seconds=15.24)}
-    assert await freezes.note(world.pool, executor, thawed) == {run}
-    assert await freezes.note(world.pool, executor, frozen) == set(), "an older one came late"
+    for late in (thawed, frozen):  # an older one comes last
+        await freezes.note(world.pool, executor, late)
     assert [kind for kind, _ in await events(world, run)] == ["frozen", "thawed"]
     assert (await events(world, run))[1][1].endswith("frozen for 15.2 s in all")
     assert await stored(world, run) == (2, 15.24)
@@ -77,11 +82,47 @@ async def test_turns_between_two_heartbeats_are_all_there_in_order(world: Any, m
 async def test_only_the_executor_that_holds_the_attempt_is_believed(world: Any, make: Any) -> None:
     executor, [run] = await dispatched(world, make)
     key, other, one = world.key(run), await world.executor(2), FreezeNote(turns=1, seconds=1.0)
-    assert await freezes.note(world.pool, other, {key: one}) == set()
-    assert await freezes.note(world.pool, executor, {AttemptKey(run, key.token + 1): one}) == set()
+    await freezes.note(world.pool, other, {key: one})
+    await freezes.note(world.pool, executor, {AttemptKey(run, key.token + 1): one})
+    assert await stored(world, run) == (0, 0.0)
     await world.report(key, make.outcome())
-    assert await freezes.note(world.pool, executor, {key: one}) == set(), "it has ended"
+    await freezes.note(world.pool, executor, {key: one})
+    assert await stored(world, run) == (0, 0.0), "it has ended"
     assert await events(world, run) == []
+
+
+OTHER_DAYS = """
+INSERT INTO scheduler.job_attempts (log_day, run_id, token, attempt, leader_epoch, incarnation, worker_id, dispatched_at)
+SELECT day::date, 1000000 + i, i, 1, 1, %(e)s::uuid, 1, now()
+  FROM generate_series(current_date - 5, current_date, interval '1 day') AS day, generate_series(1, 500) AS i
+"""
+
+
+@pytest.mark.parametrize("analyzed", [False, True])
+async def test_only_the_day_of_the_attempt_is_read(world: Any, make: Any, analyzed: bool) -> None:
+    """Each day is a partition, and their rows are kept for months."""
+    executor, runs = await dispatched(world, make, 3)
+    await world.sql("SELECT scheduler.ensure_partitions(current_date - 5, current_date)")
+    await world.sql(OTHER_DAYS, e=executor)
+    if analyzed:
+        await world.sql("ANALYZE scheduler.runs_live")
+        await world.sql("ANALYZE scheduler.job_attempts")
+    notes = [{"run_id": run, "token": world.key(run).token, "turns": 1, "seconds": 1.0} for run in runs]
+    asked = {"notes": json.dumps(notes), "incarnation": executor}
+    for mode in ("force_custom_plan", "force_generic_plan"):
+        async with tx(world.pool) as t:
+            await t.execute("UPDATE scheduler.job_attempts SET freeze_turns = 0")
+            await t.execute(f"SET LOCAL plan_cache_mode = {mode}")
+            [row] = await t.fetch_all(f"EXPLAIN (ANALYZE, FORMAT JSON) {queries.load(freezes.__name__).note}", asked)
+        read = scanned(row["QUERY PLAN"][0]["Plan"], "job_attempts_")
+        assert len(read) == 1, row
+
+
+def scanned(plan: dict[str, Any], prefix: str) -> set[str]:
+    """Tables of this prefix that the plan has looked into."""
+    name = str(plan.get("Relation Name", ""))
+    own = {name} if "Scan" in plan["Node Type"] and name.startswith(prefix) and plan["Actual Loops"] else set()
+    return own.union(*(scanned(part, prefix) for part in plan.get("Plans", ())))
 
 
 @pytest.mark.parametrize(

@@ -88,12 +88,20 @@ async def test_attested_death_proves_that_nothing_runs_so_nothing_waits(world: A
 
 
 @pytest.mark.parametrize(
-    ("boot", "previous", "ends"), [("other", False, True), ("boot", True, True), ("boot", False, False)]
+    ("boot", "previous", "silent", "ends"),
+    [
+        ("other", False, 4, True),
+        ("other", True, -60, False),
+        ("boot", True, 0, True),
+        ("boot", False, 4, False),
+    ],
 )
 async def test_a_successor_that_attests_the_death_later_ends_the_wait(
-    world: Any, make: Any, boot: str, previous: bool, ends: bool
+    world: Any, make: Any, boot: str, previous: bool, silent: int, ends: bool
 ) -> None:
+    """Another boot does so only when the one before was silent: it may be a clone beside it."""
     run = await orphaned(world, make)
+    await world.sql("UPDATE scheduler.executors SET last_heartbeat_at = now() - make_interval(secs => %(s)s)", s=silent)
     new = executors.Registration(
         incarnation="00000000-0000-4000-8000-000000000099",
         instance="i1",

@@ -17,9 +17,6 @@ from toban_observability.logs import setup_logging
 from toban_runtime.ids import IdSource
 from toban_runtime.open_files import raise_open_files, set_open_files
 
-EXIT_USAGE = 64
-"""Exit code for unknown arguments (EX_USAGE)."""
-
 
 def main() -> int:
     """One incarnation. When it is over and the process should go on, the process re-executes itself: new guards, no old state."""
@@ -70,7 +67,7 @@ def _entry(arguments: Sequence[str]) -> int:
 
         return witness(arguments[1:])
     sys.stderr.write(f"toban_executor takes no arguments, or `drain`; not {' '.join(arguments)!r}\n")
-    return EXIT_USAGE
+    return os.EX_USAGE
 
 
 if __name__ == "__main__":

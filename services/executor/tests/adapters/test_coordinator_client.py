@@ -159,6 +159,15 @@ async def test_one_denial_is_not_believed_while_another_coordinator_answered_wit
     assert await code_of(cluster) is ErrorCode.INCARNATION_UNKNOWN, "no other one has answered for a lease"
 
 
+async def test_the_registration_counts_as_an_answer(cluster: Cluster) -> None:
+    """The first heartbeat goes to a coordinator whose PostgreSQL lags behind that of the one that has registered the incarnation."""
+    cluster.leader.refusal = TobanError(ErrorCode.UNAVAILABLE, "it restarts")
+    cluster.other.refusal = denial("c2")
+    assert await code_of(cluster) is ErrorCode.UNAVAILABLE
+    await cluster.clock.advance(LEASE_MS / 1000 + 0.1)
+    assert await code_of(cluster) is ErrorCode.INCARNATION_UNKNOWN
+
+
 async def test_two_denials_are_believed_also_one_after_the_other(cluster: Cluster) -> None:
     leader, other = cluster.leader, cluster.other
     await cluster.beat()

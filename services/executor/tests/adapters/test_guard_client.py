@@ -3,6 +3,7 @@
 import asyncio
 import os
 import signal
+import socket
 import subprocess
 from pathlib import Path
 from types import SimpleNamespace
@@ -10,10 +11,19 @@ from typing import Any
 
 import pytest
 
+from toban_domain.outcome import AttemptKey
 from toban_executor.adapters.guard_client import GuardClient
-from toban_executor.decide.guard_types import AttemptStart
+from toban_executor.decide.guard_freeze import FREEZE_ALLOWANCE
+from toban_executor.decide.guard_types import AttemptStart, FreezeTurn
+from toban_executor.decide.models import StartOrder, StepOrder
+from toban_executor.guard import freezer
+from toban_executor.guard.clock import boottime, instant
+from toban_executor.guard.freezer import thread_states
 from toban_executor.guard.process_tree import children, start_time
+from toban_fencing.executor_lease import Instant
 from toban_runtime.clock import SystemClock
+
+KEY = AttemptKey(7, 1)
 
 
 def process(program: str) -> "subprocess.Popen[bytes]":
@@ -22,7 +32,11 @@ def process(program: str) -> "subprocess.Popen[bytes]":
 
 @pytest.mark.parametrize(("program", "proven"), [("/bin/true", True), ("/bin/false", False)])
 async def test_only_guards_that_ended_in_order_prove_that_nothing_is_left(program: str, proven: bool) -> None:
-    guards: Any = SimpleNamespace(slots=[], close=lambda: None, supervisor=process(program))
+    control, far = socket.socketpair()
+    far.close()
+    guards: Any = SimpleNamespace(
+        incarnation="i", slots=[], control=control, close=control.close, supervisor=process(program)
+    )
     assert await GuardClient(guards=guards, clock=SystemClock()).close(timeout=5.0) is proven
 
 
@@ -41,13 +55,67 @@ async def test_jobs_of_dead_guards_are_dead_when_the_incarnation_ends(
     for pid in (supervisor, *children(supervisor)):
         os.kill(pid, signal.SIGKILL)
     harness.guards.supervisor.wait()
-    living: list[int] = []
-
-    def guards_gone() -> None:
-        living.extend(filter(start_time, jobs))
-        gone.set()
-
-    client.listen(SimpleNamespace(guards_gone=guards_gone))  # type: ignore[arg-type]
+    client.listen(SimpleNamespace(guards_gone=gone.set, supervisor_gone=lambda: None))  # type: ignore[arg-type]
     await asyncio.wait_for(gone.wait(), 10)
-    assert living == []
+    assert list(filter(start_time, jobs)) == [], "when any other task can know that the incarnation is over"
     await client.close(timeout=1.0)
+
+
+class Listener:
+    """Notes what the guards report of one attempt."""
+
+    def __init__(self) -> None:
+        self.pid: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        self.turns: list[bool] = []
+
+    def started(self, _key: AttemptKey, pid: int, _at_ns: int) -> None:
+        self.pid.set_result(pid)
+
+    def freeze_turned(self, turn: FreezeTurn) -> None:
+        self.turns.append(turn.frozen)
+
+    def output(self, *_block: Any) -> None:
+        pass
+
+
+def lease() -> Instant:
+    now = instant()
+    return Instant(now.boot + 60, now.wall + 60)
+
+
+async def stopped(pid: int, wanted: bool) -> None:
+    """Until the process is stopped, or runs again."""
+    until = boottime() + 10
+    while (ord("T") in thread_states(pid)) != wanted:
+        assert boottime() < until, "not in time"
+        await asyncio.sleep(0.005)
+
+
+async def test_a_grant_thaws_what_a_freeze_from_here_has_stopped_in_part(
+    guard_harness: type[Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The guards are stopped, and the lease is renewed before the tree is verified as frozen: the attempt must be named to be thawed."""
+    harness = guard_harness(tmp_path)
+    client, listener = GuardClient(guards=harness.guards, clock=SystemClock()), Listener()
+    client.listen(listener)  # type: ignore[arg-type]
+    step = StepOrder(type="command", argv=("sleep", "600"))
+    order = StartOrder(key=KEY, steps=(step,), grace_seconds=0.5, on_lease_loss="freeze")
+    env = {"PATH": "/usr/bin:/bin"}
+    client.spawn(order, env=env, programs=("",), deadline=lease(), lease_grace=0.2, freeze_max=300.0)
+    main = await asyncio.wait_for(listener.pid, 10)
+    supervisor = harness.guards.supervisor.pid
+    guards = [supervisor, *children(supervisor)]
+    for pid in guards:
+        os.kill(pid, signal.SIGSTOP)
+    try:
+        monkeypatch.setattr(freezer, "CLEAN_LOOKS", 1_000_000)
+        client.enforce_lease(late=FREEZE_ALLOWANCE / 2, frozen=(), over=(), doubtful=False)
+        await stopped(main, True)
+        assert listener.turns == [True]
+        client.push_deadline(lease(), thaw={KEY}, frozen_seconds={}, freeze_max=300.0)
+        await stopped(main, False)
+        assert listener.turns == [True, False]
+    finally:
+        for pid in guards:
+            os.kill(pid, signal.SIGCONT)
+        await client.close(timeout=10)

@@ -1,6 +1,8 @@
 """The journal: what survives kill -9, grouping, a disk that refuses."""
 
 import asyncio
+import contextlib
+import sqlite3
 import subprocess
 import sys
 from datetime import UTC, datetime
@@ -36,6 +38,20 @@ async def opened(path: Path) -> Journal:
     journal = Journal(path)
     journal.start()
     return journal
+
+
+@pytest.mark.parametrize("damaged", [b"\xff\xff\xff", b"\x0a\x02\xff\xff", "text"], ids=["message", "body", "text"])
+async def test_a_damaged_signed_epoch_is_none(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, damaged: bytes | str
+) -> None:
+    """The executor starts without it, and says so."""
+    (await opened(tmp_path / "j")).close()
+    with contextlib.closing(sqlite3.connect(tmp_path / "j")) as connection, connection:
+        connection.execute("INSERT INTO meta (key, value) VALUES ('signed_epoch', ?)", (damaged,))
+    again = Journal(tmp_path / "j")
+    assert again.remembered().signed_epoch is None
+    again.close()
+    assert "stored signed epoch is damaged" in caplog.text
 
 
 async def test_remembers_over_a_restart(tmp_path: Path) -> None:

@@ -11,14 +11,24 @@ from typing import Any
 import pytest
 
 from toban_executor.adapters import lease_enforcer
-from toban_executor.adapters.lease_enforcer import LeaseEnforcer
+from toban_executor.adapters.lease_enforcer import ABANDONED_SECONDS, LeaseEnforcer
 from toban_executor.guard import cgroup
-from toban_executor.guard.process_tree import children, slot_of
+from toban_executor.guard.process_tree import children, has_argument, slot_of, start_time
 
 # A slot supervisor with one job below it, which lasts until it is killed.
 SLOT = "from toban_executor.guard.process_tree import set_slot_name; import subprocess; set_slot_name(0); subprocess.run(['sleep', '1000'])"
 # Its parent. It is a process of its own, since the enforcer kills every child of the guard supervisor that is no slot supervisor.
 GUARDS = "import subprocess, sys; subprocess.run([sys.executable, '-c', sys.argv[1]])"
+# A guard supervisor with a slot supervisor that it has just forked, and an orphan of another slot: their pids are its output.
+FORKS = """
+import os, subprocess, time
+fork = os.fork()
+if not fork:
+    time.sleep(1000)
+orphan = subprocess.Popen(["sleep", "1000"])
+print(fork, orphan.pid, flush=True)
+orphan.wait()
+"""
 
 
 @pytest.fixture
@@ -62,3 +72,57 @@ def test_what_refuses_signals_is_killed_by_its_group(
     kill = group(tmp_path)
     it.kill(0)
     assert kill.read_text() == "1"
+
+
+def test_a_slot_supervisor_without_a_name_yet_is_no_orphan() -> None:
+    """It would be lost with its slot, and so would its successors as long as the lease is enforced."""
+    supervisor = subprocess.Popen([sys.executable, "-c", FORKS, "the-incarnation"], stdout=subprocess.PIPE, text=True)
+    assert supervisor.stdout is not None
+    fork, orphan = map(int, supervisor.stdout.readline().split())
+    try:
+        while has_argument(orphan, b"the-incarnation"):
+            assert supervisor.poll() is None
+        guards: Any = SimpleNamespace(supervisor=supervisor, incarnation="the-incarnation")
+        LeaseEnforcer(guards).kill(0)
+        supervisor.wait(60)
+        assert not start_time(orphan)
+        assert start_time(fork)
+    finally:
+        os.kill(fork, signal.SIGKILL)
+        supervisor.stdout.close()
+        supervisor.wait(60)
+
+
+def test_the_search_for_abandoned_jobs_has_one_time_for_all_slots(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It blocks the executor, and each slot's connection ends by itself. A job that came since is found all the same."""
+    now, looks = [100.0], [0]
+
+    def look(_marker: bytes) -> list[int]:
+        looks[0] += 1
+        return [os.getpid()]
+
+    guards: Any = SimpleNamespace(supervisor=SimpleNamespace(poll=lambda: 0), incarnation="i", slots=[])
+    monkeypatch.setattr(lease_enforcer, "with_environment", look)
+    monkeypatch.setattr(lease_enforcer, "with_argument", lambda _argument: [])
+    monkeypatch.setattr(lease_enforcer, "descendants", lambda _pid: [])
+    monkeypatch.setattr(lease_enforcer, "kill_all", lambda _pids: None)
+    monkeypatch.setattr(lease_enforcer, "boottime", lambda: now[0])
+    monkeypatch.setattr(lease_enforcer, "pause", lambda _seconds: now.__setitem__(0, now[0] + 0.1))
+    it = LeaseEnforcer(guards)
+    it.kill_abandoned()
+    assert now[0] == pytest.approx(100.0 + ABANDONED_SECONDS, abs=0.2)
+    first = looks[0]
+    for _slot in range(10):
+        it.kill_abandoned()
+    assert (looks[0] - first, now[0]) == (10, pytest.approx(100.0 + ABANDONED_SECONDS, abs=0.2))
+
+
+def test_the_number_of_a_dead_guard_supervisor_names_no_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It may have gone to another process, whose children are not ours."""
+    with subprocess.Popen(["sleep", "1000"]) as stranger, subprocess.Popen(["true"]) as supervisor:
+        supervisor.wait(60)
+        guards: Any = SimpleNamespace(supervisor=supervisor, incarnation="of no process")
+        monkeypatch.setattr(lease_enforcer, "children", lambda _pid: [stranger.pid])
+        LeaseEnforcer(guards).kill(0)
+        assert stranger.poll() is None
+        stranger.kill()

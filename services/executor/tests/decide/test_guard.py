@@ -9,10 +9,10 @@ import pytest
 from toban_domain.outcome import AttemptKey
 from toban_executor.decide.guard import (
     KILL_AGAIN,
-    KILL_ALLOWANCE,
     decide,
     next_due,
 )
+from toban_executor.decide.guard_freeze import KILL_ALLOWANCE
 from toban_executor.decide.guard_types import (
     Acknowledge,
     CheckTree,

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from toban_domain.outcome import AttemptKey
-from toban_executor.decide.guard import CLOCK_CHECK, KILL_AGAIN, KILL_ALLOWANCE, decide, next_due
-from toban_executor.decide.guard_freeze import FREEZE_AGAIN, FREEZE_ALLOWANCE
+from toban_executor.decide.guard import CLOCK_CHECK, KILL_AGAIN, decide, next_due
+from toban_executor.decide.guard_freeze import FREEZE_AGAIN, FREEZE_ALLOWANCE, KILL_ALLOWANCE
 from toban_executor.decide.guard_types import (
     CheckTree,
     CloseLeasePipe,

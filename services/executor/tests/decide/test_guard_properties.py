@@ -10,11 +10,10 @@ from hypothesis import strategies as st
 from toban_domain.outcome import AttemptKey
 from toban_executor.decide.guard import (
     CLOCK_CHECK,
-    KILL_ALLOWANCE,
     decide,
     next_due,
 )
-from toban_executor.decide.guard_freeze import FREEZE_ALLOWANCE
+from toban_executor.decide.guard_freeze import FREEZE_ALLOWANCE, KILL_ALLOWANCE
 from toban_executor.decide.guard_types import (
     Cancel,
     CheckTree,

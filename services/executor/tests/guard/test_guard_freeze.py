@@ -14,7 +14,7 @@ from toban_executor.decide.guard_types import FreezeTurn, Kill, Reset, SetDeadli
 from toban_executor.decide.models import AttemptEnd, StepOrder
 from toban_executor.guard import cgroup, guard_state
 from toban_executor.guard.clock import boottime, pause, wall
-from toban_executor.guard.freezer import TreeFreezer, runs
+from toban_executor.guard.freezer import TreeFreezer, thread_states
 from toban_executor.guard.process_tree import children, descendants, slot_of, start_time
 from toban_fencing.executor_lease import Instant
 
@@ -84,6 +84,11 @@ def frozen(guard: Any, file: Path, script: str = COUNTS, **fields: Any) -> tuple
         if isinstance(report, FreezeTurn):
             return token, report
         assert "could not be frozen" in report.reason
+
+
+def runs(pid: int) -> bool:
+    """Whether a thread of it is neither stopped nor dead."""
+    return not thread_states(pid) <= set(b"TtZX")
 
 
 def wait_for(condition: Any, seconds: float = 10.0) -> Any:

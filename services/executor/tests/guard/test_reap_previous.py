@@ -1,7 +1,9 @@
 """What an earlier incarnation left is only proven to be gone where its process ids mean something (docs/fencing.md 3.8)."""
 
 import json
+import os
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -60,6 +62,32 @@ def test_guards_that_write_before_they_end_are_waited_for(
         guard_state.write(tmp_path / "guards", guard_state.GuardState(incarnation="i", cgroup="", **here))
         end_previous(tmp_path)
     assert left.exists() is whole
+
+
+# It writes to its spool, as a slot supervisor whose guard supervisor was killed; its argument is the incarnation.
+SLOT = """
+import sys, time
+from toban_executor.guard.process_tree import set_slot_name
+set_slot_name(0)
+print("ready", flush=True)
+time.sleep(0.5)
+open(sys.argv[2], "w").close()
+"""
+
+
+def test_slot_supervisors_that_outlive_their_guard_supervisor_are_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What they spool is recovered after that, and a draft is taken for one of a process that died."""
+    monkeypatch.setattr(reap_previous, "_END_SECONDS", 60.0)
+    spool, incarnation = tmp_path / "spool", f"reap-{os.getpid()}"
+    with subprocess.Popen([sys.executable, "-c", SLOT, incarnation, spool], stdout=subprocess.PIPE) as slot:
+        assert slot.stdout is not None and slot.stdout.readline()
+        here = {"boot_id": guard_state.boot_id(), "pid_namespace": guard_state.pid_namespace()}
+        dead = {"supervisor": slot.pid, "supervisor_start": 1, "cgroup": ""}
+        guard_state.write(tmp_path / "guards", guard_state.GuardState(incarnation=incarnation, **here, **dead))
+        end_previous(tmp_path)
+        assert spool.exists()
 
 
 def group_of(root: Path, name: str, populated: int) -> Path:

@@ -176,7 +176,7 @@ async def test_a_relayed_order_that_waits_for_the_disk_costs_no_grant(world: Any
 
 async def test_only_a_grant_that_named_it_lets_a_frozen_job_go_on(world: Any) -> None:
     """Its answer would have listed the attempt if the cluster did not hold it."""
-    world.attempts.freezes.opened(KEY)
+    world.attempts.lease_end.opened(KEY, "freeze")
     world.book.start(Header(1, 1, "me"), [StartOrder(key=KEY)], smallest_live=0, lease_valid=True)
     world.says(True, 1)
     await world.beat.run_once()

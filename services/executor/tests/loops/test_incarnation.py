@@ -281,7 +281,7 @@ async def test_a_copied_state_directory_is_another_instance(world: Any) -> None:
     connection.close()
     world.executor.start()
     await world.granted(incarnations=2)
-    assert "is a copy" in world.executor.log()
+    assert "was copied from another executor" in world.executor.log()
     first, second = world.coordinator.registered
     assert second.instance not in ("", first.instance)
     assert second.instance_secret not in ("", first.instance_secret), "the original keeps its own"
@@ -301,7 +301,7 @@ async def test_a_superseded_copy_reports_nothing_and_comes_back_as_another_insta
     try:
         await world.start(world.order(1, "sh", "-c", "sleep 600"))
         world.coordinator.superseded = True
-        await world.until(lambda: "is a copy" in world.executor.log(), 30)
+        await world.until(lambda: "was copied from another executor" in world.executor.log(), 30)
         assert "another copy of this executor has its lease" in world.executor.log()
         world.coordinator.superseded = False
         await world.granted(incarnations=2)

@@ -52,7 +52,7 @@ async def test_an_incarnation_with_a_frozen_job_goes_on_after_its_lease(world: A
     lease.begin(REGISTERED)
     lease.granted(Instant(world.clock.boottime(), world.clock.wall().timestamp()))
     attempts.idle.clear()
-    attempts.freezes.opened(KEY)
+    attempts.lease_end.opened(KEY, "freeze")
     await world.clock.advance(9.7)
     await watchdog.run_once()
     assert not lease.over
@@ -61,7 +61,7 @@ async def test_an_incarnation_with_a_frozen_job_goes_on_after_its_lease(world: A
     await watchdog.run_once()
     assert not lease.over
     assert world.enforced == [100.0], "the second enforcer looks at frozen trees, too"
-    attempts.freezes.closed(KEY)
+    attempts.lease_end.closed(KEY)
     await watchdog.run_once()
     assert lease.over == "the lease ran out"
 
@@ -102,7 +102,7 @@ async def test_a_job_that_is_not_found_frozen_does_not_keep_the_incarnation(worl
     attempts.lease.begin(REGISTERED)
     attempts.lease.granted(Instant(world.clock.boottime(), world.clock.wall().timestamp()))
     attempts.idle.clear()
-    attempts.freezes.opened(KEY)
+    attempts.lease_end.opened(KEY, "freeze")
     await world.clock.advance(9.7 + FREEZE_SECONDS)
     await watchdog.run_once()
     assert attempts.lease.over

@@ -107,7 +107,7 @@ def undrain(executor: Executor, reason: AuditReason = "", output: Output = Forma
 
 
 def detach(executor: Executor, stop: Stop = False, reason: AuditReason = "", output: Output = Format.TABLE) -> None:
-    """Remove an executor for good. Its process registers again under a new number when its runs have ended.
+    """Detach an executor. Its process registers again under a new number when its runs have ended.
 
     Drain it first if it must get no runs afterwards. Repeat the command with --stop if the runs take too long.
 

@@ -43,7 +43,7 @@ class Server(Protocol):
         """Makes what the first start needs; harmless later. Returns a line for the person at the prompt, or nothing."""
 
     def before_start(self) -> None:
-        """Removes files that a killed server left."""
+        """Removes what a killed server left and the next one would stumble over, beyond the leftovers of its program."""
 
     def program(self) -> Program:
         """The program to start."""

@@ -16,6 +16,8 @@ from toban_store.pool import Pool
 
 # Less than an executor waits for the answer with its key.
 INHERIT_SECONDS = 2.5
+# Another boot of its machine attests an incarnation that has left out so many heartbeats: one or two are lost with a connection.
+SILENT_HEARTBEATS = 3
 _log = get_logger(__name__)
 _attestations = metrics.counter(
     "toban_attestations_total",
@@ -25,6 +27,11 @@ _attestations = metrics.counter(
 )
 for _source in ("stopped", "witness", "successor"):
     _attestations.labels(_source)
+_withheld = metrics.counter(
+    "toban_attestations_withheld_total",
+    "Executor incarnations not attested as ended by another boot of their machine, because they had sent a heartbeat a moment before: the "
+    "machine was cloned, or booted within seconds.",
+)
 _refusals = metrics.counter(
     "toban_instance_secret_refusals_total",
     "Registrations and attestations refused because of a wrong or missing instance secret.",
@@ -65,9 +72,14 @@ class DeathClaims:
             _attestations.labels("witness" if witnessed else "stopped").inc()
 
     async def inherit(
-        self, new: executors.Registration, reports: Sequence[Report], reports_error: TobanError | None
+        self,
+        new: executors.Registration,
+        reports: Sequence[Report],
+        reports_error: TobanError | None,
+        *,
+        heartbeat_seconds: float,
     ) -> None:
-        """Commits what earlier incarnations have reached, then attests their death.
+        """Commits what earlier incarnations have reached, then attests their death. `heartbeat_seconds` is the setting of the interval.
 
         Where that fails their leases end by themselves, and the executor reports again: the row is there, so its key must get out.
         """
@@ -80,11 +92,26 @@ class DeathClaims:
                         if not committed.answer.final:
                             # Its run would be repeated although it has ended; the lease leaves some time to store the outcome.
                             raise TobanError(ErrorCode.CONFLICT, f"an outcome is not stored: {committed.message}")
-                _attestations.labels("successor").inc(await executors.attest(self._pool, new))
+                silent = max(executors.MIN_SILENT_SECONDS, SILENT_HEARTBEATS * heartbeat_seconds)
+                done = await executors.attest(self._pool, new, silent=silent)
+                _attestations.labels("successor").inc(done.attested)
+                self._note_not_silent(new, done.not_silent)
         except (TobanError, TimeoutError) as error:
             _log.warning(
                 "previous incarnation not confirmed dead",
                 incarnation=new.incarnation,
                 error=str(error) or "no answer in time",
                 reports=len(reports),
+            )
+
+    def _note_not_silent(self, new: executors.Registration, others: Sequence[str]) -> None:
+        if others:
+            _withheld.inc(len(others))
+            _log.warning(
+                "an executor with another boot id registers beside one of the same instance that sends heartbeats: "
+                "was its machine cloned? it gets no work until the other one's lease has ended",
+                incarnation=new.incarnation,
+                others=", ".join(others),
+                node_id=new.node_id,
+                remedy="stop the clone and remove its state directory",
             )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import NoReturn
 
 from toban_coordinator.app.incarnation_keys import valid_incarnation
 from toban_coordinator.decide.epoch_claim import Known, Verdict, judge
@@ -73,7 +74,6 @@ class EpochClaims:
             verdict = judge(claim.epoch, proof, known)
         except EpochExhausted:
             await self._refuse(claim, facts, "exhausted", "no generation of epochs is left above it")
-            return
         if verdict.raise_to and proof is not None:
             await self._raise(verdict, proof, facts)
         if not verdict.believed:
@@ -121,7 +121,7 @@ class EpochClaims:
         else:
             _log.warning("PostgreSQL was restored below a signed epoch; a new generation of epochs begins", **told)
 
-    async def _refuse(self, claim: Claim, facts: store.Facts, reason: str, why: str) -> None:
+    async def _refuse(self, claim: Claim, facts: store.Facts, reason: str, why: str) -> NoReturn:
         _refused.labels(reason).inc()
         # A caller that means harm calls hundreds of times a second.
         if (suppressed := self._throttle.admit(reason, self._clock.monotonic())) is not None:

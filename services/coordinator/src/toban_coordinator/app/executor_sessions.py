@@ -165,11 +165,12 @@ class ExecutorSessions:
 
         Raises INVALID_ARGUMENT, ALREADY_EXISTS, EPOCH_UNPROVEN, and UNAUTHENTICATED for an instance that lives with another secret.
         """
+        epoch_max = _valid_epoch(intro.epoch_max)
         settings = await self._deps.settings.get()
         max_jobs, slots = await self._slots(intro)
         new = _registration(intro, slots=slots)
         await self._deaths.check_instance(new)
-        if intro.presented is not None or term_of(_valid_epoch(intro.epoch_max)) > self._deps.leader.view().epoch:
+        if intro.presented is not None or term_of(epoch_max) > self._deps.leader.view().epoch:
             await self._claims.check(_claim(intro, new))
         key = self._deps.ids.token_hex(KEY_BYTES)
         made = await executors.register(self._deps.pool, new, key_hash=hash_key(key), lease_ms=DEFAULT_LEASE_MS)
@@ -177,7 +178,12 @@ class ExecutorSessions:
             raise TobanError(
                 ErrorCode.ALREADY_EXISTS, f"incarnation {new.incarnation} is registered already; register a new one"
             )
-        await self._deaths.inherit(new, intro.reports, intro.reports_error)
+        await self._deaths.inherit(
+            new,
+            intro.reports,
+            intro.reports_error,
+            heartbeat_seconds=settings["heartbeat_interval_seconds"],
+        )
         _log.info("executor registered", worker_id=made.worker_id, node_id=new.node_id, incarnation=new.incarnation)
         return Registered(
             worker_id=made.worker_id,
@@ -256,8 +262,14 @@ class ExecutorSessions:
             await self._claims.check(claim)
 
     def _is_superseded(self, presented: Presented | None, grant: executors.Grant) -> bool:
-        """PostgreSQL has later grants than this caller has received: they went to a copy, which presented their nonces."""
-        if presented is None or presented.proof.grant_seq >= grant.grant_seq:
+        """PostgreSQL has later grants than this caller has received: they went to a copy, which presented their nonces.
+
+        Only a proof of this incarnation, and of this cluster, shows which one it has received.
+        """
+        proof = presented.proof if presented else None
+        if proof is None or (proof.cluster_id, proof.incarnation) != (grant.cluster_id, grant.incarnation):
+            return False
+        if proof.grant_seq >= grant.grant_seq:
             return False
         if (suppressed := self._throttle.admit(grant.incarnation, self._deps.clock.monotonic())) is not None:
             _log.warning(

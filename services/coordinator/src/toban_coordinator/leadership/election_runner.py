@@ -95,6 +95,8 @@ class ElectionRunner:
         self._state = e.ElectorState(me=contender.incarnation, timings=timings or e.Timings())
         self._won: rows.Taken | None = None
         self._progress: TermProgress | None = None
+        # The term whose hand-over has begun; epochs do not come again.
+        self._handing_over = 0
         self.hold = TermHold(clock=deps.clock)
         self.known = KnownLeader(clock=deps.clock)
         self._lock = LockCalls(lock=deps.lock, members=deps.members, worker_id=contender.worker_id, clock=deps.clock)
@@ -162,12 +164,14 @@ class ElectionRunner:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
-    def hand_over(self, epoch: int) -> None:
-        """An operator asks this term to end: let the turns under way finish, then step down. Another term is left alone."""
-        if self._state.term is not None and self._state.term.epoch == epoch:
+    def _begin_hand_over(self, epoch: int) -> None:
+        """An operator asks this term to end. Every beat until its end says so again: one task ends it."""
+        if self._state.term is not None and self._state.term.epoch == epoch != self._handing_over:
+            self._handing_over = epoch
             self._spawn(self._hand_over(epoch), e.DegradeSeen(epoch))
 
     async def _hand_over(self, epoch: int) -> None:
+        """Let the turns under way finish, then step down."""
         # A main loop that hangs must not keep the term.
         finishing = asyncio.ensure_future(self._owner.finish(epoch))
         await asyncio.wait({finishing}, timeout=HAND_OVER_SECONDS + HAND_OVER_MARGIN_SECONDS)
@@ -292,7 +296,7 @@ class ElectionRunner:
             ok = beaten.is_of(self._won.term)
         self.dispatch(e.BeatDone(epoch=epoch, ok=ok))
         if ok and beaten is not None and beaten.demoted:
-            self.hand_over(epoch)
+            self._begin_hand_over(epoch)
 
     def _shown(self) -> tuple[datetime | None, datetime | None]:
         """The last tick and the newest slot that this term has fired."""

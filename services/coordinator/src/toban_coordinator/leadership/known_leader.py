@@ -47,20 +47,19 @@ class KnownLeader:
         """A read of the row is sent now; its answer goes to `note_row` with this number."""
         return self._terms
 
-    def note_row(self, row: Row, *, read: int) -> bool:
-        """The row that a read returned; False when it is older than what is known, and is ignored."""
+    def note_row(self, row: Row, *, read: int) -> None:
+        """The row that a read returned; ignored when it is older than what is known."""
         now = self._clock.boottime()
         if self._leading or read != self._terms:
-            return False
+            return
         if row["epoch"] < self._view.epoch and now - self._read_at <= OLDER_EPOCH_SECONDS:
-            return False
+            return
         before, self._read_at = self._view, now
         self._view = LeaderView(**{name: row[name] for name in _SHARED})
         # A take-over moves the beat as well: only the second beat of a term proves that its leader leads.
         if row["epoch"] == before.epoch and row["beat"] > before.beat and row["resigned_epoch"] != row["epoch"]:
             self._led_at = now
         _show(row["epoch"])
-        return True
 
     def begin_term(self, epoch: int, me: Contender) -> None:
         """This process has won the term of this epoch."""

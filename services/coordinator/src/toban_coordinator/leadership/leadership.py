@@ -77,7 +77,7 @@ class Leadership:
         self._standby_role = role
 
     def read_leader_row(self) -> None:
-        """The leader row may have changed: read it now. A leader reads it with each beat anyway."""
+        """The leader row may have changed: read it now. A leader learns its epoch with each beat anyway."""
         if self._running is None:
             self._send(e.Tick(look=True))
 
@@ -88,10 +88,6 @@ class Leadership:
     def depose(self, epoch: int, reason: str) -> None:
         """Stop leading if `epoch` is the current term."""
         self._send(e.Deposed(epoch=epoch, reason=reason))
-
-    def hand_over(self, epoch: int) -> None:
-        """An operator asks this term to end: finish the turns under way, then step down. Another term is left alone."""
-        self._thread.post(self._runner.hand_over, epoch)
 
     def note_fire(self, slot: datetime) -> None:
         """A slot was fired in this process."""

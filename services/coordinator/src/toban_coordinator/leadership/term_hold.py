@@ -1,4 +1,4 @@
-"""What the main loop and the election's thread know of each other's part of a term: whole values, replaced at once, so that no lock is needed."""
+"""What the main loop and the election's thread know of each other's part of a term. Each field is written by one thread, so no lock is needed."""
 
 from __future__ import annotations
 

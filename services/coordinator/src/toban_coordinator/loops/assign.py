@@ -163,6 +163,9 @@ class Assign:
         async with autocommit(self._deps.pool) as t:
             found = await runs_assign.due_runs(t, now, limit=most + SPARE + len(self._aside), blocked=self._blocked)
             due = [run for run in found if run.id not in self._aside]
+            if self._slow:
+                # What is due no longer, for whatever reason, was not slow several times in a row.
+                self._slow &= Counter({run.id: ALONE_STRIKES for run in due})
             return due, await self._definitions.find(t, {(run.definition_id, run.definition_version) for run in due})
 
     def _unblock(self, roomy: Sequence[ExecutorLoad]) -> None:

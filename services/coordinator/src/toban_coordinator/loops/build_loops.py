@@ -94,7 +94,7 @@ def leader_loops(deps: LoopDeps) -> list[Loop]:
 def lease_loops(deps: LeaseDeps, term: Term, on_turn: Callable[[TurnResult], None]) -> list[Loop]:
     """Fresh loops for one term: lease, orders."""
     keeper = LeaseKeeper(deps=deps, term=term)
-    overdue = OverdueOrders(pool=deps.pool, term=term, settings=deps.settings, clock=deps.clock)
+    overdue = OverdueOrders(deps=deps, term=term)
     return [
         Loop("lease", keeper.run_once, LEASE_TICK_SECONDS, deps.clock, on_turn=on_turn),
         Loop("orders", overdue.run_once, ORDERS_TICK_SECONDS, deps.clock, on_turn=on_turn),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from toban_coordinator.app.adaptive_batch import AdaptiveBatch
@@ -13,6 +13,7 @@ from toban_coordinator.ports.orders import ExecutorProbe
 from toban_coordinator.ports.settings import SettingsSource
 from toban_coordinator.store import executor_fencing, executors
 from toban_domain.epoch import Term
+from toban_domain.errors import FencedOut
 from toban_domain.lease import ExecutorState
 from toban_domain.settings import SETTINGS
 from toban_fencing.redis_client import RedisGone
@@ -22,7 +23,7 @@ from toban_observability.logs import get_logger
 from toban_runtime.clock import Clock
 from toban_store.errors import TooLong
 from toban_store.pool import Pool
-from toban_store.tx import fenced_tx
+from toban_store.tx import autocommit, fenced_tx
 
 LEASE_TICK_SECONDS = 0.5
 ORDERS_TICK_SECONDS = 5.0
@@ -79,7 +80,7 @@ def _watched_row(row: executors.Observed) -> ExecutorRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaseDeps:
-    """What the leader's half needs."""
+    """What the leader's half needs. `holds()`: whether the term may still be acted on."""
 
     pool: Pool
     clock: Clock
@@ -87,6 +88,7 @@ class LeaseDeps:
     probe: ExecutorProbe
     members: Members
     settings: SettingsSource
+    holds: Callable[[], bool]
 
 
 def least_lease_ms(settings: SettingsSource) -> int:
@@ -110,8 +112,9 @@ class LeaseKeeper:
         self._rows: dict[str, executors.Observed] = {}
 
     async def run_once(self) -> int:
-        """Fence and detach what is due; the number of incarnations fenced."""
+        """Fence and detach what is due; the number of incarnations fenced. Raises FencedOut as soon as the term does not hold."""
         deps = self._deps
+        self._require_term()
         await deps.observer.run_once()
         self._rows = deps.observer.rows
         self._forget()
@@ -130,6 +133,11 @@ class LeaseKeeper:
         watched = self._deps.observer.watched.values()
         _age.set(max((now - item.sighting.since for item in watched), default=0.0))
 
+    def _require_term(self) -> None:
+        """Before each write: reads and other writes may have waited since the turn began."""
+        if not self._deps.holds():
+            raise FencedOut(self._term.epoch)
+
     def _silence(self) -> Silence:
         return Silence.of(self._deps.settings.known)
 
@@ -139,6 +147,7 @@ class LeaseKeeper:
         for item in due:
             limit = self._runs.size
             wanted = executor_fencing.Fence(incarnation=item.incarnation, grant_seq=item.grant_seq, reason=item.reason)
+            self._require_term()
             try:
                 async with fenced_tx(self._deps.pool, self._term) as t:
                     result = await executor_fencing.fence(t, [wanted], run_limit=limit)
@@ -172,6 +181,7 @@ class LeaseKeeper:
         asked = await self._asked_by_key()
         if not (todo.detach or todo.rejoin or asked):
             return
+        self._require_term()
         async with fenced_tx(self._deps.pool, self._term) as t:
             silent = await executors.detach(t, todo.detach, mode="") if todo.detach else []
             back = await executors.rejoin(t, todo.rejoin) if todo.rejoin else []
@@ -229,24 +239,32 @@ class LeaseKeeper:
 class OverdueOrders:
     """The leader's loop `orders`, for one term: an executor that leaves an order open for too long gets no more grants (docs/fencing.md 3.8)."""
 
-    def __init__(self, *, pool: Pool, term: Term, settings: SettingsSource, clock: Clock) -> None:
-        self._pool = pool
+    def __init__(self, *, deps: LeaseDeps, term: Term) -> None:
+        self._deps = deps
         self._term = term
-        self._settings = settings
-        self._clock = clock
         # Orders that their executors have been told, since when; and when this was looked at last (BOOTTIME).
         self._since: dict[int, float] = {}
         self._looked_at: float | None = None
 
     async def run_once(self) -> int:
-        """Cut executors that have left an order unanswered for reassign_after_seconds since they were told; how many."""
-        seconds = self._settings.known["reassign_after_seconds"]
-        async with fenced_tx(self._pool, self._term) as t:
-            told, now = await executors.told_orders(t), self._clock.boottime()
-            self._since = told_since(self._since, told, now=now, last_look=self._looked_at)
-            self._looked_at = now
-            late = [order for order, since in self._since.items() if now - since >= seconds]
-            cut = await executors.cut_silent(t, late) if late else []
+        """Cut executors that have left an order unanswered for reassign_after_seconds since they were told; how many.
+
+        Raises FencedOut when the term does not hold any more.
+        """
+        deps = self._deps
+        seconds = deps.settings.known["reassign_after_seconds"]
+        # Not under the fence, which holds up a take-over: the cut looks again whether the order is open.
+        async with autocommit(deps.pool) as reading:
+            told, now = await executors.told_orders(reading), deps.clock.boottime()
+        self._since = told_since(self._since, told, now=now, last_look=self._looked_at)
+        self._looked_at = now
+        late = [order for order, since in self._since.items() if now - since >= seconds]
+        if not deps.holds():
+            raise FencedOut(self._term.epoch)
+        if not late:
+            return 0
+        async with fenced_tx(deps.pool, self._term) as t:
+            cut = await executors.cut_silent(t, late)
         if cut:
             _log.warning("executors left orders unanswered: no more grants for them", worker_ids=cut)
         return len(cut)

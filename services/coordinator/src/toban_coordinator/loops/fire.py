@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from cachetools import LRUCache
 
 from toban_coordinator.app import metrics
-from toban_coordinator.app.adaptive_batch import split_on_refusal, write_alone
+from toban_coordinator.app.adaptive_batch import Write, split_on_refusal, write_alone
 from toban_coordinator.app.definition_cache import DefinitionCache
 from toban_coordinator.app.large_payload import with_large_checks
 from toban_coordinator.app.payload_validator import PayloadValidator
@@ -40,7 +40,8 @@ POSTPONE_SECONDS = 30.0
 # More of them in one turn mean that PostgreSQL is slow, and not they.
 MAX_POSTPONED = 5
 # What one bad plan can make of a write: it is split off.
-_REFUSALS: tuple[type[Exception], ...] = (Refused, TooLong, TypeError, ValueError)
+_BAD: tuple[type[Exception], ...] = (Refused, TypeError, ValueError)
+_REFUSALS: tuple[type[Exception], ...] = (TooLong, *_BAD)
 _log = get_logger(__name__)
 
 
@@ -226,8 +227,8 @@ class Fire:
             parts = decide.cut(plan)
             for part in parts:
                 await split_on_refusal([part], write, alone, refusals=_REFUSALS)
-            if not parts and (slow := await write_alone(plan, write, faults=TooLong)) is not None:
-                await self._postpone(progress, plan.schedule, slow)
+            if not parts:
+                await self._write_alone(progress, plan, write)
 
         try:
             await split_on_refusal(plans, write, alone, refusals=_REFUSALS)
@@ -237,6 +238,16 @@ class Fire:
                 self._note(progress, [plan for plan in part if plan.schedule.id in fired.advanced], now, until)
                 progress.behind += len(part) - len(fired.advanced)
         return sum(fired.made for _, fired in committed)
+
+    async def _write_alone(self, progress: _Progress, plan: FirePlan, write: Write[FirePlan]) -> None:
+        """One slot that took too long; PostgreSQL may refuse it as soon as it gets to it."""
+        try:
+            slow = await write_alone(plan, write, faults=TooLong)
+        except _BAD as error:
+            await self._failed(progress, plan.schedule, error)
+        else:
+            if slow is not None:
+                await self._postpone(progress, plan.schedule, slow)
 
     def _note(self, progress: _Progress, plans: Sequence[FirePlan], now: datetime, until: datetime) -> None:
         progress.settled += len(plans)

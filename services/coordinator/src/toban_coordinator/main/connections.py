@@ -52,9 +52,11 @@ class Connections:
         await asyncio.gather(self._close_election(), *(pool.close(CLOSE_SECONDS) for pool in pools))
 
     async def _close_election(self) -> None:
-        await self.election_thread.run(self.election_redis.close())
-        await self.election_thread.run(self.election_pool.close(CLOSE_SECONDS))
-        await self.election_thread.stop()
+        try:
+            await self.election_thread.run(self.election_redis.close())
+            await self.election_thread.run(self.election_pool.close(CLOSE_SECONDS))
+        finally:
+            await self.election_thread.stop()
 
 
 async def connect(config: CoordinatorConfig, clock: Clock) -> Connections:

@@ -89,7 +89,7 @@ def _gateway(config: CoordinatorConfig, parts: Coordinator) -> Gateway:
             sign=lambda proof: signer.sign(proof).SerializeToString(),
         ),
         sessions=ExecutorSessions(deps=sessions),
-        continuations=Continuations(pool=parts.connections.grant_pool, settings=parts.settings),
+        continuations=Continuations(pool=parts.connections.grant_pool, settings=parts.settings, clock=parts.clock),
         reports=reports,
         settings=parts.settings_streams,
         signer=signer,

@@ -173,5 +173,6 @@ class Coordinator:
             probe=self.orders,
             members=self.members,
             settings=self.settings,
+            holds=deps.holds,
         )
         return [*leader_loops(deps), *lease_loops(lease_deps, term, on_turn)]

@@ -9,6 +9,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from typing import NamedTuple
 
 from toban_coordinator.decide.instance_secret import InstanceRow, same_secret, speaks_for
 from toban_coordinator.store import orphan_waits
@@ -25,6 +26,9 @@ STOPPED = "it was stopped in order"
 """The attested reason of an incarnation that ended by its operator's will; what else ends one is a loss."""
 WITNESSED = "its witness found its processes gone"
 """The attested reason of an incarnation whose process died before its guards."""
+MIN_SILENT_SECONDS = 3.0
+"""How long an incarnation has sent nothing before another boot of its machine attests its end. It is three heartbeats at the default interval:
+a clone of the machine, which has another boot id, starts beside an original that lives. A boot takes longer, and a lease ends later."""
 
 _Q = queries.load(__name__)
 _log = get_logger(__name__)
@@ -166,17 +170,29 @@ async def _instance_of(t: Tx, incarnation: str) -> list[InstanceRow]:
     return [InstanceRow(**row) for row in rows]
 
 
-async def attest(pool: Pool, new: Registration) -> int:
-    """Note which earlier incarnations of a registered one are proven dead; how many. The leader is woken to take what they held."""
+class Attested(NamedTuple):
+    """How many incarnations are attested as ended, and those of another boot that are not, because they have sent something a moment ago."""
+
+    attested: int
+    not_silent: Sequence[str]
+
+
+async def attest(pool: Pool, new: Registration, *, silent: float = MIN_SILENT_SECONDS) -> Attested:
+    """Note which earlier incarnations of a registered one are proven dead. The leader is woken to take what they held.
+
+    Another boot id proves that only for one that has had no heartbeat and no grant for `silent` seconds, at most its lease.
+    """
     names = ("incarnation", "instance", "node_id", "boot_id", "previous")
-    params = {name: getattr(new, name) for name in names}
+    params = {name: getattr(new, name) for name in names} | {"silent": silent}
     async with tx(pool) as t:
         proven = await same_instance(t, new.incarnation)
-        if count := await t.execute(_Q.attest, params | {"proven": list(proven)}):
+        row = await t.fetch_one(_Q.attest, params | {"proven": list(proven)})
+        assert row is not None
+        if row["attested"]:
             await t.notify("lease")
         if await orphan_waits.end_of_dead(t, **params, proven=list(proven)):
             await t.notify("reap")
-    return count
+    return Attested(**row)
 
 
 async def attest_own(pool: Pool, incarnation: str, reason: str, *, nonce: int = 0) -> bool:
@@ -283,6 +299,8 @@ async def observe(pool: Pool) -> list[Observed]:
 
 async def detach(t: FencedTx, incarnations: Sequence[str], *, mode: str, reason: str = "") -> list[int]:
     """No new work for these; the worker ids that were detached. `mode` is '' without a request; `reason` goes to the audit log."""
+    # After a wait for a row a statement still sees the runs of others as they were before it: a confirmation that came meanwhile counts.
+    await lock(t, incarnations)
     rows = await t.fetch_all(_Q.detach, {"incarnations": list(incarnations), "mode": mode})
     if reason:
         for row in rows:
@@ -298,12 +316,14 @@ async def rejoin(t: FencedTx, incarnations: Sequence[str]) -> list[int]:
     return [row["worker_id"] for row in rows]
 
 
-async def told_orders(t: FencedTx) -> list[int]:
+async def told_orders(t: Tx) -> list[int]:
     """The open orders that their executors have been told; their ids."""
     return [row["id"] for row in await t.fetch_all(_Q.told_orders)]
 
 
 async def cut_silent(t: FencedTx, orders: Sequence[int]) -> list[int]:
     """No more grants for executors with one of these orders, if it is still open; the worker ids."""
+    # As for `detach`.
+    await t.execute(_Q.lock_ordered, {"orders": list(orders)})
     rows = await t.fetch_all(_Q.cut_silent, {"orders": list(orders)})
     return [row["worker_id"] for row in rows]

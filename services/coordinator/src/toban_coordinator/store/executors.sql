@@ -30,13 +30,21 @@ SELECT e.incarnation::text AS incarnation, e.secret_hash, e.state = 'off' AS off
 
 -- name: attest
 -- Earlier incarnations of the same instance on the same node that are known to be dead: the machine has booted since, or the successor that
--- holds the state directory has reaped their guards. Only those that it may speak for.
+-- holds the state directory has reaped their guards. Only those that it may speak for. With the others of another boot, which are not silent.
+WITH attested AS (
 UPDATE scheduler.executors e
    SET attested_reason = CASE WHEN e.boot_id <> %(boot_id)s::text THEN 'the node has booted since'
                               ELSE 'its successor found its processes gone' END
  WHERE e.instance = %(instance)s::text AND e.node_id = %(node_id)s::text AND e.incarnation <> %(incarnation)s::uuid
-   AND e.state <> 'off' AND e.attested_reason = '' AND e.incarnation = ANY (%(proven)s::uuid[])
-   AND (e.boot_id <> %(boot_id)s::text OR e.incarnation::text = %(previous)s::text);
+   AND e.state <> 'off' AND e.attested_reason = '' AND e.incarnation = ANY (%(proven)s::uuid[]) AND {{ended_before}}
+RETURNING 1
+)
+SELECT (SELECT count(*) FROM attested) AS attested,
+       coalesce((SELECT array_agg(e.incarnation::text) FROM scheduler.executors e
+                  WHERE e.instance = %(instance)s::text AND e.node_id = %(node_id)s::text AND e.incarnation <> %(incarnation)s::uuid
+                    AND e.state <> 'off' AND e.attested_reason = '' AND e.boot_id <> %(boot_id)s::text AND e.incarnation = ANY (%(proven)s::uuid[])
+                    AND NOT {{ended_before}}),
+                '{}') AS not_silent;
 
 -- name: attest_own
 -- An incarnation, or its witness, says that it has ended: no process of its jobs is left and it starts nothing any more. A copy
@@ -101,6 +109,12 @@ UPDATE scheduler.executors e SET nonce = %(nonce)s::bigint, nonces = '{}', grant
 -- These rows, in id order. What comes after it in the transaction sees the drains as they are while the rows are held.
 SELECT 1 FROM scheduler.executors WHERE incarnation = ANY (%(incarnations)s::uuid[]) ORDER BY incarnation FOR NO KEY UPDATE;
 
+-- name: lock_ordered
+-- As `lock`, for the executors of these orders.
+SELECT 1 FROM scheduler.executors
+ WHERE incarnation IN (SELECT o.incarnation FROM scheduler.executor_orders o WHERE o.id = ANY (%(orders)s::bigint[]))
+ ORDER BY incarnation FOR NO KEY UPDATE;
+
 -- name: resume
 -- draining -> on, when no drain is kept (any more). Only after `lock`: a drain locks these rows too, after it was written down.
 UPDATE scheduler.executors e SET state = 'on'
@@ -116,7 +130,7 @@ SELECT scheduler.current_system_id() || '/' || scheduler.current_timeline() AS c
   FROM scheduler.executors e WHERE e.state <> 'off';
 
 -- name: detach
--- on | draining -> detached. For silence alone not while one of its runs is CONFIRMING: its executor has just asked for it.
+-- on | draining -> detached. For silence alone not while one of its runs is CONFIRMING: its executor has just asked for it. Only after `lock`.
 UPDATE scheduler.executors e SET state = 'detached', detach_mode = %(mode)s::text, detached_at = now()
  WHERE e.incarnation = ANY (%(incarnations)s::uuid[]) AND e.state IN ('on', 'draining') AND (%(mode)s::text <> '' OR NOT {{confirming}})
 RETURNING e.incarnation::text AS incarnation, e.worker_id;
@@ -136,7 +150,7 @@ SELECT o.id
  WHERE o.done_at IS NULL AND e.state IN ('on', 'draining', 'detached') AND e.last_heartbeat_at > o.created_at;
 
 -- name: cut_silent
--- on | draining | detached -> cut: one of these orders to it is still open, and none of its runs is CONFIRMING.
+-- on | draining | detached -> cut: one of these orders to it is still open, and none of its runs is CONFIRMING. Only after `lock_ordered`.
 UPDATE scheduler.executors e SET state = 'cut'
  WHERE e.state IN ('on', 'draining', 'detached') AND NOT {{confirming}}
    AND EXISTS (SELECT 1 FROM scheduler.executor_orders o

@@ -65,3 +65,9 @@ greatest(e.echo_seq, least(a.echo, e.grant_seq))
    FROM scheduler.job_definition_versions v, scheduler.executors x
   WHERE v.definition_id = r.definition_id AND v.version = r.definition_version AND v.spec ->> 'on_lease_loss' = 'continue'
     AND x.incarnation = r.assigned_incarnation AND x.attested_reason = '')
+
+-- fragment: ended_before
+-- Whether executor `e` ended before a successor of its instance registered: the successor holds the state directory on the same boot and names
+-- it, or it is of another boot and silent. A clone of its machine has another boot id, too, and registers while it lives.
+(CASE WHEN e.boot_id = %(boot_id)s::text THEN e.incarnation::text = %(previous)s::text
+      ELSE greatest(e.last_heartbeat_at, e.granted_at) < now() - make_interval(secs => least(%(silent)s::double precision, e.lease_ms / 1000.0)) END)

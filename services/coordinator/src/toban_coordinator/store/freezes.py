@@ -10,7 +10,7 @@ from datetime import datetime
 from toban_domain.outcome import AttemptKey
 from toban_store import queries
 from toban_store.pool import Pool
-from toban_store.tx import tx
+from toban_store.tx import autocommit
 
 _sql = queries.load(__name__)
 
@@ -27,11 +27,8 @@ class FreezeNote:
     turned_at: datetime | None = None
 
 
-async def note(pool: Pool, incarnation: str, notes: Mapping[AttemptKey, FreezeNote]) -> set[int]:
-    """Store them with an event a turn; returns the runs that changed. What is known already, or held by another executor, changes nothing.
-
-    Raises StoreError.
-    """
+async def note(pool: Pool, incarnation: str, notes: Mapping[AttemptKey, FreezeNote]) -> None:
+    """Store them with an event a turn. What is known already, or held by another executor, changes nothing. Raises StoreError."""
     rows = [
         {
             "run_id": key.run_id,
@@ -43,5 +40,5 @@ async def note(pool: Pool, incarnation: str, notes: Mapping[AttemptKey, FreezeNo
         for key, one in notes.items()
     ]
     parameters = {"notes": json.dumps(rows), "incarnation": incarnation}
-    async with tx(pool) as t:
-        return {row["run_id"] for row in await t.fetch_all(_sql.note, parameters)}
+    async with autocommit(pool) as t:
+        await t.execute(_sql.note, parameters)

@@ -26,15 +26,27 @@ async def end_of_own(t: Tx, incarnation: str, *, nonce: int) -> int:
 
 
 async def end_of_dead(
-    t: Tx, *, instance: str, node_id: str, boot_id: str, incarnation: str, previous: str, proven: Sequence[str]
+    t: Tx,
+    *,
+    instance: str,
+    node_id: str,
+    boot_id: str,
+    incarnation: str,
+    previous: str,
+    silent: float,
+    proven: Sequence[str],
 ) -> int:
-    """End the wait of runs of earlier incarnations whose death a new one attests, which may speak for `proven`. How many waited."""
+    """End the wait of runs of earlier incarnations whose death a new one attests, which may speak for `proven`. How many waited.
+
+    `silent` is as for `executors.attest`.
+    """
     params = {
         "instance": instance,
         "node_id": node_id,
         "boot_id": boot_id,
         "incarnation": incarnation,
         "previous": previous,
+        "silent": silent,
         "proven": proven,
     }
     return await t.execute(_sql.end_of_dead, params)

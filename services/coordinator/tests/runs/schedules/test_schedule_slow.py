@@ -67,6 +67,36 @@ async def test_one_slot_that_never_fits_waits_with_its_reason_and_stops_no_other
     assert "slow" in await fired(world)
 
 
+SLOW_THEN_BAD = """
+CREATE SEQUENCE scheduler.tries;
+GRANT USAGE ON SEQUENCE scheduler.tries TO PUBLIC;
+CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    IF NEW.schedule_name = 'bad' THEN
+        IF nextval('scheduler.tries') > 2 THEN
+            RAISE EXCEPTION 'its name is bad';
+        END IF;
+        PERFORM pg_sleep(2);
+    END IF;
+    RETURN NEW;
+END $$
+"""
+
+
+async def test_one_slot_that_takes_long_and_is_refused_then_stops_no_other(world: Any, make: Any) -> None:
+    """Slow together with the others and alone; the next try is refused."""
+    bad = make.schedule("bad", interval_seconds=600)
+    await world.apply(make.job(), bad, *[make.schedule(f"s{n}", interval_seconds=600) for n in range(2)])
+    await world.steady()
+    await world.sql(SLOW_THEN_BAD)
+    await world.sql(TRIGGER)
+    await world.turn("fire")
+    assert (await fired(world)).keys() == {"s0", "s1"}
+    [row] = await world.sql("SELECT status, fire_retry_count, last_error FROM scheduler.schedules WHERE name = 'bad'")
+    assert (row["status"], row["fire_retry_count"]) == ("active", 1)
+    assert "its name is bad" in row["last_error"]
+
+
 async def test_a_database_that_is_slow_for_all_fails_the_turn(world: Any, make: Any) -> None:
     await world.apply(make.job(), *[make.schedule(f"slow{n}") for n in range(8)])
     await world.steady()

@@ -24,6 +24,7 @@ from toban_executor.ports.coordinator import (
 )
 from toban_fencing.epoch_gate import Header
 from toban_fencing.order_book import StartAnswer
+from toban_observability.logs import get_logger
 from toban_proto.v1 import common_pb2, coordinator_pb2, executor_pb2
 from toban_transport.convert import (
     key_from_pb,
@@ -36,6 +37,8 @@ from toban_transport.convert import (
     timestamp_from_pb,
     timestamp_to_pb,
 )
+
+_log = get_logger(__name__)
 
 
 def header_from_pb(message: executor_pb2.OrderHeader) -> Header:
@@ -127,16 +130,29 @@ def signed_epoch_from_pb(message: common_pb2.SignedEpoch) -> SignedEpoch | None:
     )
 
 
-def signed_epoch_from_bytes(message: bytes) -> SignedEpoch | None:
-    """What the journal kept; None for nothing."""
-    return signed_epoch_from_pb(common_pb2.SignedEpoch.FromString(message)) if message else None
+def stored_signed_epoch(stored: bytes) -> SignedEpoch | None:
+    """What the journal kept; None for nothing, and for a damaged value, which is logged."""
+    signed = _signed_epoch_from_bytes(stored)
+    if stored and signed is None:
+        _log.error(
+            "stored signed epoch is damaged and ignored; the next grant replaces it",
+            remedy="check the disk of the state directory; after EPOCH_UNPROVEN run: toban cluster adopt-epoch",
+        )
+    return signed
+
+
+def _signed_epoch_from_bytes(message: bytes) -> SignedEpoch | None:
+    try:
+        return signed_epoch_from_pb(common_pb2.SignedEpoch.FromString(message)) if message else None
+    except (DecodeError, TypeError):
+        return None
 
 
 def signed_epoch_of_detail(error: TobanError) -> SignedEpoch | None:
     """What a coordinator signed with an error; None when it has none, or one that cannot be read."""
     try:
-        return signed_epoch_from_bytes(b64decode(str(error.detail.get("signed_epoch", "")), validate=True))
-    except (ValueError, DecodeError):
+        return _signed_epoch_from_bytes(b64decode(str(error.detail.get("signed_epoch", "")), validate=True))
+    except ValueError:
         return None
 
 
@@ -215,7 +231,9 @@ def heartbeat_answer_from_pb(message: coordinator_pb2.HeartbeatResponse) -> Hear
 def continuation_to_pb(question: ContinuationQuestion, incarnation: str) -> coordinator_pb2.ConfirmContinuationRequest:
     """A question about continuation."""
     keys = [key_to_pb(key) for key in question.keys]
-    return coordinator_pb2.ConfirmContinuationRequest(incarnation=incarnation, echo=question.echo, keys=keys)
+    return coordinator_pb2.ConfirmContinuationRequest(
+        incarnation=incarnation, echo=question.echo, keys=keys, nonce=question.nonce
+    )
 
 
 def continuation_answer_from_pb(message: coordinator_pb2.ConfirmContinuationResponse) -> ContinuationAnswer:
@@ -227,6 +245,7 @@ def continuation_answer_from_pb(message: coordinator_pb2.ConfirmContinuationResp
         refused={key_from_pb(item.key): item.reason for item in message.refused},
         reason=message.reason,
         signed_epoch=signed_epoch_from_pb(message.signed_epoch),
+        nonce=message.nonce,
     )
 
 

@@ -132,6 +132,8 @@ class CoordinatorClient:
         answer = await self._replicas.call(lambda stub: unary(stub.Register, request, timeout=REGISTER_SECONDS))
         self.authenticate(answer.incarnation_key)
         self._unknown.lease_seconds = answer.lease_ms / 1000
+        # It has the row: another one's denial alone is not believed for a lease.
+        self._unknown.note_answer(self._replicas.answered_last, self._clock.monotonic())
         self._heartbeat_seconds = call_seconds(lease_ms=answer.lease_ms, margin_ms=answer.lease_margin_ms)
         return Registered(
             worker_id=answer.worker_id,

@@ -73,11 +73,13 @@ class GuardClient:
         for slot, sock in enumerate(self._guards.slots):
             sock.setblocking(False)
             loop.add_reader(sock.fileno(), self._read, slot)
+        # The guard supervisor alone has the other end.
+        loop.add_reader(self._guards.control.fileno(), self._supervisor_gone)
 
     def stop_reading(self) -> None:
         """Read no more reports; the guards keep them for the next incarnation."""
         loop = asyncio.get_running_loop()
-        for sock in self._guards.slots:
+        for sock in [*self._guards.slots, self._guards.control]:
             loop.remove_reader(sock.fileno())
 
     async def close(self, timeout: float) -> bool:
@@ -195,10 +197,15 @@ class GuardClient:
             if (order.on_lease_loss != "freeze" and not doubtful) or key in over:
                 self._enforcer.kill(slot)
             elif key not in frozen or self._enforcer.has_frozen(slot):
-                if self._enforcer.freeze(slot):
-                    self._turned(key, frozen=True)
-                elif late >= FREEZE_ALLOWANCE:
-                    self._enforcer.kill(slot)
+                self._freeze(slot, key, late=late)
+
+    def _freeze(self, slot: int, key: AttemptKey, *, late: float) -> None:
+        verified = self._enforcer.freeze(slot)
+        if verified or self._enforcer.has_stopped(slot):
+            # Also when only a part of the tree is stopped: the next grant thaws nothing but attempts that heartbeats named as frozen.
+            self._turned(key, frozen=True)
+        if not verified and late >= FREEZE_ALLOWANCE:
+            self._enforcer.kill(slot)
 
     def _turned(self, key: AttemptKey, *, frozen: bool) -> None:
         assert self._listener is not None
@@ -331,10 +338,16 @@ class GuardClient:
             reason = "the guard of the slot died"
             self._ended(slot, AttemptEnd(key=order.key, cause="guard_lost", reason=reason, finished_ns=self._now_ns()))
 
+    def _supervisor_gone(self) -> None:
+        asyncio.get_running_loop().remove_reader(self._guards.control.fileno())
+        assert self._listener is not None
+        self._listener.supervisor_gone()
+
     def _disconnected(self, slot: int) -> None:
         _log.error("the guards have ended", slot=slot)
         asyncio.get_running_loop().remove_reader(self._guards.slots[slot].fileno())
+        assert self._listener is not None
+        # First: whatever happens to the jobs, this incarnation is over.
+        self._listener.guards_gone()
         # At once: until the next incarnation ends what is left, the lease may run out and the runs start elsewhere.
         self._enforcer.kill_abandoned()
-        assert self._listener is not None
-        self._listener.guards_gone()

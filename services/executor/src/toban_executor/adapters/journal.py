@@ -16,7 +16,7 @@ from typing import Any
 from toban_domain.errors import ErrorCode, TobanError
 from toban_domain.outcome import AttemptKey
 from toban_executor.adapters import journal_sql
-from toban_executor.adapters.convert import report_from_bytes, report_to_bytes, signed_epoch_from_bytes
+from toban_executor.adapters.convert import report_from_bytes, report_to_bytes, stored_signed_epoch
 from toban_executor.decide.models import Report
 from toban_executor.ports.coordinator import SignedEpoch
 from toban_executor.ports.journal import JournalBatch, JournalContents
@@ -90,7 +90,7 @@ class Journal:
 
     def _signed_epoch(self) -> SignedEpoch | None:
         row = self._connection.execute("SELECT value FROM meta WHERE key = 'signed_epoch'").fetchone()
-        return None if row is None else signed_epoch_from_bytes(row[0])
+        return None if row is None else stored_signed_epoch(row[0])
 
     def ack_offset(self, guard: str) -> int:
         """Number of the last message of a guard whose content is, or was, in the journal. Only before `start`."""

@@ -1,7 +1,5 @@
 """Freezes and kills the trees of slots from the executor's process, in place of guards that are stopped (docs/fencing.md 3.7)."""
 
-import contextlib
-import os
 import signal
 
 from toban_executor.guard import cgroup
@@ -12,6 +10,8 @@ from toban_executor.guard.launch import GuardSet
 from toban_executor.guard.process_tree import (
     children,
     descendants,
+    has_argument,
+    kill_all,
     signal_tree,
     slot_of,
     start_time,
@@ -21,7 +21,7 @@ from toban_executor.guard.process_tree import (
 from toban_observability.logs import get_logger
 
 ABANDONED_SECONDS = 1.0
-"""So long the executor looks for jobs whose guards are dead."""
+"""How long the executor looks for jobs whose guards are dead, for all slots together: it answers nothing meanwhile."""
 KILL_AGAIN_SECONDS = 0.005
 
 _log = get_logger(__name__)
@@ -32,6 +32,10 @@ class LeaseEnforcer:
 
     def __init__(self, guards: GuardSet) -> None:
         self._guards = guards
+        # As the guards found it when they started; it is needed at each look at a slot.
+        self._cgroup_base = cgroup.find_base(f"toban-{guards.incarnation}", make=False)
+        # When `kill_abandoned` stops to repeat itself, on CLOCK_BOOTTIME.
+        self._abandoned_end: float | None = None
         # Slots that were frozen from here, each with what was stopped.
         self._freezers: dict[int, TreeFreezer] = {}
         # Slots whose processes have refused signals.
@@ -48,8 +52,12 @@ class LeaseEnforcer:
         return freezer.freeze()
 
     def has_frozen(self, slot: int) -> bool:
-        """Whether the tree of the slot was stopped from here."""
+        """Whether the tree of the slot was frozen from here, or a freeze was tried."""
         return slot in self._freezers
+
+    def has_stopped(self, slot: int) -> bool:
+        """Whether a process of the slot was stopped from here and waits for `thaw`."""
+        return slot in self._freezers and self._freezers[slot].has_stopped
 
     def thaw(self, slot: int) -> bool:
         """Let go on what was stopped from here; False when nothing was."""
@@ -73,28 +81,32 @@ class LeaseEnforcer:
                 self._refusing.add(slot)
                 how = "cgroup killed with its guard" if killed else "no cgroup to kill"
                 _log.error(f"job processes refuse signals; {how}", slot=slot, pids=refused)
+        if self._guards.supervisor.poll() is not None:
+            # Its number may belong to another process by now.
+            return
         for orphan in children(self._guards.supervisor.pid):
-            if slot_of(orphan) is None:
-                for pid in (*descendants(orphan), orphan):
-                    with contextlib.suppress(ProcessLookupError, PermissionError):
-                        os.kill(pid, signal.SIGKILL)
+            # A slot supervisor that was forked a moment ago has no name yet, and the command line of its parent.
+            if slot_of(orphan) is None and not has_argument(orphan, self._guards.incarnation.encode()):
+                kill_all([*descendants(orphan), orphan])
 
     def kill_abandoned(self) -> None:
-        """SIGKILL to jobs that have neither a slot supervisor nor a guard supervisor any more, so that nothing else ends them."""
-        end = boottime() + ABANDONED_SECONDS
+        """SIGKILL to jobs that have neither a slot supervisor nor a guard supervisor any more, so that nothing else ends them.
+
+        It blocks. All calls together repeat it for ABANDONED_SECONDS at most; each looks at least once.
+        """
+        if self._abandoned_end is None:
+            self._abandoned_end = boottime() + ABANDONED_SECONDS
         marker = f"TOBAN_INCARNATION={self._guards.incarnation}".encode()
-        while boottime() < end:
+        while True:
             supervisors = self._supervisors()
             for slot in set(range(len(self._guards.slots))) - set(supervisors):
                 # Also what has another environment by now.
                 self._kill_group(slot)
             kept = {pid for supervisor in supervisors.values() for pid in descendants(supervisor)}
             left = {pid for pid in with_environment(marker) if start_time(pid)} - kept
-            if not left:
+            kill_all(left.union(*map(descendants, left)))
+            if not left or boottime() >= self._abandoned_end:
                 return
-            for pid in left.union(*map(descendants, left)):
-                with contextlib.suppress(ProcessLookupError, PermissionError):
-                    os.kill(pid, signal.SIGKILL)
             pause(KILL_AGAIN_SECONDS)
 
     def _supervisors(self) -> dict[int, int]:
@@ -118,5 +130,4 @@ class LeaseEnforcer:
         return group is not None and group.kill_from_outside()
 
     def _group(self, slot: int) -> SlotCgroup | None:
-        base = cgroup.find_base(f"toban-{self._guards.incarnation}", make=False)
-        return None if base is None else SlotCgroup(base=base, slot=slot)
+        return None if self._cgroup_base is None else SlotCgroup(base=self._cgroup_base, slot=slot)

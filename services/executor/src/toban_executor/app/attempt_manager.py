@@ -18,8 +18,8 @@ from toban_executor.app.lease import ExecutorLease
 from toban_executor.app.log_collector import LogCollector, count_end
 from toban_executor.app.outcome_reporter import OutcomeReporter
 from toban_executor.decide.environment import job_environment
-from toban_executor.decide.freeze_book import FreezeBook
 from toban_executor.decide.guard_types import FreezeTurn, JobNote
+from toban_executor.decide.lease_end import LeaseEndBook
 from toban_executor.decide.log_block import LogBlock
 from toban_executor.decide.models import AttemptEnd, CancelOrder, Report, StartOrder
 from toban_executor.decide.outcome import outcome_of
@@ -84,11 +84,7 @@ class AttemptManager:
     ) -> None:
         self.book = book
         self.epochs = KnownEpochs(book=book, journal=journal, clock=clock)
-        self.freezes = FreezeBook()
-        # Live attempts that run on when the lease ends.
-        self.continuing: set[AttemptKey] = set()
-        # Attempts that the end of the lease kills.
-        self.killable: set[AttemptKey] = set()
+        self.lease_end = LeaseEndBook()
         self.lease = ExecutorLease(clock=clock, tries=tries)
         self.notes = notes
         self.progress = notes.progress
@@ -223,13 +219,7 @@ class AttemptManager:
         order = self._spans.begin(order)
         env = job_environment(order, incarnation=self.book.incarnation, home=launcher.home, now=self._clock.wall())
         self.book.running(order.key)
-        if order.on_lease_loss == "continue":
-            self.continuing.add(order.key)
-        else:
-            # Also what is killed then: a step of the wall clock freezes it first.
-            self.freezes.opened(order.key)
-        if order.on_lease_loss == "kill":
-            self.killable.add(order.key)
+        self.lease_end.opened(order.key, order.on_lease_loss)
         self._guards.spawn(
             order,
             env=env,
@@ -279,16 +269,16 @@ class AttemptManager:
             self._push_deadline(self.lease.deadline, thaw=())
 
     def _push_deadline(self, deadline: Instant, *, thaw: Collection[AttemptKey]) -> None:
-        seconds = self.freezes.seconds(self._clock.boottime())
+        seconds = self.lease_end.seconds(self._clock.boottime())
         self._guards.push_deadline(deadline, thaw=thaw, frozen_seconds=seconds, freeze_max=self._freeze_max())
 
     def enforce_lease(self, late: float, *, doubtful: bool) -> None:
         """The lease ended `late` seconds ago, by the wall clock alone when `doubtful`: freeze and kill from here what guards have not."""
         limit = self._freeze_max()
-        over = self.freezes.over(self._clock.boottime(), limit)
+        over = self.lease_end.over(self._clock.boottime(), limit)
         reason = f"frozen for longer than lease_freeze_max_seconds = {limit:g}; the lease was not renewed in time"
         self.end(over, cause="lease", reason=reason, grace=0.0)
-        self._guards.enforce_lease(late=late, frozen=self.freezes.frozen, over=over, doubtful=doubtful)
+        self._guards.enforce_lease(late=late, frozen=self.lease_end.frozen, over=over, doubtful=doubtful)
 
     def end(self, keys: Iterable[AttemptKey], *, cause: str, reason: str, grace: float | None) -> None:
         """Begin to end attempts for a cause of this executor."""
@@ -317,19 +307,17 @@ class AttemptManager:
 
     def freeze_turned(self, turn: FreezeTurn) -> None:
         """An attempt was frozen or thawed; coordinators learn it at once."""
-        if not self.freezes.turned(turn, self._clock.boottime()):
+        now = self._clock.boottime()
+        if not self.lease_end.turned(turn, now):
             return
         (_freezes if turn.frozen else _thaws).inc()
-        _frozen.set(len(self.freezes.frozen))
+        _frozen.set(len(self.lease_end.frozen))
         known = {"run_id": turn.key.run_id, "token": turn.key.token, "epoch": term_of(turn.key.token)}
         if turn.frozen:
             _log.warning("job frozen: the lease was not renewed in time", **known)
         else:
-            _log.info("job resumed", frozen_seconds=round(self._frozen_seconds(turn.key), 1), **known)
+            _log.info("job resumed", frozen_seconds=round(self.lease_end.seconds(now).get(turn.key, 0.0), 1), **known)
         self._wake_heartbeat()
-
-    def _frozen_seconds(self, key: AttemptKey) -> float:
-        return self.freezes.seconds(self._clock.boottime()).get(key, 0.0)
 
     def noted(self, note: JobNote) -> None:
         """What a job has said on its socket, or the step that it has reached."""
@@ -358,14 +346,26 @@ class AttemptManager:
         self._collector.closed(end.key, end.last_seq)
         count_end(end)
         self.book.finished(end.key)
-        self.freezes.closed(end.key)
-        self.continuing.discard(end.key)
-        self.killable.discard(end.key)
-        _frozen.set(len(self.freezes.frozen))
+        self.lease_end.closed(end.key)
+        _frozen.set(len(self.lease_end.frozen))
         self._note_live()
         self._collector.submit_outcome(Report(key=end.key, seq=2, outcome=outcome))
         _outcomes.labels(outcome.kind.value, outcome.reason.value).inc()
         self._spans.end(end.key, outcome)
+
+    def supervisor_gone(self) -> None:
+        """Jobs go on under their slot supervisors; nothing new starts. After the last one the process registers again, with new guards."""
+        self.book.unsupervised = True
+        _log.error(
+            "guard supervisor died; running jobs continue, no new work until they have ended and new guards are started",
+            live=len(self.book.live),
+        )
+        self._end_unsupervised()
+        self._wake_heartbeat()
+
+    def _end_unsupervised(self) -> None:
+        if self.book.unsupervised and self.idle.is_set() and not self.book.stopping:
+            self.lease.end("the guard supervisor died")
 
     def guards_gone(self) -> None:
         """A guard has ended without a successor: the state of its job is unknown and the incarnation is over."""
@@ -379,3 +379,4 @@ class AttemptManager:
             self.idle.clear()
         else:
             self.idle.set()
+            self._end_unsupervised()

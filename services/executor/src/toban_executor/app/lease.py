@@ -19,8 +19,7 @@ class ExecutorLease:
     `over` is empty while the incarnation continues, else the reason for its end. `row_state` is the state of its row in
     PostgreSQL (on, draining, detached, cut, off); `detach_mode` is set when an operator has detached it (let_finish, stop).
     `echo` is the highest grant_seq that any answer had. `tries` gives how often and with what pause in seconds to ask about continuation.
-    `superseded`: another copy of this incarnation, of a cloned or restored machine, has the
-    lease.
+    `superseded`: another copy of this incarnation, of a cloned or restored machine, has the lease.
     """
 
     def __init__(self, *, clock: Clock, tries: Callable[[], tuple[int, float]]) -> None:

@@ -35,8 +35,8 @@ class LeaseAnswers:
         if state in _ENDED:
             # Those of `on_lease_loss: continue` run on, and report under this incarnation.
             reason = f"the executor was put {state}"
-            attempts.end_all(cause="lease", reason=reason, grace=0.0, but=attempts.continuing)
-        if state == "off" and not attempts.continuing:
+            attempts.end_all(cause="lease", reason=reason, grace=0.0, but=attempts.lease_end.continuing)
+        if state == "off" and not attempts.lease_end.continuing:
             lease.end("the executor's row is off")
         if lease.detach_mode:
             self._detach(lease.detach_mode)

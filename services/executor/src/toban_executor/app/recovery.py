@@ -112,8 +112,8 @@ class Recovery:
         instance = instance_of(stored, machine=self._machine, new_id=self._new_id())
         if instance.copied:
             _log.warning(
-                "the state directory is a copy: this executor is a new instance",
+                "the state directory was copied from another executor; registering as a new instance",
                 instance=instance.id,
-                before=stored.instance,
+                copied_from_instance=stored.instance,
             )
         return instance

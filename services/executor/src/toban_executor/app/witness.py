@@ -55,7 +55,9 @@ class Witness:
             except TobanError as error:
                 if error.code in _FINAL:
                     _log.error(
-                        "the witness of a dead executor is refused; its lease ends by itself", error=error.message
+                        "coordinators refuse the witness of a dead executor; that executor's lease ends by itself",
+                        code=error.code.value,
+                        error=error.message,
                     )
                     return ()
                 attempt += 1

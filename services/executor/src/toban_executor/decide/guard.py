@@ -17,6 +17,7 @@ from __future__ import annotations
 import math
 
 from toban_executor.decide import guard_cancel, guard_freeze, guard_steps
+from toban_executor.decide.guard_freeze import KILL_ALLOWANCE
 from toban_executor.decide.guard_types import (
     Cancel,
     CheckpointStored,
@@ -58,8 +59,6 @@ from toban_executor.decide.guard_types import (
 from toban_executor.decide.models import AttemptEnd
 from toban_executor.decide.slot_state import Attempt, SlotState
 from toban_fencing.executor_lease import Instant
-
-KILL_ALLOWANCE = guard_freeze.KILL_ALLOWANCE
 
 REPORT_START_AFTER = 0.05
 """Seconds: the end of a shorter attempt implies its start, which halves the reports and the writes for short jobs."""

@@ -20,7 +20,7 @@ class UnknownIncarnation:
     _denied: dict[str, float] = field(default_factory=dict)
 
     def note_answer(self, address: str, now: float) -> None:
-        """This coordinator answered a heartbeat, so the row is there: earlier denials were wrong."""
+        """This coordinator registered the incarnation or answered a heartbeat, so the row is there: earlier denials were wrong."""
         self._answered[address] = now
         self._denied.clear()
 

@@ -61,6 +61,11 @@ class TreeFreezer:
                 running.append(pid)
         return running, ended
 
+    @property
+    def has_stopped(self) -> bool:
+        """Whether `freeze` has sent SIGSTOP to a process since the last `thaw`."""
+        return bool(self._stopped)
+
     def thaw(self) -> None:
         """Let go on what `freeze` has stopped. Without effect when nothing is frozen."""
         if self._cgroup is not None:
@@ -98,11 +103,6 @@ class TreeFreezer:
                 return False
             pause(_PAUSE)
         return False
-
-
-def runs(pid: int) -> bool:
-    """Whether a thread of the process may execute its program: it is neither stopped nor dead."""
-    return not thread_states(pid) <= _NOT_RUNNING
 
 
 def thread_states(pid: int) -> set[int]:

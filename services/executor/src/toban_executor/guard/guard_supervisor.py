@@ -38,7 +38,14 @@ from toban_executor.guard.cgroup import SlotCgroup
 from toban_executor.guard.channel import Channel
 from toban_executor.guard.clock import pause
 from toban_executor.guard.pipes import signal_pipe
-from toban_executor.guard.process_tree import become_subreaper, children, set_slot_name, signal_tree, start_time
+from toban_executor.guard.process_tree import (
+    become_subreaper,
+    children,
+    kill_all,
+    set_slot_name,
+    signal_tree,
+    start_time,
+)
 from toban_executor.guard.protocol import encode_report
 from toban_executor.guard.slot_supervisor import serve
 from toban_executor.guard.work_dir import WorkDir, make_payload_home, payload_home
@@ -204,8 +211,7 @@ class GuardSupervisor:
                 return
             for pid in orphans:
                 signal_tree(pid, (signal.SIGKILL,))
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGKILL)
+            kill_all(orphans)
             pause(0.005)
             with contextlib.suppress(ChildProcessError):
                 for pid in orphans:

@@ -3,6 +3,8 @@
 import contextlib
 import ctypes
 import os
+import signal
+from collections.abc import Iterable
 from pathlib import Path
 
 _PR_SET_CHILD_SUBREAPER = 36
@@ -82,6 +84,13 @@ def signal_tree(pid: int, signals: tuple[int, ...]) -> list[int]:
     return [member for member in refused if start_time(member)]
 
 
+def kill_all(pids: Iterable[int]) -> None:
+    """SIGKILL to each of these processes; those that have ended, or refuse it (EPERM), are left out."""
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.kill(pid, signal.SIGKILL)
+
+
 def keep_within_reach() -> None:
     """From now on nothing below this process gets other rights by a setuid program (no_new_privs), unless it could be killed all the same.
 
@@ -102,21 +111,26 @@ def _may_signal_everything(status: Path = Path("/proc/self/status")) -> bool:
 
 def with_environment(marker: bytes) -> list[int]:
     """Processes that this user may look at and whose first environment holds the entry `marker` (``NAME=value``)."""
-    found = []
-    for entry in os.listdir("/proc"):  # noqa: PTH208 (names only)
-        if entry.isdigit():
-            with contextlib.suppress(OSError):
-                if marker in Path(f"/proc/{entry}/environ").read_bytes().split(b"\0"):
-                    found.append(int(entry))
-    return found
+    return [pid for pid in _all_processes() if marker in _strings(pid, "environ")]
 
 
 def with_argument(argument: bytes) -> list[int]:
     """Processes whose command line holds `argument`."""
-    found = []
-    for entry in os.listdir("/proc"):  # noqa: PTH208 (names only)
-        if entry.isdigit():
-            with contextlib.suppress(OSError):
-                if argument in Path(f"/proc/{entry}/cmdline").read_bytes().split(b"\0"):
-                    found.append(int(entry))
-    return found
+    return [pid for pid in _all_processes() if has_argument(pid, argument)]
+
+
+def has_argument(pid: int, argument: bytes) -> bool:
+    """Whether the command line of the process holds `argument`: that of its parent until it executes a program."""
+    return argument in _strings(pid, "cmdline")
+
+
+def _all_processes() -> list[int]:
+    return [int(entry) for entry in os.listdir("/proc") if entry.isdigit()]  # noqa: PTH208 (names only)
+
+
+def _strings(pid: int, file: str) -> list[bytes]:
+    """The strings in a file of the process; none when it has ended, or belongs to another user."""
+    try:
+        return Path(f"/proc/{pid}/{file}").read_bytes().split(b"\0")
+    except OSError:
+        return []

@@ -6,12 +6,18 @@ The caller holds the exclusive lock of the state directory, so their executor pr
 import contextlib
 import os
 import shutil
-import signal
 from pathlib import Path
 
 from toban_executor.guard import cgroup, guard_state, message_spool
 from toban_executor.guard.clock import boottime, pause
-from toban_executor.guard.process_tree import descendants, start_time, with_environment
+from toban_executor.guard.process_tree import (
+    descendants,
+    kill_all,
+    slot_of,
+    start_time,
+    with_argument,
+    with_environment,
+)
 from toban_executor.guard.work_dir import payload_home
 
 _END_SECONDS = 2.0
@@ -42,19 +48,23 @@ def _reap_one(state_dir: Path, one: guard_state.GuardState) -> bool:
 
 def _wait_for_end(folder: Path, one: guard_state.GuardState) -> None:
     until, seen = boottime() + _END_SECONDS, dict[str, int]()
-    while _alive(one):
+    while guards := _guards(one):
         if (drafts := message_spool.drafts(folder, one.incarnation)) != seen:
             until, seen = boottime() + (_SPOOL_SECONDS if drafts else _END_SECONDS), drafts
         if boottime() > until:
-            _kill([one.supervisor, *descendants(one.supervisor)])
+            for guard in guards:
+                kill_all([guard, *descendants(guard)])
             return
         pause(0.005)
 
 
-def _alive(one: guard_state.GuardState) -> bool:
+def _guards(one: guard_state.GuardState) -> list[int]:
+    """Its guard supervisor; slot supervisors that have outlived it."""
     with contextlib.suppress(ChildProcessError):  # After a re-exec the old guard supervisor is our child.
         os.waitpid(one.supervisor, os.WNOHANG)
-    return start_time(one.supervisor) == one.supervisor_start
+    if start_time(one.supervisor) == one.supervisor_start:
+        return [one.supervisor]
+    return [pid for pid in with_argument(one.incarnation.encode()) if slot_of(pid) is not None and start_time(pid)]
 
 
 def _kill_rest(one: guard_state.GuardState) -> bool:
@@ -63,7 +73,7 @@ def _kill_rest(one: guard_state.GuardState) -> bool:
     until = boottime() + _END_SECONDS
     while boottime() < until:
         remaining = with_environment(f"TOBAN_INCARNATION={one.incarnation}".encode())
-        _kill(remaining)
+        kill_all(remaining)
         if group is not None:
             cgroup.kill_all(group)
         if not remaining and (group is None or _is_empty(group, one)):
@@ -77,9 +87,3 @@ def _kill_rest(one: guard_state.GuardState) -> bool:
 
 def _is_empty(group: Path, one: guard_state.GuardState) -> bool:
     return cgroup.is_empty(group, group_id=one.cgroup_id, root_id=one.cgroup_root, root=cgroup.mount_root())
-
-
-def _kill(pids: list[int]) -> None:
-    for pid in pids:
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.kill(pid, signal.SIGKILL)

@@ -59,7 +59,7 @@ class Continuation:
             deadline=lease.deadline.boot,
             left=lease.left,
             live=bool(attempts.book.live),
-            killable=bool(attempts.killable),
+            killable=bool(attempts.lease_end.to_kill),
             detached=lease.detach_mode == "let_finish",
         )
 

@@ -119,7 +119,7 @@ class Heartbeat:
         _heartbeats.labels("granted" if answer.granted else "refused").inc()
         lease = self._attempts.lease
         lease.echo = max(lease.echo, answer.grant_seq)
-        self._attempts.freezes.acknowledge(request.freezes)
+        self._attempts.lease_end.acknowledge(request.freezes)
         # Before any frozen job goes on: what the cluster does not hold here must not.
         self._answers.apply_state(answer.state, answer.detach_mode)
         self._answers.end_not_held(answer.not_held)
@@ -153,9 +153,9 @@ class Heartbeat:
             held=held,
             progress=self._attempts.progress.unacknowledged(key for key, _state in held),
             steps=self._attempts.progress.unacknowledged_steps(key for key, _state in held),
-            freezes=self._attempts.freezes.unacknowledged((key for key, _state in held), self._clock.boottime()),
+            freezes=self._attempts.lease_end.unacknowledged((key for key, _state in held), self._clock.boottime()),
             outcomes=list(self._order_results),
-            draining=book.stopping or book.out_of_reach,
+            draining=book.retiring,
             settings_version=self._settings.known.version,
             load=self._machine.load(),
             labels=self._machine.labels,
@@ -240,21 +240,21 @@ class LeaseWatchdog:
             return
         left = lease.left
         _left.set(left)
-        _unleased.set(0 if left > 0 else len(self._attempts.continuing))
+        live = self._attempts.lease_end
+        _unleased.set(0 if left > 0 else len(live.continuing))
         if left > 0:
             if self._lost and not lease.over:
-                _log.info("lease renewed; frozen jobs go on", state=lease.row_state)
+                _log.info("lease renewed", frozen_jobs_to_resume=len(live.frozen), state=lease.row_state)
                 self._lost = False
             return
-        freezes, doubtful = self._attempts.freezes, lease.is_doubtful
+        doubtful = lease.is_doubtful
         if not self._lost:
             self._lost_at = self._clock.boottime()
-            live = len(self._attempts.book.live)
             _log.error(
                 "lease lost",
-                live=live,
-                frozen_or_to_be=len(freezes.live),
-                continuing=len(self._attempts.continuing),
+                jobs_to_freeze=len(live.to_freeze),
+                jobs_to_kill=len(live.to_kill),
+                jobs_that_continue=len(live.continuing),
                 state=lease.row_state,
                 wall_clock_stepped=doubtful,
             )
@@ -264,14 +264,7 @@ class LeaseWatchdog:
         if lease.superseded:
             # What is frozen here goes on elsewhere.
             lease.end("another copy of this executor has the lease")
-        elif not (
-            doubtful or freezes.frozen or (self._may_be_frozen and late < FREEZE_SECONDS) or self._attempts.continuing
-        ):
+        elif not (doubtful or live.frozen or (live.to_freeze and late < FREEZE_SECONDS) or live.continuing):
             lease.end("the lease ran out")
         if not self._attempts.idle.is_set() and late >= ENFORCE_SECONDS:
             self._attempts.enforce_lease(late, doubtful=doubtful)
-
-    @property
-    def _may_be_frozen(self) -> bool:
-        """Whether an attempt is one that the end of the lease freezes."""
-        return any(key not in self._attempts.killable for key in self._attempts.freezes.live)

@@ -128,7 +128,11 @@ class Incarnation:
             try:
                 await asyncio.wait_for(self._connections.journal.set_meta("machine", COPIED), LOOP_GRACE_SECONDS)
             except (TobanError, TimeoutError) as error:
-                _log.error("cannot store that this state directory is a copy; remove it", error=str(error))
+                _log.error(
+                    "cannot mark the state directory as a copy, so the next start would register as the same instance",
+                    remedy="stop this executor and remove its state directory",
+                    error=str(error),
+                )
         if ended and not again:
             await self._report_stopped()
         _log.info("incarnation ended", again=again, guards_ended=ended, why=self._lease.over or stop.reason)
@@ -211,6 +215,10 @@ class Health:
                 "draining": Check("ok" if book.accepting else "warning", not book.accepting),
                 "processes": Check(
                     "error" if book.out_of_reach else "ok", "some refuse signals" if book.out_of_reach else "reachable"
+                ),
+                "guards": Check(
+                    "error" if book.unsupervised else "ok",
+                    "the guard supervisor has died" if book.unsupervised else "supervised",
                 ),
                 "errors_5_minutes": self._errors.check(),
                 "quarantine": Check("warning" if (refused := len(self._attempts.quarantined)) else "ok", refused),

@@ -50,7 +50,7 @@ from toban_transport.tls_reload import certificate_check
 _settings_version = metrics.gauge("toban_executor_settings_version", "Version of the settings that this executor uses.")
 
 # The longest wait between two tries to register.
-REGISTER_SECONDS = SETTINGS["executor_lease_seconds"].default / 2
+MAX_REGISTER_DELAY_SECONDS = SETTINGS["executor_lease_seconds"].default / 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,7 +62,9 @@ class Factories:
 
     clock: Clock = field(default_factory=SystemClock)
     ids: IdSource = field(default_factory=IdSource)
-    backoff: Backoff = field(default_factory=partial(Backoff, base=0.2, cap=REGISTER_SECONDS, factor=1.5, jitter=0.9))
+    backoff: Backoff = field(
+        default_factory=partial(Backoff, base=0.2, cap=MAX_REGISTER_DELAY_SECONDS, factor=1.5, jitter=0.9)
+    )
     channels: Callable[..., ChannelPool] = ChannelPool
     server: Callable[..., GrpcServer] = build_server
     admin: Callable[..., AdminPort] = AdminPort

@@ -27,7 +27,6 @@ from toban_runtime.clock import SystemClock
 from toban_transport.channel import ChannelPool
 from toban_transport.tls import TlsFiles
 
-EXIT_USAGE = 64
 BEYOND_LEASE_SECONDS = 5.0
 """So much longer than a lease a witness tries: from then on the runs restart without it."""
 HANG_SECONDS = 5
@@ -42,7 +41,7 @@ def main(arguments: Sequence[str]) -> int:
         os.close(WITNESS_FD)
     except (OSError, ValueError) as error:
         sys.stderr.write(f"toban_executor witness is started by the guards of an executor, not by hand: {error}\n")
-        return EXIT_USAGE
+        return os.EX_USAGE
     setup_logging("executor", credentials.log_format, credentials.log_level, sys.stderr)
     seconds = credentials.lease_seconds + BEYOND_LEASE_SECONDS
     signal.setitimer(signal.ITIMER_REAL, seconds + HANG_SECONDS)

@@ -7,7 +7,7 @@ from typing import NamedTuple, Protocol
 
 from toban_domain.outcome import AttemptKey, AttemptState
 from toban_domain.progress import Progress
-from toban_executor.decide.freeze_book import FreezeNote
+from toban_executor.decide.lease_end import FreezeNote
 from toban_executor.decide.models import CancelOrder, Report
 from toban_fencing.epoch_gate import Header
 

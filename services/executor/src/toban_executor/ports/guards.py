@@ -54,6 +54,10 @@ class GuardListener(Protocol):
         """The attempt is over and nothing of its tree is left."""
         ...
 
+    def supervisor_gone(self) -> None:
+        """The guard supervisor died. Each slot supervisor still enforces the lease of its job; one that dies has no successor."""
+        ...
+
     def guards_gone(self) -> None:
         """A guard ended without a successor: the state of its job is unknown, the incarnation must end."""
         ...

@@ -1,8 +1,8 @@
-"""Which attempts of this executor are frozen, for how long, and what coordinators know of it (docs/fencing.md 3.7)."""
+"""What the end of the lease does with each live attempt, which are frozen, and what coordinators know of it (docs/fencing.md 3.7)."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from toban_domain.outcome import AttemptKey
@@ -28,6 +28,7 @@ class FreezeNote:
 
 @dataclass(slots=True)
 class _Entry:
+    on_lease_loss: str
     turns: int = 0
     seconds: float = 0.0
     since: float = 0.0
@@ -38,15 +39,15 @@ class _Entry:
         return self.seconds + (now - self.since if self.turns % 2 else 0.0)
 
 
-class FreezeBook:
-    """Live attempts, which the end of the lease may freeze. Times are seconds on CLOCK_BOOTTIME."""
+class LeaseEndBook:
+    """All live attempts. Times are seconds on CLOCK_BOOTTIME."""
 
     def __init__(self) -> None:
         self._entries: dict[AttemptKey, _Entry] = {}
 
-    def opened(self, key: AttemptKey) -> None:
-        """An attempt was given to a guard."""
-        self._entries[key] = _Entry()
+    def opened(self, key: AttemptKey, on_lease_loss: str) -> None:
+        """An attempt was given to a guard; `on_lease_loss` is its definition's (freeze, kill, continue)."""
+        self._entries[key] = _Entry(on_lease_loss)
 
     def closed(self, key: AttemptKey) -> None:
         """The attempt has ended."""
@@ -66,13 +67,26 @@ class FreezeBook:
         return True
 
     @property
-    def live(self) -> Collection[AttemptKey]:
-        """All of them."""
-        return self._entries.keys()
+    def to_freeze(self) -> frozenset[AttemptKey]:
+        """Those that the end of the lease freezes."""
+        return self._with("freeze")
+
+    @property
+    def to_kill(self) -> frozenset[AttemptKey]:
+        """Those that the end of the lease kills. A step of the wall clock freezes them first."""
+        return self._with("kill")
+
+    @property
+    def continuing(self) -> frozenset[AttemptKey]:
+        """Those that run on when the lease ends."""
+        return self._with("continue")
+
+    def _with(self, on_lease_loss: str) -> frozenset[AttemptKey]:
+        return frozenset(key for key, entry in self._entries.items() if entry.on_lease_loss == on_lease_loss)
 
     @property
     def frozen(self) -> frozenset[AttemptKey]:
-        """Those that are frozen now."""
+        """Those that are frozen now, whatever the reason."""
         return frozenset(key for key, entry in self._entries.items() if entry.turns % 2)
 
     def seconds(self, now: float) -> dict[AttemptKey, float]:

@@ -1,8 +1,8 @@
-"""What an executor knows of its frozen attempts, and what it tells coordinators of them."""
+"""What the end of the lease does with attempts, and what heartbeats carry of those that are frozen."""
 
 from toban_domain.outcome import AttemptKey
-from toban_executor.decide.freeze_book import FreezeBook, FreezeNote
 from toban_executor.decide.guard_types import FreezeTurn
+from toban_executor.decide.lease_end import FreezeNote, LeaseEndBook
 
 KEY, OTHER = AttemptKey(1, 101), AttemptKey(2, 102)
 
@@ -11,9 +11,9 @@ def turn(on: bool, seconds: float = 0.0, at_ns: int = 5) -> FreezeTurn:
     return FreezeTurn(key=KEY, frozen=on, seconds=seconds, at_ns=at_ns)
 
 
-def book() -> FreezeBook:
-    made = FreezeBook()
-    made.opened(KEY)
+def book() -> LeaseEndBook:
+    made = LeaseEndBook()
+    made.opened(KEY, "freeze")
     return made
 
 
@@ -64,5 +64,17 @@ def test_what_has_ended_is_forgotten() -> None:
     freezes = book()
     freezes.turned(turn(True), 1.0)
     freezes.closed(KEY)
-    assert (freezes.frozen, list(freezes.live)) == (frozenset(), [])
+    assert freezes.frozen == freezes.to_freeze == frozenset()
     assert not freezes.turned(turn(False), 2.0)
+
+
+def test_the_end_of_the_lease_does_one_thing_with_each_attempt() -> None:
+    made = book()
+    made.opened(OTHER, "kill")
+    third = AttemptKey(3, 103)
+    made.opened(third, "continue")
+    assert (made.to_freeze, made.to_kill, made.continuing) == ({KEY}, {OTHER}, {third})
+    assert made.turned(FreezeTurn(key=OTHER, frozen=True, seconds=0.0, at_ns=1), 1.0), "a step of the wall clock"
+    assert (made.frozen, made.to_kill) == ({OTHER}, {OTHER})
+    made.closed(OTHER)
+    assert (made.frozen, made.to_kill) == (frozenset(), frozenset())
