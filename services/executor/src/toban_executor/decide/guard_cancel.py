@@ -4,7 +4,8 @@
                               \\-- grace --> SIGTERM --grace--> SIGKILL
     running, step not cancelable --cooperative or kill--> told --the step ends, or its timeout--> ended
 
-An operator's kill (`force`) waits for nothing. What the job ends with after it was told counts as CANCELED, unless it finishes its last step.
+A frozen job learns it when it runs again, which takes a grant. An operator's kill (`force`) waits for nothing. What the job ends with after it
+was told counts as CANCELED, unless it finishes its last step.
 """
 
 from __future__ import annotations
@@ -30,7 +31,9 @@ def requested(attempt: Attempt, command: Cancel, now: Instant) -> tuple[Attempt,
     """Remember the cancel and tell the job, once. Without effect on an attempt that is being ended."""
     if not attempt.undecided:
         return attempt, ()
-    cancel_at = math.inf if _step_is_protected(attempt) else now.boot + command.grace
+    # A frozen job has its grace from the thaw on, which moves `cancel_at` by all the time in the freezer.
+    begin = attempt.frozen_since if attempt.frozen_since is not None else now.boot
+    cancel_at = math.inf if _step_is_protected(attempt) else begin + command.grace
     told = attempt.cancel is not None
     attempt = attempt._replace(cancel=attempt.cancel or command, cancel_at=min(attempt.cancel_at, cancel_at))
     return attempt, () if told else (NotifyCancel(command.reason),)
