@@ -1,6 +1,8 @@
 """Jobs that speak on TOBAN_SOCKET, over a whole stack: output, checkpoints, cancellation and steps (docs/jobs.md)."""
 
 import json
+import os
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -39,6 +41,13 @@ def start(admin: AdminClient, name: str, *steps: dict[str, Any], **spec: Any) ->
     admin.apply({"apiVersion": "toban/v1", "kind": "Job", "metadata": {"name": name}, "spec": body})
     [run] = admin.start(name)
     return int(run)
+
+
+def step_log(stack: Stack, run: int, *arguments: str) -> str:
+    """What `toban run logs --step` prints."""
+    environment = {**os.environ, "TOBAN_HOME": str(stack.home.root)}
+    command = [sys.executable, "-m", "toban_cli", "run", "logs", str(run), "--step", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, env=environment, check=True).stdout
 
 
 def test_output_progress_and_a_checkpoint_for_the_next_attempt(admin: AdminClient) -> None:
@@ -95,7 +104,7 @@ def test_a_step_that_is_not_cancelable_is_ended_by_a_kill_alone(admin: AdminClie
     assert admin.until_ended(run, seconds=60).state == "CANCELED"
 
 
-def test_steps_and_a_retry_from_the_one_that_failed(admin: AdminClient, tmp_path: Path) -> None:
+def test_steps_and_a_retry_from_the_one_that_failed(stack: Stack, admin: AdminClient, tmp_path: Path) -> None:
     count = tmp_path / "count"
     flaky = {"argv": ["sh", "-c", f"test -e {count} || {{ touch {count}; echo failing; exit 4; }}"], "name": "Flaky"}
     first = {"argv": ["sh", "-c", f"echo x >> {count}.first; echo one; echo two"]}
@@ -111,3 +120,10 @@ def test_steps_and_a_retry_from_the_one_that_failed(admin: AdminClient, tmp_path
         ("step-3", "succeeded", 0),
     ]
     assert (ended.steps[2].seq_from, ended.steps[2].seq_to) == (1, 1)
+    before, after = ([(step.id, step.state) for step in attempt.steps] for attempt in ended.attempts)
+    assert before == [("step-1", "succeeded"), ("step-2", "failed")]
+    assert after == [("step-2", "succeeded"), ("step-3", "succeeded")]
+    # Each step by its name, also one that only the first attempt has run.
+    assert step_log(stack, run, "step-1") == "one\ntwo\n"
+    assert step_log(stack, run, "Flaky", "--attempt", "1") == "failing\n"
+    assert step_log(stack, run, "3") == "last\n"

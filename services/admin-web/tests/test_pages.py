@@ -117,6 +117,9 @@ def test_a_run_with_steps_and_output(web: Any) -> None:
     )
     run.steps.add(id="load", name="Load <rows>", state="succeeded", exit_code=0, seq_from=1, seq_to=20)
     run.steps.add(id="pack", state="running")
+    first = run.attempts.add(token=1, attempt=1, state="LOST")
+    first.steps.add(number=2, id="pack", state="lost", seq_from=7, seq_to=9)
+    run.attempts.add(token=2, attempt=2, state="RUNNING")
     web.cluster.reader.responses["GetRun"] = run
     text = web.page("/runs/1")
     for seen in (
@@ -126,6 +129,8 @@ def test_a_run_with_steps_and_output(web: Any) -> None:
         "Load &lt;rows&gt;",
         "1–20",
         "kept for the next attempt",
+        "Steps of earlier attempts",
+        "7–9",
     ):
         assert seen in text
 

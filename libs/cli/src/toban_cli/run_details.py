@@ -50,6 +50,7 @@ def show_run(run: Any, now: datetime, *, wide: bool = False, log: str = "") -> N
         ]
     )
     _steps(run, now)
+    _earlier_steps(run, now)
     _attempts(run, now, wide=wide)
     _events(run, now)
 
@@ -120,18 +121,33 @@ def _steps(run: Any, now: datetime) -> None:
     if not run.steps:
         return
     echo("\nSteps")
+    table(_STEP_HEADERS, [_step_row(step, step.finished_at, now) for step in run.steps], loose=["NAME"])
+
+
+def _earlier_steps(run: Any, now: datetime) -> None:
+    """Those that attempts before the last one have started."""
     rows = [
-        [
-            str(number),
-            step.name or step.id,
-            step.state,
-            took(step.started_at, step.finished_at, now) if to_time(step.started_at) else NOTHING,
-            format_exit(step) if step.HasField("exit_code") or step.HasField("signal") else NOTHING,
-            f"{step.seq_from}-{step.seq_to}" if step.seq_to >= step.seq_from > 0 else NOTHING,
-        ]
-        for number, step in enumerate(run.steps, start=1)
+        [str(item.attempt), *_step_row(step, step.finished_at if to_time(step.finished_at) else item.finished_at, now)]
+        for item in run.attempts[:-1]
+        for step in item.steps
     ]
-    table(["STEP", "NAME", "STATE", "TOOK", "EXIT", "LINES"], rows, loose=["NAME"])
+    if rows:
+        echo("\nSteps of earlier attempts")
+        table(["TRY", *_STEP_HEADERS], rows, loose=["NAME"])
+
+
+_STEP_HEADERS = ["STEP", "NAME", "STATE", "TOOK", "EXIT", "LINES"]
+
+
+def _step_row(step: Any, finished_at: Any, now: datetime) -> list[str]:
+    return [
+        str(step.number),
+        step.name or step.id,
+        step.state,
+        took(step.started_at, finished_at, now) if to_time(step.started_at) else NOTHING,
+        format_exit(step) if step.HasField("exit_code") or step.HasField("signal") else NOTHING,
+        f"{step.seq_from}-{step.seq_to}" if step.seq_to >= step.seq_from > 0 else NOTHING,
+    ]
 
 
 def _attempts(run: Any, now: datetime, *, wide: bool) -> None:

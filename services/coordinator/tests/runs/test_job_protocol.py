@@ -8,9 +8,11 @@ import pytest
 from toban_coordinator.app.report_queue import ReportQueue
 from toban_coordinator.decide.report import Answer, Report
 from toban_coordinator.loops.progress_writer import ProgressWriter
+from toban_coordinator.store import executor_fencing
 from toban_domain.errors import ErrorCode, TobanError
-from toban_domain.outcome import StepResult
+from toban_domain.outcome import Reason, StepResult
 from toban_proto.v1 import coordinator_pb2 as pb
+from toban_store.tx import fenced_tx
 
 STEPS = [{"id": "load", "argv": ["true"]}, {"id": "pack", "argv": ["true"]}, {"id": "send", "argv": ["true"]}]
 
@@ -167,6 +169,58 @@ async def test_where_a_retry_begins(world: Any, make: Any, where: str, first: in
         outcome = make.outcome(steps=(step(world, 1), step(world, 2)))
         await report(world, ReportQueue(pool=world.pool), run, outcome)
         assert [one.state for one in (await read(world, run)).steps] == ["skipped", "succeeded", "succeeded"]
+
+
+def shown(attempt: pb.Attempt) -> list[tuple[int, str, str, int]]:
+    return [(one.number, one.id, one.state, one.seq_from) for one in attempt.steps]
+
+
+async def test_each_attempt_keeps_its_steps(world: Any, make: Any) -> None:
+    run = await sent(world, make, steps=STEPS, retry={"max_retries": 1})
+    failed = make.outcome("FAILED", steps=(step(world, 0), step(world, 1, 4)))
+    await report(world, ReportQueue(pool=world.pool), run, failed)
+    await world.turn("assign")
+    found = await read(world, run)
+    assert shown(found.attempts[0]) == [(1, "load", "succeeded", 1), (2, "pack", "failed", 3)]
+    assert shown(found.attempts[1]) == []
+    assert [one.state for one in found.steps] == ["pending", "pending", "pending"]
+    writer = ProgressWriter(pool=world.pool)
+    await world.report(world.key(run), world.now())
+    writer.put_steps(world.incarnations[0], {world.key(run): (step(world, 0, None),)})
+    await writer.run_once()
+    found = await read(world, run)
+    assert [shown(attempt) for attempt in found.attempts] == [
+        [(1, "load", "succeeded", 1), (2, "pack", "failed", 3)],
+        [(1, "load", "running", 1)],
+    ]
+
+
+async def test_a_fenced_attempt_keeps_the_steps_that_were_known(world: Any, make: Any) -> None:
+    run = await sent(world, make, steps=STEPS)
+    await world.report(world.key(run), world.now())
+    writer = ProgressWriter(pool=world.pool)
+    writer.put_steps(world.incarnations[0], {world.key(run): (step(world, 0), step(world, 1, None))})
+    await writer.run_once()
+    wanted = executor_fencing.Fence(incarnation=world.incarnations[0], grant_seq=0, reason="silent")
+    async with fenced_tx(world.pool, world.term) as t:
+        await executor_fencing.fence(t, [wanted], run_limit=10)
+    await world.turn("reap")
+    assert await world.state(run) == "PENDING"
+    [attempt] = (await read(world, run)).attempts
+    assert attempt.state == "LOST"
+    assert shown(attempt) == [(1, "load", "succeeded", 1), (2, "pack", "lost", 3)]
+
+
+async def test_an_attempt_that_ended_without_a_list_of_its_steps_keeps_what_was_known(world: Any, make: Any) -> None:
+    """Its guard died."""
+    run = await sent(world, make, steps=STEPS)
+    await world.report(world.key(run), world.now())
+    writer = ProgressWriter(pool=world.pool)
+    writer.put_steps(world.incarnations[0], {world.key(run): (step(world, 0, None),)})
+    await writer.run_once()
+    await report(world, ReportQueue(pool=world.pool), run, make.outcome("FAILED", reason=Reason.LEASE_LOST))
+    [attempt] = (await read(world, run)).attempts
+    assert shown(attempt) == [(1, "load", "lost", 1)]
 
 
 async def test_a_job_of_one_step_has_no_steps_of_its_own(world: Any, make: Any) -> None:

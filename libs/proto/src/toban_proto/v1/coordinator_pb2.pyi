@@ -1800,6 +1800,7 @@ class RunStep(_message.Message):
     SIGNAL_FIELD_NUMBER: _builtins.int
     SEQ_FROM_FIELD_NUMBER: _builtins.int
     SEQ_TO_FIELD_NUMBER: _builtins.int
+    NUMBER_FIELD_NUMBER: _builtins.int
     id: _builtins.str
     name: _builtins.str
     state: _builtins.str
@@ -1809,6 +1810,8 @@ class RunStep(_message.Message):
     seq_from: _builtins.int
     """Numbers of its first and last line of output in the log of the attempt; none when the last is lower."""
     seq_to: _builtins.int
+    number: _builtins.int
+    """Its place in the definition, from 1."""
     @_builtins.property
     def started_at(self) -> _timestamp_pb2.Timestamp: ...
     @_builtins.property
@@ -1825,10 +1828,11 @@ class RunStep(_message.Message):
         signal: _builtins.int | None = ...,
         seq_from: _builtins.int = ...,
         seq_to: _builtins.int = ...,
+        number: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_exit_code", b"_exit_code", "_signal", b"_signal", "exit_code", b"exit_code", "finished_at", b"finished_at", "signal", b"signal", "started_at", b"started_at"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_exit_code", b"_exit_code", "_signal", b"_signal", "exit_code", b"exit_code", "finished_at", b"finished_at", "id", b"id", "name", b"name", "seq_from", b"seq_from", "seq_to", b"seq_to", "signal", b"signal", "started_at", b"started_at", "state", b"state"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_exit_code", b"_exit_code", "_signal", b"_signal", "exit_code", b"exit_code", "finished_at", b"finished_at", "id", b"id", "name", b"name", "number", b"number", "seq_from", b"seq_from", "seq_to", b"seq_to", "signal", b"signal", "started_at", b"started_at", "state", b"state"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__exit_code: _TypeAlias = _typing.Literal["exit_code"]  # noqa: Y015
     _WhichOneofArgType__exit_code: _TypeAlias = _typing.Literal["_exit_code", b"_exit_code"]  # noqa: Y015
@@ -1857,6 +1861,7 @@ class Attempt(_message.Message):
     SIGNAL_FIELD_NUMBER: _builtins.int
     ERROR_SUMMARY_FIELD_NUMBER: _builtins.int
     REASON_FIELD_NUMBER: _builtins.int
+    STEPS_FIELD_NUMBER: _builtins.int
     token: _builtins.int
     attempt: _builtins.int
     state: _builtins.str
@@ -1872,6 +1877,10 @@ class Attempt(_message.Message):
     def started_at(self) -> _timestamp_pb2.Timestamp: ...
     @_builtins.property
     def finished_at(self) -> _timestamp_pb2.Timestamp: ...
+    @_builtins.property
+    def steps(self) -> _containers.RepeatedCompositeFieldContainer[Global___RunStep]:
+        """Steps that it has started, of a job that has more than one (state also: lost). Only in GetRun."""
+
     def __init__(
         self,
         *,
@@ -1887,10 +1896,11 @@ class Attempt(_message.Message):
         signal: _builtins.int | None = ...,
         error_summary: _builtins.str = ...,
         reason: _builtins.str = ...,
+        steps: _abc.Iterable[Global___RunStep] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_exit_code", b"_exit_code", "_signal", b"_signal", "dispatched_at", b"dispatched_at", "exit_code", b"exit_code", "finished_at", b"finished_at", "signal", b"signal", "started_at", b"started_at"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_exit_code", b"_exit_code", "_signal", b"_signal", "attempt", b"attempt", "dispatched_at", b"dispatched_at", "error_summary", b"error_summary", "executor", b"executor", "exit_code", b"exit_code", "finished_at", b"finished_at", "reason", b"reason", "signal", b"signal", "started_at", b"started_at", "state", b"state", "token", b"token", "worker_id", b"worker_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_exit_code", b"_exit_code", "_signal", b"_signal", "attempt", b"attempt", "dispatched_at", b"dispatched_at", "error_summary", b"error_summary", "executor", b"executor", "exit_code", b"exit_code", "finished_at", b"finished_at", "reason", b"reason", "signal", b"signal", "started_at", b"started_at", "state", b"state", "steps", b"steps", "token", b"token", "worker_id", b"worker_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__exit_code: _TypeAlias = _typing.Literal["exit_code"]  # noqa: Y015
     _WhichOneofArgType__exit_code: _TypeAlias = _typing.Literal["_exit_code", b"_exit_code"]  # noqa: Y015

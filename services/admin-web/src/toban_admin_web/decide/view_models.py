@@ -50,12 +50,14 @@ class Attempt:
     signal: int | None
     error_summary: str
     reason: str
+    steps: tuple[RunStep, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunStep:
-    """One step of the last attempt of a run; its lines of output are `seq_from` to `seq_to`, none when that is lower."""
+    """One step of a run or of an attempt; `number` counts from 1. Its lines of output are `seq_from` to `seq_to`, none when that is lower."""
 
+    number: int
     id: str
     name: str
     state: str

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import datetime
+from typing import Any
 
 from toban_coordinator.app.paging import FIRST_PAGE, MAX_LIMIT, Page, PageRequest, page_of
 from toban_coordinator.app.start_runs import job_not_found
 from toban_coordinator.decide.assign import fresh_seconds
-from toban_coordinator.decide.step_states import StepState, step_states
+from toban_coordinator.decide.step_states import StepState, attempt_steps, step_states
 from toban_coordinator.decide.wait_reason import LeaderSeen, WaitingRun, waits_for, waits_for_executor
 from toban_coordinator.store import jobs, orphan_waits, read_models, run_steps, runs_assign, settings
 from toban_domain.errors import ErrorCode, TobanError
@@ -52,6 +53,8 @@ class RunDetails:
     orphaned_until: datetime | None = None
     steps: Sequence[StepState] = ()
     has_checkpoint: bool = False
+    # By the token of the attempt.
+    attempt_steps: Mapping[int, Sequence[StepState]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,10 +155,11 @@ class JobReads:
             wait = await orphan_waits.until(t, run_id) if row["state"] == RunState.ORPHANED else None
             # A job that has named no step, and whose run is only watched, costs no statement.
             found = await run_steps.details(t, run_id) if waiting or row["phase"] else None
-        steps = _steps(found)
-        kept = found is not None and bool(found["has_checkpoint"])
+        details = RunDetails(row, attempts, events, orphans, why)
+        if found is not None:
+            details = _with_steps(details, found)
         if wait is None:
-            return RunDetails(row, attempts, events, orphans, why, steps=steps, has_checkpoint=kept)
+            return details
         text = waits_for_executor(
             run_id,
             worker_id=wait["worker_id"],
@@ -163,7 +167,7 @@ class JobReads:
             fenced_at=wait["off_at"],
             until=wait["orphaned_until"],
         )
-        return RunDetails(row, attempts, events, orphans, text, wait["orphaned_until"], steps, kept)
+        return replace(details, waiting=text, orphaned_until=wait["orphaned_until"])
 
     async def watch_run(self, run_id: int) -> AsyncIterator[RunDetails]:
         """The run now and after each change; ends after a terminal state. Raises RUN_NOT_FOUND."""
@@ -244,8 +248,17 @@ async def _why_waiting(t: Tx, run_id: int, events: Sequence[Row]) -> str:
     return waits_for(run, seen, await runs_assign.executor_loads(t), row["server_time"], fresh=fresh)
 
 
-def _steps(found: Row | None) -> list[StepState]:
-    if found is None:
-        return []
-    started = [StepResult.from_json(step) for step in found["started"] or ()]
-    return step_states(found["definition"] or [], started, RunState(found["state"]))
+def _with_steps(run: RunDetails, found: Row) -> RunDetails:
+    definition = found["definition"] or []
+    return replace(
+        run,
+        steps=step_states(definition, _started(found["started"]), RunState(found["state"])),
+        has_checkpoint=bool(found["has_checkpoint"]),
+        attempt_steps={
+            row["token"]: attempt_steps(definition, _started(row["steps"]), row["state"]) for row in run.attempts
+        },
+    )
+
+
+def _started(stored: Sequence[Mapping[str, Any]] | None) -> list[StepResult]:
+    return [StepResult.from_json(step) for step in stored or ()]

@@ -1,4 +1,4 @@
-"""The state of each step of a run, from its definition and from the steps that its last attempt has started."""
+"""The state of each step of a run and of each attempt, from the definition and from the steps that were started."""
 
 from __future__ import annotations
 
@@ -9,11 +9,18 @@ from typing import Any
 from toban_domain.outcome import StepResult
 from toban_domain.run import TERMINAL, RunState
 
+# States of attempts in which a step has no end.
+_UNFINISHED = {"DISPATCHED": "running", "RUNNING": "running", "REVOKED": "lost", "LOST": "lost"}
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepState:
-    """A step: pending, running, succeeded, failed, skipped (an earlier attempt has done it, or an earlier step has failed) or cancelled."""
+    """A step: pending, running, succeeded, failed, skipped (an earlier attempt has done it, or an earlier step has failed), cancelled or lost.
 
+    `number` is its place in the definition, from 1.
+    """
+
+    number: int
     id: str
     name: str
     state: str
@@ -28,14 +35,35 @@ def step_states(
         return []
     by_index = {step.index: step for step in started}
     return [
-        StepState(
-            id=step["id"],
-            name=step.get("name", ""),
-            state=_state(index, by_index.get(index), started, run),
-            started=by_index.get(index),
-        )
-        for index, step in enumerate(definition)
+        _step(definition, index, _state(index, by_index.get(index), started, run), by_index.get(index))
+        for index in range(len(definition))
     ]
+
+
+def attempt_steps(
+    definition: Sequence[Mapping[str, Any]], started: Sequence[StepResult], state: str
+) -> list[StepState]:
+    """Those that an attempt in this state has started; none for a job of one step."""
+    if len(definition) < 2:
+        return []
+    return [
+        _step(definition, step.index, _started_state(step, state), step)
+        for step in started
+        if step.index < len(definition)
+    ]
+
+
+def _step(definition: Sequence[Mapping[str, Any]], index: int, state: str, started: StepResult | None) -> StepState:
+    step = definition[index]
+    return StepState(number=index + 1, id=step["id"], name=step.get("name", ""), state=state, started=started)
+
+
+def _started_state(step: StepResult, attempt: str) -> str:
+    if step.finished_at is not None and step.exit_code == 0:
+        return "succeeded"
+    if step.finished_at is None and attempt in _UNFINISHED:
+        return _UNFINISHED[attempt]
+    return "cancelled" if attempt == RunState.CANCELED else "failed"
 
 
 def _state(index: int, step: StepResult | None, started: Sequence[StepResult], run: RunState) -> str:

@@ -59,7 +59,7 @@ def run_to_pb(row: Row) -> pb.Run:
 def run_details_to_pb(run: RunDetails) -> pb.Run:
     """A run with its attempts and events, kept results among the latter."""
     message = run_to_pb(run.row)
-    message.attempts.extend(attempt_to_pb(row) for row in run.attempts)
+    message.attempts.extend(attempt_to_pb(row, run.attempt_steps.get(row["token"], ())) for row in run.attempts)
     message.events.extend(event_to_pb(row) for row in run.events)
     message.events.extend(orphan_to_event(row) for row in run.orphan_results)
     message.waiting = run.waiting
@@ -71,7 +71,7 @@ def run_details_to_pb(run: RunDetails) -> pb.Run:
 
 
 def _step_to_pb(step: StepState) -> pb.RunStep:
-    message = pb.RunStep(id=step.id, name=step.name, state=step.state)
+    message = pb.RunStep(number=step.number, id=step.id, name=step.name, state=step.state)
     if (started := step.started) is not None:
         message.MergeFrom(
             pb.RunStep(
@@ -86,13 +86,14 @@ def _step_to_pb(step: StepState) -> pb.RunStep:
     return message
 
 
-def attempt_to_pb(row: Row) -> pb.Attempt:
-    """One dispatch of a run."""
+def attempt_to_pb(row: Row, steps: Sequence[StepState]) -> pb.Attempt:
+    """One dispatch of a run, with the steps that it has started."""
     return pb.Attempt(
         token=row["token"],
         attempt=row["attempt"],
         state=row["state"],
         worker_id=row["worker_id"],
+        steps=[_step_to_pb(step) for step in steps],
         **_execution(row),
     )
 

@@ -20,7 +20,7 @@ RETURNING r.id
 -- name: details
 -- The steps of a run as its definition has them, those that its last attempt has started, and whether there is a checkpoint.
 SELECT v.spec -> 'steps' AS definition, r.state::text AS state,
-       COALESCE(l.steps, (SELECT a.outcome -> 'steps' FROM scheduler.job_attempts a WHERE a.run_id = r.id ORDER BY a.token DESC LIMIT 1)) AS started,
+       COALESCE(l.steps, (SELECT COALESCE(a.outcome -> 'steps', a.steps) FROM scheduler.job_attempts a WHERE a.run_id = r.id ORDER BY a.token DESC LIMIT 1)) AS started,
        l.checkpoint IS NOT NULL AS has_checkpoint
   FROM scheduler.job_runs r
   JOIN scheduler.job_definition_versions v ON v.definition_id = r.definition_id AND v.version = r.definition_version

@@ -7,5 +7,9 @@ ALTER TABLE scheduler.runs_live
     ADD COLUMN steps jsonb,
     ADD COLUMN first_step integer CHECK (first_step >= 0);
 
+-- Of attempts that ended without an outcome of their own: the steps that they were known to have started.
+ALTER TABLE scheduler.job_attempts ADD COLUMN steps jsonb;
+
 -- migrate:down
+ALTER TABLE scheduler.job_attempts DROP COLUMN steps;
 ALTER TABLE scheduler.runs_live DROP COLUMN checkpoint, DROP COLUMN steps, DROP COLUMN first_step;
