@@ -49,3 +49,17 @@ def test_the_bench_of_the_stores_path_runs() -> None:
     assert done.returncode == 0, done.stderr
     figures = json.loads(done.stdout)
     assert figures["runs"] == 200 and figures["runs_per_s"] > 0 and figures["assign_turns"] > 0
+
+
+def test_the_bench_of_limits_runs() -> None:
+    done = subprocess.run(
+        [sys.executable, BENCH / "limits.py", "0.01"],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=100,
+    )
+    assert done.returncode == 0, done.stderr
+    figures = {line["part"]: line for line in map(json.loads, done.stdout.splitlines())}
+    assert set(figures) == {"throughput", "flood", "resume", "tick"}
+    assert figures["resume"]["runs"] == 100 and figures["tick"]["deferred"] == 1000

@@ -31,11 +31,13 @@ from toban_testing.servers import SessionServers
 
 EXECUTORS = 2
 # Many slots show what the database can do; 16 what one batch costs in turn.
-SLOTS = int(sys.argv[2]) if len(sys.argv) > 2 else 128
+SLOTS = 128
 ROUND_SECONDS = 120.0
 
 
 class Now:
+    skew_seconds = 0.0
+
     def now(self):
         return datetime.now(UTC)
 
@@ -75,7 +77,7 @@ class InstantExecutors:
         del self.busy[incarnation]
 
 
-async def lead(pool):
+async def lead(pool, slots=SLOTS):
     """Takes the leader row and registers the executors."""
     epoch = Epoch(1, 1).pack()
     async with tx(pool) as t:
@@ -87,7 +89,7 @@ async def lead(pool):
             await t.execute(
                 "INSERT INTO scheduler.executors (incarnation, worker_id, instance, node_id, boot_id, pid, grpc_host, grpc_port, key_hash,"
                 " lease_ms, slots, last_heartbeat_at) VALUES (%(i)s, %(n)s, %(t)s, 'n', 'b', 1, 'h', 1, '', 10000, %(s)s, now() + interval '1 h')",
-                {"i": f"00000000-0000-4000-8000-{number:012d}", "n": number + 1, "t": str(number), "s": SLOTS},
+                {"i": f"00000000-0000-4000-8000-{number:012d}", "n": number + 1, "t": str(number), "s": slots},
             )
     return Term(epoch=epoch, worker_id=1, incarnation="x", system_id=row["s"], timeline=row["l"])
 
@@ -108,7 +110,8 @@ class Bench:
             settings=Defaults(),
             fast_path=CurrentFastPath(),
         )
-        self.assign = next(loop for loop in leader_loops(deps) if loop.name == "assign")
+        self.loops = {loop.name: loop for loop in leader_loops(deps)}
+        self.assign = self.loops["assign"]
         # A fast path of its own, which no leader serves: these runs are created and assigned in two steps.
         self.starter = StartRuns(
             pool=pool, definitions=DefinitionCache(), payloads=PayloadValidator(), fast_path=CurrentFastPath()
@@ -118,20 +121,24 @@ class Bench:
         # Ends a wait for runs: without the loop none of them would end.
         self.assigning.add_done_callback(lambda _: self.orders.more.set())
 
-    async def round_of(self, count):
+    async def round_of(self, count, job="true"):
         """Seconds to enqueue so many runs, and until all have ended. Raises TimeoutError, and what ended the loop."""
         self.orders.done = 0
         began = time.perf_counter()
-        await self.starter.start([RunRequest(job="true") for _ in range(count)], "bench")
+        await self.starter.start([RunRequest(job=job) for _ in range(count)], "bench")
         enqueued = time.perf_counter()
         self.assign.wake()
+        await self.until_done(count)
+        return enqueued - began, time.perf_counter() - began
+
+    async def until_done(self, count):
+        """Until so many runs have ended. Raises TimeoutError, and what ended the loop."""
         async with asyncio.timeout(ROUND_SECONDS):
             while self.orders.done < count:
                 if self.assigning.done():
                     self.assigning.result()
                 self.orders.more.clear()
                 await self.orders.more.wait()
-        return enqueued - began, time.perf_counter() - began
 
     async def close(self):
         self.stop.set()
@@ -139,9 +146,9 @@ class Bench:
         await self.assigning
 
 
-async def measure(url, runs):
+async def measure(url, runs, slots):
     pool = await open_pool(url, application_name="bench", min_size=4, max_size=8)
-    bench = Bench(pool, await lead(pool))
+    bench = Bench(pool, await lead(pool, slots))
     manifest = {
         "apiVersion": "toban/v1",
         "kind": "Job",
@@ -160,7 +167,7 @@ async def measure(url, runs):
     figures = {
         "bench": "store_hot_path",
         "runs": runs,
-        "slots": EXECUTORS * SLOTS,
+        "slots": EXECUTORS * slots,
         "runs_per_s": round(runs / total),
         "enqueue_per_s": round(runs / enqueue),
         "assign_turns": bench.assign.turns - turns,
@@ -178,10 +185,12 @@ def main():
     try:
         server = servers.postgres(15)
         url = server.migrated()
-        asyncio.run(measure(url, int(sys.argv[1]) if len(sys.argv) > 1 else 2000))
+        runs, slots = (int(given) for given in (*sys.argv[1:3], *("2000", str(SLOTS))[len(sys.argv[1:3]) :]))
+        asyncio.run(measure(url, runs, slots))
         server.drop(url)
     finally:
         servers.stop()
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -1,5 +1,6 @@
 """Every job of examples/ on a stack as `make up` starts it: each does what its file says."""
 
+import json
 import os
 import subprocess
 import sys
@@ -15,7 +16,7 @@ from toban_proto.v1 import coordinator_pb2 as pb
 from toban_proto.v1 import coordinator_pb2_grpc as rpc
 from toban_stack.stack import Stack
 from toban_testing.admin_client import AdminClient
-from toban_testing.stack_fixtures import admin_of, running_stack
+from toban_testing.stack_fixtures import admin_of, running_stack, sql
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(240)]
 ROOT = Path(__file__).resolve().parents[2]
@@ -57,6 +58,7 @@ def expectations(stack: Stack, work: Path) -> dict[str, Expected]:
         "rotate-log": Expected("bytes packed into", {"file": str(log), "max_kib": 1}),
         "tokyo-mornings": Expected("おはようございます"),
         "one-at-a-time": Expected(""),
+        "limits": Expected("1 of 1 seconds", {"seconds": 1}),
     }
 
 
@@ -123,6 +125,7 @@ def test_every_example_does_what_it_says(tmp_path: Path) -> None:
         assert (work / "old" / "a.txt").exists(), "nothing is removed by default"
         assert (work / "demo.log.1.gz").exists() and not (work / "demo.log").read_text()
         event_makes_a_run(admin)
+        limits_hold(stack, admin)
         nothing_failed_by_itself(admin, set(started))
 
 
@@ -138,6 +141,35 @@ def event_makes_a_run(admin: AdminClient) -> None:
     )
     assert admin.until_ended(run.id).state == "SUCCEEDED"
     log_of(admin, run.id, "(event ")
+
+
+def limits_hold(stack: Stack, admin: AdminClient) -> None:
+    """limits.yaml: two runs at a time and one a customer; its breaker is opened and closed by hand, as the file shows it."""
+
+    def start(*more: str) -> int:
+        answer = toban(stack, "run", "start", "limits", "-p", "seconds:=0", "-o", "json", *more)
+        return int(json.loads(answer)["run_id"])
+
+    toban(stack, "limit", "open", "job:limits", "--reason", "the server is down")
+    waiting = [start("-p", f"customer={customer}") for customer in "aabcc"]
+    admin.until(
+        lambda: {admin.run(run).state for run in waiting} == {"DEFERRED"}, seconds=20, of="the breaker holds all back"
+    )
+    assert "the server is down" in toban(stack, "run", "get", str(waiting[0]))
+    assert "the server is down" in toban(stack, "limit", "get", "job:limits")
+    urgent = start("-p", "customer=d", "--ignore-limits", "--reason", "urgent")
+    assert admin.until_ended(urgent).state == "SUCCEEDED"
+    assert "ignore_limits" in toban(stack, "audit", "list")
+    toban(stack, "limit", "close", "job:limits")
+    assert {admin.until_ended(run, seconds=60).state for run in waiting} == {"SUCCEEDED"}
+    live = (
+        "SELECT count(*) AS runs, count(DISTINCT b.payload ->> 'customer') AS customers FROM scheduler.job_runs a"
+        " JOIN scheduler.job_runs b ON b.dispatched_at <= a.dispatched_at AND b.finished_at > a.dispatched_at"
+        " WHERE a.id = ANY(%(ids)s) AND b.id = ANY(%(ids)s) GROUP BY a.id"
+    )
+    for row in sql(stack, live, ids=waiting):
+        assert row["runs"] == row["customers"] <= 2
+    assert "2 (now 1)" in toban(stack, "limit", "signal", "job:limits", "hard")
 
 
 def nothing_failed_by_itself(admin: AdminClient, by_hand: set[int]) -> None:

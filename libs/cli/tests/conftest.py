@@ -111,6 +111,9 @@ class Reader(coordinator_pb2_grpc.JobReaderServicer):
     async def GetCluster(self, request: Any, context: Any) -> Any:
         return self.answer("GetCluster", request)
 
+    async def ExplainRun(self, request: Any, context: Any) -> Any:
+        return self.answer("ExplainRun", request)
+
     async def GetRun(self, request: Any, context: Any) -> Any:
         if not self.runs:
             raise TobanError(ErrorCode.RUN_NOT_FOUND, f"there is no run {request.id}; see `toban run list`")
@@ -142,6 +145,21 @@ class Operations(coordinator_pb2_grpc.OperationsServicer):
 
     async def UpdateSetting(self, request: Any, context: Any) -> Any:
         return self.answer("UpdateSetting", request)
+
+    async def ListLimits(self, request: Any, context: Any) -> Any:
+        return self.answer("ListLimits", request)
+
+    async def GetLimit(self, request: Any, context: Any) -> Any:
+        return self.answer("GetLimit", request)
+
+    async def SetLimit(self, request: Any, context: Any) -> Any:
+        return self.answer("SetLimit", request)
+
+    async def SetBreaker(self, request: Any, context: Any) -> Any:
+        return self.answer("SetBreaker", request)
+
+    async def SignalLimit(self, request: Any, context: Any) -> Any:
+        return self.answer("SignalLimit", request)
 
     async def ListAudit(self, request: Any, context: Any) -> Any:
         return self.answer("ListAudit", request)

@@ -30,6 +30,8 @@ SPECS: dict[str, dict[str, Any]] = {
     "Schedule": {"job": "x", "interval_seconds": 5},
     "EventTrigger": {"event_type": "a.b", "job": "x"},
 }
+# Keys that belong together.
+PAIRED = {"limit_key": "customer", "limit_per_key": 1}
 # Keys that another one must allow.
 NEEDED: dict[str, dict[str, Any]] = {
     "lease_loss_grace_seconds": {"on_lease_loss": "kill"},
@@ -65,6 +67,8 @@ def document(kind: str, path: tuple[str, ...], value: Any) -> Manifest:
     if path[-1] in ("callable", "python_path"):
         del at["argv"]
         at |= {"type": "python", "callable": "a:b"}
+    if path[-1] in PAIRED and value:
+        at |= PAIRED
     at[path[-1]] = value
     [manifest], found = find_problems([Document("a", _resolved(body, Path("/srv")))], check_rule=problems)
     assert found == []

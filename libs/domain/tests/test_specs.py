@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from toban_domain.concurrency import StartRate
 from toban_domain.job import (
     CancelSpec,
     ConcurrencySpec,
@@ -148,6 +149,33 @@ def test_concurrency_by_origin() -> None:
     assert ConcurrencySpec().policy_for("demand") == "allow"
     assert ConcurrencySpec("allow").policy_for("slot") == "allow"
     assert ConcurrencySpec("forbid").policy_for("demand") == "forbid"
+
+
+def test_a_group_is_of_equal_keys_of_one_schedule_or_of_the_job() -> None:
+    def group(spec: ConcurrencySpec, payload: str = "{}", schedule: int | None = None) -> str | None:
+        return spec.group(payload, scope="account", scope_id="17", schedule_id=schedule)
+
+    assert group(ConcurrencySpec("forbid"), schedule=5) is None and group(ConcurrencySpec()) is None
+    assert group(ConcurrencySpec("queue")) == "job" and group(ConcurrencySpec("replace"), schedule=5) == "schedule:5"
+    keyed = ConcurrencySpec("queue", dedupe_keys=("scope_id", "target"))
+    assert group(keyed, '{"target": {"b": 1, "a": 2}}') == 'key:["17",{"a":2,"b":1}]'
+    assert group(keyed, "{}", schedule=5) == 'key:["17",null]'
+    long = group(keyed, '{"target": "' + "x" * 500 + '"}')
+    assert long is not None and len(long) < 60 and long != group(keyed, '{"target": "' + "x" * 501 + '"}')
+
+
+def test_concurrency_keeps_its_form() -> None:
+    full = ConcurrencySpec(
+        "queue",
+        dedupe_keys=("a",),
+        limit=3,
+        limit_key="a",
+        limit_per_key=1,
+        pools={"p": 2},
+        start_rate=StartRate(runs=5, per_seconds=9),
+    )
+    assert ConcurrencySpec.from_json(full.to_json()) == full and ConcurrencySpec().to_json() == {}
+    assert full.has_limits and not full.is_plain and ConcurrencySpec("forbid").is_plain
 
 
 def test_selectors() -> None:

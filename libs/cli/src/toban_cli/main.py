@@ -26,6 +26,7 @@ from toban_cli.commands import (
     import_crontab,
     job_logs,
     jobs,
+    limits,
     logs,
     runs,
     schedule_write,
@@ -85,6 +86,7 @@ _NOUNS: Mapping[str, tuple[str, Verbs]] = {
             "start": runs.start,
             "list": runs.list_runs,
             "get": runs.get_run,
+            "why": runs.why,
             "logs": logs.logs,
             "cancel": runs.cancel,
             "kill": runs.kill,
@@ -108,6 +110,18 @@ _NOUNS: Mapping[str, tuple[str, Verbs]] = {
     "cluster": (
         "The cluster: its status, its leader and its epochs.",
         {"status": cluster.status, "demote": cluster.demote, "adopt-epoch": cluster.adopt_epoch},
+    ),
+    "limit": (
+        "Limits: how many runs at a time, and what waits for them.",
+        {
+            "list": limits.list_limits,
+            "get": limits.get_limit,
+            "set": limits.set_limit,
+            "reset": limits.reset_limit,
+            "open": limits.open_limit,
+            "close": limits.close_limit,
+            "signal": limits.signal_limit,
+        },
     ),
     "settings": (
         "Settings that can be changed without a restart.",

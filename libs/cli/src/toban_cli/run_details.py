@@ -30,6 +30,7 @@ def show_run(run: Any, now: datetime, *, wide: bool = False, log: str = "") -> N
             ("Step", run.phase),
             ("Expected end", _eta(run, now)),
             ("Origin", origin(run)),
+            ("Scope", scope_of(run) if scope_of(run) != "system" else ""),
             ("Due", local(run.scheduled_for, now)),
             ("Started", local(run.started_at, now) if to_time(run.started_at) else ""),
             ("Finished", local(run.finished_at, now) if to_time(run.finished_at) else ""),
@@ -53,6 +54,11 @@ def show_run(run: Any, now: datetime, *, wide: bool = False, log: str = "") -> N
     _earlier_steps(run, now)
     _attempts(run, now, wide=wide)
     _events(run, now)
+
+
+def scope_of(run: Any) -> str:
+    """For which tenant a run is: `account:17`."""
+    return ":".join(part for part in (run.scope, run.scope_id) if part)
 
 
 def _continuation(run: Any, now: datetime) -> str:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from datetime import datetime
 
 from toban_domain.schedule import ScheduleSpec
@@ -30,13 +31,14 @@ class DueSchedule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunTemplate:
-    """The values that a definition gives each run; `payload` is canonical JSON."""
+    """The values that a definition gives each run; `payload` is canonical JSON, `group` that of the concurrency policy (None = none)."""
 
     payload: str
     priority: int = 0
     max_attempts: int = 1
     max_lost: int = 3
     timeout_seconds: int = 0
+    group: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,10 +54,15 @@ class Skip:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FirePlan:
-    """The firing of one schedule. `next_run_at` is its next slot that is not processed; None = there is none."""
+    """The firing of one schedule. `next_run_at` is its next slot that is not processed; None = there is none.
+
+    `delays`: slot → by how many seconds its run starts later, of those that are spread. Slots before `missed_before` are caught up.
+    """
 
     schedule: DueSchedule
     template: RunTemplate
     fires: tuple[datetime, ...]
     skips: tuple[Skip, ...]
     next_run_at: datetime | None
+    missed_before: datetime | None = None
+    delays: Mapping[datetime, float] = field(default_factory=dict)

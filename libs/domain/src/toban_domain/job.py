@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from toban_domain.concurrency import ConcurrencySpec
 from toban_domain.retry import ExponentialBackoff, RetrySpec
 
 __all__ = [
@@ -123,21 +124,6 @@ class CancelSpec:
 
 
 @dataclass(frozen=True, slots=True)
-class ConcurrencySpec:
-    """Handling of a new run while another of the same schedule is live: allow | forbid; "" = forbid for slots, else allow."""
-
-    policy: str = ""
-
-    def policy_for(self, origin: str) -> str:
-        """The policy for runs of this origin (slot | demand | event | rerun)."""
-        return self.policy or ("forbid" if origin == "slot" else "allow")
-
-    def to_json(self) -> dict[str, Any]:
-        """The canonical form, with the keys of the manifest."""
-        return {"policy": self.policy} if self.policy else {}
-
-
-@dataclass(frozen=True, slots=True)
 class SelectorSpec:
     """Which executors may run the job: those that have all of these labels."""
 
@@ -243,7 +229,7 @@ class JobSpec:
             env=dict(data.get("env", {})),
             retry=RetrySpec.from_json(data.get("retry", {})),
             cancel=CancelSpec.from_json(data.get("cancel", {})),
-            concurrency=ConcurrencySpec(data.get("concurrency", {}).get("policy", "")),
+            concurrency=ConcurrencySpec.from_json(data.get("concurrency", {})),
             selector=SelectorSpec(dict(data.get("selector", {}).get("labels", {}))),
             logs=LogSpec.from_json(data.get("logs", {})),
             **{key: data.get(key, default) for key, default in _PLAIN.items()},

@@ -14,7 +14,8 @@ from toban_domain.run import RunState
 class DueRun:
     """A due run: PENDING, or assigned in advance to incarnation `placed_on` and not dispatched.
 
-    `overlaps`: an earlier run of the same schedule is still live. `started`: an earlier attempt of it has run.
+    `overlaps`: an earlier run of the same schedule is still live. `started`: an earlier attempt of it has run. `deferred_on`: the limit that
+    it has waited for. `group`: of the concurrency policy; `claimed`: no other run can be live in it. `catch_up`: its slot was missed.
     """
 
     id: int
@@ -34,6 +35,14 @@ class DueRun:
     placed_on: str | None = None
     started: bool = False
     overlaps: bool = False
+    priority: int = 0
+    scope: str = "system"
+    scope_id: str = ""
+    group: str | None = None
+    claimed: bool = False
+    deferred_on: str | None = None
+    catch_up: bool = False
+    not_before: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -88,7 +88,19 @@ _ALL = (
         "how long before its scheduled time a run is created and assigned to an executor",
     ),
     _count(
-        "fire_batch_size", 500, 1, 5000, "schedules", "maximum number of due schedules that one fire pass processes"
+        "fire_batch_size",
+        500,
+        1,
+        5000,
+        "schedules",
+        "maximum number of due schedules that one fire pass processes, and of runs of one slot that start together when they are spread",
+    ),
+    _seconds(
+        "fire_batch_delay_seconds",
+        0.0,
+        0,
+        600,
+        "how much later each further fire_batch_size runs of the same slot start; 0 = all start at the slot's time",
     ),
     _seconds(
         "heartbeat_interval_seconds",

@@ -55,6 +55,17 @@ class Finish:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Defer:
+    """PENDING → DEFERRED: `key` names the limit, `weight` how much of it the run needs. `wait_until` None = it may wait for ever."""
+
+    run_id: int
+    key: str
+    weight: int
+    wait_until: datetime | None = None
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Release:
     """live → PENDING: a retry, a reassignment or a refused start. `attempt` and `lost_count` are the new values.
 

@@ -16,14 +16,14 @@ from toban_domain.job import (
     DEFAULT_LOST_AFTER_SECONDS,
     DEFAULT_MAX_LOST,
     CancelSpec,
-    ConcurrencySpec,
     JobSpec,
     LogSpec,
     SelectorSpec,
 )
 from toban_domain.payload import kind_of
+from toban_manifests.concurrency import Concurrency, payload_problems
 from toban_manifests.retries import Retry
-from toban_manifests.section import IfMissing, NotYet, Section, key, part, problem, raise_problems
+from toban_manifests.section import IfMissing, Reading, Section, key, part, problem, raise_problems
 from toban_manifests.steps import MAX_STEPS, STEPS_HINT, Step, check_steps
 from toban_manifests.values import DAY, Env, Folder, Labels, ManifestModel, Payload, check_json
 
@@ -49,21 +49,6 @@ class Cancel(Section):
         type_name="seconds",
         ge=0,
         le=3600.0,
-    )
-
-
-class Concurrency(Section):
-    """Runs at the same time."""
-
-    LATER = ("limit", "dedupe_keys")
-
-    policy: Annotated[
-        Literal["allow", "forbid"] | None, NotYet(("replace", "queue", "reject_same_scope"), "use allow or forbid")
-    ] = key(
-        None,
-        "what a new run does while another of the same schedule is live",
-        "allow",
-        unset="forbid for slots, allow on demand",
     )
 
 
@@ -221,7 +206,7 @@ class Job(Section):
     )
     retry: Retry = part(Retry, "how often a run is tried again")
     cancel: Cancel = part(Cancel, "how a run is stopped")
-    concurrency: Concurrency = part(Concurrency, "runs at the same time")
+    concurrency: Concurrency = part(Concurrency, "runs at the same time ([limits.md](limits.md))")
     priority: int = key(0, "−1000 … 1000; higher goes first", 10, ge=-1000, le=1000)
     selector: Selector = part(Selector, "which executors")
     logs: Logs = part(Logs, "what is kept of the output ([logs.md](logs.md))")
@@ -297,6 +282,12 @@ class Job(Section):
                 below=".lease_loss_grace_seconds",
             )
 
+    @classmethod
+    def check_after(cls, given: dict[str, Any], wrong: set[str], reading: Reading) -> Iterator[PydanticCustomError]:  # noqa: ARG003
+        """Keys of `concurrency` that name what the payload never has, and a policy that the rest of the job does not allow."""
+        if not wrong & {"concurrency", "payload_schema", "default_payload", "cancel"}:
+            yield from payload_problems(given)
+
 
 class JobManifest(ManifestModel):
     """What to run, how long, how often again, and where."""
@@ -323,7 +314,7 @@ spec:
                 "steps": tuple(step.to_spec(index) for index, step in enumerate(spec.steps)),
                 "retry": spec.retry.to_spec(),
                 "cancel": CancelSpec(**vars(spec.cancel)),
-                "concurrency": ConcurrencySpec(spec.concurrency.policy or ""),
+                "concurrency": spec.concurrency.to_spec(),
                 "selector": SelectorSpec(dict(spec.selector.labels)),
                 "logs": LogSpec(**vars(spec.logs)),
                 "on_lease_loss": spec.on_lease_loss or "",

@@ -25,6 +25,7 @@ SERVICES: Mapping[str, str] = {"scheduler": COORDINATOR, "logs": LOG_ARCHIVER}
 TABLES: Mapping[str, str] = {
     # The audit: appended, and nothing of a row but what happened is for the writer to choose.
     "scheduler.admin_action_log": "SELECT INSERT(actor,action,target,before,after,reason)",
+    "scheduler.breakers": "SELECT INSERT UPDATE DELETE",
     "scheduler.coordinators": "SELECT INSERT UPDATE DELETE",
     "scheduler.epoch_claims": "SELECT INSERT UPDATE DELETE",
     "scheduler.event_keys": "SELECT INSERT UPDATE DELETE",
@@ -43,6 +44,11 @@ TABLES: Mapping[str, str] = {
     "scheduler.job_runs": "SELECT",
     "scheduler.leader": "SELECT UPDATE",
     "scheduler.leader_beat": "SELECT UPDATE",
+    "scheduler.limit_holds": "SELECT INSERT UPDATE DELETE",
+    "scheduler.limit_overrides": "SELECT INSERT DELETE",
+    "scheduler.limit_signals": "SELECT INSERT UPDATE DELETE",
+    "scheduler.limit_starts": "SELECT INSERT DELETE",
+    "scheduler.limits": "SELECT INSERT UPDATE DELETE",
     "scheduler.orphan_results": "SELECT INSERT UPDATE DELETE",
     "scheduler.run_idempotency": "SELECT INSERT UPDATE DELETE",
     "scheduler.run_slots": "SELECT INSERT UPDATE DELETE",

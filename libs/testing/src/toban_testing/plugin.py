@@ -17,6 +17,7 @@ from toban_stack.servers.redis import DATABASES
 from toban_store import roles
 from toban_store.pool import SESSION
 from toban_testing.clock import FakeClock
+from toban_testing.limit_checker import check_limits
 from toban_testing.postgres import as_role
 from toban_testing.servers import SessionServers
 
@@ -72,11 +73,14 @@ def pg_major(request: pytest.FixtureRequest, default_pg_major: int) -> int:
 
 @pytest.fixture
 def pg_url(servers: SessionServers, pg_major: int) -> Iterator[str]:
-    """The URL of an empty, migrated database; reset for reuse afterwards."""
+    """The URL of an empty, migrated database; afterwards its limits are checked, and it is reset for reuse."""
     server = servers.postgres(pg_major)
     url = server.migrated()
     yield url
-    server.take_back(url)
+    try:
+        check_limits(url)
+    finally:
+        server.take_back(url)
 
 
 @pytest.fixture

@@ -15,6 +15,7 @@ from toban_stack.certs import TRUST_DOMAIN
 from toban_stack.stack import Stack
 from toban_stack.supervisor.policy import Backoff
 from toban_testing.admin_client import AdminClient
+from toban_testing.limit_checker import check_limits
 
 
 @contextlib.contextmanager
@@ -29,9 +30,9 @@ def running_stack(
     environment: Mapping[str, str] | None = None,
     supervise: Backoff | None = None,
 ) -> Iterator[Stack]:
-    """A ready stack, stopped afterwards; its logs are printed when the test failed. `environment` is added to its processes'.
+    """A ready stack; its limits are checked at the end, and it is stopped. Its logs are printed when the test failed.
 
-    What a test kills stays dead, unless `supervise` gives the waits of a supervisor.
+    `environment` is added to its processes'. What a test kills stays dead, unless `supervise` gives the waits of a supervisor.
     """
     stack = Stack(
         home=home,
@@ -47,6 +48,9 @@ def running_stack(
         with admin_of(stack) as admin:
             admin.until(lambda: _whole(admin, executors), seconds=20, of="a leader and every executor")
         yield stack
+        # Without PostgreSQL there is nothing to look at.
+        with contextlib.suppress(psycopg.OperationalError):
+            check_limits(stack.endpoints().database_url)
     except BaseException:
         _show_logs(stack)
         raise

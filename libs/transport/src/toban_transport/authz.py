@@ -57,7 +57,8 @@ METHOD_RULES: Rules = {
     **_rules(
         "toban_proto.v1.Operations",
         [ADMIN_CLI],
-        "ListSettings UpdateSetting ListAudit DetachExecutor DrainExecutor UndrainExecutor DemoteLeader AdoptEpoch SetLimit Diagnose",
+        "ListSettings UpdateSetting ListAudit DetachExecutor DrainExecutor UndrainExecutor DemoteLeader AdoptEpoch SetLimit ListLimits "
+        "GetLimit SetBreaker SignalLimit Diagnose",
     ),
     **_rules("toban_proto.v1.Accounts", [ADMIN_CLI], "Authenticate ListUsers"),
     **_rules(

@@ -149,3 +149,10 @@ def test_every_slot_is_settled_once(behind: int, ahead: int, policy: str, most: 
     allowed = {"skip": 0, "one": 1, "all": most}[policy]
     assert len(missed) == min(allowed, max(0, behind - int(fire.MISSED_AFTER_SECONDS)))
     assert missed == [NOW - timedelta(seconds=int(fire.MISSED_AFTER_SECONDS) + n) for n in range(len(missed), 0, -1)]
+
+
+def test_few_slots_are_looked_at_again_sooner_than_many() -> None:
+    small = assign.pace_seconds([executor(1)])
+    assert 0 < small < assign.pace_seconds([executor(1), executor(2)]) < assign.MAX_PACE_SECONDS
+    assert assign.pace_seconds([executor(1, slots=1000)]) == assign.MAX_PACE_SECONDS
+    assert assign.pace_seconds([]) == assign.MAX_PACE_SECONDS

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from toban_coordinator.decide.wait_reason import LeaderSeen, WaitingRun, waits_for
+from toban_coordinator.decide.wait_reason import LeaderSeen, WaitingRun, checks, first_of
 from toban_domain.job import SelectorSpec
 from toban_domain.lease import ExecutorState
 from toban_domain.placement import ExecutorLoad
@@ -29,7 +29,7 @@ def executor(number: int, **fields: Any) -> ExecutorLoad:
 
 def told(executors: list[ExecutorLoad], leader: LeaderSeen = LEADER, *, fresh: float = 2.0, **fields: Any) -> str:
     given = {"scheduled_for": NOW, "not_before": None, "selector": SelectorSpec()}
-    return waits_for(WaitingRun(**{**given, **fields}), leader, executors, NOW, fresh=fresh)
+    return first_of(checks(WaitingRun(**{**given, **fields}), leader, executors, NOW, fresh=fresh))
 
 
 def test_a_run_whose_time_has_not_come() -> None:

@@ -248,7 +248,7 @@ class World:
             schedules=Schedules(pool=self.pool),
             health=lambda: {"status": "ok"},
         )
-        return JobReader(deps=deps)  # type: ignore[abstract]
+        return JobReader(deps=deps)
 
     async def cancel(self, run: int, mode: str = "") -> None:
         await CancelRun(pool=self.pool, definitions=self.definitions).cancel(

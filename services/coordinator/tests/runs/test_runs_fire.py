@@ -301,9 +301,10 @@ async def test_long_stretches_of_missed_slots_leave_room_for_the_leaders_beat(
     await world.sql("UPDATE scheduler.schedules SET next_run_at = date_trunc('minute', now()) - interval '1 day'")
     tick, planned_in, plan = 0, Counter[int](), decide.plan
 
-    def counted(*arguments: Any, **named: Any) -> Any:
-        planned_in[tick] += 1
-        return plan(*arguments, **named)
+    def counted(schedule: Any, *arguments: Any, **named: Any) -> Any:
+        # A minute that comes into view during the test is one slot, and no long stretch.
+        planned_in[tick] += schedule.next_run_at < named["now"]
+        return plan(schedule, *arguments, **named)
 
     async def listen() -> None:
         nonlocal tick

@@ -1,5 +1,6 @@
 """Outcomes until a coordinator has stored them: refused ones are kept, named and sent again."""
 
+import asyncio
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
@@ -7,10 +8,11 @@ from typing import Any
 import pytest
 
 from toban_domain.outcome import AttemptKey, Outcome, OutcomeKind
-from toban_executor.app.outcome_reporter import OutcomeReporter
+from toban_executor.app.outcome_reporter import GATHER_SECONDS, OutcomeReporter
 from toban_executor.decide.models import Report
 from toban_executor.ports.coordinator import ReportAnswer
 from toban_executor.ports.journal import JournalContents
+from toban_testing.clock import FakeClock
 
 END = Outcome(kind=OutcomeKind.SUCCEEDED, exit_code=0, finished_at=datetime(2026, 11, 21, tzinfo=UTC))
 
@@ -22,7 +24,7 @@ def report(number: int) -> Report:
 class World:
     """A coordinator that refuses what it is told to refuse, leaves out what it cannot store, and a journal that notes."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, enough: int = 1) -> None:
         self.refused: dict[AttemptKey, str] = {}
         self.left_out: set[AttemptKey] = set()
         self.calls: list[list[AttemptKey]] = []
@@ -30,7 +32,8 @@ class World:
         self.kept: list[tuple[Report, str]] = []
         self.wakes = 0
         me: Any = self
-        self.reporter = OutcomeReporter(gateway=me, journal=me, wake=self.wake)
+        self.clock = FakeClock()
+        self.reporter = OutcomeReporter(gateway=me, journal=me, wake=self.wake, enough=enough, clock=self.clock)
 
     def wake(self) -> None:
         self.wakes += 1
@@ -105,3 +108,35 @@ async def test_a_refused_start_is_not_kept(world: World) -> None:
     world.reporter.add(start)
     await world.reporter.run_once()
     assert (world.reporter.pending, world.kept, world.reporter.quarantined) == (0, [], {})
+
+
+async def test_after_a_call_with_several_reports_the_next_one_waits_for_more() -> None:
+    world = World(enough=3)
+    for number in (1, 2):
+        world.reporter.add(report(number))
+    await world.reporter.run_once()
+    world.reporter.add(report(3))
+    call = asyncio.create_task(world.reporter.run_once())
+    await world.clock.advance(GATHER_SECONDS / 2)
+    world.reporter.add(report(4))
+    assert len(world.calls) == 1
+    await world.clock.advance(GATHER_SECONDS / 2)
+    assert await call == 2 and world.clock.sleepers == 0
+    # Enough of them wait for nothing more.
+    for number in (5, 6, 7):
+        world.reporter.add(report(number))
+    assert await world.reporter.run_once() == 3
+
+
+async def test_reports_that_come_one_at_a_time_wait_for_nothing() -> None:
+    world = World(enough=3)
+    for number in (1, 2, 3):
+        world.reporter.add(report(number))
+        assert await world.reporter.run_once() == 1
+    # Nothing to report ends the waiting, too.
+    for number in (4, 5):
+        world.reporter.add(report(number))
+    await world.reporter.run_once()
+    await world.reporter.run_once()
+    world.reporter.add(report(6))
+    assert await world.reporter.run_once() == 1

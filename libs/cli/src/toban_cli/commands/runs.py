@@ -31,6 +31,15 @@ Zone = Annotated[
 Key = Annotated[
     str, typer.Option("--idempotency-key", metavar="KEY", help="Runs with the same key are started only once.")
 ]
+Scope = Annotated[
+    str,
+    typer.Option(
+        "--scope", metavar="SCOPE[:ID]", help="For which tenant: system, account:17, user:ada. Tenants take turns."
+    ),
+]
+IgnoreLimits = Annotated[
+    bool, typer.Option("--ignore-limits", help="Start whatever limits and breakers say; it counts, and is audited.")
+]
 Wait = Annotated[bool, typer.Option("--wait", "-w", help="Wait for the end of the run; the exit code is its result.")]
 Follow = Annotated[
     bool, typer.Option("--follow", "-f", help="Print the output as it arrives, then exit as with --wait.")
@@ -59,6 +68,9 @@ def start(
     at: At = None,
     timezone: Zone = "",
     idempotency_key: Key = "",
+    scope: Scope = "",
+    ignore_limits: IgnoreLimits = False,
+    reason: AuditReason = "",
     wait: Wait = False,
     follow: Follow = False,
     output: Output = Format.TABLE,
@@ -69,13 +81,17 @@ def start(
     toban run start hello --param name=Ada --wait --follow
     toban run start hello --at +10m
     toban run start hello --at "2026-12-01 09:00" --timezone Europe/Berlin
+    toban run start hello --scope account:17
+    toban run start hello --ignore-limits --reason "the customer waits"
     """
     from toban_cli.client import connect
     from toban_proto.v1.coordinator_pb2 import StartRunsRequest
 
     request, result = _start_request(job, param or [], payload, at, timezone, idempotency_key)
+    request.scope, _, request.scope_id = scope.partition(":")
+    request.ignore_limits = ignore_limits
     with connect() as client:
-        started = client.control("StartRuns", StartRunsRequest(runs=[request])).runs[0]
+        started = client.control("StartRuns", StartRunsRequest(runs=[request], reason=reason)).runs[0]
         result = result if started.created else "exists already for this key"
         if not (wait or follow):
             show_done(output, started, f"run {started.run_id} {result}")
@@ -152,6 +168,22 @@ def get_run(run: RunId, output: Output = Format.TABLE, watch_seconds: Watch = No
         watch(refresh, watch_seconds, output)
 
 
+def why(run: RunId, output: Output = Format.TABLE) -> None:
+    """Show why a run waits, was skipped, or is where it is: rules, limits and their holders, executors, the queue.
+
+    Examples:
+    toban run why 12
+    toban run why 12 -o json
+    """
+    from toban_cli.client import connect
+    from toban_cli.run_why import show_why
+    from toban_proto.v1.coordinator_pb2 import GetRunRequest
+
+    with connect() as client:
+        found = client.read("ExplainRun", GetRunRequest(id=run))
+    show_one(output, found, page=lambda _: show_why(found, wall_now()))
+
+
 def cancel(run: RunId, reason: Reason = "", kill: Kill = False, output: Output = Format.TABLE) -> None:
     """Ask a run to stop, as `cancel` of its job says. A step that is not cancelable ends first.
 
@@ -226,7 +258,7 @@ def _start_request(
 
 def _columns(now: datetime) -> tuple[list[Column], list[Column]]:
     from toban_cli.exit_status import format_exit
-    from toban_cli.run_details import format_progress, origin
+    from toban_cli.run_details import format_progress, origin, scope_of
 
     table = [
         Column("RUN", lambda run: str(run.id)),
@@ -237,11 +269,14 @@ def _columns(now: datetime) -> tuple[list[Column], list[Column]]:
         Column("EXIT", format_exit),
         Column("TRY", lambda run: str(run.attempt)),
         Column("EXECUTOR", lambda run: run.executor or NOTHING, loose=True),
-        Column("LAST LINE", lambda run: run.last_line or run.error_summary or run.reason, loose=True),
+        Column(
+            "LAST LINE", lambda run: run.last_line or run.error_summary or run.reason or run.deferred_on, loose=True
+        ),
     ]
     wide = [
         Column("PROGRESS", lambda run: format_progress(run) or NOTHING, loose=True),
         Column("ORIGIN", origin, loose=True),
+        Column("SCOPE", scope_of, loose=True),
         Column("DUE AT", lambda run: brief(run.scheduled_for, now)),
         Column("STARTED", lambda run: brief(run.started_at, now)),
         Column("FINISHED", lambda run: brief(run.finished_at, now)),

@@ -1645,6 +1645,9 @@ class Run(_message.Message):
     CONTINUATION_CHECK_STARTED_AT_FIELD_NUMBER: _builtins.int
     CONTINUATION_CHECK_DEADLINE_AT_FIELD_NUMBER: _builtins.int
     ORPHANED_UNTIL_FIELD_NUMBER: _builtins.int
+    SCOPE_FIELD_NUMBER: _builtins.int
+    SCOPE_ID_FIELD_NUMBER: _builtins.int
+    DEFERRED_ON_FIELD_NUMBER: _builtins.int
     RESULT_JSON_FIELD_NUMBER: _builtins.int
     PHASE_FIELD_NUMBER: _builtins.int
     STEPS_FIELD_NUMBER: _builtins.int
@@ -1683,6 +1686,10 @@ class Run(_message.Message):
     """Why a run that is not dispatched yet waits, one sentence. Only in GetRun."""
     continuation_state: _builtins.str
     """NONE | CONFIRMING: its executor asked whether the run may continue, and silence has no consequence before the deadline."""
+    scope: _builtins.str
+    scope_id: _builtins.str
+    deferred_on: _builtins.str
+    """The limit that defers the run, such as job:etl or pool:licences; empty when none does."""
     result_json: _builtins.str
     """What the job has given as its output (JSON); empty when it has not."""
     phase: _builtins.str
@@ -1767,6 +1774,9 @@ class Run(_message.Message):
         continuation_check_started_at: _timestamp_pb2.Timestamp | None = ...,
         continuation_check_deadline_at: _timestamp_pb2.Timestamp | None = ...,
         orphaned_until: _timestamp_pb2.Timestamp | None = ...,
+        scope: _builtins.str = ...,
+        scope_id: _builtins.str = ...,
+        deferred_on: _builtins.str = ...,
         result_json: _builtins.str = ...,
         phase: _builtins.str = ...,
         steps: _abc.Iterable[Global___RunStep] | None = ...,
@@ -1774,7 +1784,7 @@ class Run(_message.Message):
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_exit_code", b"_exit_code", "_signal", b"_signal", "assigned_at", b"assigned_at", "cancel_requested_at", b"cancel_requested_at", "continuation_check_deadline_at", b"continuation_check_deadline_at", "continuation_check_started_at", b"continuation_check_started_at", "created_at", b"created_at", "dispatched_at", b"dispatched_at", "exit_code", b"exit_code", "finished_at", b"finished_at", "orphaned_until", b"orphaned_until", "scheduled_for", b"scheduled_for", "signal", b"signal", "slot", b"slot", "started_at", b"started_at"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_exit_code", b"_exit_code", "_signal", b"_signal", "assigned_at", b"assigned_at", "attempt", b"attempt", "attempts", b"attempts", "cancel_reason", b"cancel_reason", "cancel_requested_at", b"cancel_requested_at", "continuation_check_deadline_at", b"continuation_check_deadline_at", "continuation_check_started_at", b"continuation_check_started_at", "continuation_state", b"continuation_state", "created_at", b"created_at", "created_by", b"created_by", "definition_version", b"definition_version", "dispatched_at", b"dispatched_at", "error_summary", b"error_summary", "event_id", b"event_id", "events", b"events", "executor", b"executor", "exit_code", b"exit_code", "finished_at", b"finished_at", "has_checkpoint", b"has_checkpoint", "id", b"id", "idempotency_key", b"idempotency_key", "job", b"job", "last_line", b"last_line", "leader_epoch", b"leader_epoch", "log_ref", b"log_ref", "lost_count", b"lost_count", "max_attempts", b"max_attempts", "origin", b"origin", "orphaned_until", b"orphaned_until", "payload_json", b"payload_json", "phase", b"phase", "progress_json", b"progress_json", "reason", b"reason", "rerun_of", b"rerun_of", "result_json", b"result_json", "schedule", b"schedule", "scheduled_for", b"scheduled_for", "signal", b"signal", "slot", b"slot", "started_at", b"started_at", "state", b"state", "steps", b"steps", "token", b"token", "trigger", b"trigger", "version", b"version", "waiting", b"waiting", "worker_id", b"worker_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_exit_code", b"_exit_code", "_signal", b"_signal", "assigned_at", b"assigned_at", "attempt", b"attempt", "attempts", b"attempts", "cancel_reason", b"cancel_reason", "cancel_requested_at", b"cancel_requested_at", "continuation_check_deadline_at", b"continuation_check_deadline_at", "continuation_check_started_at", b"continuation_check_started_at", "continuation_state", b"continuation_state", "created_at", b"created_at", "created_by", b"created_by", "deferred_on", b"deferred_on", "definition_version", b"definition_version", "dispatched_at", b"dispatched_at", "error_summary", b"error_summary", "event_id", b"event_id", "events", b"events", "executor", b"executor", "exit_code", b"exit_code", "finished_at", b"finished_at", "has_checkpoint", b"has_checkpoint", "id", b"id", "idempotency_key", b"idempotency_key", "job", b"job", "last_line", b"last_line", "leader_epoch", b"leader_epoch", "log_ref", b"log_ref", "lost_count", b"lost_count", "max_attempts", b"max_attempts", "origin", b"origin", "orphaned_until", b"orphaned_until", "payload_json", b"payload_json", "phase", b"phase", "progress_json", b"progress_json", "reason", b"reason", "rerun_of", b"rerun_of", "result_json", b"result_json", "schedule", b"schedule", "scheduled_for", b"scheduled_for", "scope", b"scope", "scope_id", b"scope_id", "signal", b"signal", "slot", b"slot", "started_at", b"started_at", "state", b"state", "steps", b"steps", "token", b"token", "trigger", b"trigger", "version", b"version", "waiting", b"waiting", "worker_id", b"worker_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__exit_code: _TypeAlias = _typing.Literal["exit_code"]  # noqa: Y015
     _WhichOneofArgType__exit_code: _TypeAlias = _typing.Literal["_exit_code", b"_exit_code"]  # noqa: Y015
@@ -1954,22 +1964,220 @@ class RunExplanation(_message.Message):
 
     STATE_FIELD_NUMBER: _builtins.int
     REASONS_FIELD_NUMBER: _builtins.int
+    RUN_ID_FIELD_NUMBER: _builtins.int
+    JOB_FIELD_NUMBER: _builtins.int
+    CHECKS_FIELD_NUMBER: _builtins.int
+    LIMITS_FIELD_NUMBER: _builtins.int
+    EXECUTORS_FIELD_NUMBER: _builtins.int
+    TURN_FIELD_NUMBER: _builtins.int
     state: _builtins.str
+    run_id: _builtins.int
+    job: _builtins.str
     @_builtins.property
-    def reasons(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
+    def reasons(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """What holds the run back, the first obstacle first; of one that was sent or is over, what became of it. One sentence each, at least one."""
+
+    @_builtins.property
+    def checks(self) -> _containers.RepeatedCompositeFieldContainer[Global___RunCheck]:
+        """What the leader looks at before it sends the run, in its order. Empty once it was sent."""
+
+    @_builtins.property
+    def limits(self) -> _containers.RepeatedCompositeFieldContainer[Global___RunLimit]:
+        """The limits that the run needs before it is sent."""
+
+    @_builtins.property
+    def executors(self) -> _containers.RepeatedCompositeFieldContainer[Global___RunCandidate]:
+        """Every executor that is not off, and whether it can take the run now."""
+
+    @_builtins.property
+    def turn(self) -> Global___RunTurn:
+        """Unset once it was sent."""
+
     def __init__(
         self,
         *,
         state: _builtins.str = ...,
         reasons: _abc.Iterable[_builtins.str] | None = ...,
+        run_id: _builtins.int = ...,
+        job: _builtins.str = ...,
+        checks: _abc.Iterable[Global___RunCheck] | None = ...,
+        limits: _abc.Iterable[Global___RunLimit] | None = ...,
+        executors: _abc.Iterable[Global___RunCandidate] | None = ...,
+        turn: Global___RunTurn | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["turn", b"turn"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["reasons", b"reasons", "state", b"state"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["checks", b"checks", "executors", b"executors", "job", b"job", "limits", b"limits", "reasons", b"reasons", "run_id", b"run_id", "state", b"state", "turn", b"turn"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___RunExplanation: _TypeAlias = RunExplanation  # noqa: Y015
+
+@_typing.final
+class RunCheck(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: _builtins.int
+    BLOCKS_FIELD_NUMBER: _builtins.int
+    MESSAGE_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    """due | clock | leader | late | policy | limit | executor | turn"""
+    blocks: _builtins.bool
+    """The run cannot start while this is so."""
+    message: _builtins.str
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+        blocks: _builtins.bool = ...,
+        message: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["blocks", b"blocks", "message", b"message", "name", b"name"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RunCheck: _TypeAlias = RunCheck  # noqa: Y015
+
+@_typing.final
+class RunLimit(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: _builtins.int
+    EFFECTIVE_FIELD_NUMBER: _builtins.int
+    HELD_FIELD_NUMBER: _builtins.int
+    WEIGHT_FIELD_NUMBER: _builtins.int
+    BLOCKS_FIELD_NUMBER: _builtins.int
+    MESSAGE_FIELD_NUMBER: _builtins.int
+    HOLDERS_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    effective: _builtins.int
+    """What its breaker and the health signal leave; -1 = nothing starts."""
+    held: _builtins.int
+    """Counted from live runs; weights count for pools, starts for start rates."""
+    weight: _builtins.int
+    blocks: _builtins.bool
+    message: _builtins.str
+    @_builtins.property
+    def holders(self) -> _containers.RepeatedCompositeFieldContainer[Global___LimitRun]:
+        """The longest first, at most 100."""
+
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+        effective: _builtins.int = ...,
+        held: _builtins.int = ...,
+        weight: _builtins.int = ...,
+        blocks: _builtins.bool = ...,
+        message: _builtins.str = ...,
+        holders: _abc.Iterable[Global___LimitRun] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["blocks", b"blocks", "effective", b"effective", "held", b"held", "holders", b"holders", "message", b"message", "name", b"name", "weight", b"weight"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RunLimit: _TypeAlias = RunLimit  # noqa: Y015
+
+@_typing.final
+class RunCandidate(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    WORKER_ID_FIELD_NUMBER: _builtins.int
+    EXECUTOR_FIELD_NUMBER: _builtins.int
+    FITS_FIELD_NUMBER: _builtins.int
+    RUNNING_FIELD_NUMBER: _builtins.int
+    SLOTS_FIELD_NUMBER: _builtins.int
+    MESSAGE_FIELD_NUMBER: _builtins.int
+    worker_id: _builtins.int
+    executor: _builtins.str
+    fits: _builtins.bool
+    """It can take the run now."""
+    running: _builtins.int
+    slots: _builtins.int
+    message: _builtins.str
+    """Why it cannot; empty when it can."""
+    def __init__(
+        self,
+        *,
+        worker_id: _builtins.int = ...,
+        executor: _builtins.str = ...,
+        fits: _builtins.bool = ...,
+        running: _builtins.int = ...,
+        slots: _builtins.int = ...,
+        message: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["executor", b"executor", "fits", b"fits", "message", b"message", "running", b"running", "slots", b"slots", "worker_id", b"worker_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RunCandidate: _TypeAlias = RunCandidate  # noqa: Y015
+
+@_typing.final
+class RunTurn(_message.Message):
+    """The queue of the run's own limit while it is deferred, else of the runs that are due. Figures are counted up to 1000."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    MORE_URGENT_FIELD_NUMBER: _builtins.int
+    EARLIER_FIELD_NUMBER: _builtins.int
+    SCOPES_FIELD_NUMBER: _builtins.int
+    more_urgent: _builtins.int
+    """Runs that go first: of higher priority, or due now while this one catches up."""
+    earlier: _builtins.int
+    """Runs of the same scope and priority that go first."""
+    @_builtins.property
+    def scopes(self) -> _containers.RepeatedCompositeFieldContainer[Global___RunScope]:
+        """Scopes that take turns with that of the run, itself included, at most 50."""
+
+    def __init__(
+        self,
+        *,
+        more_urgent: _builtins.int = ...,
+        earlier: _builtins.int = ...,
+        scopes: _abc.Iterable[Global___RunScope] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["earlier", b"earlier", "more_urgent", b"more_urgent", "scopes", b"scopes"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RunTurn: _TypeAlias = RunTurn  # noqa: Y015
+
+@_typing.final
+class RunScope(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SCOPE_FIELD_NUMBER: _builtins.int
+    SCOPE_ID_FIELD_NUMBER: _builtins.int
+    WAITING_FIELD_NUMBER: _builtins.int
+    WEIGHT_FIELD_NUMBER: _builtins.int
+    scope: _builtins.str
+    scope_id: _builtins.str
+    waiting: _builtins.int
+    weight: _builtins.int
+    """Runs in each of its turns."""
+    def __init__(
+        self,
+        *,
+        scope: _builtins.str = ...,
+        scope_id: _builtins.str = ...,
+        waiting: _builtins.int = ...,
+        weight: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["scope", b"scope", "scope_id", b"scope_id", "waiting", b"waiting", "weight", b"weight"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RunScope: _TypeAlias = RunScope  # noqa: Y015
 
 @_typing.final
 class ListExecutorsRequest(_message.Message):
@@ -2444,11 +2652,19 @@ class StartRunRequest(_message.Message):
     IDEMPOTENCY_KEY_FIELD_NUMBER: _builtins.int
     SCHEDULED_FOR_FIELD_NUMBER: _builtins.int
     PRIORITY_FIELD_NUMBER: _builtins.int
+    SCOPE_FIELD_NUMBER: _builtins.int
+    SCOPE_ID_FIELD_NUMBER: _builtins.int
+    IGNORE_LIMITS_FIELD_NUMBER: _builtins.int
     job: _builtins.str
     payload_json: _builtins.str
     """JSON object merged over the default payload."""
     idempotency_key: _builtins.str
     priority: _builtins.int
+    scope: _builtins.str
+    """For which tenant: system | account | user, and which one. Tenants share executors and limits fairly. Empty = system."""
+    scope_id: _builtins.str
+    ignore_limits: _builtins.bool
+    """Starts whatever limits and breakers say; it counts all the same. Audited."""
     @_builtins.property
     def scheduled_for(self) -> _timestamp_pb2.Timestamp: ...
     def __init__(
@@ -2459,10 +2675,13 @@ class StartRunRequest(_message.Message):
         idempotency_key: _builtins.str = ...,
         scheduled_for: _timestamp_pb2.Timestamp | None = ...,
         priority: _builtins.int = ...,
+        scope: _builtins.str = ...,
+        scope_id: _builtins.str = ...,
+        ignore_limits: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["scheduled_for", b"scheduled_for"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["idempotency_key", b"idempotency_key", "job", b"job", "payload_json", b"payload_json", "priority", b"priority", "scheduled_for", b"scheduled_for"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["idempotency_key", b"idempotency_key", "ignore_limits", b"ignore_limits", "job", b"job", "payload_json", b"payload_json", "priority", b"priority", "scheduled_for", b"scheduled_for", "scope", b"scope", "scope_id", b"scope_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -2473,16 +2692,20 @@ class StartRunsRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     RUNS_FIELD_NUMBER: _builtins.int
+    REASON_FIELD_NUMBER: _builtins.int
+    reason: _builtins.str
+    """Why limits are ignored; stored in the audit log."""
     @_builtins.property
     def runs(self) -> _containers.RepeatedCompositeFieldContainer[Global___StartRunRequest]: ...
     def __init__(
         self,
         *,
         runs: _abc.Iterable[Global___StartRunRequest] | None = ...,
+        reason: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["runs", b"runs"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["reason", b"reason", "runs", b"runs"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -3238,22 +3461,28 @@ Global___AdoptEpochResponse: _TypeAlias = AdoptEpochResponse  # noqa: Y015
 class SetLimitRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
-    JOB_FIELD_NUMBER: _builtins.int
     LIMIT_FIELD_NUMBER: _builtins.int
     REASON_FIELD_NUMBER: _builtins.int
-    job: _builtins.str
+    NAME_FIELD_NUMBER: _builtins.int
+    RESET_FIELD_NUMBER: _builtins.int
     limit: _builtins.int
+    """Runs at a time, the size of a pool, or a weight. 0 = no limit (jobs only), -1 = nothing starts (jobs and pools)."""
     reason: _builtins.str
+    name: _builtins.str
+    """job:NAME | pool:NAME | scope:SCOPE/ID (its weight in the fair queue)."""
+    reset: _builtins.bool
+    """Removes the stored value instead: a job has the limit of its definition again."""
     def __init__(
         self,
         *,
-        job: _builtins.str = ...,
         limit: _builtins.int = ...,
         reason: _builtins.str = ...,
+        name: _builtins.str = ...,
+        reset: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["job", b"job", "limit", b"limit", "reason", b"reason"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["limit", b"limit", "name", b"name", "reason", b"reason", "reset", b"reset"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -3261,6 +3490,26 @@ Global___SetLimitRequest: _TypeAlias = SetLimitRequest  # noqa: Y015
 
 @_typing.final
 class SetLimitResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    LIMIT_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def limit(self) -> Global___Limit: ...
+    def __init__(
+        self,
+        *,
+        limit: Global___Limit | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["limit", b"limit"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["limit", b"limit"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SetLimitResponse: _TypeAlias = SetLimitResponse  # noqa: Y015
+
+@_typing.final
+class ListLimitsRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     def __init__(
@@ -3272,7 +3521,301 @@ class SetLimitResponse(_message.Message):
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
-Global___SetLimitResponse: _TypeAlias = SetLimitResponse  # noqa: Y015
+Global___ListLimitsRequest: _TypeAlias = ListLimitsRequest  # noqa: Y015
+
+@_typing.final
+class ListLimitsResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    LIMITS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def limits(self) -> _containers.RepeatedCompositeFieldContainer[Global___Limit]: ...
+    def __init__(
+        self,
+        *,
+        limits: _abc.Iterable[Global___Limit] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["limits", b"limits"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListLimitsResponse: _TypeAlias = ListLimitsResponse  # noqa: Y015
+
+@_typing.final
+class GetLimitRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["name", b"name"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GetLimitRequest: _TypeAlias = GetLimitRequest  # noqa: Y015
+
+@_typing.final
+class GetLimitResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    LIMIT_FIELD_NUMBER: _builtins.int
+    HOLDERS_FIELD_NUMBER: _builtins.int
+    WAITING_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def limit(self) -> Global___Limit: ...
+    @_builtins.property
+    def holders(self) -> _containers.RepeatedCompositeFieldContainer[Global___LimitRun]:
+        """The longest first, at most 100."""
+
+    @_builtins.property
+    def waiting(self) -> _containers.RepeatedCompositeFieldContainer[Global___LimitRun]:
+        """Those that wait, the oldest first, at most 100."""
+
+    def __init__(
+        self,
+        *,
+        limit: Global___Limit | None = ...,
+        holders: _abc.Iterable[Global___LimitRun] | None = ...,
+        waiting: _abc.Iterable[Global___LimitRun] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["limit", b"limit"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["holders", b"holders", "limit", b"limit", "waiting", b"waiting"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GetLimitResponse: _TypeAlias = GetLimitResponse  # noqa: Y015
+
+@_typing.final
+class Limit(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: _builtins.int
+    LIMIT_FIELD_NUMBER: _builtins.int
+    SOURCE_FIELD_NUMBER: _builtins.int
+    HELD_FIELD_NUMBER: _builtins.int
+    WAITING_FIELD_NUMBER: _builtins.int
+    WAITING_SINCE_FIELD_NUMBER: _builtins.int
+    REASON_FIELD_NUMBER: _builtins.int
+    UPDATED_BY_FIELD_NUMBER: _builtins.int
+    UPDATED_AT_FIELD_NUMBER: _builtins.int
+    EFFECTIVE_FIELD_NUMBER: _builtins.int
+    BREAKER_FIELD_NUMBER: _builtins.int
+    BREAKER_SINCE_FIELD_NUMBER: _builtins.int
+    BREAKER_REASON_FIELD_NUMBER: _builtins.int
+    BREAKER_BY_FIELD_NUMBER: _builtins.int
+    SIGNAL_FIELD_NUMBER: _builtins.int
+    SIGNAL_UNTIL_FIELD_NUMBER: _builtins.int
+    SIGNAL_REASON_FIELD_NUMBER: _builtins.int
+    SIGNAL_BY_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    limit: _builtins.int
+    """0 = no limit, -1 = nothing starts."""
+    source: _builtins.str
+    """operator | definition"""
+    held: _builtins.int
+    """Counted from live runs; weights count for pools."""
+    waiting: _builtins.int
+    reason: _builtins.str
+    updated_by: _builtins.str
+    effective: _builtins.int
+    """What its breaker and the health signal leave of `limit`: as in `limit`."""
+    breaker: _builtins.str
+    """closed | open | half_open (one run probes); empty = it was never open."""
+    breaker_reason: _builtins.str
+    breaker_by: _builtins.str
+    signal: _builtins.str
+    """soft | hard; also ok while the limit recovers. Empty = none."""
+    signal_reason: _builtins.str
+    signal_by: _builtins.str
+    @_builtins.property
+    def waiting_since(self) -> _timestamp_pb2.Timestamp:
+        """When the first of the waiting runs was deferred."""
+
+    @_builtins.property
+    def updated_at(self) -> _timestamp_pb2.Timestamp: ...
+    @_builtins.property
+    def breaker_since(self) -> _timestamp_pb2.Timestamp: ...
+    @_builtins.property
+    def signal_until(self) -> _timestamp_pb2.Timestamp: ...
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+        limit: _builtins.int = ...,
+        source: _builtins.str = ...,
+        held: _builtins.int = ...,
+        waiting: _builtins.int = ...,
+        waiting_since: _timestamp_pb2.Timestamp | None = ...,
+        reason: _builtins.str = ...,
+        updated_by: _builtins.str = ...,
+        updated_at: _timestamp_pb2.Timestamp | None = ...,
+        effective: _builtins.int = ...,
+        breaker: _builtins.str = ...,
+        breaker_since: _timestamp_pb2.Timestamp | None = ...,
+        breaker_reason: _builtins.str = ...,
+        breaker_by: _builtins.str = ...,
+        signal: _builtins.str = ...,
+        signal_until: _timestamp_pb2.Timestamp | None = ...,
+        signal_reason: _builtins.str = ...,
+        signal_by: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["breaker_since", b"breaker_since", "signal_until", b"signal_until", "updated_at", b"updated_at", "waiting_since", b"waiting_since"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["breaker", b"breaker", "breaker_by", b"breaker_by", "breaker_reason", b"breaker_reason", "breaker_since", b"breaker_since", "effective", b"effective", "held", b"held", "limit", b"limit", "name", b"name", "reason", b"reason", "signal", b"signal", "signal_by", b"signal_by", "signal_reason", b"signal_reason", "signal_until", b"signal_until", "source", b"source", "updated_at", b"updated_at", "updated_by", b"updated_by", "waiting", b"waiting", "waiting_since", b"waiting_since"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Limit: _TypeAlias = Limit  # noqa: Y015
+
+@_typing.final
+class SetBreakerRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: _builtins.int
+    OPEN_FIELD_NUMBER: _builtins.int
+    REASON_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    """job:NAME | pool:NAME"""
+    open: _builtins.bool
+    """True: nothing starts until it is closed. False: runs start again."""
+    reason: _builtins.str
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+        open: _builtins.bool = ...,
+        reason: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["name", b"name", "open", b"open", "reason", b"reason"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SetBreakerRequest: _TypeAlias = SetBreakerRequest  # noqa: Y015
+
+@_typing.final
+class SetBreakerResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    LIMIT_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def limit(self) -> Global___Limit: ...
+    def __init__(
+        self,
+        *,
+        limit: Global___Limit | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["limit", b"limit"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["limit", b"limit"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SetBreakerResponse: _TypeAlias = SetBreakerResponse  # noqa: Y015
+
+@_typing.final
+class SignalLimitRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: _builtins.int
+    LEVEL_FIELD_NUMBER: _builtins.int
+    TTL_SECONDS_FIELD_NUMBER: _builtins.int
+    REASON_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    """job:NAME | pool:NAME"""
+    level: _builtins.str
+    """ok | soft | hard"""
+    ttl_seconds: _builtins.int
+    """How long it holds unless it is repeated; afterwards 10 % of the limit comes back a minute."""
+    reason: _builtins.str
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+        level: _builtins.str = ...,
+        ttl_seconds: _builtins.int = ...,
+        reason: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["level", b"level", "name", b"name", "reason", b"reason", "ttl_seconds", b"ttl_seconds"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SignalLimitRequest: _TypeAlias = SignalLimitRequest  # noqa: Y015
+
+@_typing.final
+class SignalLimitResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    LIMIT_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def limit(self) -> Global___Limit: ...
+    def __init__(
+        self,
+        *,
+        limit: Global___Limit | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["limit", b"limit"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["limit", b"limit"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SignalLimitResponse: _TypeAlias = SignalLimitResponse  # noqa: Y015
+
+@_typing.final
+class LimitRun(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    RUN_ID_FIELD_NUMBER: _builtins.int
+    JOB_FIELD_NUMBER: _builtins.int
+    STATE_FIELD_NUMBER: _builtins.int
+    WEIGHT_FIELD_NUMBER: _builtins.int
+    SCOPE_FIELD_NUMBER: _builtins.int
+    SCOPE_ID_FIELD_NUMBER: _builtins.int
+    SINCE_FIELD_NUMBER: _builtins.int
+    EXECUTOR_FIELD_NUMBER: _builtins.int
+    run_id: _builtins.int
+    job: _builtins.str
+    state: _builtins.str
+    weight: _builtins.int
+    scope: _builtins.str
+    scope_id: _builtins.str
+    executor: _builtins.str
+    @_builtins.property
+    def since(self) -> _timestamp_pb2.Timestamp:
+        """Holders: when it was sent. Waiting runs: when it was deferred."""
+
+    def __init__(
+        self,
+        *,
+        run_id: _builtins.int = ...,
+        job: _builtins.str = ...,
+        state: _builtins.str = ...,
+        weight: _builtins.int = ...,
+        scope: _builtins.str = ...,
+        scope_id: _builtins.str = ...,
+        since: _timestamp_pb2.Timestamp | None = ...,
+        executor: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["since", b"since"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["executor", b"executor", "job", b"job", "run_id", b"run_id", "scope", b"scope", "scope_id", b"scope_id", "since", b"since", "state", b"state", "weight", b"weight"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___LimitRun: _TypeAlias = LimitRun  # noqa: Y015
 
 @_typing.final
 class AuthenticateRequest(_message.Message):

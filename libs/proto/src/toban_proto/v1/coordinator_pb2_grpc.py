@@ -1585,6 +1585,26 @@ class OperationsStub:
                 request_serializer=toban__proto_dot_v1_dot_coordinator__pb2.SetLimitRequest.SerializeToString,
                 response_deserializer=toban__proto_dot_v1_dot_coordinator__pb2.SetLimitResponse.FromString,
                 _registered_method=True)
+        self.ListLimits = channel.unary_unary(
+                '/toban_proto.v1.Operations/ListLimits',
+                request_serializer=toban__proto_dot_v1_dot_coordinator__pb2.ListLimitsRequest.SerializeToString,
+                response_deserializer=toban__proto_dot_v1_dot_coordinator__pb2.ListLimitsResponse.FromString,
+                _registered_method=True)
+        self.GetLimit = channel.unary_unary(
+                '/toban_proto.v1.Operations/GetLimit',
+                request_serializer=toban__proto_dot_v1_dot_coordinator__pb2.GetLimitRequest.SerializeToString,
+                response_deserializer=toban__proto_dot_v1_dot_coordinator__pb2.GetLimitResponse.FromString,
+                _registered_method=True)
+        self.SetBreaker = channel.unary_unary(
+                '/toban_proto.v1.Operations/SetBreaker',
+                request_serializer=toban__proto_dot_v1_dot_coordinator__pb2.SetBreakerRequest.SerializeToString,
+                response_deserializer=toban__proto_dot_v1_dot_coordinator__pb2.SetBreakerResponse.FromString,
+                _registered_method=True)
+        self.SignalLimit = channel.unary_unary(
+                '/toban_proto.v1.Operations/SignalLimit',
+                request_serializer=toban__proto_dot_v1_dot_coordinator__pb2.SignalLimitRequest.SerializeToString,
+                response_deserializer=toban__proto_dot_v1_dot_coordinator__pb2.SignalLimitResponse.FromString,
+                _registered_method=True)
         self.Diagnose = channel.unary_unary(
                 '/toban_proto.v1.Operations/Diagnose',
                 request_serializer=toban__proto_dot_v1_dot_coordinator__pb2.DiagnoseRequest.SerializeToString,
@@ -1649,6 +1669,33 @@ class OperationsServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ListLimits(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def GetLimit(self, request, context):
+        """One limit, which runs hold it since when, and which wait for it.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def SetBreaker(self, request, context):
+        """Opens or closes a breaker by hand.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def SignalLimit(self, request, context):
+        """A program reports how healthy the subject of a limit is: soft leaves 80 % of it, hard 50 %.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def Diagnose(self, request, context):
         """The health of the whole installation as the responding coordinator observes it.
         """
@@ -1703,6 +1750,26 @@ def add_OperationsServicer_to_server(servicer, server):
                     servicer.SetLimit,
                     request_deserializer=toban__proto_dot_v1_dot_coordinator__pb2.SetLimitRequest.FromString,
                     response_serializer=toban__proto_dot_v1_dot_coordinator__pb2.SetLimitResponse.SerializeToString,
+            ),
+            'ListLimits': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListLimits,
+                    request_deserializer=toban__proto_dot_v1_dot_coordinator__pb2.ListLimitsRequest.FromString,
+                    response_serializer=toban__proto_dot_v1_dot_coordinator__pb2.ListLimitsResponse.SerializeToString,
+            ),
+            'GetLimit': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetLimit,
+                    request_deserializer=toban__proto_dot_v1_dot_coordinator__pb2.GetLimitRequest.FromString,
+                    response_serializer=toban__proto_dot_v1_dot_coordinator__pb2.GetLimitResponse.SerializeToString,
+            ),
+            'SetBreaker': grpc.unary_unary_rpc_method_handler(
+                    servicer.SetBreaker,
+                    request_deserializer=toban__proto_dot_v1_dot_coordinator__pb2.SetBreakerRequest.FromString,
+                    response_serializer=toban__proto_dot_v1_dot_coordinator__pb2.SetBreakerResponse.SerializeToString,
+            ),
+            'SignalLimit': grpc.unary_unary_rpc_method_handler(
+                    servicer.SignalLimit,
+                    request_deserializer=toban__proto_dot_v1_dot_coordinator__pb2.SignalLimitRequest.FromString,
+                    response_serializer=toban__proto_dot_v1_dot_coordinator__pb2.SignalLimitResponse.SerializeToString,
             ),
             'Diagnose': grpc.unary_unary_rpc_method_handler(
                     servicer.Diagnose,
@@ -1953,6 +2020,114 @@ class Operations:
             '/toban_proto.v1.Operations/SetLimit',
             toban__proto_dot_v1_dot_coordinator__pb2.SetLimitRequest.SerializeToString,
             toban__proto_dot_v1_dot_coordinator__pb2.SetLimitResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListLimits(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/toban_proto.v1.Operations/ListLimits',
+            toban__proto_dot_v1_dot_coordinator__pb2.ListLimitsRequest.SerializeToString,
+            toban__proto_dot_v1_dot_coordinator__pb2.ListLimitsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetLimit(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/toban_proto.v1.Operations/GetLimit',
+            toban__proto_dot_v1_dot_coordinator__pb2.GetLimitRequest.SerializeToString,
+            toban__proto_dot_v1_dot_coordinator__pb2.GetLimitResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def SetBreaker(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/toban_proto.v1.Operations/SetBreaker',
+            toban__proto_dot_v1_dot_coordinator__pb2.SetBreakerRequest.SerializeToString,
+            toban__proto_dot_v1_dot_coordinator__pb2.SetBreakerResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def SignalLimit(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/toban_proto.v1.Operations/SignalLimit',
+            toban__proto_dot_v1_dot_coordinator__pb2.SignalLimitRequest.SerializeToString,
+            toban__proto_dot_v1_dot_coordinator__pb2.SignalLimitResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -413,6 +413,13 @@ class OperationsStub:
     DemoteLeader: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.DemoteLeaderRequest, _coordinator_pb2.DemoteLeaderResponse]
     AdoptEpoch: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.AdoptEpochRequest, _coordinator_pb2.AdoptEpochResponse]
     SetLimit: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.SetLimitRequest, _coordinator_pb2.SetLimitResponse]
+    ListLimits: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.ListLimitsRequest, _coordinator_pb2.ListLimitsResponse]
+    GetLimit: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.GetLimitRequest, _coordinator_pb2.GetLimitResponse]
+    """One limit, which runs hold it since when, and which wait for it."""
+    SetBreaker: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.SetBreakerRequest, _coordinator_pb2.SetBreakerResponse]
+    """Opens or closes a breaker by hand."""
+    SignalLimit: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.SignalLimitRequest, _coordinator_pb2.SignalLimitResponse]
+    """A program reports how healthy the subject of a limit is: soft leaves 80 % of it, hard 50 %."""
     Diagnose: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.DiagnoseRequest, _coordinator_pb2.Diagnosis]
     """The health of the whole installation as the responding coordinator observes it."""
 
@@ -428,6 +435,13 @@ class OperationsAsyncStub(OperationsStub):
     DemoteLeader: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.DemoteLeaderRequest, _coordinator_pb2.DemoteLeaderResponse]  # type: ignore[assignment]
     AdoptEpoch: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.AdoptEpochRequest, _coordinator_pb2.AdoptEpochResponse]  # type: ignore[assignment]
     SetLimit: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.SetLimitRequest, _coordinator_pb2.SetLimitResponse]  # type: ignore[assignment]
+    ListLimits: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.ListLimitsRequest, _coordinator_pb2.ListLimitsResponse]  # type: ignore[assignment]
+    GetLimit: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.GetLimitRequest, _coordinator_pb2.GetLimitResponse]  # type: ignore[assignment]
+    """One limit, which runs hold it since when, and which wait for it."""
+    SetBreaker: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.SetBreakerRequest, _coordinator_pb2.SetBreakerResponse]  # type: ignore[assignment]
+    """Opens or closes a breaker by hand."""
+    SignalLimit: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.SignalLimitRequest, _coordinator_pb2.SignalLimitResponse]  # type: ignore[assignment]
+    """A program reports how healthy the subject of a limit is: soft leaves 80 % of it, hard 50 %."""
     Diagnose: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.DiagnoseRequest, _coordinator_pb2.Diagnosis]  # type: ignore[assignment]
     """The health of the whole installation as the responding coordinator observes it."""
 
@@ -494,6 +508,37 @@ class OperationsServicer(metaclass=_abc_1.ABCMeta):
         request: _coordinator_pb2.SetLimitRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_coordinator_pb2.SetLimitResponse, _abc.Awaitable[_coordinator_pb2.SetLimitResponse]]: ...
+
+    @_abc_1.abstractmethod
+    def ListLimits(
+        self,
+        request: _coordinator_pb2.ListLimitsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_coordinator_pb2.ListLimitsResponse, _abc.Awaitable[_coordinator_pb2.ListLimitsResponse]]: ...
+
+    @_abc_1.abstractmethod
+    def GetLimit(
+        self,
+        request: _coordinator_pb2.GetLimitRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_coordinator_pb2.GetLimitResponse, _abc.Awaitable[_coordinator_pb2.GetLimitResponse]]:
+        """One limit, which runs hold it since when, and which wait for it."""
+
+    @_abc_1.abstractmethod
+    def SetBreaker(
+        self,
+        request: _coordinator_pb2.SetBreakerRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_coordinator_pb2.SetBreakerResponse, _abc.Awaitable[_coordinator_pb2.SetBreakerResponse]]:
+        """Opens or closes a breaker by hand."""
+
+    @_abc_1.abstractmethod
+    def SignalLimit(
+        self,
+        request: _coordinator_pb2.SignalLimitRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_coordinator_pb2.SignalLimitResponse, _abc.Awaitable[_coordinator_pb2.SignalLimitResponse]]:
+        """A program reports how healthy the subject of a limit is: soft leaves 80 % of it, hard 50 %."""
 
     @_abc_1.abstractmethod
     def Diagnose(

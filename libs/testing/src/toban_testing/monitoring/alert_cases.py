@@ -127,6 +127,13 @@ CASES = {
         of("toban_runs_live", 1000, f'{COORDINATOR}, state="DEFERRED"')
         | of("toban_runs_live", 5000, f'{COORDINATOR}, state="RUNNING"'),
     ),
+    "TobanBreakerOpen": Case(
+        of("toban_breakers", 1, f'{COORDINATOR}, state="open"'),
+        of("toban_breakers", 0, f'{COORDINATOR}, state="open"')
+        | of("toban_breakers", 3, f'{COORDINATOR}, state="half_open"'),
+    ),
+    "TobanLimitsIdle": Case(of("toban_limits_idle", 1), of("toban_limits_idle", 0)),
+    "TobanLimitBlocked": Case(of("toban_limits_blocked_seconds", 3601), of("toban_limits_blocked_seconds", 3600)),
     "TobanRunsStuck": Case(
         of("toban_runs_oldest_seconds", 61, f'{COORDINATOR}, state="ORPHANED"') | of("toban_runs_overtime_seconds", 0),
         of("toban_runs_oldest_seconds", 61, f'{COORDINATOR}, state="ASSIGNED"')

@@ -99,6 +99,34 @@ ROWS = (
         ),
     ),
     Row(
+        "Limits",
+        (
+            graph("Limits", "none", ("max by (state) (toban_limits)", "{{state}}")),
+            graph(
+                "Limits: taken of what is admitted",
+                "none",
+                ("max by (kind) (toban_limits_held)", "{{kind}}: taken"),
+                ("max by (kind) (toban_limits_size)", "{{kind}}: admitted"),
+            ),
+            graph("Deferred runs", "none", ("max by (kind) (toban_limits_waiting)", "{{kind}}")),
+            graph(
+                "Deferred and resumed runs per second",
+                "ops",
+                ("sum(rate(toban_runs_deferred_total[$__rate_interval]))", "deferred"),
+                ("sum(rate(toban_runs_resumed_total[$__rate_interval]))", "resumed"),
+            ),
+            graph(
+                "Breakers and reduced limits",
+                "none",
+                ("max by (state) (toban_breakers)", "breaker {{state}}"),
+                ("max(toban_limits_reduced)", "reduced"),
+                ("max(toban_limits_idle)", "idle"),
+            ),
+            graph("Breaker moves per second", "ops", rate("toban_breaker_moves_total", "state")),
+            graph("Longest time without a start", "s", ("max(toban_limits_blocked_seconds)", "blocked")),
+        ),
+    ),
+    Row(
         "Schedules and events",
         (
             graph("Slot to run creation", "s", *quantiles("toban_schedule_row_lag_seconds")),

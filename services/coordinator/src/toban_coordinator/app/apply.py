@@ -14,11 +14,12 @@ from toban_coordinator.app.apply_trigger import TriggerWriter
 from toban_coordinator.app.edit_schedule import ScheduleEdit
 from toban_coordinator.app.large_payload import CheckPending, with_large_checks
 from toban_coordinator.app.manifests import Applied, ManifestText, parse_json
+from toban_coordinator.app.operations_limits import check_pools
 from toban_coordinator.app.payload_schema import PayloadSchema
 from toban_coordinator.app.payload_validator import PayloadValidator
 from toban_coordinator.app.slot_counting import Counts, with_counts
 from toban_coordinator.app.write_batches import WriteBatches
-from toban_coordinator.store import audit, jobs
+from toban_coordinator.store import audit, jobs, limit_admin
 from toban_coordinator.store.audit import AdminAction
 from toban_coordinator.store.jobs import Definition, Head
 from toban_domain.errors import ErrorCode, TobanError
@@ -137,6 +138,9 @@ class Apply:
             work.expect("Job", name, work.definitions[name].version if name in work.definitions else 0)
         writer = await _begin_schedules(work, read.schedules, job_specs)
         done: dict[tuple[str, str], Applied] = {}
+        await _check_pools(work, read.manifests)
+        if any(not spec.concurrency.is_plain for spec in job_specs.values()) or _have_limits(work):
+            await work.t.notify(limit_admin.WAKE)
         for spec in job_specs.values():
             done["Job", spec.name] = await _apply_job(work, spec)
         await work.noted.close()
@@ -199,6 +203,21 @@ async def _check_jobs_exist(work: _Work, job_specs: Mapping[str, JobSpec], users
         hint = f"did you mean {near[job]!r}?" if near.get(job) else "apply the job first, or in the same call"
         problems.append(ManifestProblem(source, "spec.job", f"there is no job {job!r}", hint, ErrorCode.JOB_NOT_FOUND))
     raise_for(problems)
+
+
+async def _check_pools(work: _Work, manifests: Sequence[Manifest]) -> None:
+    """Pools that jobs of this request take of: they are made before, since their sizes are an operator's."""
+    problems = []
+    for manifest in manifests:
+        if isinstance(manifest.spec, JobSpec):
+            for path, message, hint in await check_pools(work.t, manifest.spec.concurrency.pools):
+                problems.append(ManifestProblem(manifest.source, path, message, hint))
+    raise_for(problems)
+
+
+def _have_limits(work: _Work) -> bool:
+    """Whether a job of this request has limits now, which it may lose."""
+    return any(old.spec is not None and not old.spec.concurrency.is_plain for old in work.definitions.values())
 
 
 def _check_jobs_readable(work: _Work, job_specs: Mapping[str, JobSpec], users: Sequence[tuple[str, str]]) -> None:

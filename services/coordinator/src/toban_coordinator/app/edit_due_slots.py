@@ -91,7 +91,7 @@ class DueSlots:
             raise
         except TobanError as error:
             return self._pass_by(old.due, rule, "submit_failed", error.message[:500])
-        made_from = decide.template(self._specs[key], payload)
+        made_from = decide.template(self._specs[key], payload, old.due)
         return decide.plan(old.due, rule, made_from, now=self._now, until=self._now)
 
     def _pass_by(self, due: DueSchedule, rule: Rule | None, outcome: str, message: str) -> FirePlan | None:

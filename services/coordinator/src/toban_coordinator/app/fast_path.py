@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -92,6 +92,8 @@ class FastPathDeps:
     settings: SettingsSource
     sender: OrderSender
     marks: RunMarker
+    # Whether runs of a definition may have limits: those take the normal path.
+    limited: Callable[[JobSpec], bool] = lambda _spec: False
 
 
 class FastPath:
@@ -123,7 +125,8 @@ class FastPath:
         Raises OutcomeUnknown when the connection broke under the commit.
         """
         made = None
-        if not self.turn.locked() and self._board is not None:
+        limited = any(self._deps.limited(spec) for spec in specs.values())
+        if not limited and not self.turn.locked() and self._board is not None:
             # A caller that gives up changes nothing: what is written is sent.
             work = asyncio.create_task(self._in_turn(new, specs, actor))
             self._work.add(work)

@@ -7,14 +7,13 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
+from toban_coordinator.app.explain_run import Explanation, explain, why_waiting
 from toban_coordinator.app.paging import FIRST_PAGE, MAX_LIMIT, Page, PageRequest, page_of
 from toban_coordinator.app.start_runs import job_not_found
-from toban_coordinator.decide.assign import fresh_seconds
 from toban_coordinator.decide.step_states import StepState, attempt_steps, step_states
-from toban_coordinator.decide.wait_reason import LeaderSeen, WaitingRun, waits_for, waits_for_executor
-from toban_coordinator.store import jobs, orphan_waits, read_models, run_steps, runs_assign, settings
+from toban_coordinator.decide.wait_reason import waits_for_executor
+from toban_coordinator.store import orphan_waits, read_models, run_steps
 from toban_domain.errors import ErrorCode, TobanError
-from toban_domain.job import JobSpec
 from toban_domain.outcome import StepResult
 from toban_domain.run import TERMINAL, RunState
 from toban_runtime.clock import Clock
@@ -26,7 +25,7 @@ WATCH_SECONDS = 0.2
 WATCH_YOUNG_SECONDS = 0.02
 YOUNG_POLLS = 50
 # A run that is placed ahead stays ASSIGNED until it is sent.
-_NOT_SENT = (RunState.PENDING, RunState.ASSIGNED)
+_NOT_SENT = (RunState.PENDING, RunState.DEFERRED, RunState.ASSIGNED)
 
 
 @dataclass(slots=True)
@@ -151,7 +150,7 @@ class JobReads:
             attempts = await read_models.attempts(t, run_id)
             events = await read_models.events(t, run_id)
             orphans = await read_models.orphan_results(t, run_id)
-            why = await _why_waiting(t, run_id, events) if waiting and row["state"] in _NOT_SENT else ""
+            why = await why_waiting(t, run_id, events) if waiting and row["state"] in _NOT_SENT else ""
             wait = await orphan_waits.until(t, run_id) if row["state"] == RunState.ORPHANED else None
             # A job that has named no step, and whose run is only watched, costs no statement.
             found = await run_steps.details(t, run_id) if waiting or row["phase"] else None
@@ -168,6 +167,14 @@ class JobReads:
             until=wait["orphaned_until"],
         )
         return replace(details, waiting=text, orphaned_until=wait["orphaned_until"])
+
+    async def explain_run(self, run_id: int) -> Explanation:
+        """Why a run waits, was skipped, or is where it is. Raises RUN_NOT_FOUND."""
+        async with autocommit(self.pool) as t:
+            row = await read_models.run(t, run_id)
+            if row is None:
+                raise _run_not_found(run_id)
+            return await explain(t, row, await read_models.events(t, run_id))
 
     async def watch_run(self, run_id: int) -> AsyncIterator[RunDetails]:
         """The run now and after each change; ends after a terminal state. Raises RUN_NOT_FOUND."""
@@ -220,32 +227,6 @@ def _checked_state(name: str) -> str:
 
 def _run_not_found(run_id: int) -> TobanError:
     return TobanError(ErrorCode.RUN_NOT_FOUND, f"there is no run {run_id}")
-
-
-async def _why_waiting(t: Tx, run_id: int, events: Sequence[Row]) -> str:
-    """One sentence; "" when the run was sent or is over. `events` are those of the run, in order."""
-    row = await read_models.waiting(t, run_id)
-    if row is None:
-        return ""
-    key = (row["definition_id"], row["definition_version"])
-    spec = (await jobs.versions(t, [key])).get(key)
-    last = next((event for event in reversed(events) if event["type"] != "trace"), None)
-    refused = last if last is not None and last["type"] == "refused" else None
-    run = WaitingRun(
-        scheduled_for=row["scheduled_for"],
-        not_before=row["not_before"],
-        selector=spec.selector if isinstance(spec, JobSpec) else None,
-        refused_at=refused["at"] if refused else None,
-        refusal=refused["message"] if refused else "",
-    )
-    leader = await read_models.leader(t)
-    seen = LeaderSeen(
-        beaten_at=leader["beaten_at"] if leader["epoch"] else None,
-        resigned=leader["resigned"],
-        settled=leader["settled"],
-    )
-    fresh = fresh_seconds(await settings.read(t))
-    return waits_for(run, seen, await runs_assign.executor_loads(t), row["server_time"], fresh=fresh)
 
 
 def _with_steps(run: RunDetails, found: Row) -> RunDetails:

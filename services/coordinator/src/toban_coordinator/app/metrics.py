@@ -21,6 +21,13 @@ finished_runs = metrics.counter(
     "toban_runs_finished_total", "Runs that reached a terminal state, by state.", ("state",)
 )
 submitted = metrics.counter("toban_runs_submitted_total", "Created runs by origin: slot, demand, event.", ("origin",))
+deferred = metrics.counter("toban_runs_deferred_total", "Times that a limit made a run DEFERRED.")
+breaker_moves = metrics.counter(
+    "toban_breaker_moves_total", "Times that failures or a probe moved a breaker, by its new state.", ("state",)
+)
+resumed = metrics.counter(
+    "toban_runs_resumed_total", "Times that a deferred run became PENDING because its limit had room."
+)
 skipped_runs = metrics.counter("toban_runs_skipped_total", "Runs that became SKIPPED, by reason.", ("reason",))
 duration = metrics.histogram(
     "toban_run_duration_seconds",

@@ -10,6 +10,7 @@ from toban_coordinator.ports.orders import OrderStep, StartOrder
 from toban_coordinator.store import run_traces
 from toban_domain.job import JobSpec
 from toban_domain.outcome import AttemptKey
+from toban_domain.placement import DueRun
 from toban_domain.traceparent import TraceContext, of_run
 from toban_observability import tracing
 from toban_observability.tracing import Attributes, OpenSpan
@@ -36,6 +37,23 @@ class Attempt:
     again: bool = False
     checkpoint: str = ""
     first_step: int = 0
+
+
+def attempt_of(run: DueRun, token: int, log_day: str, origin: TraceContext | None) -> Attempt:
+    """The attempt that begins with the placement of a due run."""
+    return Attempt(
+        key=AttemptKey(run.id, token),
+        version=run.definition_version,
+        number=run.attempt,
+        payload=run.payload,
+        checkpoint=run.checkpoint or "",
+        first_step=run.first_step or 0,
+        slot=run.slot,
+        timeout_seconds=run.timeout_seconds,
+        log_day=log_day,
+        origin=origin,
+        again=run.attempt > 1 or run.lost_count > 0,
+    )
 
 
 def start_order(attempt: Attempt, spec: JobSpec, *, cluster: str) -> StartOrder:

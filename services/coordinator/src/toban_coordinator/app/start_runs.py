@@ -8,13 +8,15 @@ from datetime import datetime
 
 from cachetools import LRUCache
 
+from toban_coordinator.app.audit_log import clean_reason
 from toban_coordinator.app.definition_cache import DefinitionCache
 from toban_coordinator.app.fast_path import CurrentFastPath
 from toban_coordinator.app.large_payload import with_large_checks
 from toban_coordinator.app.metrics import submitted
 from toban_coordinator.app.payload_validator import PayloadValidator
 from toban_coordinator.decide.start_runs import refusal
-from toban_coordinator.store import jobs, run_traces, runs
+from toban_coordinator.store import audit, breakers, jobs, run_traces, runs
+from toban_domain.concurrency import DEFAULT_SCOPE, SCOPES
 from toban_domain.errors import ErrorCode, TobanError
 from toban_domain.job import JobSpec
 from toban_domain.nearest import nearest
@@ -22,7 +24,7 @@ from toban_domain.payload import parse_payload
 from toban_domain.traceparent import TraceContext
 from toban_observability import tracing
 from toban_observability.logs import get_logger
-from toban_store.errors import StoreError
+from toban_store.errors import Refused, StoreError
 from toban_store.pool import Pool
 from toban_store.tx import Tx, autocommit, tx
 
@@ -31,6 +33,8 @@ MAX_KEY = 200
 # Definitions whose heads are kept, and how often a call looks them up again when they change under it.
 KEPT_HEADS = 10_000
 LOOK_UPS = 3
+# The index that allows one live run of a group under policy reject_same_scope.
+CLAIMED = "runs_live_claimed"
 _log = get_logger(__name__)
 
 
@@ -38,7 +42,8 @@ _log = get_logger(__name__)
 class RunRequest:
     """A run that a caller asks for. `payload_json` is merged over the job's default payload, "" = nothing given.
 
-    `scheduled_for` None = now; `priority` 0 = the job's; `idempotency_key` "" = none.
+    `scheduled_for` None = now; `priority` 0 = the job's; `idempotency_key` "" = none; `scope` "" = system. `ignore_limits`: it starts
+    whatever limits and breakers say.
     """
 
     job: str
@@ -46,6 +51,9 @@ class RunRequest:
     scheduled_for: datetime | None = None
     priority: int = 0
     idempotency_key: str = ""
+    scope: str = ""
+    scope_id: str = ""
+    ignore_limits: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,28 +75,42 @@ class StartRuns:
     # As last seen; `enqueue` makes nothing from one that has changed since.
     heads: LRUCache[str, jobs.Head] = field(default_factory=lambda: LRUCache(KEPT_HEADS))
 
-    async def start(self, wanted: Sequence[RunRequest], actor: str) -> list[StartedRun]:
-        """Raises JOB_NOT_FOUND, JOB_DISABLED, PAYLOAD_INVALID, PAYLOAD_TOO_LARGE, CONFLICT (key of another job), INVALID_ARGUMENT (time)."""
+    async def start(self, wanted: Sequence[RunRequest], actor: str, *, reason: str = "") -> list[StartedRun]:
+        """Raises JOB_NOT_FOUND, JOB_DISABLED, PAYLOAD_INVALID, PAYLOAD_TOO_LARGE, CONFLICT (key of another job), INVALID_ARGUMENT (time, scope),
+        DUPLICATE_SCOPE (policy reject_same_scope, and a live run has the same dedupe keys)."""
         if len(wanted) > MAX_RUNS:
             raise TobanError(ErrorCode.INVALID_ARGUMENT, f"{len(wanted)} runs in one call, the limit is {MAX_RUNS}")
         if not wanted:
             return []
-        return await with_large_checks(lambda: self._start(wanted, actor))
+        return await with_large_checks(lambda: self._start(wanted, actor, reason))
 
-    async def _start(self, wanted: Sequence[RunRequest], actor: str) -> list[StartedRun]:
+    async def _start(self, wanted: Sequence[RunRequest], actor: str, reason: str) -> list[StartedRun]:
         origin = tracing.current()
-        if (placed := await self._place(wanted, actor)) is not None:
+        ignoring = any(run.ignore_limits for run in wanted)
+        if not ignoring and (placed := await self._place(wanted, actor)) is not None:
             submitted.labels("demand").inc(len(placed))
             if origin is not None:
                 await self._keep_origin(placed, origin)
             return [StartedRun(run, True) for run in placed]
         # Without keys one statement writes everything; with keys a later check may still refuse the whole call.
-        opened = tx if origin or any(run.idempotency_key for run in wanted) else autocommit
-        async with opened(self.pool) as t:
-            new, made = await self._enqueue(t, wanted, actor)
-            earlier = await _runs_of_keys(t, new, made)
-            if origin is not None:
-                await run_traces.keep(t, [one.id for one in made if one.created], origin)
+        opened = tx if origin or ignoring or any(run.idempotency_key for run in wanted) else autocommit
+        try:
+            async with opened(self.pool) as t:
+                new, made = await self._enqueue(t, wanted, actor)
+                earlier = await _runs_of_keys(t, new, made)
+                if origin is not None:
+                    await run_traces.keep(t, [one.id for one in made if one.created], origin)
+                if ignoring:
+                    pairs = zip(wanted, made, strict=True)
+                    ids = [one.id for run, one in pairs if run.ignore_limits and one.created]
+                    await _ignore_limits(t, ids, reason=reason, actor=actor)
+        except Refused as error:
+            if error.constraint != CLAIMED:
+                raise
+            # Another call was quicker by a moment: its run is there now.
+            async with autocommit(self.pool) as t:
+                await self._enqueue(t, wanted, actor, make=False)
+            raise TobanError(ErrorCode.CONFLICT, "another run of the same scope has just ended; try again") from None
         submitted.labels("demand").inc(sum(one.created for one in made))
         return [
             StartedRun(one.id if one.created else earlier[run.key], one.created)
@@ -122,7 +144,7 @@ class StartRuns:
             )
 
     async def _enqueue(
-        self, t: Tx, wanted: Sequence[RunRequest], actor: str
+        self, t: Tx, wanted: Sequence[RunRequest], actor: str, *, make: bool = True
     ) -> tuple[list[runs.NewRun], list[runs.Enqueued]]:
         await _check_times(t, wanted)
         names = sorted({run.job for run in wanted})
@@ -131,6 +153,9 @@ class StartRuns:
             heads |= await self._look_up(t, [name for name in names if name not in heads])
             specs = {key: await self.definitions.get(t, key) for key in {(h.id, h.version) for h in heads.values()}}
             new = [self._new(run, heads[run.job], specs) for run in wanted]
+            await _refuse_same_scope(t, new)
+            if not make:
+                return new, []
             if made := await runs.enqueue(t, new, actor=actor):
                 return new, made
             for name in names:
@@ -155,11 +180,17 @@ class StartRuns:
         spec = specs[key]
         if len(run.idempotency_key) > MAX_KEY or "\0" in run.idempotency_key:
             raise TobanError(ErrorCode.INVALID_ARGUMENT, f"idempotency_key has more than {MAX_KEY} characters or a NUL")
+        payload = self.payloads.make(key, spec, parse_payload(run.payload_json) if run.payload_json else {})
+        scope, scope_id = _scope(run)
         return runs.NewRun(
             definition_id=head.id,
             version=head.version,
             job=run.job,
-            payload=self.payloads.make(key, spec, parse_payload(run.payload_json) if run.payload_json else {}),
+            payload=payload,
+            scope=scope,
+            scope_id=scope_id,
+            group=spec.concurrency.group(payload, scope=scope, scope_id=scope_id, schedule_id=None),
+            claims=spec.concurrency.policy == "reject_same_scope",
             scheduled_for=run.scheduled_for,
             priority=run.priority or spec.priority,
             max_attempts=spec.retry.max_attempts,
@@ -168,6 +199,44 @@ class StartRuns:
             key=run.idempotency_key,
             place=tracing.current(),
         )
+
+
+async def _ignore_limits(t: Tx, ids: Sequence[int], *, reason: str, actor: str) -> None:
+    """These runs start whatever their limits say; the audit log has each of them."""
+    await breakers.ignore_limits(t, ids)
+    why = clean_reason(reason)
+    await audit.note_all(
+        t, [audit.AdminAction(actor=actor, action="ignore_limits", target=f"run {run}", reason=why) for run in ids]
+    )
+
+
+def _scope(run: RunRequest) -> tuple[str, str]:
+    scope = run.scope or DEFAULT_SCOPE[0]
+    if scope not in SCOPES:
+        raise TobanError(ErrorCode.INVALID_ARGUMENT, f"scope is {scope[:60]!r}; use one of {', '.join(SCOPES)}")
+    if len(run.scope_id) > MAX_KEY or "\0" in run.scope_id:
+        raise TobanError(ErrorCode.INVALID_ARGUMENT, f"scope_id has more than {MAX_KEY} characters or a NUL")
+    return scope, run.scope_id
+
+
+async def _refuse_same_scope(t: Tx, new: Sequence[runs.NewRun]) -> None:
+    """Raises DUPLICATE_SCOPE when a live run, or another run of this call, has claimed the group of one of `new`."""
+    seen: set[tuple[int, str]] = set()
+    for run in new:
+        if not run.claims or run.group is None:
+            continue
+        live = await runs.claimant(t, run.definition_id, run.group)
+        if live is not None and run.key and (await runs.by_keys(t, [run.key])).get(run.key):
+            # Asked for again: the answer names the run of that key.
+            continue
+        if live is not None or (run.definition_id, run.group) in seen:
+            which = f"run {live} of job {run.job!r} is live" if live is not None else "two runs of this call are"
+            raise TobanError(
+                ErrorCode.DUPLICATE_SCOPE,
+                f"{which} with the same dedupe keys ({run.group.removeprefix('key:')}); wait for its end, or cancel it",
+                detail={"run_id": live, "job": run.job},
+            )
+        seen.add((run.definition_id, run.group))
 
 
 async def job_not_found(t: Tx, name: str) -> TobanError:

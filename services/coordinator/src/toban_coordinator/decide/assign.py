@@ -6,15 +6,20 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
+from toban_coordinator.decide.groups import Groups
+from toban_coordinator.decide.limits import Admission, Need, waits_for
 from toban_domain.job import JobSpec
 from toban_domain.lease import ExecutorState
 from toban_domain.placement import DueRun, ExecutorLoad
 from toban_domain.run import RunState
 from toban_domain.settings import Settings
-from toban_domain.transitions import Finish, Release
+from toban_domain.transitions import Defer, Finish, Release
 
 # New work goes only to executors whose last heartbeat is at most this old, seconds.
 FRESH_SECONDS = 2.0
+# The pace of turns while runs wait for slots: seconds for each slot of the executors that take work, and at most.
+PACE_SECONDS_A_SLOT = 0.0006
+MAX_PACE_SECONDS = 0.02
 # Runs that one plan moves.
 MOST = 500
 
@@ -69,6 +74,15 @@ def free_slots(executors: Sequence[ExecutorLoad]) -> int:
     return sum(max(0, e.slots - e.held) for e in executors)
 
 
+def pace_seconds(executors: Sequence[ExecutorLoad]) -> float:
+    """How far apart turns are while runs wait for slots of these executors, so that several freed slots share one transaction and one order.
+
+    A turn costs as much as the placement of dozens of runs, whatever it places; of few slots one is not left free for long.
+    """
+    slots = sum(e.slots for e in executors)
+    return min(MAX_PACE_SECONDS, PACE_SECONDS_A_SLOT * slots) if slots else MAX_PACE_SECONDS
+
+
 class Board:
     """The free slots while a batch is placed: least loaded first, then the lower reported load, then the freshest heartbeat."""
 
@@ -94,13 +108,14 @@ class Board:
 
 @dataclass(slots=True)
 class AssignPlan:
-    """`releases` come before `skips` in the write: a run that was placed ahead is skipped by way of PENDING."""
+    """`releases` come before `skips` and `defers` in the write: a run that was placed ahead is skipped, or deferred, by way of PENDING."""
 
     # The slots that are left when `placed` is.
     board: Board
     placed: list[Placed] = field(default_factory=list)
     releases: list[Release] = field(default_factory=list)
     skips: list[Finish] = field(default_factory=list)
+    defers: list[Defer] = field(default_factory=list)
     # Definitions of runs that found no free slot on an executor that fits them.
     unplaced: set[tuple[int, int]] = field(default_factory=set)
 
@@ -113,39 +128,55 @@ def plan(
     now: datetime,
     late_seconds: float,
     most: int = MOST,
+    admission: Admission | None = None,
+    groups: Groups | None = None,
 ) -> AssignPlan:
     """Places `due` in its order on `executors`, which are usable, and moves at most `most` runs.
 
-    A definition without a spec cannot be placed. `late_seconds`: the setting for late runs, 0 = never late.
+    A definition without a spec cannot be placed. `late_seconds`: the setting for late runs, 0 = never late. Without an `admission` no run
+    has limits, and without `groups` none has a group.
     """
     board = Board(executors)
     made = AssignPlan(board)
     for run in due:
-        if len(made.placed) + len(made.skips) >= most:
+        if len(made.placed) + len(made.skips) + len(made.defers) >= most:
             break
         spec = specs.get((run.definition_id, run.definition_version))
         if spec is None:
             made.unplaced.add((run.definition_id, run.definition_version))
             continue
         reason = skip_reason(run, spec, now=now, late_seconds=late_seconds)
+        if reason is None and groups is not None:
+            reason = groups.skip_reason(run, spec)
         if reason:
             _skip(made, run, *reason)
+            continue
+        need = admission.blocked_by(run) if admission is not None else None
+        if admission is not None and need is not None:
+            admission.defer(need)
+            _defer(made, run, need, wait_until(run, spec, late_seconds))
             continue
         executor = board.take(spec, prefer=run.placed_on)
         if executor is None:
             made.unplaced.add((run.definition_id, run.definition_version))
-        else:
-            made.placed.append(Placed(run, executor))
+            continue
+        made.placed.append(Placed(run, executor))
+        if admission is not None:
+            admission.take(run)
+    if groups is not None:
+        made.skips += [_replaced(old, new) for old, new in groups.replaced.items()]
     return made
 
 
 def skip_reason(run: DueRun, spec: JobSpec, *, now: datetime, late_seconds: float) -> tuple[str, str] | None:
     """(reason, message) when a due run is not to start any more; None when it is."""
-    if run.overlaps and not run.started and spec.concurrency.policy_for(run.origin) == "forbid":
+    if run.overlaps and run.group is None and not run.started and spec.concurrency.policy_for(run.origin) == "forbid":
         return "overlap", "an earlier run of the same schedule is still live (policy forbid)"
     limit = late_limit(spec, late_seconds)
-    if limit > 0 and not run.started and now - run.scheduled_for > timedelta(seconds=limit):
-        late = (now - run.scheduled_for).total_seconds()
+    # A run that is spread is late from its own time on.
+    due = max(run.scheduled_for, run.not_before or run.scheduled_for)
+    if limit > 0 and not run.started and now - due > timedelta(seconds=limit):
+        late = (now - due).total_seconds()
         return "late", f"{late:.0f} s after its time, the limit is {limit:g} s"
     return None
 
@@ -155,7 +186,14 @@ def late_limit(spec: JobSpec, late_seconds: float) -> float:
     return late_seconds if spec.skip_late_after_seconds is None else float(spec.skip_late_after_seconds)
 
 
-def _skip(made: AssignPlan, run: DueRun, reason: str, message: str) -> None:
+def wait_until(run: DueRun, spec: JobSpec, late_seconds: float) -> datetime | None:
+    """When a deferred run has waited for too long, or is late; None = never."""
+    waits = [float(spec.max_wait_seconds), 0.0 if run.started else late_limit(spec, late_seconds)]
+    limits = [seconds for seconds in waits if seconds > 0]
+    return run.scheduled_for + timedelta(seconds=min(limits)) if limits else None
+
+
+def _release(made: AssignPlan, run: DueRun, reason: str) -> None:
     if run.state is RunState.ASSIGNED:
         made.releases.append(
             Release(
@@ -168,6 +206,28 @@ def _skip(made: AssignPlan, run: DueRun, reason: str, message: str) -> None:
                 message=reason,
             )
         )
+
+
+def _defer(made: AssignPlan, run: DueRun, need: Need, until: datetime | None) -> None:
+    _release(made, run, "deferred")
+    made.defers.append(
+        Defer(run_id=run.id, key=need.key, weight=need.weight, wait_until=until, message=waits_for(need))
+    )
+
+
+def _replaced(run_id: int, by: int) -> Finish:
+    return Finish(
+        run_id=run_id,
+        source=RunState.DEFERRED,
+        token=None,
+        target=RunState.SKIPPED,
+        reason="replaced",
+        message=f"run {by} is newer (policy replace)",
+    )
+
+
+def _skip(made: AssignPlan, run: DueRun, reason: str, message: str) -> None:
+    _release(made, run, reason)
     made.skips.append(
         Finish(
             run_id=run.id,

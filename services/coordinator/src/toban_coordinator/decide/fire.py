@@ -7,6 +7,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from itertools import islice, takewhile
 
+from toban_domain.concurrency import DEFAULT_SCOPE
 from toban_domain.fire_plan import DueSchedule, FirePlan, RunTemplate, Skip
 from toban_domain.job import JobSpec
 from toban_schedule import Rule, ScheduleError
@@ -20,13 +21,18 @@ MAX_FIRES = 200
 FIRE_RETRIES = 5
 # By how much a zone's rules may turn out to be other than they were foreseen; laws that change an offset change it by an hour.
 FORESEEN_WRONG = timedelta(hours=3)
-_INSTANT = timedelta(microseconds=1)
+INSTANT = timedelta(microseconds=1)
 
 
-def template(spec: JobSpec, payload: str) -> RunTemplate:
-    """What the runs of a schedule get from the definition; `payload` is the merged one, canonical JSON."""
+def template(spec: JobSpec, payload: str, schedule: DueSchedule | None = None) -> RunTemplate:
+    """What the runs of a schedule, or of an event, get from the definition; `payload` is the merged one, canonical JSON."""
+    scope, scope_id = (schedule.spec.scope, schedule.spec.scope_id) if schedule else DEFAULT_SCOPE
+    group = spec.concurrency.group(
+        payload, scope=scope, scope_id=scope_id, schedule_id=schedule.id if schedule else None
+    )
     return RunTemplate(
         payload=payload,
+        group=group,
         priority=spec.priority,
         max_attempts=spec.retry.max_attempts,
         max_lost=spec.max_lost,
@@ -69,7 +75,33 @@ def plan(schedule: DueSchedule, rule: Rule, made_from: RunTemplate, *, now: date
         fires=tuple(wanted[:MAX_FIRES]),
         skips=ledger_skips(skipped, "catch_up", f"missed; catch_up {schedule.spec.catch_up.policy}"),
         next_run_at=left[0] if left else None,
+        missed_before=oldest,
     )
+
+
+class Spread:
+    """Counts the runs of each slot, over all schedules and turns: those beyond a batch start later (docs/schedules.md)."""
+
+    def __init__(self) -> None:
+        self._fired: dict[datetime, int] = {}
+
+    def spread(self, plan: FirePlan, *, batch: int, delay_seconds: float, now: datetime) -> FirePlan:
+        """The plan with the delays of its slots: run i of a slot starts i // batch × `delay_seconds` after it, or at once when that has passed."""
+        if delay_seconds <= 0:
+            self._fired.clear()
+            return plan
+        delays: dict[datetime, float] = {}
+        for slot in plan.fires:
+            place = self._fired.get(slot, 0)
+            self._fired[slot] = place + 1
+            delay = place // batch * delay_seconds
+            if delay > 0 and slot + timedelta(seconds=delay) > now:
+                delays[slot] = delay
+        return replace(plan, delays=delays) if delays else plan
+
+    def forget(self, before: datetime) -> None:
+        """Slots that are long settled."""
+        self._fired = {slot: count for slot, count in self._fired.items() if slot >= before}
 
 
 def _view(schedule: DueSchedule, rule: Rule, until: datetime) -> tuple[list[datetime], datetime | None]:
@@ -95,7 +127,7 @@ def first_slot(schedule: DueSchedule, rule: Rule) -> datetime | None:
     stored = schedule.next_run_at
     if stored is None or schedule.spec.rule.timezone == "UTC":
         return stored
-    right = rule.next_slot(stored - _INSTANT)
+    right = rule.next_slot(stored - INSTANT)
     if right == stored:
         return stored
     return stored if _passed_unfired(rule, stored, right, schedule.last_run_at) else right
@@ -106,7 +138,7 @@ def _passed_unfired(rule: Rule, stored: datetime, right: datetime | None, last: 
     earlier = rule.next_slot(stored - FORESEEN_WRONG)
     if earlier is None or earlier >= stored:
         return False
-    if last is not None and last < stored and rule.next_slot(last - _INSTANT) == last:
+    if last is not None and last < stored and rule.next_slot(last - INSTANT) == last:
         # The last run was at a slot of these rules too, so the one that was foreseen is the next one after it.
         following = rule.next_slot(last)
         if following is None or following >= earlier:

@@ -122,11 +122,11 @@ def overdue(run: Overdue, spec: JobSpec, now: datetime) -> RequestCancel | None:
     )
 
 
-def waited_too_long(run_id: int, max_wait_seconds: float) -> Finish:
-    """PENDING → EXPIRED."""
+def waited_too_long(run_id: int, max_wait_seconds: float, source: RunState = RunState.PENDING) -> Finish:
+    """PENDING | DEFERRED → EXPIRED."""
     return Finish(
         run_id=run_id,
-        source=RunState.PENDING,
+        source=source,
         token=None,
         target=RunState.EXPIRED,
         reason="max_wait",
@@ -134,11 +134,20 @@ def waited_too_long(run_id: int, max_wait_seconds: float) -> Finish:
     )
 
 
-def came_too_late(run_id: int, limit_seconds: float) -> Finish:
-    """PENDING → SKIPPED."""
+def deferred_too_long(run_id: int, spec: JobSpec | None, *, started: bool, late_seconds: float) -> Finish:
+    """DEFERRED → EXPIRED or SKIPPED, whichever bound of the definition passes first; a run that has started before is never late."""
+    late = late_seconds if spec is None or spec.skip_late_after_seconds is None else float(spec.skip_late_after_seconds)
+    wait = float(spec.max_wait_seconds) if spec is not None else 0.0
+    if late > 0 and not started and (wait <= 0 or late < wait):
+        return came_too_late(run_id, late, RunState.DEFERRED)
+    return waited_too_long(run_id, wait, RunState.DEFERRED)
+
+
+def came_too_late(run_id: int, limit_seconds: float, source: RunState = RunState.PENDING) -> Finish:
+    """PENDING | DEFERRED → SKIPPED."""
     return Finish(
         run_id=run_id,
-        source=RunState.PENDING,
+        source=source,
         token=None,
         target=RunState.SKIPPED,
         reason="late",

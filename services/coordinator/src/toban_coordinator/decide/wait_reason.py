@@ -1,14 +1,15 @@
-"""Why a run that was not sent yet waits, in one sentence for people."""
+"""Why a run that was not sent yet waits: what the leader looks at before it sends the run, each in one sentence for people."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from toban_coordinator.decide.assign import free_slots, usable
 from toban_coordinator.decide.diagnose.fleet import BEAT_LATE
+from toban_coordinator.decide.leader_health import MAX_SKEW_SECONDS
 from toban_domain.job import SelectorSpec
 from toban_domain.lease import ExecutorState
 from toban_domain.placement import ExecutorLoad
@@ -22,6 +23,15 @@ _STATES = {
 }
 
 
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One thing that must be so before a run is sent. `blocks`: it is not."""
+
+    name: str
+    message: str
+    blocks: bool = False
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WaitingRun:
     """A run that was not sent. `selector` None: its definition cannot be read. `refused_at` is of the last thing that happened to it, if that
@@ -32,28 +42,61 @@ class WaitingRun:
     selector: SelectorSpec | None
     refused_at: datetime | None = None
     refusal: str = ""
+    # What its lateness, its policy and its limits say.
+    rules: tuple[Check, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaderSeen:
     """The leader as a read showed it: the last beat (None = no coordinator has led yet), and whether the database is the one that it has settled
-    on."""
+    on. `skew`: its clock minus PostgreSQL's, seconds; None = not known."""
 
     beaten_at: datetime | None
     resigned: bool
     settled: bool
+    worker_id: int = 0
+    skew: float | None = None
 
 
-def waits_for(
+def checks(
     run: WaitingRun, leader: LeaderSeen, executors: Sequence[ExecutorLoad], now: datetime, *, fresh: float
+) -> list[Check]:
+    """What the leader looks at, in its order; `executors` are those that are not off, `now` is PostgreSQL's time, and `fresh` how old the
+    heartbeat of one that gets work may be, seconds."""
+    blocked = _no_leader(leader, now)
+    unplaced = _no_executor_takes_it(run, executors, now, fresh)
+    return [
+        _due(run, now),
+        _clock(leader),
+        Check("leader", blocked or f"coordinator {leader.worker_id} leads", bool(blocked)),
+        *run.rules,
+        Check("executor", unplaced or "an executor that fits has a free slot", bool(unplaced)),
+        Check("turn", _its_turn(run, now)),
+    ]
+
+
+def first_of(found: Sequence[Check]) -> str:
+    """What stands in the way first; without an obstacle what comes last."""
+    return next((check.message for check in found if check.blocks), found[-1].message)
+
+
+def candidate_reason(
+    executor: ExecutorLoad,
+    executors: Sequence[ExecutorLoad],
+    selector: SelectorSpec | None,
+    now: datetime,
+    fresh: float,
 ) -> str:
-    """What stands in the way first; `executors` are those that are not off, `now` is PostgreSQL's time, and `fresh` how old the heartbeat of one
-    that gets work may be, seconds."""
-    if run.scheduled_for > now:
-        return f"it is not due before {_moment(run.scheduled_for)}"
-    if run.not_before is not None and run.not_before > now:
-        return f"its next attempt is not due before {_moment(run.not_before)}"
-    return _no_leader(leader, now) or _no_executor_takes_it(run, executors, now, fresh) or _its_turn(run, now)
+    """Why one executor cannot take a run now; "" when it can."""
+    if selector is None:
+        return "the definition cannot be read"
+    missing = {key: value for key, value in selector.labels.items() if executor.labels.get(key) != value}
+    if missing:
+        has = {key: executor.labels[key] for key in missing if key in executor.labels}
+        return f"lacks {_labels(missing)}" + (f" (has {_labels(has)})" if has else "")
+    if executor not in usable(executors, now, fresh=fresh):
+        return _state(executor, now, fresh)
+    return f"all its slots are busy ({executor.held} of {executor.slots})" if executor.held >= executor.slots else ""
 
 
 def waits_for_executor(
@@ -66,6 +109,24 @@ def waits_for_executor(
         f"{where} was fenced{since}, and the job continues there if it still runs (on_lease_loss: continue); without a report the run goes on "
         f"elsewhere at {_moment(until)}, or at once after `toban run lost {run_id}`"
     )
+
+
+def _due(run: WaitingRun, now: datetime) -> Check:
+    if run.scheduled_for > now:
+        return Check("due", f"it is not due before {_moment(run.scheduled_for)}", blocks=True)
+    if run.not_before is not None and run.not_before > now:
+        return Check("due", f"its next attempt is not due before {_moment(run.not_before)}", blocks=True)
+    return Check("due", f"it was due at {_moment(max(run.scheduled_for, run.not_before or run.scheduled_for))}")
+
+
+def _clock(leader: LeaderSeen) -> Check:
+    """Only slots need the clock of a machine: what is due already goes by PostgreSQL's."""
+    if leader.skew is None:
+        return Check("clock", "no clock of a leader is known; runs are due by PostgreSQL's clock")
+    if abs(leader.skew) > MAX_SKEW_SECONDS:
+        text = f"the leader's clock is {leader.skew:+.1f} s off PostgreSQL's: slots do not become runs, and runs that exist go on"
+        return Check("clock", text)
+    return Check("clock", f"the leader's clock is {leader.skew:+.3f} s off PostgreSQL's, which decides what is due")
 
 
 def _no_leader(leader: LeaderSeen, now: datetime) -> str:
@@ -96,7 +157,7 @@ def _no_executor_takes_it(run: WaitingRun, executors: Sequence[ExecutorLoad], no
 
 
 def _no_executor_fits(selector: SelectorSpec, executors: Sequence[ExecutorLoad], now: datetime, fresh: float) -> str:
-    labels = ", ".join(f"{key}={value}" for key, value in sorted(selector.labels.items()))
+    labels = _labels(selector.labels)
     having = [executor for executor in executors if selector.fits(executor.labels)]
     if having:
         return f"no executor with the labels of its selector ({labels}) takes work ({_states(having, now, fresh)})"
@@ -122,6 +183,10 @@ def _state(executor: ExecutorLoad, now: datetime, fresh: float) -> str:
         return _STATES[executor.state]
     silent = now - executor.last_heartbeat_at > timedelta(seconds=fresh)
     return "silent" if silent else "with its former process not over"
+
+
+def _labels(labels: Mapping[str, str]) -> str:
+    return ", ".join(f"{key}={value}" for key, value in sorted(labels.items()))
 
 
 def _moment(at: datetime) -> str:

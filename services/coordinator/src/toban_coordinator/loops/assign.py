@@ -11,22 +11,25 @@ from toban_coordinator.app import metrics
 from toban_coordinator.app.adaptive_batch import ALONE_STRIKES, AdaptiveBatch, split_on_refusal
 from toban_coordinator.app.definition_cache import DefinitionCache
 from toban_coordinator.app.fast_path import FastPath
+from toban_coordinator.app.limit_gate import LimitGate, cancel_replaced
 from toban_coordinator.app.order_sender import OrderSender
 from toban_coordinator.app.run_marks import RunMarker
-from toban_coordinator.app.start_order import Attempt, start_order, trace_origins
+from toban_coordinator.app.start_order import attempt_of, start_order, trace_origins
 from toban_coordinator.decide import assign as decide
+from toban_coordinator.decide.fair import RoundRobin
+from toban_coordinator.decide.groups import Groups
+from toban_coordinator.decide.limits import Admission
 from toban_coordinator.loops.term_loop import LoopDeps, TurnOutcome
 from toban_coordinator.ports.orders import StartOrder, Target
-from toban_coordinator.store import runs_assign, runs_finish
+from toban_coordinator.store import deferred, limits, runs_assign, runs_finish
 from toban_coordinator.store.pending_work import Agenda
 from toban_domain.job import JobSpec
-from toban_domain.outcome import AttemptKey
 from toban_domain.placement import DueRun, ExecutorLoad
 from toban_domain.traceparent import TraceContext
-from toban_domain.transitions import Finish, Placement, Release
+from toban_domain.transitions import Defer, Finish, Placement, Release
 from toban_observability.logs import get_logger
 from toban_store.errors import Refused, TooLong
-from toban_store.tx import autocommit, fenced_statement, fenced_tx
+from toban_store.tx import FencedTx, autocommit, fenced_statement, fenced_tx
 
 # Runs that one turn places: its fenced transaction has to stay far below its bound.
 BATCH = 500
@@ -34,8 +37,6 @@ BATCH = 500
 SPARE = 16
 # How often this loop looks ahead while runs wait for a slot, seconds.
 LOOK_AHEAD_SECONDS = 0.5
-# While runs wait for slots, turns are at least this far apart, so that several freed slots share one transaction and one order, seconds.
-PACE_SECONDS = 0.01
 # While nothing waits, free slots are read this often for the fast path, whose write checks the executor again anyway, seconds.
 BOARD_SECONDS = 5.0
 # How long a run is left out that PostgreSQL refuses to move, and one that alone takes too long, seconds.
@@ -43,7 +44,7 @@ REFUSED_SECONDS = 30.0
 SLOW_SECONDS = 2.0
 
 _log = get_logger(__name__)
-Move = decide.Placed | Finish
+Move = decide.Placed | Finish | Defer
 Specs = dict[tuple[int, int], JobSpec]
 
 
@@ -58,12 +59,21 @@ class Assign:
         sender: OrderSender,
         marks: RunMarker,
         fast_path: FastPath,
+        limits: LimitGate,
     ) -> None:
         self._deps = deps
         self._marks = marks
         self._fast_path = fast_path
         self._definitions = definitions
         self._sender = sender
+        self._limits = limits
+        # Whose turn it is among tenants.
+        self._turns = RoundRobin()
+        self._one_scope = True
+        # What the limits say of the runs of this turn; None when no run has any.
+        self._admission: Admission | None = None
+        self._groups: Groups | None = None
+        self._refused = False
         # (definition, version) that no executor with a free slot fits: left out of the reads, so that they hold up no others.
         self._blocked: set[tuple[int, int]] = set()
         self._looked_ahead_at = 0.0
@@ -74,6 +84,7 @@ class Assign:
         # How often PostgreSQL was at work for too long on one run alone.
         self._slow: Counter[int] = Counter()
         self._turned_at = 0.0
+        self._pace = 0.0
 
     async def run_once(self) -> TurnOutcome:
         """One turn."""
@@ -96,9 +107,12 @@ class Assign:
         usable, due, specs = await self._read(now)
         free = decide.free_slots(usable)
         batch, late = self._batch.size, settings["skip_late_runs_after_seconds"]
-        plan = decide.plan(due, usable, specs, now=now, late_seconds=late, most=batch)
+        await self._look_at_limits(due, specs, now)
+        plan = decide.plan(
+            due, usable, specs, now=now, late_seconds=late, most=batch, admission=self._admission, groups=self._groups
+        )
         self._blocked |= plan.unplaced
-        moves: list[Move] = [*plan.placed, *plan.skips]
+        moves: list[Move] = [*plan.placed, *plan.skips, *plan.defers]
         try:
             moved = await self._write(moves, plan.releases, specs)
         except TooLong as error:
@@ -109,13 +123,17 @@ class Assign:
         for move in moves:
             self._slow.pop(_run_id(move), None)
         self._batch.fitted(moved)
+        if not self._one_scope:
+            self._turns.started([(p.run.scope, p.run.scope_id) for p in plan.placed], self._limits.weights())
+        if self._groups is not None and self._groups.cancels:
+            await cancel_replaced(self._deps.pool, self._deps.term, self._groups.cancels)
         # The orders go out before this turn goes on.
         await asyncio.sleep(0)
         # Runs that wait behind what cannot be placed now are not in view yet.
         hidden = plan.unplaced and len(plan.placed) < free and len(due) > free
         if moved < batch and not self._runs_wait(usable):
             self._fast_path.open(plan.board)
-        if plan.skips or hidden or moved >= batch:
+        if plan.skips or plan.defers or hidden or self._refused or moved >= batch:
             return TurnOutcome(moved, 0.0)
         if self._blocked and self._deps.clock.monotonic() - self._looked_ahead_at < LOOK_AHEAD_SECONDS:
             # Runs wait for a slot: the report that frees one wakes this loop.
@@ -135,8 +153,8 @@ class Assign:
 
     async def _keep_pace(self) -> None:
         since = self._deps.clock.monotonic() - self._turned_at
-        if self._blocked and since < PACE_SECONDS:
-            await self._deps.clock.sleep(PACE_SECONDS - since)
+        if self._blocked and since < self._pace:
+            await self._deps.clock.sleep(self._pace - since)
         self._turned_at = self._deps.clock.monotonic()
 
     async def _read(self, now: datetime) -> tuple[list[ExecutorLoad], list[DueRun], Specs]:
@@ -155,18 +173,46 @@ class Assign:
         async with autocommit(self._deps.pool) as t:
             executors = await runs_assign.executor_loads(t)
         fresh = decide.fresh_seconds(self._deps.settings.known)
-        return decide.usable(executors, now, self._sender.reach.avoided(), fresh=fresh)
+        usable = decide.usable(executors, now, self._sender.reach.avoided(), fresh=fresh)
+        self._pace = decide.pace_seconds(usable)
+        return usable
 
     async def _due(self, now: datetime, most: int) -> tuple[list[DueRun], Specs]:
         at = self._deps.clock.monotonic()
         self._aside = {run: until for run, until in self._aside.items() if until > at}
         async with autocommit(self._deps.pool) as t:
-            found = await runs_assign.due_runs(t, now, limit=most + SPARE + len(self._aside), blocked=self._blocked)
-            due = [run for run in found if run.id not in self._aside]
+            found, self._one_scope = await runs_assign.due_runs(
+                t,
+                now,
+                limit=most + SPARE + len(self._aside),
+                blocked=self._blocked,
+                after=self._turns.start,
+                one_scope=self._one_scope,
+            )
             if self._slow:
                 # What is due no longer, for whatever reason, was not slow several times in a row.
-                self._slow &= Counter({run.id: ALONE_STRIKES for run in due})
+                self._slow &= Counter({run.id: ALONE_STRIKES for run in found if run.id not in self._aside})
+            due = self._in_turn([run for run in found if run.id not in self._aside])[: most + SPARE]
+            # The next read is the short one again when this one found no scopes that take turns.
+            self._one_scope = (
+                self._one_scope or len({(run.priority, run.catch_up, run.scope, run.scope_id) for run in due}) < 2
+            )
             return due, await self._definitions.find(t, {(run.definition_id, run.definition_version) for run in due})
+
+    def _in_turn(self, found: Sequence[DueRun]) -> list[DueRun]:
+        """The order in which they start: by rank, scopes in turn."""
+        if self._one_scope:
+            return list(found)
+        waiting = [(run.priority * 2 - run.catch_up, (run.scope, run.scope_id), run) for run in found]
+        return [run for _, run in self._turns.order(waiting, self._limits.weights())]
+
+    async def _look_at_limits(self, due: Sequence[DueRun], specs: Specs, now: datetime) -> None:
+        self._admission = self._groups = None
+        self._refused = False
+        if any(self._limits.concerns(spec) for spec in specs.values()):
+            async with autocommit(self._deps.pool) as t:
+                found = await self._limits.admission(t, due, specs, now)
+            self._admission, self._groups = found or (None, None)
 
     def _unblock(self, roomy: Sequence[ExecutorLoad]) -> None:
         for key in tuple(self._blocked):
@@ -192,29 +238,59 @@ class Assign:
     async def _write_part(self, part: Sequence[Move], released: Mapping[int, Release], specs: Specs) -> int:
         tokens = [(move, self._deps.tokens.next_token()) for move in part if isinstance(move, decide.Placed)]
         skips = [move for move in part if isinstance(move, Finish)]
+        defers = [move for move in part if isinstance(move, Defer)]
         placements = [
             Placement(run_id=placed.run.id, token=token, incarnation=placed.executor.incarnation)
             for placed, token in tokens
         ]
-        releases = [released[skip.run_id] for skip in skips if skip.run_id in released]
-        days, finished = await self._commit(placements, releases, skips)
-        metrics.count_finished(finished)
+        back = [*(skip.run_id for skip in skips), *(one.run_id for one in defers)]
+        releases = [released[run] for run in back if run in released]
+        if defers or skips or self._admission is not None:
+            due = {placed.run.id: placed.run for placed, _ in tokens}
+            days, finished, waiting = await self._commit_all(placements, releases, skips, defers, due)
+            metrics.count_finished(finished)
+            metrics.deferred.inc(waiting)
+        else:
+            # The common case, in one round trip.
+            async with fenced_statement(self._deps.quick, self._deps.term) as lone:
+                days = await runs_assign.place(lone, placements)
+            finished, waiting = [], 0
         sent = [(p, token) for p, token in tokens if p.run.id in days]
         origins = await trace_origins(self._deps.pool, [p.run.id for p, _ in sent if p.run.slot is None])
         self._send(sent, days, specs, origins)
-        return len(days) + len(finished)
+        return len(days) + len(finished) + waiting
 
-    async def _commit(
-        self, placements: Sequence[Placement], releases: Sequence[Release], skips: Sequence[Finish]
-    ) -> tuple[dict[int, str], list[runs_finish.Finished]]:
-        if not skips:
-            # The common case, in one round trip.
-            async with fenced_statement(self._deps.quick, self._deps.term) as lone:
-                return await runs_assign.place(lone, placements), []
+    async def _commit_all(
+        self,
+        placements: Sequence[Placement],
+        releases: Sequence[Release],
+        skips: Sequence[Finish],
+        defers: Sequence[Defer],
+        due: Mapping[int, DueRun],
+    ) -> tuple[dict[int, str], list[runs_finish.Finished], int]:
+        """Days of the logs of what was sent, what was skipped, how many were deferred; runs that a limit does not admit any more stay PENDING."""
         async with fenced_tx(self._deps.pool, self._deps.term) as t:
+            if self._admission is not None:
+                wanted = len(placements)
+                placements = await self._limits.enter(t, placements, due, self._admission)
+                placements = await self._claim(t, placements)
+                # What the plan could not know: it is made again.
+                self._refused = self._refused or len(placements) < wanted
             days = await runs_assign.place(t, placements)
+            if self._admission is not None:
+                await self._limits.hold(t, [p for p in placements if p.run_id in days], self._admission)
             await runs_finish.release(t, releases)
-            return days, await runs_finish.finish(t, skips)
+            waiting = await deferred.defer(t, defers)
+            finished = await runs_finish.finish(t, skips)
+        self._limits.committed()
+        return days, finished, len(waiting)
+
+    async def _claim(self, t: FencedTx, placements: Sequence[Placement]) -> list[Placement]:
+        """Runs of policy reject_same_scope hold their groups when they are sent; one that is too late is looked at again."""
+        claims = set(self._groups.claims.values()) if self._groups is not None else set()
+        wanted = [p.run_id for p in placements if p.run_id in claims]
+        held = await limits.claim(t, wanted) if wanted else set()
+        return [p for p in placements if p.run_id not in claims or p.run_id in held]
 
     async def _note_slow(self, move: Move, error: TooLong) -> None:
         """One run alone took too long: it is set aside when PostgreSQL was at work on it for so long several times in a row."""
@@ -253,7 +329,11 @@ class Assign:
         for p, token in placed:
             executors[p.executor.incarnation] = p.executor
             orders[p.executor.incarnation].append(
-                _order(p.run, token, days[p.run.id], specs, cluster=cluster, origin=origins.get(p.run.id))
+                start_order(
+                    attempt_of(p.run, token, days[p.run.id], origins.get(p.run.id)),
+                    specs[_version(p.run)],
+                    cluster=cluster,
+                )
             )
         for incarnation, batch in orders.items():
             executor = executors[incarnation]
@@ -302,24 +382,9 @@ def _run_id(move: Move) -> int:
     return move.run.id if isinstance(move, decide.Placed) else move.run_id
 
 
+def _version(run: DueRun) -> tuple[int, int]:
+    return run.definition_id, run.definition_version
+
+
 def _seconds_to(at: datetime | None, now: datetime) -> float | None:
     return None if at is None else max(0.001, (at - now).total_seconds())
-
-
-def _order(
-    run: DueRun, token: int, log_day: str, specs: Specs, *, cluster: str, origin: TraceContext | None
-) -> StartOrder:
-    attempt = Attempt(
-        key=AttemptKey(run.id, token),
-        version=run.definition_version,
-        number=run.attempt,
-        payload=run.payload,
-        checkpoint=run.checkpoint or "",
-        first_step=run.first_step or 0,
-        slot=run.slot,
-        timeout_seconds=run.timeout_seconds,
-        log_day=log_day,
-        origin=origin,
-        again=run.attempt > 1 or run.lost_count > 0,
-    )
-    return start_order(attempt, specs[(run.definition_id, run.definition_version)], cluster=cluster)

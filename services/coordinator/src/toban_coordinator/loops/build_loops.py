@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from toban_coordinator.app.definition_cache import DefinitionCache
 from toban_coordinator.app.fast_path import FastPath, FastPathDeps
+from toban_coordinator.app.limit_gate import LimitGate
 from toban_coordinator.app.order_results import EndedAttempts, OrderResults
 from toban_coordinator.app.order_sender import OrderSender
 from toban_coordinator.app.payload_validator import PayloadValidator
@@ -29,13 +30,14 @@ from toban_coordinator.loops.prune import TICK_SECONDS as PRUNE_SECONDS
 from toban_coordinator.loops.prune import Prune
 from toban_coordinator.loops.reap import Reap
 from toban_coordinator.loops.reconcile import Reconcile
+from toban_coordinator.loops.resume import LIMITS_SECONDS, Limits, Resume
 from toban_coordinator.loops.term_loop import LoopDeps, TermLoop
 from toban_domain.epoch import Term
 from toban_runtime.loop import Loop, TurnResult
 
 
 def leader_loops(deps: LoopDeps) -> list[Loop]:
-    """Fresh loops for one term: fire, events, assign, dispatch, reap, reconcile, prune, cluster_metrics.
+    """Fresh loops for one term: fire, events, assign, resume, limits, dispatch, reap, reconcile, prune, cluster_metrics.
 
     Cancel them when the term ends; nothing of them goes on then.
     """
@@ -47,14 +49,21 @@ def leader_loops(deps: LoopDeps) -> list[Loop]:
     sender = OrderSender(orders=deps.orders, term=deps.term, answers=answers, clock=deps.clock, holds=deps.holds)
     fire = Fire(deps=deps, definitions=definitions, payloads=PayloadValidator())
     events = Events(deps=deps, definitions=definitions, payloads=PayloadValidator())
-    marks = RunMarker(marks=deps.marks, term=deps.term)
+    marks, gate = RunMarker(marks=deps.marks, term=deps.term), LimitGate()
     fast_path = FastPath(
         deps=FastPathDeps(
-            quick=deps.quick, term=deps.term, tokens=deps.tokens, settings=deps.settings, sender=sender, marks=marks
+            quick=deps.quick,
+            term=deps.term,
+            tokens=deps.tokens,
+            settings=deps.settings,
+            sender=sender,
+            marks=marks,
+            limited=gate.concerns,
         )
     )
     deps.fast_path.set(fast_path)
-    assign = Assign(deps=deps, definitions=definitions, sender=sender, marks=marks, fast_path=fast_path)
+    assign = Assign(deps=deps, definitions=definitions, sender=sender, marks=marks, fast_path=fast_path, limits=gate)
+    assigning, *limit_loops = _assign_and_limits(deps, pending, assign, gate)
     dispatch = Dispatch(deps=deps, definitions=definitions, sender=sender)
     reap = Reap(deps=deps, definitions=definitions, answers=answers)
     reconcile = Reconcile(deps=deps, definitions=definitions, sender=sender, ended=ended)
@@ -62,14 +71,8 @@ def leader_loops(deps: LoopDeps) -> list[Loop]:
     return [
         TermLoop("fire", fire.run_once, deps.tick, deps, idle_turn=pending.idle_turn(fire.idle_turn)),
         TermLoop("events", events.run_once, EVENTS_SECONDS, deps, idle_turn=pending.idle_turn(events.idle_turn)),
-        TermLoop(
-            "assign",
-            assign.run_once,
-            deps.tick,
-            deps,
-            idle_turn=pending.idle_turn(assign.idle_turn),
-            close=assign.close,
-        ),
+        assigning,
+        *limit_loops,
         TermLoop(
             "dispatch",
             dispatch.run_once,
@@ -89,6 +92,22 @@ def leader_loops(deps: LoopDeps) -> list[Loop]:
         TermLoop("prune", Prune(deps=deps).run_once, PRUNE_SECONDS, deps),
         TermLoop("cluster_metrics", cluster_metrics.run_once, CLUSTER_METRICS_SECONDS, deps),
     ]
+
+
+def _assign_and_limits(deps: LoopDeps, pending: PendingWorkPoller, assign: Assign, gate: LimitGate) -> list[TermLoop]:
+    """Loops assign, resume and limits: a change of limits wakes the second, and what it resumes the first."""
+    assigning = TermLoop(
+        "assign",
+        assign.run_once,
+        deps.tick,
+        deps,
+        idle_turn=pending.idle_turn(assign.idle_turn),
+        close=assign.close,
+    )
+    resume = Resume(deps=deps, gate=gate, on_resumed=assigning.wake)
+    resuming = TermLoop("resume", resume.run_once, deps.tick, deps, idle_turn=pending.idle_turn(resume.idle_turn))
+    limits = Limits(deps=deps, gate=gate, on_changed=resuming.wake)
+    return [assigning, resuming, TermLoop("limits", limits.run_once, LIMITS_SECONDS, deps)]
 
 
 def lease_loops(deps: LeaseDeps, term: Term, on_turn: Callable[[TurnResult], None]) -> list[Loop]:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 from toban_coordinator.app.definition_cache import DefinitionCache
+from toban_coordinator.app.operations_limits import LIMIT_STATES, LimitOperations
 from toban_coordinator.decide import assign
 from toban_coordinator.decide import pending_reasons as decide
 from toban_coordinator.loops.term_loop import LoopDeps, TurnOutcome
-from toban_coordinator.store import cluster_stats, runs_assign, schedules
+from toban_coordinator.store import cluster_stats, limit_admin, runs_assign, schedules
 from toban_domain.placement import ExecutorLoad
 from toban_domain.run import TERMINAL, RunState
 from toban_observability import metrics
@@ -16,6 +19,7 @@ from toban_store.tx import Tx, autocommit
 TICK_SECONDS = 15.0
 # Waiting runs are counted up to this many.
 MOST_RUNS = 200_000
+LIMIT_KINDS = ("job", "key", "pool", "rate", "group")
 MODES = ("sync", "async", "unknown")
 
 by_status = metrics.leader_gauge(
@@ -49,6 +53,29 @@ clock_skew = metrics.leader_gauge(
 disk_free = metrics.leader_gauge(
     "toban_executors_disk_free_bytes", "Smallest free space of all executors on the file system of the state directory."
 )
+limits_by_state = metrics.leader_gauge(
+    "toban_limits", "Limits of jobs, pools and start rates by state: free, full, stopped (-1).", ("state",)
+)
+limits_waiting = metrics.leader_gauge(
+    "toban_limits_waiting", "Runs that are deferred, by the kind of the limit: job, key, pool, rate, group.", ("kind",)
+)
+limits_size = metrics.leader_gauge(
+    "toban_limits_size", "Sum of what limits admit now, by their kind: job, key, pool, rate, group.", ("kind",)
+)
+limits_held = metrics.leader_gauge(
+    "toban_limits_held", "Sum of what is taken of limits, by their kind: job, key, pool, rate, group.", ("kind",)
+)
+limits_reduced = metrics.leader_gauge(
+    "toban_limits_reduced", "Limits that a health signal reduces, or that have not recovered from one."
+)
+limits_blocked = metrics.leader_gauge(
+    "toban_limits_blocked_seconds", "Longest time for which runs have waited for a full limit that let none start."
+)
+breakers = metrics.leader_gauge("toban_breakers", "Breakers by state: open, half_open.", ("state",))
+limits_idle = metrics.leader_gauge(
+    "toban_limits_idle",
+    "Limits that have room although runs are deferred on them; the leader resumes those within a second.",
+)
 
 
 class ClusterMetrics:
@@ -65,6 +92,7 @@ class ClusterMetrics:
             overdue.set(await cluster_stats.overdue_seconds(t))
             await self._runs(t)
             await _cluster(t)
+        await self._limits()
         return TurnOutcome()
 
     async def _runs(self, t: Tx) -> None:
@@ -93,6 +121,27 @@ class ClusterMetrics:
             {(state,): ages.get(state, 0.0) for state in ("ASSIGNED", "RUNNING", "CANCEL_REQUESTED", "ORPHANED")}
         )
         overtime.set(max((row.overtime for row in held), default=0.0))
+
+    async def _limits(self) -> None:
+        found = await LimitOperations(pool=self._deps.pool).list()
+        by_state = Counter(one.state for one in found if one.name.startswith(("job:", "pool:", "rate:")))
+        limits_by_state.set_all({(state,): by_state[state] for state in LIMIT_STATES})
+        for gauge, amounts in (
+            (limits_waiting, [(one.kind, one.queue.waiting) for one in found]),
+            (limits_size, [(one.kind, max(0, one.effective)) for one in found]),
+            (limits_held, [(one.kind, one.held) for one in found]),
+        ):
+            sums = Counter[str]()
+            for kind, amount in amounts:
+                sums[kind] += amount
+            gauge.set_all({(kind,): sums[kind] for kind in LIMIT_KINDS})
+        by_breaker = Counter(one.breaker.state for one in found if one.breaker is not None)
+        breakers.set_all({(state,): by_breaker[state] for state in ("open", "half_open")})
+        limits_reduced.set(sum(one.signal is not None for one in found))
+        limits_idle.set(sum(one.is_idle for one in found))
+        full = [one.name for one in found if one.queue.waiting and one.state == "full" and not one.starts]
+        async with autocommit(self._deps.pool) as t:
+            limits_blocked.set(await limit_admin.blocked_seconds(t, full) if full else 0.0)
 
     async def _executors(self, t: Tx) -> list[ExecutorLoad]:
         fresh = assign.fresh_seconds(self._deps.settings.known)

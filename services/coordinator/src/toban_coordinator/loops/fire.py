@@ -35,8 +35,12 @@ KEPT_RULES = 20_000
 BEHIND_SECONDS = 0.05
 # Pages of `fire_batch_size` schedules that one turn settles.
 PAGES = 20
+# Rows that one turn makes for schedules with missed slots: what has become due meanwhile goes first in the next turn.
+MISSED_ROWS = 1000
 # A schedule of which one slot alone takes too long waits so long and lets the others fire, seconds.
 POSTPONE_SECONDS = 30.0
+# How long the runs of a slot are counted, so that those that are made later are spread with the others, seconds.
+SPREAD_KEPT_SECONDS = 60.0
 # More of them in one turn mean that PostgreSQL is slow, and not they.
 MAX_POSTPONED = 5
 # What one bad plan can make of a write: it is split off.
@@ -75,6 +79,8 @@ class _Failure:
 class _Progress:
     """How far one turn has looked: the last schedule, whether there may be more, and whether one has slots left to settle.
 
+    `missed`: it has come to the schedules that have missed slots; those without go first. `rows` counts what it makes for them.
+
     `settled` counts schedules that it moved on, `behind` those that an edit holds or has changed meanwhile, `postponed` those that take too
     long; `failures` are told at its end.
     """
@@ -82,6 +88,8 @@ class _Progress:
     last: DueSchedule | None = None
     more: bool = False
     left: bool = False
+    missed: bool = False
+    rows: int = 0
     settled: int = 0
     behind: int = 0
     postponed: int = 0
@@ -96,6 +104,7 @@ class Fire:
         self._definitions = definitions
         self._payloads = payloads
         self._rules = RuleCache()
+        self._spread = decide.Spread()
 
     async def run_once(self) -> TurnOutcome:
         """One turn. Raises CONFIG_INVALID while this machine's clock is off: runs and people would see wrong times."""
@@ -105,12 +114,13 @@ class Fire:
         ahead, limit = settings["assign_ahead_seconds"], settings.whole("fire_batch_size")
         until = now + timedelta(seconds=ahead)
         made, progress = 0, _Progress()
+        self._spread.forget(now - timedelta(seconds=SPREAD_KEPT_SECONDS))
         writing: asyncio.Task[int] | None = None
         try:
             # While one page is written the next one is read and planned.
             for _ in range(PAGES):
                 due, specs = await self._read(progress, now, until, limit)
-                if writing is not None and _missed(due, now):
+                if writing is not None and any(_is_missed(schedule, now) for schedule in due):
                     # Long scans between its messages would keep the fenced write waiting beyond its bound.
                     made, writing = made + await writing, None
                 plans = await self._plan_all(progress, due, specs, now, until)
@@ -144,11 +154,17 @@ class Fire:
     async def _read(
         self, progress: _Progress, now: datetime, until: datetime, limit: int
     ) -> tuple[list[DueSchedule], dict[tuple[int, int], JobSpec]]:
-        """The next schedules that are due, with their definitions."""
+        """The next schedules that are due, with their definitions: those with missed slots come last."""
+        oldest = now - timedelta(seconds=decide.MISSED_AFTER_SECONDS)
         async with autocommit(self._deps.pool) as t:
-            due = await schedules.due(t, now, until, limit=limit, after=progress.last)
+            if progress.missed:
+                due = await schedules.due(t, now, oldest - decide.INSTANT, limit=limit, after=progress.last)
+            else:
+                due = await schedules.due(t, now, until, limit=limit, after=progress.last, since=oldest)
             specs = await self._definitions.find(t, {(s.definition_id, s.definition_version) for s in due})
         progress.last, progress.more = (due[-1] if due else None), len(due) >= limit
+        if not progress.more and not progress.missed:
+            progress.last, progress.more, progress.missed = None, True, True
         return due, specs
 
     async def _plan_all(
@@ -165,6 +181,11 @@ class Fire:
             plan = await self._plan(progress, schedule, specs, now, until)
             if plan is not None:
                 plans.append(plan)
+                if _is_missed(schedule, now):
+                    progress.rows += _rows(plan)
+            if progress.rows >= MISSED_ROWS:
+                progress.more, progress.left = False, True
+                break
             await pause.yield_if_due()
         return plans
 
@@ -184,7 +205,14 @@ class Fire:
             if spec is None:
                 raise TobanError(ErrorCode.INTERNAL, self._definitions.broken(key))
             payload = await self._payload(key, spec, schedule)
-            return decide.plan(schedule, rule, decide.template(spec, payload), now=now, until=until)
+            plan = decide.plan(schedule, rule, decide.template(spec, payload, schedule), now=now, until=until)
+            settings = self._deps.settings.known
+            return self._spread.spread(
+                plan,
+                batch=settings.whole("fire_batch_size"),
+                delay_seconds=settings["fire_batch_delay_seconds"],
+                now=now,
+            )
         except Exception as error:
             # Whatever it is: it is wrong with this one schedule, and the others go on.
             await self._failed(progress, schedule, error)
@@ -320,17 +348,21 @@ def _seconds_to(slot: datetime | None, until: datetime) -> float | None:
     return None if slot is None else max(0.01, (slot - until).total_seconds())
 
 
-def _missed(due: Sequence[DueSchedule], now: datetime) -> bool:
-    """True when one of them has slots that passed while there was no leader: a long stretch to scan."""
+def _is_missed(schedule: DueSchedule, now: datetime) -> bool:
+    """True when it has slots that passed while there was no leader: a long stretch to scan."""
     oldest = now - timedelta(seconds=decide.MISSED_AFTER_SECONDS)
-    return any(schedule.next_run_at is not None and schedule.next_run_at < oldest for schedule in due)
+    return schedule.next_run_at is not None and schedule.next_run_at < oldest
+
+
+def _rows(plan: FirePlan) -> int:
+    return 1 + len(plan.fires) + len(plan.skips)
 
 
 def _batches(plans: Sequence[FirePlan]) -> list[list[FirePlan]]:
     batches: list[list[FirePlan]] = []
     rows = WRITE_ROWS
     for plan in plans:
-        size = 1 + len(plan.fires) + len(plan.skips)
+        size = _rows(plan)
         if rows + size > WRITE_ROWS:
             batches.append([])
             rows = 0

@@ -13,7 +13,7 @@ from toban_coordinator.decide import assign as late
 from toban_coordinator.decide import reap as decide
 from toban_coordinator.decide.reap import Overdue, ReapPlan
 from toban_coordinator.loops.term_loop import LoopDeps, TurnOutcome
-from toban_coordinator.store import attempts, queued_orders, runs, runs_finish, runs_reap
+from toban_coordinator.store import attempts, deferred, queued_orders, runs, runs_finish, runs_reap
 from toban_coordinator.store.pending_work import Agenda
 from toban_coordinator.store.queued_orders import DoneOrder
 from toban_coordinator.store.runs import Waiting
@@ -45,7 +45,7 @@ class Reap:
             off = await runs_reap.held_by_off(t, limit=BATCH)
             orphans = await runs_reap.orphaned(t, limit=BATCH)
             overdue, more_overdue = await self._overdue(t, now)
-            ends = await self._waiting(t, now)
+            ends = await self._waiting(t, now) + await self._deferred(t, now)
             done = await queued_orders.done(t, limit=BATCH)
         if done:
             await self._answered(done)
@@ -101,6 +101,18 @@ class Reap:
             if (spec := specs.get((w.definition_id, w.version))) is not None:
                 ends += await _ends(t, w, spec, setting, now)
         return ends[:BATCH]
+
+    async def _deferred(self, t: Tx, now: datetime) -> list[Finish]:
+        """Runs that limits have held back for too long."""
+        found = await deferred.overdue(t, now, limit=BATCH)
+        specs = await self._definitions.find(t, {(one.definition_id, one.version) for one in found})
+        setting = (await self._deps.settings.get())["skip_late_runs_after_seconds"]
+        return [
+            decide.deferred_too_long(
+                one.id, specs.get((one.definition_id, one.version)), started=one.started, late_seconds=setting
+            )
+            for one in found
+        ]
 
     async def _off(self, ids: Sequence[int]) -> None:
         async with fenced_tx(self._deps.pool, self._deps.term) as t:

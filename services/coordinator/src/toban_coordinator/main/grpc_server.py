@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from toban_coordinator.app.apply import Apply
+from toban_coordinator.app.breakers import BreakerOperations
 from toban_coordinator.app.cancel import CancelRun
 from toban_coordinator.app.continuations import Continuations
 from toban_coordinator.app.declare_lost import DeclareLost
@@ -14,6 +15,7 @@ from toban_coordinator.app.incarnation_keys import IncarnationKeys
 from toban_coordinator.app.job_reads import JobReads
 from toban_coordinator.app.operations_executors import ExecutorOperations
 from toban_coordinator.app.operations_leader import LeaderOperations
+from toban_coordinator.app.operations_limits import LimitOperations
 from toban_coordinator.app.operations_settings import SettingsOperations
 from toban_coordinator.app.payload_validator import PayloadValidator
 from toban_coordinator.app.report_queue import ReportQueue
@@ -120,7 +122,7 @@ def _job_reader(parts: Coordinator, health: Health) -> JobReader:
         schedules=Schedules(pool=pool),
         health=health.document,
     )
-    return JobReader(deps=deps)  # type: ignore[abstract]
+    return JobReader(deps=deps)
 
 
 def _operations(parts: Coordinator) -> Operations:
@@ -128,8 +130,10 @@ def _operations(parts: Coordinator) -> Operations:
     deps = OperationsDeps(
         pool=pool,
         settings=SettingsOperations(pool=pool),
+        limits=LimitOperations(pool=pool),
+        breakers=BreakerOperations(pool=pool),
         executors=ExecutorOperations(pool=pool),
         leader=LeaderOperations(pool=pool, leader=parts.leadership, clock=clock),
         diagnose=Diagnose(pool=pool, redis=parts.connections.redis, clock=clock, release=VERSION),
     )
-    return Operations(deps=deps)  # type: ignore[abstract]
+    return Operations(deps=deps)

@@ -48,6 +48,9 @@ def run_request_from_pb(message: pb.StartRunRequest) -> RunRequest:
         scheduled_for=timestamp_from_pb(message.scheduled_for),
         priority=message.priority,
         idempotency_key=message.idempotency_key,
+        scope=message.scope,
+        scope_id=message.scope_id,
+        ignore_limits=message.ignore_limits,
     )
 
 

@@ -49,7 +49,7 @@ class JobControl(JobControlServicer):
     async def StartRuns(self, request: pb.StartRunsRequest, context: Context) -> pb.StartRunsResponse:
         """All runs or none."""
         wanted = [run_request_from_pb(message) for message in request.runs]
-        started = await self._deps.start.start(wanted, peer_service(context))
+        started = await self._deps.start.start(wanted, peer_service(context), reason=request.reason)
         return pb.StartRunsResponse(runs=[pb.StartedRun(run_id=run.run_id, created=run.created) for run in started])
 
     async def CancelRun(self, request: pb.CancelRunRequest, context: Context) -> pb.CancelRunResponse:

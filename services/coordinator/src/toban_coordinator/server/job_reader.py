@@ -11,6 +11,7 @@ from toban_coordinator.app.job_reads import JobReads
 from toban_coordinator.app.schedules import Schedules
 from toban_coordinator.server import cluster_to_proto, to_proto
 from toban_coordinator.server.from_proto import after_from_pb, page_from_pb, run_query_from_pb, subject_from_pb
+from toban_coordinator.server.limits_to_proto import explanation_to_pb
 from toban_proto.v1 import coordinator_pb2 as pb
 from toban_proto.v1.coordinator_pb2_grpc import JobReaderServicer
 
@@ -73,6 +74,10 @@ class JobReader(JobReaderServicer):
     async def GetRun(self, request: pb.GetRunRequest, _context: Context) -> pb.Run:
         """One run with its attempts and events, and why it waits. Raises RUN_NOT_FOUND."""
         return to_proto.run_details_to_pb(await self._deps.reads.get_run(request.id, waiting=True))
+
+    async def ExplainRun(self, request: pb.GetRunRequest, _context: Context) -> pb.RunExplanation:
+        """Why a run waits, was skipped, or is where it is. Raises RUN_NOT_FOUND."""
+        return explanation_to_pb(await self._deps.reads.explain_run(request.id))
 
     async def WatchRun(self, request: pb.GetRunRequest, _context: Context) -> AsyncIterator[pb.Run]:
         """The run now and after each change; ends after a terminal state."""

@@ -7,12 +7,15 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from toban_coordinator.app.audit_log import list_audit
+from toban_coordinator.app.breakers import BreakerOperations
 from toban_coordinator.app.diagnose import Diagnose
 from toban_coordinator.app.operations_executors import ExecutorOperations
 from toban_coordinator.app.operations_leader import LeaderOperations
+from toban_coordinator.app.operations_limits import LimitOperations
 from toban_coordinator.app.operations_settings import SettingsOperations
 from toban_coordinator.server.cluster_to_proto import audit_entry_to_pb, diagnosis_to_pb, executor_to_pb, setting_to_pb
 from toban_coordinator.server.from_proto import page_from_pb, setting_change_from_pb
+from toban_coordinator.server.limits_to_proto import limit_details_to_pb, limit_to_pb
 from toban_domain.errors import TobanError
 from toban_observability import metrics
 from toban_proto.v1 import coordinator_pb2 as pb
@@ -35,6 +38,8 @@ class OperationsDeps:
 
     pool: Pool
     settings: SettingsOperations
+    limits: LimitOperations
+    breakers: BreakerOperations
     executors: ExecutorOperations
     leader: LeaderOperations
     diagnose: Diagnose
@@ -96,6 +101,39 @@ class Operations(OperationsServicer):
             generations_consumed=adopted.generations_consumed,
             generations_left=adopted.generations_left,
         )
+
+    async def ListLimits(self, _request: pb.ListLimitsRequest, _context: Context) -> pb.ListLimitsResponse:
+        """Limits, how they are used and what waits for them."""
+        return pb.ListLimitsResponse(limits=[limit_to_pb(state) for state in await self._deps.limits.list()])
+
+    async def GetLimit(self, request: pb.GetLimitRequest, _context: Context) -> pb.GetLimitResponse:
+        """One limit and its runs."""
+        return limit_details_to_pb(await self._deps.limits.get(request.name))
+
+    async def SetLimit(self, request: pb.SetLimitRequest, context: Context) -> pb.SetLimitResponse:
+        """Sets or resets a limit; the leader works with it at once."""
+        value = None if request.reset else request.limit
+        work = self._deps.limits.set(request.name, value, reason=request.reason, actor=peer_service(context))
+        return pb.SetLimitResponse(limit=limit_to_pb(await _counted("set_limit", work)))
+
+    async def SetBreaker(self, request: pb.SetBreakerRequest, context: Context) -> pb.SetBreakerResponse:
+        """Opens or closes a breaker; the leader works with it at once."""
+        work = self._deps.breakers.open if request.open else self._deps.breakers.close
+        action = "open_breaker" if request.open else "close_breaker"
+        await _counted(action, work(request.name, reason=request.reason, actor=peer_service(context)))
+        return pb.SetBreakerResponse(limit=limit_to_pb(await self._deps.limits.state(request.name)))
+
+    async def SignalLimit(self, request: pb.SignalLimitRequest, context: Context) -> pb.SignalLimitResponse:
+        """Reduces a limit while what it protects is not well."""
+        work = self._deps.breakers.signal(
+            request.name,
+            request.level,
+            ttl_seconds=request.ttl_seconds,
+            reason=request.reason,
+            actor=peer_service(context),
+        )
+        await _counted("signal_limit", work)
+        return pb.SignalLimitResponse(limit=limit_to_pb(await self._deps.limits.state(request.name)))
 
     async def Diagnose(self, _request: pb.DiagnoseRequest, _context: Context) -> pb.Diagnosis:
         """What this coordinator knows about the health of the whole installation."""

@@ -135,4 +135,5 @@ def _starts(plans: Sequence[EventPlan]) -> dict[str, list[Any]]:
         "max_lost": [template.max_lost for _, _, template in starts],
         "timeouts": [template.timeout_seconds for _, _, template in starts],
         "payloads": [template.payload for _, _, template in starts],
+        "groups": [template.group for _, _, template in starts],
     }

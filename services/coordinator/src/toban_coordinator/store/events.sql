@@ -60,8 +60,8 @@ WITH plan AS MATERIALIZED (
     SELECT nextval('scheduler.run_id_seq') AS run_id, f.*
       FROM unnest(%(event_ids)s::bigint[], %(trigger_ids)s::bigint[], %(triggers)s::text[], %(definition_ids)s::bigint[], %(versions)s::bigint[],
                   %(jobs)s::text[], %(priorities)s::integer[], %(max_attempts)s::integer[], %(max_lost)s::integer[], %(timeouts)s::integer[],
-                  %(payloads)s::text[])
-           AS f(event_id, trigger_id, trigger_name, definition_id, version, job, priority, max_attempts, max_lost, timeout, payload)
+                  %(payloads)s::text[], %(groups)s::text[])
+           AS f(event_id, trigger_id, trigger_name, definition_id, version, job, priority, max_attempts, max_lost, timeout, payload, concurrency_group)
       JOIN settled s ON s.id = f.event_id AND s.became <> 'duplicate'
 ), once AS (
     INSERT INTO scheduler.event_runs (event_id, trigger_id, run_id) SELECT event_id, trigger_id, run_id FROM starts
@@ -69,9 +69,9 @@ WITH plan AS MATERIALIZED (
     RETURNING run_id
 ), made AS (
     INSERT INTO scheduler.runs_live (id, definition_id, definition_version, job_name, origin, scheduled_for, priority, max_attempts, max_lost,
-                                     timeout_seconds, payload, event_id, trigger_name, log_ref, created_by)
+                                     timeout_seconds, payload, event_id, trigger_name, log_ref, created_by, concurrency_group)
     SELECT s.run_id, s.definition_id, s.version, s.job, 'event', now(), s.priority, s.max_attempts, s.max_lost, s.timeout, s.payload::jsonb,
-           s.event_id, s.trigger_name, 'toban-log:' || s.run_id, 'trigger'
+           s.event_id, s.trigger_name, 'toban-log:' || s.run_id, 'trigger', s.concurrency_group
       FROM starts s JOIN once o ON o.run_id = s.run_id
     RETURNING id, event_id, trigger_name
 ), noted AS (

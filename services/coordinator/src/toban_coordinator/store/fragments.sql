@@ -28,14 +28,54 @@ r.id, r.state::text AS state, r.token, r.assigned_incarnation::text AS incarnati
 r.definition_id, r.definition_version, r.started_at IS NOT NULL AS started
 
 -- fragment: waiting
--- Recursive CTE `waiting`: the first PENDING run of each priority. One entry of the index is read for each: priorities are few, runs may be many.
-(SELECT r.priority, r.scheduled_for FROM scheduler.runs_live r
-  WHERE r.state = 'PENDING' ORDER BY r.priority DESC, r.scheduled_for, r.id LIMIT 1)
+-- Recursive CTE `waiting`: the first PENDING run of each rank and scope. One entry of the index is read for each: ranks and scopes are few, runs may
+-- be many.
+(SELECT r.priority * 2 - r.catch_up::integer AS rank, r.scope, r.scope_id, r.scheduled_for FROM scheduler.runs_live r
+  WHERE r.state = 'PENDING'
+  ORDER BY (r.priority * 2 - r.catch_up::integer) DESC, r.scope, r.scope_id, r.scheduled_for, r.id LIMIT 1)
 UNION ALL
-SELECT n.priority, n.scheduled_for
+SELECT n.rank, n.scope, n.scope_id, n.scheduled_for
   FROM waiting w CROSS JOIN LATERAL (
-    SELECT r.priority, r.scheduled_for FROM scheduler.runs_live r
-     WHERE r.state = 'PENDING' AND r.priority < w.priority ORDER BY r.priority DESC, r.scheduled_for, r.id LIMIT 1) n
+    (SELECT w.rank, r.scope, r.scope_id, r.scheduled_for FROM scheduler.runs_live r
+      WHERE r.state = 'PENDING' AND (r.priority * 2 - r.catch_up::integer) = w.rank AND (r.scope, r.scope_id) > (w.scope, w.scope_id)
+      ORDER BY r.scope, r.scope_id, r.scheduled_for, r.id LIMIT 1)
+    UNION ALL
+    (SELECT r.priority * 2 - r.catch_up::integer, r.scope, r.scope_id, r.scheduled_for FROM scheduler.runs_live r
+      WHERE r.state = 'PENDING' AND (r.priority * 2 - r.catch_up::integer) < w.rank
+      ORDER BY (r.priority * 2 - r.catch_up::integer) DESC, r.scope, r.scope_id, r.scheduled_for, r.id LIMIT 1)
+    LIMIT 1) n
+
+-- fragment: fair_scopes
+-- Recursive CTE `scopes` over CTE `queue`: each scope that has runs in it, the most urgent rank first, and within it in turn from the one after
+-- (scope, scope_id) on. One entry of the index is read for each: scopes may be many, runs very many.
+SELECT f.rank, f.scope, f.scope_id, f.wrapped, f.rank AS top
+  FROM ((SELECT r.rank, r.scope, r.scope_id, false AS wrapped FROM queue r
+          WHERE r.rank = (SELECT x.rank FROM queue x ORDER BY x.rank DESC LIMIT 1)
+            AND (r.scope, r.scope_id) > (%(scope)s::text, %(scope_id)s::text)
+          ORDER BY r.scope, r.scope_id LIMIT 1)
+        UNION ALL
+        (SELECT r.rank, r.scope, r.scope_id, true FROM queue r ORDER BY r.rank DESC, r.scope, r.scope_id LIMIT 1)
+        LIMIT 1) f
+UNION ALL
+SELECT n.rank, n.scope, n.scope_id, n.wrapped, q.top
+  FROM scopes q CROSS JOIN LATERAL (
+    (SELECT r.rank, r.scope, r.scope_id, q.wrapped FROM queue r
+      WHERE r.rank = q.rank AND (r.scope, r.scope_id) > (q.scope, q.scope_id)
+        AND (NOT q.wrapped OR q.rank < q.top OR (r.scope, r.scope_id) <= (%(scope)s::text, %(scope_id)s::text))
+      ORDER BY r.scope, r.scope_id LIMIT 1)
+    UNION ALL
+    (SELECT r.rank, r.scope, r.scope_id, true FROM queue r
+      WHERE NOT q.wrapped AND r.rank = q.top AND (r.scope, r.scope_id) <= (%(scope)s::text, %(scope_id)s::text)
+      ORDER BY r.scope, r.scope_id LIMIT 1)
+    UNION ALL
+    (SELECT r.rank, r.scope, r.scope_id, true FROM queue r
+      WHERE r.rank < q.rank
+      ORDER BY r.rank DESC, r.scope, r.scope_id LIMIT 1)
+    LIMIT 1) n
+
+-- fragment: lock_runs
+-- Locks the runs of a statement in the order of their ids.
+SELECT r.id, r.state FROM scheduler.runs_live r WHERE r.id = ANY(%(ids)s::bigint[]) ORDER BY r.id FOR UPDATE
 
 -- fragment: holders
 -- Recursive CTE `holders`: the incarnations that hold live runs. One entry of the index is read for each: executors are few, runs may be many.

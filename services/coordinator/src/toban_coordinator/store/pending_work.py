@@ -14,8 +14,8 @@ _sql = queries.load(__name__)
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Agenda:
     """What waits: schedules with slots up to `until` (`next_slot`: the earliest slot of all), events, runs that are due up to `until` (`next_due`:
-    the earliest time of all), runs that were ordered (to start or to be canceled) and not confirmed, whatever `reap` takes care of, and
-    attempts that heartbeats left unresolved."""
+    the earliest time of all), runs that were ordered (to start or to be canceled) and not confirmed, whatever `reap` takes care of, attempts that
+    heartbeats left unresolved, and runs that limits defer."""
 
     fire: bool
     next_slot: datetime | None
@@ -25,6 +25,7 @@ class Agenda:
     ordered: bool
     care: bool
     unresolved: bool
+    deferred: bool
 
 
 async def read(t: Tx, now: datetime, until: datetime) -> Agenda:

@@ -28,7 +28,10 @@ SELECT (SELECT 1 FROM scheduler.schedules s
             WHERE r.state = 'RUNNING' AND r.timeout_seconds > 0
             ORDER BY r.started_at AT TIME ZONE 'UTC' + make_interval(secs => r.timeout_seconds) LIMIT 1)
           < %(now)s::timestamptz AT TIME ZONE 'UTC'
+       OR (SELECT r.wait_until FROM scheduler.runs_live r WHERE r.state = 'DEFERRED' AND r.wait_until IS NOT NULL
+            ORDER BY r.wait_until LIMIT 1) < %(now)s::timestamptz
        OR (SELECT 1 FROM scheduler.executor_orders o JOIN scheduler.executors x ON x.incarnation = o.incarnation
             WHERE o.done_at IS NOT NULL OR x.state = 'off'
             ORDER BY o.id LIMIT 1) IS NOT NULL AS care,
+       (SELECT 1 FROM scheduler.runs_live r WHERE r.state = 'DEFERRED' AND r.deferred_on IS NOT NULL ORDER BY r.deferred_on LIMIT 1) IS NOT NULL AS deferred,
        (SELECT 1 FROM scheduler.unresolved_attempts u ORDER BY u.run_id LIMIT 1) IS NOT NULL AS unresolved;

@@ -59,6 +59,12 @@ async def run(t: Tx, run_id: int) -> Row | None:
     return await t.fetch_one(_sql.run, {"id": run_id})
 
 
+async def definition_of(t: Tx, run_id: int) -> tuple[int, int] | None:
+    """The id and the version of the definition that a run was made from."""
+    row = await t.fetch_one(_sql.definition_of, {"id": run_id})
+    return (row["definition_id"], row["definition_version"]) if row else None
+
+
 async def run_version(t: Tx, run_id: int) -> tuple[int, str] | None:
     """Version and state of a run: they change with everything that a page shows."""
     row = await t.fetch_one(_sql.run_version, {"id": run_id})
@@ -95,11 +101,6 @@ async def schedules_page(t: Tx, *, after: str = "", jobs: Sequence[str] = (), on
     """Schedules by name, of some jobs or of all, or the one called `only`."""
     parameters = {"after": after, "jobs": list(jobs), "only": only, "limit": limit}
     return await t.fetch_all(_sql.schedules_page, parameters)
-
-
-async def waiting(t: Tx, run_id: int) -> Row | None:
-    """Definition and times of a live run that was not sent, and PostgreSQL's time; None when it was sent or is over."""
-    return await t.fetch_one(_sql.waiting, {"id": run_id})
 
 
 async def executors(t: Tx, *, include_off: bool, worker_id: int = 0) -> list[Row]:

@@ -3,7 +3,8 @@
 SELECT r.id, r.job_name, r.definition_version, r.schedule_name, r.origin, r.slot, r.scheduled_for, r.state::text AS state, r.attempt, r.max_attempts,
        r.lost_count, r.token, r.leader_epoch, r.assigned_worker_id, r.created_at, r.assigned_at, r.dispatched_at, r.started_at, r.finished_at,
        r.exit_code, r.term_signal, r.error_summary, r.reason, r.payload::text AS payload, r.log_ref, r.cancel_reason, r.created_by, r.last_line,
-       r.version, r.rerun_of, r.idempotency_key, r.cancel_requested_at, r.event_id, r.trigger_name, r.progress::text AS progress, e.node_id AS executor,
+       r.version, r.rerun_of, r.idempotency_key, r.cancel_requested_at, r.event_id, r.trigger_name, r.scope, r.scope_id, r.deferred_on,
+       r.progress::text AS progress, e.node_id AS executor,
        r.result::text AS result, r.phase,
        CASE WHEN r.continuation_state = 'CONFIRMING' AND r.continuation_check_deadline_at > now() AND r.finished_at IS NULL
             THEN 'CONFIRMING' ELSE 'NONE' END AS continuation_state, r.continuation_check_started_at, r.continuation_check_deadline_at
@@ -48,6 +49,10 @@ AND (%(ahead)s::boolean OR r.scheduled_for <= now() OR r.dispatched_at IS NOT NU
 {{run_details}}
  WHERE r.id = %(id)s::bigint
  LIMIT 1
+
+-- name: definition_of
+-- The definition that a run was made from.
+SELECT r.definition_id, r.definition_version FROM scheduler.job_runs r WHERE r.id = %(id)s::bigint LIMIT 1
 
 -- name: run_version
 -- What tells that a run changed.
@@ -109,12 +114,6 @@ SELECT s.name, d.name AS job, s.enabled, s.status, s.spec::text AS spec, s.timez
    AND (%(only)s::text = '' OR s.name = %(only)s::text)
  ORDER BY s.name
  LIMIT %(limit)s::integer
-
--- name: waiting
--- A live run that was not sent, with what decides when it may start.
-SELECT r.definition_id, r.definition_version, r.scheduled_for, r.not_before, now() AS server_time
-  FROM scheduler.runs_live r
- WHERE r.id = %(id)s::bigint AND (r.state = 'PENDING' OR (r.state = 'ASSIGNED' AND r.dispatched_at IS NULL))
 
 -- name: executors
 -- Executors with how many runs each holds, newest last; of very many the newest, and no one that is off in place of one that is not.

@@ -29,6 +29,11 @@ class NewRun:
     max_lost: int = 3
     timeout_seconds: int = 0
     key: str = ""
+    scope: str = "system"
+    scope_id: str = ""
+    # Of the definition's concurrency policy; `claims`: no other live run may have claimed it.
+    group: str | None = None
+    claims: bool = False
     # Where in a trace the call is that starts it; kept by `traces.keep`.
     place: TraceContext | None = None
 
@@ -90,10 +95,20 @@ async def enqueue(t: Tx, new: Sequence[NewRun], *, actor: str) -> list[Enqueued]
             # Payloads are JSON already, and together one document.
             "payloads": "[" + ",".join(n.payload for n in new) + "]",
             "keys": json.dumps([n.key or None for n in new]),
+            "scopes": json.dumps([n.scope for n in new]),
+            "scope_ids": json.dumps([n.scope_id for n in new]),
+            "groups": json.dumps([n.group for n in new]),
+            "claims": [n.claims for n in new],
             "actor": actor,
         },
     )
     return [Enqueued(row["id"], row["created"]) for row in rows]
+
+
+async def claimant(t: Tx, definition_id: int, group: str) -> int | None:
+    """The live run that has claimed a group; None when it is free."""
+    row = await t.fetch_one(_sql.claimant, {"definition_id": definition_id, "group": group})
+    return None if row is None else int(row["id"])
 
 
 async def by_keys(t: Tx, keys: Sequence[str]) -> dict[str, KeyedRun]:

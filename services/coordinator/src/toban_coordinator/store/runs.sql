@@ -7,9 +7,14 @@ WITH wanted AS MATERIALIZED (
                unnest(%(definition_ids)s::bigint[], %(versions)s::bigint[], %(jobs)s::text[], %(times)s::timestamptz[], %(priorities)s::integer[],
                       %(max_attempts)s::integer[], %(max_lost)s::integer[], %(timeouts)s::integer[]),
                jsonb_array_elements(%(payloads)s::jsonb),
-               jsonb_array_elements_text(%(keys)s::jsonb))
+               jsonb_array_elements_text(%(keys)s::jsonb),
+               jsonb_array_elements_text(%(scopes)s::jsonb),
+               jsonb_array_elements_text(%(scope_ids)s::jsonb),
+               jsonb_array_elements_text(%(groups)s::jsonb),
+               unnest(%(claims)s::boolean[]))
            WITH ORDINALITY
-           AS u(definition_id, version, job, scheduled_for, priority, max_attempts, max_lost, timeout, payload, key, ord)
+           AS u(definition_id, version, job, scheduled_for, priority, max_attempts, max_lost, timeout, payload, key, scope, scope_id, concurrency_group,
+                claims, ord)
 ), stale AS MATERIALIZED (
     {{stale_definitions}}
 ), claimed AS (
@@ -18,9 +23,9 @@ WITH wanted AS MATERIALIZED (
     RETURNING run_id
 ), made AS (
     INSERT INTO scheduler.runs_live (id, definition_id, definition_version, job_name, origin, scheduled_for, priority, max_attempts, max_lost,
-                                     timeout_seconds, payload, idempotency_key, log_ref, created_by)
+                                     timeout_seconds, payload, idempotency_key, log_ref, created_by, scope, scope_id, concurrency_group, group_claimed)
     SELECT w.id, w.definition_id, w.version, w.job, 'demand', COALESCE(w.scheduled_for, now()), w.priority, w.max_attempts, w.max_lost, w.timeout,
-           w.payload, w.key, 'toban-log:' || w.id, %(actor)s::text
+           w.payload, w.key, 'toban-log:' || w.id, %(actor)s::text, w.scope, w.scope_id, w.concurrency_group, w.claims
       FROM wanted w LEFT JOIN claimed c ON c.run_id = w.id
      WHERE (w.key IS NULL OR c.run_id IS NOT NULL) AND NOT EXISTS (SELECT 1 FROM stale)
     RETURNING id
@@ -31,6 +36,12 @@ SELECT w.id, m.id IS NOT NULL AS created, (SELECT pg_notify('toban_wake', 'assig
   FROM wanted w LEFT JOIN made m ON m.id = w.id
  WHERE NOT EXISTS (SELECT 1 FROM stale)
  ORDER BY w.ord
+
+-- name: claimant
+-- The live run that holds a group under policy reject_same_scope.
+SELECT r.id
+  FROM scheduler.runs_live r
+ WHERE r.definition_id = %(definition_id)s::bigint AND r.concurrency_group = %(group)s::text AND r.group_claimed
 
 -- name: by_keys
 -- Runs that idempotency keys name, with their jobs.
@@ -61,7 +72,7 @@ SELECT r.definition_id, r.definition_version, count(*) AS runs, min(r.scheduled_
 SELECT r.id, r.token
   FROM scheduler.runs_live r
  WHERE r.state = 'PENDING' AND r.definition_id = %(definition_id)s::bigint AND r.definition_version = %(version)s::bigint
-   AND r.scheduled_for < %(before)s::timestamptz AND r.started_at IS NULL
+   AND GREATEST(r.scheduled_for, r.not_before) < %(before)s::timestamptz AND r.started_at IS NULL
  ORDER BY r.id
  LIMIT %(limit)s::integer
 

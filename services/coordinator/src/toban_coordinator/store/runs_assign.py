@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -72,16 +73,64 @@ class CancelingRun:
     address: str
 
 
-async def due_runs(t: Tx, now: datetime, *, limit: int, blocked: Collection[tuple[int, int]] = ()) -> list[DueRun]:
-    """Runs that may start at `now`, most urgent first; the (definition, version) in `blocked` are left out."""
+async def due_runs(
+    t: Tx,
+    now: datetime,
+    *,
+    limit: int,
+    blocked: Collection[tuple[int, int]] = (),
+    after: tuple[str, str] = ("", ""),
+    one_scope: bool = False,
+) -> tuple[list[DueRun], bool]:
+    """Runs that may start at `now`: at least `limit` when there are so many, more urgent ranks first. Of each scope the oldest, and the scopes in
+    turn, beginning behind scope `after`. The (definition, version) in `blocked` are left out.
+
+    `one_scope`: a shorter read is tried first, which is enough while all of them have one rank and scope. The answer says whether it was; their
+    scopes are not told then.
+    """
     parameters = {
         "now": now,
         "limit": limit,
+        "depth": 0,
         "blocked": array_literals.numbers(definition for definition, _ in blocked),
         "blocked_versions": array_literals.numbers(version for _, version in blocked),
+        "scope": after[0],
+        "scope_id": after[1],
     }
+    if one_scope:
+        rows = await t.fetch_all(_sql.due_runs_of_one_scope, parameters)
+        several = rows[0]["several"]
+        for row in rows:
+            del row["several"]
+        if not several:
+            return [_due_run(row) for row in rows if row["id"] is not None], True
     rows = await t.fetch_all(_sql.due_runs, parameters)
-    return [DueRun(**{**row, "state": RunState(row["state"])}) for row in rows]
+    if len(rows) < limit and _shares_used_up(rows):
+        # Some scopes have fewer runs than their share, and others more.
+        rows = await t.fetch_all(_sql.due_runs, {**parameters, "depth": limit})
+    for row in rows:
+        del row["turn"], row["share"]
+    return [_due_run(row) for row in rows], False
+
+
+async def unsent_run(t: Tx, run_id: int) -> tuple[DueRun, int, datetime] | None:
+    """A live run that was not sent, how much of its limit it waits for (0 = it does not), and PostgreSQL's time; None when it was sent or is over."""
+    row = await t.fetch_one(_sql.unsent_run, {"id": run_id})
+    if row is None:
+        return None
+    weight, now = row.pop("deferred_weight") or 0, row.pop("server_time")
+    return _due_run(row), weight, now
+
+
+def _due_run(row: Row) -> DueRun:
+    row["state"] = RunState(row["state"])
+    return DueRun(**row)
+
+
+def _shares_used_up(rows: Sequence[Row]) -> bool:
+    """Whether a scope has as many rows as were looked for, so that it may have more."""
+    counts = Counter(row["turn"] for row in rows)
+    return any(row["share"] and counts[row["turn"]] >= row["share"] for row in rows)
 
 
 async def ahead_runs(t: Tx, now: datetime, until: datetime, *, limit: int) -> list[AheadRun]:

@@ -1,28 +1,83 @@
--- fragment: not_blocked
--- The run's definition is none of those that are blocked now.
-(r.definition_id, r.definition_version) NOT IN (
+-- fragment: due_columns
+-- What placing a due run reads of it.
+c.id, c.definition_id, c.definition_version, c.job_name, c.state::text AS state, c.origin, c.slot, c.scheduled_for, c.attempt, c.lost_count,
+c.payload::text AS payload, (c.checkpoint -> 'value')::text AS checkpoint, c.first_step,
+c.timeout_seconds, c.assigned_incarnation::text AS placed_on, c.started_at IS NOT NULL AS started,
+c.concurrency_group AS "group", c.group_claimed AS claimed, c.deferred_on, c.not_before,
+c.schedule_id IS NOT NULL AND EXISTS (
+    SELECT 1 FROM scheduler.runs_live o
+     WHERE o.schedule_id = c.schedule_id AND (o.scheduled_for, o.id) < (c.scheduled_for, c.id)) AS overlaps
+
+-- fragment: due_ahead
+-- Runs that were placed ahead and whose time has come.
+SELECT r.priority * 2 - r.catch_up::integer AS rank, r.*, 0 AS turn, 0 AS share
+  FROM scheduler.runs_live r
+ WHERE r.state = 'ASSIGNED' AND r.dispatched_at IS NULL AND r.scheduled_for <= %(now)s::timestamptz
+   AND (r.not_before IS NULL OR r.not_before <= %(now)s::timestamptz)
+   AND (r.definition_id, r.definition_version) NOT IN (
+       SELECT b.id, b.version FROM unnest(%(blocked)s::bigint[], %(blocked_versions)s::bigint[]) AS b(id, version))
+ ORDER BY r.scheduled_for, r.id LIMIT %(limit)s::integer
+
+-- fragment: due_now
+-- The run may start, and its definition is none of those that are blocked now.
+r.scheduled_for <= %(now)s::timestamptz AND (r.not_before IS NULL OR r.not_before <= %(now)s::timestamptz)
+AND (r.definition_id, r.definition_version) NOT IN (
     SELECT b.id, b.version FROM unnest(%(blocked)s::bigint[], %(blocked_versions)s::bigint[]) AS b(id, version))
 
 -- name: due_runs
--- Runs that may start now: PENDING ones, and ones that were placed ahead and whose time has come.
-SELECT c.id, c.definition_id, c.definition_version, c.job_name, c.state::text AS state, c.origin, c.slot, c.scheduled_for, c.attempt, c.lost_count,
-       c.payload::text AS payload, (c.checkpoint -> 'value')::text AS checkpoint, c.first_step, c.timeout_seconds, c.assigned_incarnation::text AS placed_on, c.started_at IS NOT NULL AS started,
-       c.schedule_id IS NOT NULL AND EXISTS (
-           SELECT 1 FROM scheduler.runs_live o
-            WHERE o.schedule_id = c.schedule_id AND (o.scheduled_for, o.id) < (c.scheduled_for, c.id)) AS overlaps
+-- Runs that may start now: PENDING ones, and ones that were placed ahead and whose time has come. The most urgent rank first, and within it
+-- scopes in turn, as far as `depth` goes; `share` is how many runs of each scope were looked for.
+WITH RECURSIVE queue AS NOT MATERIALIZED (
+    SELECT r.priority * 2 - r.catch_up::integer AS rank, r.* FROM scheduler.runs_live r WHERE r.state = 'PENDING'
+), scopes AS (
+    {{fair_scopes}}
+), listed AS MATERIALIZED (
+    SELECT q.rank, q.scope, q.scope_id, row_number() OVER () AS turn, count(*) OVER (PARTITION BY q.rank) AS scopes
+      FROM (SELECT * FROM scopes LIMIT %(limit)s::integer) q
+)
+SELECT {{due_columns}}, c.priority, c.scope, c.scope_id, c.catch_up, c.turn, c.share
   FROM (
-        (SELECT * FROM scheduler.runs_live r
-          WHERE r.state = 'PENDING' AND r.scheduled_for <= %(now)s::timestamptz AND (r.not_before IS NULL OR r.not_before <= %(now)s::timestamptz)
-            AND {{not_blocked}}
-          ORDER BY r.priority DESC, r.scheduled_for, r.id LIMIT %(limit)s::integer)
+        SELECT x.*, l.turn, s.share
+          FROM listed l
+         CROSS JOIN LATERAL (SELECT CASE WHEN %(depth)s::integer > 0 THEN %(depth)s::integer ELSE %(limit)s::integer / l.scopes + 1 END AS share) s
+         CROSS JOIN LATERAL (
+            SELECT r.* FROM queue r
+             WHERE r.rank = l.rank AND r.scope = l.scope AND r.scope_id = l.scope_id AND {{due_now}}
+             ORDER BY r.scheduled_for, r.id LIMIT s.share) x
         UNION ALL
-        (SELECT * FROM scheduler.runs_live r
-          WHERE r.state = 'ASSIGNED' AND r.dispatched_at IS NULL AND r.scheduled_for <= %(now)s::timestamptz
-            AND {{not_blocked}}
-          ORDER BY r.scheduled_for, r.id LIMIT %(limit)s::integer)
+        ({{due_ahead}})
        ) c
- ORDER BY c.priority DESC, c.scheduled_for, c.id
- LIMIT %(limit)s::integer
+ ORDER BY c.rank DESC, c.turn, c.scheduled_for, c.id
+
+-- name: due_runs_of_one_scope
+-- The same while all PENDING runs have one rank and one scope, as without tenants: the index has them in their order. One row at least, which says
+-- whether there are several.
+WITH first AS MATERIALIZED (
+    SELECT r.priority * 2 - r.catch_up::integer AS rank, r.scope, r.scope_id
+      FROM scheduler.runs_live r WHERE r.state = 'PENDING'
+     ORDER BY (r.priority * 2 - r.catch_up::integer) DESC, r.scope, r.scope_id, r.scheduled_for, r.id LIMIT 1
+), last AS MATERIALIZED (
+    SELECT r.priority * 2 - r.catch_up::integer AS rank, r.scope, r.scope_id
+      FROM scheduler.runs_live r WHERE r.state = 'PENDING'
+     ORDER BY (r.priority * 2 - r.catch_up::integer), r.scope DESC, r.scope_id DESC, r.scheduled_for DESC, r.id DESC LIMIT 1
+)
+SELECT k.several, {{due_columns}}
+  FROM (SELECT EXISTS (SELECT 1 FROM first f JOIN last l ON (f.rank, f.scope, f.scope_id) <> (l.rank, l.scope, l.scope_id)) AS several) k
+  LEFT JOIN (
+        (SELECT r.priority * 2 - r.catch_up::integer AS rank, r.*, 1 AS turn, 0 AS share
+           FROM scheduler.runs_live r
+          WHERE r.state = 'PENDING' AND {{due_now}}
+          ORDER BY (r.priority * 2 - r.catch_up::integer) DESC, r.scope, r.scope_id, r.scheduled_for, r.id LIMIT %(limit)s::integer)
+        UNION ALL
+        ({{due_ahead}})
+       ) c ON NOT k.several
+ ORDER BY c.rank DESC, c.turn, c.scheduled_for, c.id
+
+-- name: unsent_run
+-- One live run that was not sent, as placing it reads it.
+SELECT {{due_columns}}, c.priority, c.scope, c.scope_id, c.catch_up, c.deferred_weight, now() AS server_time
+  FROM scheduler.runs_live c
+ WHERE c.id = %(id)s::bigint AND (c.state IN ('PENDING', 'DEFERRED') OR (c.state = 'ASSIGNED' AND c.dispatched_at IS NULL))
 
 -- name: ahead_runs
 -- PENDING runs of the next seconds, which get a named executor before their time.
@@ -34,26 +89,30 @@ SELECT r.id, r.definition_id, r.definition_version
 
 -- name: outlook
 -- When the next run becomes due after `now`, and whether a run up to `until` has no named executor yet. Of waiting runs one entry of the index
--- is read for each priority, and of due ones, which may wait for their next attempt, the first `limit`: runs behind those wait for a slot.
+-- is read for each rank and scope, and of due ones, which may wait for their next attempt, the first `limit`: runs behind those wait for a slot.
 WITH RECURSIVE waiting AS (
     {{waiting}}
 ), ahead AS MATERIALIZED (
     SELECT min(n.scheduled_for) AS at
       FROM waiting w CROSS JOIN LATERAL (
         SELECT r.scheduled_for FROM scheduler.runs_live r
-         WHERE r.state = 'PENDING' AND r.priority = w.priority AND r.scheduled_for > %(now)s::timestamptz
+         WHERE r.state = 'PENDING' AND (r.priority * 2 - r.catch_up::integer) = w.rank AND r.scope = w.scope AND r.scope_id = w.scope_id
+           AND r.scheduled_for > %(now)s::timestamptz
          ORDER BY r.scheduled_for, r.id LIMIT 1) n
 ), again AS MATERIALIZED (
     SELECT min(n.not_before) AS at
       FROM waiting w CROSS JOIN LATERAL (
         SELECT r.not_before FROM scheduler.runs_live r
-         WHERE r.state = 'PENDING' AND r.priority = w.priority AND r.scheduled_for <= %(now)s::timestamptz
+         WHERE r.state = 'PENDING' AND (r.priority * 2 - r.catch_up::integer) = w.rank AND r.scope = w.scope AND r.scope_id = w.scope_id
+           AND r.scheduled_for <= %(now)s::timestamptz
          ORDER BY r.scheduled_for, r.id LIMIT %(limit)s::integer) n
      WHERE n.not_before > %(now)s::timestamptz
 )
 SELECT LEAST(
     (SELECT min(r.scheduled_for) FROM scheduler.runs_live r
       WHERE r.state = 'ASSIGNED' AND r.dispatched_at IS NULL AND r.scheduled_for > %(now)s::timestamptz),
+    (SELECT min(r.not_before) FROM scheduler.runs_live r
+      WHERE r.state = 'ASSIGNED' AND r.dispatched_at IS NULL AND r.scheduled_for <= %(now)s::timestamptz AND r.not_before > %(now)s::timestamptz),
     (SELECT at FROM ahead), (SELECT at FROM again)) AS next_due,
     coalesce((SELECT at FROM ahead) <= %(until)s::timestamptz, false) AS unnamed
 
@@ -94,7 +153,7 @@ WITH fence AS MATERIALIZED (
     UPDATE scheduler.runs_live r
        SET state = 'ASSIGNED', token = i.token, log_day = (now() AT TIME ZONE 'UTC')::date, leader_epoch = %(fence_epoch)s::bigint,
            assigned_incarnation = e.incarnation, assigned_worker_id = e.worker_id, assigned_at = COALESCE(r.assigned_at, now()),
-           dispatched_at = now(), not_before = NULL, version = r.version + 1
+           dispatched_at = now(), not_before = NULL, deferred_on = NULL, deferred_weight = NULL, resumed_at = NULL, version = r.version + 1
       FROM input i JOIN locked l ON l.id = i.id JOIN takers e ON e.incarnation = i.incarnation
      WHERE r.id = i.id AND r.state = l.state AND r.dispatched_at IS NULL
     RETURNING r.id, r.token, r.attempt, r.log_day, r.dispatched_at, r.assigned_incarnation, r.assigned_worker_id, l.state AS source

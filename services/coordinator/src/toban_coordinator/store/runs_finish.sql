@@ -1,7 +1,3 @@
--- fragment: lock_runs
--- Locks the runs of a statement in the order of their ids.
-SELECT r.id, r.state FROM scheduler.runs_live r WHERE r.id = ANY(%(ids)s::bigint[]) ORDER BY r.id FOR UPDATE
-
 -- fragment: phase_of_outcome
 -- The id of the last step that an outcome names, by the definition of its run.
 (SELECT v.spec #>> ARRAY['steps', outcome #>> '{steps,-1,index}', 'id']
@@ -36,7 +32,7 @@ SELECT id FROM moved
 
 -- name: finish
 -- live → SUCCEEDED | FAILED | TIMED_OUT | CANCELED | SKIPPED | EXPIRED: the row goes to the history; its attempt and event with it, and loop
--- `assign` is woken when a run waits. A source of '' is any state in which one of `reporters` holds the run.
+-- `assign` is woken when a run waits, loop `resume` when one is deferred. A source of '' is any state in which one of `reporters` holds the run.
 WITH input AS MATERIALIZED (
     SELECT i.id, i.source, i.token, i.target, COALESCE(i.reason, '') AS new_reason, COALESCE(i.error, '') AS new_error,
            COALESCE(i.message, '') AS message, COALESCE(i.actor, '') AS actor, COALESCE(i.attempt_state, '') AS attempt_state, i.outcome,
@@ -69,15 +65,17 @@ WITH input AS MATERIALIZED (
         attempt, max_attempts, lost_count, max_lost, timeout_seconds, version, not_before, token, log_day, leader_epoch, assigned_incarnation,
         assigned_worker_id, assigned_at, dispatched_at, started_at, finished_at, exit_code, term_signal, reason, error_summary, last_line, log_ref,
         payload, progress, result, idempotency_key, cancel_requested_at, cancel_reason, cancel_mode, cancel_actor, continuation_state,
-        continuation_check_started_at, continuation_check_deadline_at, locked_by, locked_until, rerun_of, created_at, created_by, event_id, trigger_name)
+        continuation_check_started_at, continuation_check_deadline_at, locked_by, locked_until, rerun_of, created_at, created_by, event_id, trigger_name,
+        concurrency_group, deferred_on, deferred_at, catch_up)
     SELECT id, definition_id, definition_version, job_name, schedule_id, schedule_name, origin, slot, scheduled_for, target::scheduler.run_state,
-           CASE WHEN outcome ? 'steps' THEN COALESCE({{phase_of_outcome}}, phase) ELSE phase END, priority, scope, scope_id, attempt, max_attempts, lost_count, max_lost, timeout_seconds, version + 1, not_before, token, log_day,
+           CASE WHEN outcome ? 'steps' THEN COALESCE({{phase_of_outcome}}, phase) ELSE phase END,
+           priority, scope, scope_id, attempt, max_attempts, lost_count, max_lost, timeout_seconds, version + 1, not_before, token, log_day,
            leader_epoch, assigned_incarnation, assigned_worker_id, assigned_at, dispatched_at,
            CASE WHEN began_at IS NULL THEN NULL ELSE LEAST(began_at, ended_at) END, ended_at, new_exit_code, new_signal, new_reason,
            new_error, new_last_line, COALESCE(outcome ->> 'log_ref', log_ref), payload, COALESCE(outcome -> 'progress', progress),
            COALESCE(outcome -> 'result', result), idempotency_key, cancel_requested_at, cancel_reason, cancel_mode,
            cancel_actor, continuation_state, continuation_check_started_at, continuation_check_deadline_at, NULL, NULL, rerun_of, created_at, created_by,
-           event_id, trigger_name
+           event_id, trigger_name, concurrency_group, deferred_on, deferred_at, catch_up
       FROM gone
 ), attempt AS (
     UPDATE scheduler.job_attempts a
@@ -98,7 +96,8 @@ SELECT id, job_name, target, origin, new_reason, message, definition_id, definit
        (SELECT pg_notify('toban_wake', 'assign')
          WHERE EXISTS (SELECT 1 FROM scheduler.runs_live w WHERE w.state = 'PENDING')
             OR EXISTS (SELECT 1 FROM scheduler.runs_live w
-                        WHERE w.state = 'ASSIGNED' AND w.dispatched_at IS NULL AND w.scheduled_for <= now()))::text AS woken
+                        WHERE w.state = 'ASSIGNED' AND w.dispatched_at IS NULL AND w.scheduled_for <= now()))::text AS woken,
+       (SELECT pg_notify('toban_wake', 'resume') WHERE EXISTS (SELECT 1 FROM scheduler.runs_live w WHERE w.state = 'DEFERRED' AND w.deferred_on IS NOT NULL))::text AS resumed
   FROM gone
 
 -- name: release
@@ -116,8 +115,9 @@ WITH input AS MATERIALIZED (
        SET state = 'PENDING', attempt = i.attempt, lost_count = i.lost_count, version = r.version + 1,
            not_before = CASE WHEN i.delay > 0 THEN now() + make_interval(secs => i.delay) END,
            started_at = CASE WHEN i.started_at IS NULL THEN r.started_at ELSE LEAST(now(), GREATEST(i.started_at, r.dispatched_at)) END, token = NULL, log_day = NULL, leader_epoch = NULL, assigned_incarnation = NULL, assigned_worker_id = NULL, assigned_at = NULL,
-           dispatched_at = NULL, progress = NULL, steps = NULL, first_step = COALESCE(i.first_step, r.first_step), orphaned_until = NULL, continuation_state = '', continuation_check_started_at = NULL,
-           continuation_check_deadline_at = NULL
+           dispatched_at = NULL, progress = NULL, steps = NULL, first_step = COALESCE(i.first_step, r.first_step), orphaned_until = NULL,
+           continuation_state = '', continuation_check_started_at = NULL, continuation_check_deadline_at = NULL,
+           deferred_on = NULL, deferred_weight = NULL, deferred_at = NULL, resumed_at = NULL
       FROM input i JOIN locked l ON l.id = i.id
      WHERE r.id = i.id AND r.state = i.source::scheduler.run_state AND r.token IS NOT DISTINCT FROM i.token
     RETURNING r.id, i.source, i.type, i.message

@@ -53,6 +53,8 @@ async def start_assigned(
             # Payloads are JSON already, and together one document.
             "payloads": "[" + ",".join(n.run.payload for n in new) + "]",
             "keys": json.dumps([n.run.key or None for n in new]),
+            "scopes": json.dumps([n.run.scope for n in new]),
+            "scope_ids": json.dumps([n.run.scope_id for n in new]),
             "actor": actor,
             "fresh_seconds": fresh_seconds,
         },

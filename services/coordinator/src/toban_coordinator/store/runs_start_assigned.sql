@@ -20,9 +20,11 @@ WITH fence AS MATERIALIZED (
                       %(max_attempts)s::integer[], %(max_lost)s::integer[], %(timeouts)s::integer[], %(tokens)s::bigint[],
                       %(incarnations)s::uuid[]),
                jsonb_array_elements(%(payloads)s::jsonb),
-               jsonb_array_elements_text(%(keys)s::jsonb))
+               jsonb_array_elements_text(%(keys)s::jsonb),
+               jsonb_array_elements_text(%(scopes)s::jsonb),
+               jsonb_array_elements_text(%(scope_ids)s::jsonb))
            WITH ORDINALITY
-           AS u(definition_id, version, job, priority, max_attempts, max_lost, timeout, token, incarnation, payload, key, ord)
+           AS u(definition_id, version, job, priority, max_attempts, max_lost, timeout, token, incarnation, payload, key, scope, scope_id, ord)
 ), refused AS MATERIALIZED (
     {{stale_definitions}}
     UNION ALL
@@ -37,10 +39,10 @@ WITH fence AS MATERIALIZED (
 ), sent AS (
     INSERT INTO scheduler.runs_live (id, definition_id, definition_version, job_name, origin, scheduled_for, state, priority, max_attempts, max_lost,
                                      timeout_seconds, payload, idempotency_key, log_ref, created_by, token, log_day, leader_epoch,
-                                     assigned_incarnation, assigned_worker_id, assigned_at, dispatched_at)
+                                     assigned_incarnation, assigned_worker_id, assigned_at, dispatched_at, scope, scope_id)
     SELECT i.id, i.definition_id, i.version, i.job, 'demand', now(), 'ASSIGNED', i.priority, i.max_attempts, i.max_lost, i.timeout, i.payload, i.key,
            'toban-log:' || i.id, %(actor)s::text, i.token, (now() AT TIME ZONE 'UTC')::date, %(fence_epoch)s::bigint, i.incarnation, i.worker_id,
-           now(), now()
+           now(), now(), i.scope, i.scope_id
       FROM input i
     RETURNING id, token, attempt, log_day, dispatched_at, assigned_incarnation, assigned_worker_id
 ), attempt AS (

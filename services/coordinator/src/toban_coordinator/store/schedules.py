@@ -29,10 +29,16 @@ class Fired:
 
 
 async def due(
-    t: Tx, now: datetime, until: datetime, *, limit: int, after: DueSchedule | None = None
+    t: Tx,
+    now: datetime,
+    until: datetime,
+    *,
+    limit: int,
+    after: DueSchedule | None = None,
+    since: datetime = _BEFORE_ALL,
 ) -> list[DueSchedule]:
-    """Schedules with a slot up to `until`, earliest first; `after` is the last one of the page before."""
-    place = {"after_slot": after.next_run_at if after else _BEFORE_ALL, "after_id": after.id if after else 0}
+    """Schedules whose next slot lies from `since` up to `until`, earliest first; `after` is the last one of the page before."""
+    place = {"after_slot": after.next_run_at if after else since, "after_id": after.id if after else 0}
     rows = await t.fetch_all(_sql.due, {"now": now, "until": until, "limit": limit, **place})
     return [due_of(row) for row in rows]
 
@@ -74,16 +80,21 @@ def _plan_parameters(plans: Sequence[FirePlan]) -> dict[str, str]:
         "timeouts": array_literals.numbers(p.template.timeout_seconds for p in plans),
         "scopes": json.dumps([p.schedule.spec.scope for p in plans]),
         "scope_ids": json.dumps([p.schedule.spec.scope_id for p in plans]),
+        "groups": json.dumps([p.template.group for p in plans]),
         # Payloads are JSON already, and together one document.
         "payloads": "[" + ",".join(p.template.payload for p in plans) + "]",
     }
 
 
 def _fire_parameters(plans: Sequence[FirePlan]) -> dict[str, str]:
-    fires = [(p.schedule.id, slot) for p in plans for slot in p.fires]
+    fires = [(p, slot) for p in plans for slot in p.fires]
     return {
-        "fire_ids": array_literals.numbers(schedule for schedule, _ in fires),
+        "fire_ids": array_literals.numbers(p.schedule.id for p, _ in fires),
         "fire_slots": array_literals.times(slot for _, slot in fires),
+        "fire_delays": "{" + ",".join(f"{p.delays.get(slot, 0.0):g}" for p, slot in fires) + "}",
+        "fire_late": "{"
+        + ",".join("t" if p.missed_before and slot < p.missed_before else "f" for p, slot in fires)
+        + "}",
     }
 
 

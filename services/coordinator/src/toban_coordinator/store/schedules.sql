@@ -28,9 +28,10 @@ WITH plan AS MATERIALIZED (
                       %(max_attempts)s::integer[], %(max_lost)s::integer[], %(timeouts)s::integer[]),
                jsonb_array_elements_text(%(scopes)s::jsonb),
                jsonb_array_elements_text(%(scope_ids)s::jsonb),
-               jsonb_array_elements(%(payloads)s::jsonb))
+               jsonb_array_elements(%(payloads)s::jsonb),
+               jsonb_array_elements_text(%(groups)s::jsonb))
            AS p(id, row_version, expected, next_run_at, last_run_at, name, definition_id, version, job, priority, max_attempts, max_lost, timeout,
-                scope, scope_id, payload)
+                scope, scope_id, payload, concurrency_group)
 ), locked AS MATERIALIZED (
     SELECT s.id FROM scheduler.schedules s WHERE s.id = ANY(%(ids)s::bigint[]) ORDER BY s.id FOR UPDATE SKIP LOCKED
 ), won AS (
@@ -43,8 +44,9 @@ WITH plan AS MATERIALIZED (
 ), fires AS MATERIALIZED (
     -- Numbered in the order of their slots: people read lists of runs by number.
     SELECT nextval('scheduler.run_id_seq') AS run_id, o.*
-      FROM (SELECT f.slot, p.*
-              FROM unnest(%(fire_ids)s::bigint[], %(fire_slots)s::timestamptz[]) AS f(schedule_id, slot)
+      FROM (SELECT f.slot, f.delay, f.late, p.*
+              FROM unnest(%(fire_ids)s::bigint[], %(fire_slots)s::timestamptz[], %(fire_delays)s::double precision[], %(fire_late)s::boolean[])
+                   AS f(schedule_id, slot, delay, late)
               JOIN won w ON w.id = f.schedule_id
               JOIN plan p ON p.id = f.schedule_id
              ORDER BY f.slot, f.schedule_id) o
@@ -53,18 +55,23 @@ WITH plan AS MATERIALIZED (
     RETURNING run_id
 ), made AS (
     INSERT INTO scheduler.runs_live (id, definition_id, definition_version, job_name, schedule_id, schedule_name, origin, slot, scheduled_for, priority,
-                                     max_attempts, max_lost, timeout_seconds, scope, scope_id, payload, log_ref, created_by)
+                                     max_attempts, max_lost, timeout_seconds, scope, scope_id, payload, log_ref, created_by, concurrency_group,
+                                     not_before, catch_up)
     SELECT f.run_id, f.definition_id, f.version, f.job, f.id, f.name, 'slot', f.slot, f.slot, f.priority, f.max_attempts, f.max_lost, f.timeout,
-           f.scope, f.scope_id, f.payload, 'toban-log:' || f.run_id, 'schedule'
+           f.scope, f.scope_id, f.payload, 'toban-log:' || f.run_id, 'schedule', f.concurrency_group,
+           CASE WHEN f.delay > 0 THEN f.slot + make_interval(secs => f.delay) END, f.late
       FROM fires f JOIN slots s ON s.run_id = f.run_id
-    RETURNING id, schedule_id, slot
+    RETURNING id, schedule_id, slot, not_before
 ), event AS (
     INSERT INTO scheduler.job_events (run_id, type, to_state, actor) SELECT id, 'created', 'PENDING', 'schedule' FROM made
 ), fired AS (
-    INSERT INTO scheduler.fire_ledger AS l (schedule_id, first_slot, last_slot, outcome, run_id)
-    SELECT schedule_id, slot, slot, 'fired', id FROM made
+    INSERT INTO scheduler.fire_ledger AS l (schedule_id, first_slot, last_slot, outcome, run_id, message)
+    SELECT schedule_id, slot, slot, 'fired', id,
+           CASE WHEN not_before IS NULL THEN '' ELSE 'spread: starts ' || extract(epoch FROM not_before - slot)::integer || ' s after its slot' END
+      FROM made
         ON CONFLICT (schedule_id, first_slot) DO UPDATE
-           SET outcome = 'fired', run_id = EXCLUDED.run_id, message = l.message, created_at = now()
+           SET outcome = 'fired', run_id = EXCLUDED.run_id, message = concat_ws('; ', NULLIF(l.message, ''), NULLIF(EXCLUDED.message, '')),
+               created_at = now()
          WHERE l.outcome = 'withdrawn'
 )
 SELECT ARRAY(SELECT id FROM won) AS advanced, (SELECT count(*) FROM made) AS made

@@ -9,11 +9,14 @@ from toban_executor.ports.coordinator import Gateway
 from toban_executor.ports.journal import Journal, JournalContents
 from toban_observability import metrics
 from toban_observability.logs import get_logger
+from toban_runtime.clock import Clock
 
 _BATCH = 500
 """Reports of one call: about 150 KB, and one transaction at the coordinator."""
 _BATCH_BYTES = 1 << 20
 """Results of jobs in one call: with them a report is up to 32 KiB larger."""
+GATHER_SECONDS = 0.005
+"""After a call with several reports the next one waits so long for more: a call and its transaction cost as much as dozens of reports."""
 INHERITED = 1000
 """Most reports of earlier incarnations that a registration carries."""
 REFUSED = "refused"
@@ -32,15 +35,21 @@ class OutcomeReporter:
     """Reports in order of arrival; `wake` asks for a turn of `run_once`.
 
     A start that was not sent yet is dropped when its outcome arrives, which implies it. An outcome that is refused is
-    quarantined: kept, and sent again by `resend`, until a coordinator gives it a final answer.
+    quarantined: kept, and sent again by `resend`, until a coordinator gives it a final answer. A call after one with several reports is sent
+    at once when `enough` of them wait.
     """
 
-    def __init__(self, *, gateway: Gateway, journal: Journal, wake: Callable[[], None]) -> None:
+    def __init__(
+        self, *, gateway: Gateway, journal: Journal, wake: Callable[[], None], clock: Clock, enough: int = 1
+    ) -> None:
         # Sends nothing meanwhile.
         self.held_back = False
         self._gateway = gateway
         self._journal = journal
         self._wake = wake
+        self._enough = enough
+        self._clock = clock
+        self._busy = False
         self._waiting: dict[tuple[AttemptKey, int], Report] = {}
         self._quarantined: dict[tuple[AttemptKey, int], tuple[Report, str]] = {}
 
@@ -96,7 +105,10 @@ class OutcomeReporter:
 
     async def run_once(self) -> int:
         """One call with what waits; returns the number of answers. Raises TobanError when no coordinator answers."""
+        if self._busy and 0 < len(self._waiting) < self._enough:
+            await self._clock.sleep(GATHER_SECONDS)
         batch = self.first(_BATCH)
+        self._busy = len(batch) > 1
         _pending.set(len(self._waiting))
         if not batch or self.held_back:
             return 0

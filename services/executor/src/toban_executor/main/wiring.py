@@ -97,7 +97,8 @@ def build(config: ExecutorConfig, prepared: Prepared, make: Factories | None = N
     ship = Loop("ship", shipper.run_once, 2.0, clock)
     reports = Loop("report", lambda: reporter.run_once(), 1.0, clock)
     heartbeats = Loop("heartbeat", lambda: heartbeat.run_once(), lambda: heartbeat.interval_seconds(), clock)
-    reporter = OutcomeReporter(gateway=gateway, journal=journal, wake=reports.wake)
+    enough = len(prepared.guards.slots) // 2
+    reporter = OutcomeReporter(gateway=gateway, journal=journal, wake=reports.wake, clock=clock, enough=enough)
     collector = LogCollector(
         journal=journal,
         guards=guards,

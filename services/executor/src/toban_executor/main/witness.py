@@ -65,7 +65,7 @@ async def _run(credentials: WitnessCredentials, state_dir: Path, *, proven: bool
     gateway.authenticate(credentials.key)
     journal = Journal(state_dir / "journal.sqlite3")
     complete = recover_messages(state_dir / "guards", journal, Packer())
-    reporter = OutcomeReporter(gateway=gateway, journal=journal, wake=lambda: None)
+    reporter = OutcomeReporter(gateway=gateway, journal=journal, wake=lambda: None, clock=clock)
     reporter.restore(journal.remembered())
     journal.start()
     witness = Witness(

@@ -1,0 +1,167 @@
+"""Why a run waits, was skipped, or is where it is. Any coordinator reads what the leader would, and asks the leader's decisions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from toban_coordinator.app.limit_gate import LimitGate
+from toban_coordinator.decide.assign import fresh_seconds
+from toban_coordinator.decide.explain_run import LimitCheck, RunFacts, limit_checks, rule_checks, sent_reasons
+from toban_coordinator.decide.limits import Need, Usage, job_of
+from toban_coordinator.decide.wait_reason import (
+    Check,
+    LeaderSeen,
+    WaitingRun,
+    candidate_reason,
+    checks,
+    first_of,
+)
+from toban_coordinator.store import deferred, jobs, limit_admin, limits, read_models, runs_assign, settings
+from toban_coordinator.store.deferred import QueuePlace
+from toban_domain.job import JobSpec, SelectorSpec
+from toban_domain.placement import DueRun, ExecutorLoad
+from toban_domain.run import RunState
+from toban_store.tx import Row, Tx
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Candidate:
+    """An executor that is not off. `reason`: why it cannot take the run now, "" when it can."""
+
+    executor: ExecutorLoad
+    node_id: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Explanation:
+    """`reasons` is never empty, the first comes first. Without `place` the run was sent or is over; `holders` are the runs of each limit."""
+
+    row: Row
+    reasons: Sequence[str]
+    checks: Sequence[Check] = ()
+    limits: Sequence[LimitCheck] = ()
+    holders: Mapping[str, Sequence[Row]] = field(default_factory=dict)
+    candidates: Sequence[Candidate] = ()
+    place: QueuePlace | None = None
+    weights: Mapping[tuple[str, str], int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Found:
+    """What was read of a run that was not sent."""
+
+    facts: RunFacts
+    checks: Sequence[Check]
+    limits: Sequence[LimitCheck]
+    executors: Sequence[ExecutorLoad]
+    fresh: float
+    weights: Mapping[tuple[str, str], int]
+
+
+async def why_waiting(t: Tx, run_id: int, events: Sequence[Row]) -> str:
+    """One sentence; "" when the run was sent or is over. `events` are those of the run, in order."""
+    found = await _find(t, run_id, events)
+    return first_of(found.checks) if found is not None else ""
+
+
+async def explain(t: Tx, row: Row, events: Sequence[Row]) -> Explanation:
+    """Everything that decides about a run; `row` and `events` are as they are shown."""
+    found = await _find(t, row["id"], events)
+    if found is None:
+        selector = await _selector(t, row["id"])
+        loads = await runs_assign.executor_loads(t)
+        leader, fresh = await read_models.leader(t), fresh_seconds(await settings.read(t))
+        placed = [(load, candidate_reason(load, loads, selector, leader["server_time"], fresh)) for load in loads]
+        return Explanation(row=row, reasons=sent_reasons(row, events), candidates=await _candidates(t, placed))
+    facts = found.facts
+    selector = facts.spec.selector if facts.spec else None
+    placed = [
+        (load, candidate_reason(load, found.executors, selector, facts.now, found.fresh)) for load in found.executors
+    ]
+    blocking = [check.message for check in found.checks if check.blocks]
+    return Explanation(
+        row=row,
+        reasons=blocking or [first_of(found.checks)],
+        checks=found.checks,
+        limits=found.limits,
+        holders={one.need.key: await limit_admin.holders(t, one.need.key) for one in found.limits},
+        candidates=await _candidates(t, placed),
+        place=await deferred.place_of(t, facts.run),
+        weights=found.weights,
+    )
+
+
+async def _find(t: Tx, run_id: int, events: Sequence[Row]) -> _Found | None:
+    unsent = await runs_assign.unsent_run(t, run_id)
+    if unsent is None:
+        return None
+    run, weight, now = unsent
+    current = await settings.read(t)
+    facts, gate = await _facts(t, run, weight, now=now, late_seconds=current["skip_late_runs_after_seconds"])
+    needed = limit_checks(facts)
+    last = next((event for event in reversed(events) if event["type"] != "trace"), None)
+    refused = last if last is not None and last["type"] == "refused" else None
+    waiting = WaitingRun(
+        scheduled_for=run.scheduled_for,
+        not_before=run.not_before,
+        selector=facts.spec.selector if facts.spec else None,
+        refused_at=refused["at"] if refused else None,
+        refusal=refused["message"] if refused else "",
+        rules=rule_checks(facts, needed),
+    )
+    executors, fresh = await runs_assign.executor_loads(t), fresh_seconds(current)
+    found = checks(waiting, await _leader(t), executors, now, fresh=fresh)
+    return _Found(facts=facts, checks=found, limits=needed, executors=executors, fresh=fresh, weights=gate.weights())
+
+
+async def _facts(t: Tx, run: DueRun, weight: int, **times: Any) -> tuple[RunFacts, LimitGate]:
+    """With the limits and groups as the leader's dispatch reads them."""
+    key, gate = (run.definition_id, run.definition_version), LimitGate()
+    spec = (await jobs.versions(t, [key])).get(key)
+    if not isinstance(spec, JobSpec):
+        return RunFacts(run=run, spec=None, weight=weight, **times), gate
+    await gate.know(t, {spec.name})
+    facts = RunFacts(run=run, spec=spec, weight=weight, deferring=await _deferring(t, run), **times)
+    found = await gate.admission(t, [run], {key: spec}, facts.now)
+    if found is None:
+        return facts, gate
+    return replace(facts, admission=found[0], groups=found[1]), gate
+
+
+async def _deferring(t: Tx, run: DueRun) -> tuple[Need, Usage] | None:
+    if run.state is not RunState.DEFERRED or run.deferred_on is None:
+        return None
+    need = (await limits.table(t, {job_of(run.deferred_on)})).limit_of(run.deferred_on)
+    if need is None:
+        return None
+    return need, (await limits.usage(t, {need.key: need.window}))[need.key]
+
+
+async def _leader(t: Tx) -> LeaderSeen:
+    leader = await read_models.leader(t)
+    skews = {row["worker_id"]: row["clock_skew_seconds"] for row in await read_models.coordinators(t)}
+    return LeaderSeen(
+        beaten_at=leader["beaten_at"] if leader["epoch"] else None,
+        resigned=leader["resigned"],
+        settled=leader["settled"],
+        worker_id=leader["worker_id"] or 0,
+        skew=skews.get(leader["worker_id"]),
+    )
+
+
+async def _selector(t: Tx, run_id: int) -> SelectorSpec | None:
+    """Of a run that was sent or is over."""
+    key = await read_models.definition_of(t, run_id)
+    spec = (await jobs.versions(t, [key])).get(key) if key else None
+    return spec.selector if isinstance(spec, JobSpec) else None
+
+
+async def _candidates(t: Tx, placed: Sequence[tuple[ExecutorLoad, str]]) -> list[Candidate]:
+    names = {row["worker_id"]: row["node_id"] for row in await read_models.executors(t, include_off=False)}
+    return [
+        Candidate(executor=load, node_id=names.get(load.worker_id) or load.instance, reason=reason)
+        for load, reason in sorted(placed, key=lambda one: one[0].worker_id)
+    ]

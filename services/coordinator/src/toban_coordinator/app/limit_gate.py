@@ -1,0 +1,146 @@
+"""The limits as the leader of a term knows them, and what its dispatch writes do about them. Runs without limits never come here."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
+
+from toban_coordinator.decide.groups import Groups
+from toban_coordinator.decide.limits import Admission, LimitTable, Need, job_of, keys_of
+from toban_coordinator.store import limits, runs_finish
+from toban_domain.epoch import Term
+from toban_domain.job import JobSpec
+from toban_domain.placement import DueRun
+from toban_domain.run import RunState
+from toban_domain.transitions import Placement, RequestCancel
+from toban_store.pool import Pool
+from toban_store.tx import FencedTx, Tx, fenced_tx
+
+Specs = Mapping[tuple[int, int], JobSpec]
+
+
+class LimitGate:
+    """One of a term. `refresh` reads what the limits are; how they are used is counted in PostgreSQL each time."""
+
+    def __init__(self) -> None:
+        self.table = LimitTable()
+        self._loaded = False
+        # Jobs that were asked for by name, so that it is known that they have no limits.
+        self._asked: set[str] = set()
+        # Jobs whose live runs all hold their limit.
+        self._adopted: set[str] = set()
+        self._adopting: set[str] = set()
+
+    def concerns(self, spec: JobSpec) -> bool:
+        """Whether a run of `spec` must come by here before it starts."""
+        return not self._loaded or self.table.concerns(spec)
+
+    def weights(self) -> dict[tuple[str, str], int]:
+        """Scope → its weight in the fair queues, of those that have another one than 1."""
+        found = {}
+        for name, value in self.table.values.items():
+            kind, _, scope = name.partition(":")
+            if kind == "scope":
+                first, _, scope_id = scope.partition("/")
+                found[first, scope_id] = value
+        return found
+
+    async def refresh(self, t: Tx) -> bool:
+        """Reads all limits; True when they have changed."""
+        before, self.table = self.table, await limits.table(t, self._asked)
+        self._loaded = True
+        # A limit that is taken away and comes back has missed what started meanwhile.
+        self._adopted = {job for job in self._adopted if self.table.limit_of(f"job:{job}") is not None}
+        return before != self.table
+
+    async def know(self, t: Tx, jobs: Collection[str]) -> None:
+        """Makes sure that the current versions of `jobs` are known."""
+        new = {job for job in jobs if job and job not in self.table.jobs and job not in self._asked}
+        if new or not self._loaded:
+            self._asked |= new
+            await self.refresh(t)
+
+    async def admission(
+        self, t: Tx, due: Sequence[DueRun], specs: Specs, now: datetime
+    ) -> tuple[Admission, Groups] | None:
+        """What the limits and the groups say of `due`; None when no run of it is concerned."""
+        if not self._loaded:
+            await self.refresh(t)
+        concerned = [(run, spec) for run, spec in _with_specs(due, specs) if self.table.concerns(spec)]
+        if not concerned:
+            return None
+        await self.know(t, {spec.name for _, spec in concerned})
+        overrides = await limits.overrides(t, [run.id for run, _ in concerned])
+        needs = {
+            run.id: tuple(need.ignored() if run.id in overrides else need for need in self.table.needs(run, spec))
+            for run, spec in concerned
+        }
+        keys = {(run.definition_id, run.group) for run, _ in concerned if run.group is not None}
+        found = await limits.groups(t, keys, now) if keys else {}
+        return Admission(needs, await limits.usage(t, keys_of(needs.values()))), Groups(found)
+
+    async def enter(
+        self, t: FencedTx, placements: Sequence[Placement], due: Mapping[int, DueRun], admission: Admission
+    ) -> list[Placement]:
+        """Those of `placements` that the limits admit now, in the transaction that sends them: `admission` was counted before it."""
+        needs = {p.run_id: admission.needs.get(p.run_id, ()) for p in placements}
+        keys = keys_of(needs.values())
+        if not keys:
+            return list(placements)
+        await limits.lock(t)
+        await self._adopt(t, keys)
+        # The plan has looked at who waits; this is about the limit alone.
+        usage = await limits.usage(t, keys)
+        counted = Admission(needs, {key: replace(one, waiting=False, reserved=0) for key, one in usage.items()})
+        admitted = []
+        for placement in placements:
+            run = due[placement.run_id]
+            if counted.blocked_by(run) is None:
+                counted.take(run)
+                admitted.append(placement)
+        return admitted
+
+    async def hold(self, t: FencedTx, sent: Sequence[Placement], admission: Admission) -> None:
+        """What sent runs take, in the transaction that sends them."""
+        taken: list[tuple[int, int, tuple[Need, ...]]] = [
+            (p.run_id, p.token, needs) for p in sent if (needs := admission.needs.get(p.run_id, ()))
+        ]
+        if taken:
+            await limits.hold(t, taken)
+
+    def committed(self) -> None:
+        """The transaction of the last `enter` is committed."""
+        self._adopted |= self._adopting
+        self._adopting = set()
+
+    async def _adopt(self, t: FencedTx, keys: Collection[str]) -> None:
+        new = {job_of(key) for key in keys if key.startswith("job:")} - self._adopted
+        self._adopting = new
+        if new:
+            await limits.adopt(t, new)
+
+
+async def cancel_replaced(pool: Pool, term: Term, replaced: Mapping[int, int]) -> None:
+    """Sent runs that a newer one replaces (run → that one) are asked to stop; the newer one waits for the proof that they have."""
+    async with fenced_tx(pool, term) as t:
+        live = await runs_finish.lock_live(t, sorted(replaced))
+        moves = [
+            RequestCancel(
+                run_id=run.id,
+                source=run.state,
+                token=run.token,
+                reason=f"replaced by run {replaced[run.id]}",
+                mode="",
+                actor="leader",
+            )
+            for run in live.values()
+            if run.token is not None and run.state in (RunState.ASSIGNED, RunState.RUNNING)
+        ]
+        await runs_finish.request_cancel(t, moves)
+        await t.notify("dispatch")
+
+
+def _with_specs(due: Sequence[DueRun], specs: Specs) -> list[tuple[DueRun, JobSpec]]:
+    found = [(run, specs.get((run.definition_id, run.definition_version))) for run in due]
+    return [(run, spec) for run, spec in found if spec is not None]
