@@ -48,8 +48,8 @@ def test_a_full_job() -> None:
     body = job(
         enabled=False,
         steps=[
-            {"id": "one", "name": "First", "argv": ["tar", "-c"], "timeout_seconds": 5, "cancelable": True},
-            {"argv": ["true"], "type": "command"},
+            {"id": "one", "name": "First", "argv": ["tar", "-c"], "timeout_seconds": 5, "cancelable": False},
+            {"argv": ["true"], "type": "command", "heartbeat_seconds": 30},
             {"type": "python", "callable": "pack.age:Class.make", "python_path": ["/srv", "/srv/lib"]},
         ],
         payload_schema={"type": "object"},
@@ -57,8 +57,13 @@ def test_a_full_job() -> None:
         env={"LANG": "C"},
         working_dir="/srv",
         timeout_seconds=60,
-        retry={"max_attempts": 3, "backoff_seconds": {"initial": 1, "multiplier": 3, "max": 20, "jitter": 0.5}},
-        cancel={"mode": "kill", "grace_seconds": 2.5},
+        result_schema={"type": "object"},
+        retry={
+            "max_attempts": 3,
+            "backoff_seconds": {"initial": 1, "multiplier": 3, "max": 20, "jitter": 0.5},
+            "from": "failed_step",
+        },
+        cancel={"mode": "cooperative", "grace_seconds": 2.5},
         concurrency={"policy": "allow"},
         priority=-5,
         selector={"labels": {"zone": "a"}},
@@ -77,15 +82,19 @@ def test_a_full_job() -> None:
     assert [(step.id, step.argv) for step in spec.steps[:2]] == [("one", ("tar", "-c")), ("step-2", ("true",))]
     assert (spec.steps[2].callable, spec.steps[2].python_path) == ("pack.age:Class.make", ("/srv", "/srv/lib"))
     assert spec.retry == RetrySpec(
-        max_retries=2, backoff=ExponentialBackoff(initial=1, multiplier=3, maximum=20, jitter=0.5)
+        max_retries=2,
+        backoff=ExponentialBackoff(initial=1, multiplier=3, maximum=20, jitter=0.5),
+        from_step="failed_step",
     )
     assert spec.logs == LogSpec(max_mb=5, max_lines_per_second=0, redact=("TOKEN", "password"))
     assert (spec.cancel.mode, spec.cancel.grace_seconds, spec.max_lost, spec.skip_late_after_seconds) == (
-        "kill",
+        "cooperative",
         2.5,
         0,
         0,
     )
+    assert [(step.cancelable, step.heartbeat_seconds) for step in spec.steps] == [(False, 0), (True, 30), (True, 0)]
+    assert spec.result_schema == {"type": "object"}
     assert JobSpec.from_json(spec.to_json()) == spec
 
 
@@ -175,14 +184,14 @@ def test_a_full_schedule() -> None:
         (job(retry={"backoff_seconds": 5}), "spec.retry.backoff_seconds", "list of seconds"),
         (job(retry={"backoff_seconds": [1, "x"]}), "spec.retry.backoff_seconds[1]", "use seconds"),
         (job(retry={"backoff_seconds": {"initial": -1}}), "spec.retry.backoff_seconds.initial", "is -1"),
-        (job(retry={"from": "failed_step"}), "spec.retry.from", "not available in this version"),
+        (job(retry={"from": "last_step"}), "spec.retry.from", "did you mean 'first_step'?"),
         (job(retry=3), "spec.retry", "must be a mapping"),
         (job(cancel={"mode": "ask"}), "spec.cancel.mode", "is 'ask'; use one of kill"),
-        (job(cancel={"mode": "cooperative"}), "spec.cancel.mode", "not available in this version; use kill"),
+        (job(cancel={"mode": "coperative"}), "spec.cancel.mode", "did you mean 'cooperative'?"),
         (
-            job(steps=[{"argv": ["x"], "cancelable": False}]),
-            "spec.steps[0].cancelable",
-            "false is not available in this version; a cancel ends every step",
+            job(steps=[{"argv": ["x"], "heartbeat": 5}]),
+            "spec.steps[0].heartbeat",
+            "did you mean 'heartbeat_seconds'?",
         ),
         (job(cancel={"grace_seconds": "1s"}), "spec.cancel.grace_seconds", "must be a number"),
         (

@@ -107,6 +107,34 @@ def test_a_run_with_all_its_fields(web: Any) -> None:
     assert "data-final" in web.page("/runs/1?part=1")
 
 
+def test_a_run_with_steps_and_output(web: Any) -> None:
+    eta = web.stamp(10**9).ToDatetime().isoformat() + "+00:00"
+    run = web.run(
+        result_json='{"rows": 3}',
+        phase="pack",
+        has_checkpoint=True,
+        progress_json=f'{{"percentage": 25, "steps": {{"done": 3, "total": 12}}, "eta": "{eta}"}}',
+    )
+    run.steps.add(id="load", name="Load <rows>", state="succeeded", exit_code=0, seq_from=1, seq_to=20)
+    run.steps.add(id="pack", state="running")
+    first = run.attempts.add(token=1, attempt=1, state="LOST")
+    first.steps.add(number=2, id="pack", state="lost", seq_from=7, seq_to=9)
+    run.attempts.add(token=2, attempt=2, state="RUNNING")
+    web.cluster.reader.responses["GetRun"] = run
+    text = web.page("/runs/1")
+    for seen in (
+        "&#34;rows&#34;: 3",
+        "3 of 12",
+        "expected to end",
+        "Load &lt;rows&gt;",
+        "1–20",
+        "kept for the next attempt",
+        "Steps of earlier attempts",
+        "7–9",
+    ):
+        assert seen in text
+
+
 def test_a_live_run_is_refreshed_and_its_log_followed(web: Any) -> None:
     text = web.page("/runs/1?lang=ja")
     assert 'data-refresh="/runs/1?lang=ja&amp;part=1"' in text

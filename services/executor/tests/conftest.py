@@ -218,7 +218,7 @@ class World:
 def order(number: int, *argv: str, **fields: Any) -> Any:
     """A start order for run `number` with one command."""
     fields = {"grace_seconds": 1.0, "attempt": 1, "job_name": "test", "allow_shell": True} | fields
-    steps = fields.pop("steps", None) or [executor_pb2.Step(type="command", argv=argv)]
+    steps = fields.pop("steps", None) or [executor_pb2.Step(type="command", argv=argv, cancelable=True)]
     ticket = common_pb2.LogTicket(body=b"ticket-%d" % number, signature=b"s", certificate=b"c")
     return executor_pb2.StartOrder(
         key=common_pb2.AttemptKey(run_id=number, token=EPOCH | number), steps=steps, log_ticket=ticket, **fields

@@ -161,6 +161,7 @@ async def test_the_environment_of_a_job(world: Any) -> None:
     env = dict(lines)
     assert env.pop("TOBAN_DEADLINE").startswith("20")
     assert env.pop("TOBAN_PAYLOAD_FILE").endswith(".json")
+    assert env.pop("TOBAN_SOCKET").endswith(".sock")
     assert env == {
         "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
         "HOME": str(Path.home()),

@@ -67,6 +67,17 @@ async def test_streams_merge_in_order(archiver: Any) -> None:
     ]
 
 
+async def test_a_part_of_an_attempt(archiver: Any) -> None:
+    await interleaved(archiver, 1, 10)
+    assert await archiver.lines(1, from_seq=150, to_seq=160) == [(10, seq) for seq in range(150, 161)]
+    assert await archiver.lines(1, from_seq=150, to_seq=160, tail=3) == [(10, 158), (10, 159), (10, 160)]
+    assert await archiver.lines(1, from_seq=150, to_seq=160, tail=99, streams=[2]) == [
+        (10, seq) for seq in range(150, 161) if seq % 3 == 1
+    ]
+    assert await archiver.lines(1, to_seq=2) == [(10, 1), (10, 2)]
+    assert await archiver.lines(1, from_seq=9, to_seq=8) == []
+
+
 async def test_attempts_come_in_order(archiver: Any) -> None:
     await archiver.store(1, 20, archiver.chunk(1, 20, [1, 2]), seal=2)
     await archiver.store(1, 10, archiver.chunk(1, 10, [1, 2, 3]), seal=3)

@@ -56,6 +56,8 @@ def _continue_after(request: Any, answer: Any) -> None:
     if request.head:
         # At its end the stream ends too; 0 would mean all.
         request.head = max(1, request.head - len(answer.lines))
+    # Both exclude each other.
+    request.from_seq = 0
     request.after.token, request.after.seq = answer.token, answer.lines[-1].seq
 
 

@@ -91,6 +91,7 @@ _NOUNS: Mapping[str, tuple[str, Verbs]] = {
             "why": runs.why,
             "logs": logs.logs,
             "cancel": runs.cancel,
+            "kill": runs.kill,
             "lost": runs.lost,
         },
     ),

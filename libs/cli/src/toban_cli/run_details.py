@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any
 
 from toban_cli.exit_status import format_exit
-from toban_cli.formatting import NOTHING, given_key, local, moment, to_time, took
+from toban_cli.formatting import NOTHING, duration, given_key, local, moment, to_time, took
 from toban_cli.report import echo
 from toban_cli.tables import facts, table
 
@@ -27,6 +27,8 @@ def show_run(run: Any, now: datetime, *, wide: bool = False, log: str = "") -> N
             ("Waits", run.waiting),
             ("Continuation", _continuation(run, now)),
             ("Progress", format_progress(run, bar=True)),
+            ("Step", run.phase),
+            ("Expected end", _eta(run, now)),
             ("Origin", origin(run)),
             ("Scope", scope_of(run) if scope_of(run) != "system" else ""),
             ("Due", local(run.scheduled_for, now)),
@@ -38,6 +40,8 @@ def show_run(run: Any, now: datetime, *, wide: bool = False, log: str = "") -> N
             ("Executor", run.executor),
             ("Fence", str(run.token) if run.token else ""),
             ("Payload", run.payload_json if run.payload_json != "{}" else ""),
+            ("Result", run.result_json),
+            ("Checkpoint", "kept for the next attempt" if run.has_checkpoint else ""),
             ("Cancel requested", f"{cancel} {run.cancel_reason}".strip()),
             ("Key", given_key(run.idempotency_key)),
             ("By", run.created_by),
@@ -46,6 +50,8 @@ def show_run(run: Any, now: datetime, *, wide: bool = False, log: str = "") -> N
             *(_more_facts(run, now) if wide else []),
         ]
     )
+    _steps(run, now)
+    _earlier_steps(run, now)
     _attempts(run, now, wide=wide)
     _events(run, now)
 
@@ -72,15 +78,32 @@ def origin(run: Any) -> str:
     return " ".join(part for part in parts if part)
 
 
+def _progress(run: Any) -> dict[str, Any]:
+    progress = json.loads(run.progress_json or "{}")
+    return progress if isinstance(progress, dict) else {}
+
+
+def _eta(run: Any, now: datetime) -> str:
+    """When the job expects to end, while it runs."""
+    if to_time(run.finished_at):
+        return ""
+    try:
+        seconds = (datetime.fromisoformat(_progress(run)["eta"]) - now).total_seconds()
+    except (ValueError, KeyError, TypeError):
+        return ""
+    return f"in {duration(seconds)}" if seconds > 0 else "overdue"
+
+
 def format_progress(run: Any, *, bar: bool = False) -> str:
     """The progress that the job last reported: "40 % loading"; `bar` draws it for a page of one run."""
     try:
-        progress = json.loads(run.progress_json or "{}")
+        progress = _progress(run)
     except ValueError:
         return str(run.progress_json)
-    share, summary = (
-        (progress.get("percentage"), str(progress.get("summary") or "")) if isinstance(progress, dict) else (None, "")
-    )
+    share, summary = progress.get("percentage"), str(progress.get("summary") or "")
+    steps = progress.get("steps")
+    if bar and isinstance(steps, dict):
+        summary = f"({steps.get('done')} of {steps.get('total')}) {summary}".strip()
     if not isinstance(share, int | float):
         return summary
     done = round(_BAR * min(max(share, 0), 100) / 100)
@@ -97,6 +120,39 @@ def _more_facts(run: Any, now: datetime) -> list[tuple[str, str]]:
         ("Worker", str(run.worker_id or "")),
         ("Epoch", str(run.leader_epoch or "")),
         ("Row version", str(run.version)),
+    ]
+
+
+def _steps(run: Any, now: datetime) -> None:
+    if not run.steps:
+        return
+    echo("\nSteps")
+    table(_STEP_HEADERS, [_step_row(step, step.finished_at, now) for step in run.steps], loose=["NAME"])
+
+
+def _earlier_steps(run: Any, now: datetime) -> None:
+    """Those that attempts before the last one have started."""
+    rows = [
+        [str(item.attempt), *_step_row(step, step.finished_at if to_time(step.finished_at) else item.finished_at, now)]
+        for item in run.attempts[:-1]
+        for step in item.steps
+    ]
+    if rows:
+        echo("\nSteps of earlier attempts")
+        table(["TRY", *_STEP_HEADERS], rows, loose=["NAME"])
+
+
+_STEP_HEADERS = ["STEP", "NAME", "STATE", "TOOK", "EXIT", "LINES"]
+
+
+def _step_row(step: Any, finished_at: Any, now: datetime) -> list[str]:
+    return [
+        str(step.number),
+        step.name or step.id,
+        step.state,
+        took(step.started_at, finished_at, now) if to_time(step.started_at) else NOTHING,
+        format_exit(step) if step.HasField("exit_code") or step.HasField("signal") else NOTHING,
+        f"{step.seq_from}-{step.seq_to}" if step.seq_to >= step.seq_from > 0 else NOTHING,
     ]
 
 

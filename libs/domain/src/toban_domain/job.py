@@ -47,6 +47,7 @@ _STEP_DEFAULTS: Mapping[str, Any] = {
     "cancelable": True,
     "callable": "",
     "python_path": [],
+    "heartbeat_seconds": 0,
 }
 
 
@@ -54,6 +55,7 @@ _STEP_DEFAULTS: Mapping[str, Any] = {
 class StepSpec:
     """One command of a job. Steps run in sequence; the first failure ends the attempt. `timeout_seconds` 0 = only the job's timeout.
 
+    `heartbeat_seconds`: how long it may be silent on its socket, 0 = for ever. A step that is not `cancelable` ends before a cancel takes effect.
     `argv` belongs to the type command; `callable` ("package.module:function") and `python_path` (absolute folders) to the type python.
     """
 
@@ -65,6 +67,7 @@ class StepSpec:
     cancelable: bool = True
     callable: str = ""
     python_path: tuple[str, ...] = ()
+    heartbeat_seconds: int = 0
 
     def to_json(self) -> dict[str, Any]:
         """The canonical form, with the keys of the manifest."""
@@ -77,6 +80,7 @@ class StepSpec:
             "cancelable": self.cancelable,
             "callable": self.callable,
             "python_path": list(self.python_path),
+            "heartbeat_seconds": self.heartbeat_seconds,
         }
         return compact(full, _STEP_DEFAULTS)
 
@@ -92,6 +96,7 @@ class StepSpec:
             cancelable=bool(data.get("cancelable", True)),
             callable=data.get("callable", ""),
             python_path=tuple(data.get("python_path", ())),
+            heartbeat_seconds=int(data.get("heartbeat_seconds", 0)),
         )
 
 
@@ -175,6 +180,7 @@ class JobSpec:
     labels: Mapping[str, str] = field(default_factory=dict)
     enabled: bool = True
     payload_schema: Mapping[str, Any] | None = None
+    result_schema: Mapping[str, Any] | None = None
     default_payload: Mapping[str, Any] = field(default_factory=dict)
     env: Mapping[str, str] = field(default_factory=dict)
     working_dir: str = ""
@@ -204,7 +210,9 @@ class JobSpec:
         full: dict[str, Any] = {key: getattr(self, key) for key in _PLAIN}
         full |= {key: dict(getattr(self, key)) for key in ("labels", "default_payload", "env")}
         full |= {key: getattr(self, key).to_json() for key in ("retry", "cancel", "concurrency", "selector", "logs")}
-        full["payload_schema"] = None if self.payload_schema is None else dict(self.payload_schema)
+        for key in ("payload_schema", "result_schema"):
+            schema = getattr(self, key)
+            full[key] = None if schema is None else dict(schema)
         kept = compact(full, _DEFAULTS)
         return {"name": self.name, **kept, "steps": [step.to_json() for step in self.steps]}
 
@@ -216,6 +224,7 @@ class JobSpec:
             steps=tuple(StepSpec.from_json(step) for step in data["steps"]),
             labels=dict(data.get("labels", {})),
             payload_schema=data.get("payload_schema"),
+            result_schema=data.get("result_schema"),
             default_payload=dict(data.get("default_payload", {})),
             env=dict(data.get("env", {})),
             retry=RetrySpec.from_json(data.get("retry", {})),
@@ -247,5 +256,6 @@ _EMPTY: Mapping[str, Any] = {}
 _DEFAULTS: Mapping[str, Any] = {
     **_PLAIN,
     "payload_schema": None,
+    "result_schema": None,
     **dict.fromkeys(("labels", "default_payload", "env", "retry", "cancel", "concurrency", "selector", "logs"), _EMPTY),
 }

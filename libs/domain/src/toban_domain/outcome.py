@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from toban_domain.progress import Progress
 
@@ -48,16 +49,57 @@ class Reason(StrEnum):
     CONTINUATION_REFUSED = "continuation_refused"
     LEASE_LOST = "lease_lost"
     FORCED_SHUTDOWN = "forced_shutdown"
+    RESULT_INVALID = "result_invalid"
 
 
 # The job's executor was lost or stopped; such an attempt uses no retry and is repeated up to max_lost (docs/fencing.md 3.7, 3.8).
 LOST_REASONS = frozenset({Reason.CONTINUATION_REFUSED, Reason.LEASE_LOST, Reason.FORCED_SHUTDOWN})
 
 
+@dataclass(frozen=True, slots=True)
+class StepResult:
+    """A step of an attempt that was started; `index` counts from 0. Its lines of output are `seq_from` to `seq_to`, none when that is lower."""
+
+    index: int
+    started_at: datetime
+    finished_at: datetime | None = None
+    exit_code: int | None = None
+    signal: int | None = None
+    seq_from: int = 0
+    seq_to: int = 0
+
+    def to_json(self) -> dict[str, Any]:
+        """The stored form."""
+        return {
+            "index": self.index,
+            "started_at": self.started_at.isoformat(),
+            "finished_at": self.finished_at.isoformat() if self.finished_at else None,
+            "exit_code": self.exit_code,
+            "signal": self.signal,
+            "seq_from": self.seq_from,
+            "seq_to": self.seq_to,
+        }
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> StepResult:
+        """The inverse. Raises ValueError, TypeError or KeyError for anything else."""
+        finished = data["finished_at"]
+        return cls(
+            index=int(data["index"]),
+            started_at=datetime.fromisoformat(data["started_at"]),
+            finished_at=datetime.fromisoformat(finished) if finished else None,
+            exit_code=data["exit_code"],
+            signal=data["signal"],
+            seq_from=int(data["seq_from"]),
+            seq_to=int(data["seq_to"]),
+        )
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
     """The end of one attempt. Times are the executor's wall clock in UTC; `last_seq` is the number of its last log line (0 = none);
-    `progress` is the last one that the job reported."""
+    `progress` is the last one that the job reported. `result_json` (JSON) and `log_ref` are what the job has set; `steps` those of a job
+    that has more than one."""
 
     kind: OutcomeKind
     reason: Reason = Reason.NONE
@@ -70,6 +112,11 @@ class Outcome:
     tree_empty: bool = True
     last_line: str = ""
     progress: Progress | None = None
+    result_json: str = ""
+    log_ref: str = ""
+    steps: tuple[StepResult, ...] = ()
+    # Whether the definition has a schema for the result.
+    result_expected: bool = False
 
     @property
     def lost(self) -> bool:

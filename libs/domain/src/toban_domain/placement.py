@@ -29,6 +29,8 @@ class DueRun:
     attempt: int
     lost_count: int = 0
     payload: str
+    checkpoint: str | None = None
+    first_step: int | None = None
     timeout_seconds: int
     placed_on: str | None = None
     started: bool = False

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+FAILED_STEP = "failed_step"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExponentialBackoff:
@@ -25,10 +27,13 @@ class ExponentialBackoff:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetrySpec:
-    """FAILED and TIMED_OUT use up a retry; losing an executor does not. `backoff` is a list of seconds (the last one repeats) or a rule."""
+    """FAILED and TIMED_OUT use up a retry; losing an executor does not. `backoff` is a list of seconds (the last one repeats) or a rule.
+
+    A retry begins with the first step, or with the step that failed: `from_step` is "" or FAILED_STEP."""
 
     max_retries: int = 0
     backoff: tuple[float, ...] | ExponentialBackoff = ()
+    from_step: str = ""
 
     @property
     def max_attempts(self) -> int:
@@ -54,6 +59,8 @@ class RetrySpec:
             }
         elif self.backoff:
             out["backoff_seconds"] = list(self.backoff)
+        if self.from_step:
+            out["from"] = self.from_step
         return out
 
     @classmethod
@@ -70,4 +77,4 @@ class RetrySpec:
             )
         else:
             backoff = tuple(float(seconds) for seconds in given)
-        return cls(max_retries=int(data.get("max_retries", 0)), backoff=backoff)
+        return cls(max_retries=int(data.get("max_retries", 0)), backoff=backoff, from_step=data.get("from", ""))

@@ -69,7 +69,7 @@ class Defer:
 class Release:
     """live → PENDING: a retry, a reassignment or a refused start. `attempt` and `lost_count` are the new values.
 
-    `started_at`: start of the attempt that ended; None when it never started.
+    `started_at`: start of the attempt that ended; None when it never started. `first_step`: index of the step to begin with; None = no change.
     """
 
     run_id: int
@@ -77,6 +77,7 @@ class Release:
     token: int | None
     attempt: int
     lost_count: int
+    first_step: int | None = None
     delay_seconds: float = 0.0
     event: str
     message: str = ""

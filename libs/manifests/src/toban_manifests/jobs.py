@@ -23,7 +23,7 @@ from toban_domain.job import (
 from toban_domain.payload import kind_of
 from toban_manifests.concurrency import Concurrency, payload_problems
 from toban_manifests.retries import Retry
-from toban_manifests.section import IfMissing, NotYet, Reading, Section, key, part, problem, raise_problems
+from toban_manifests.section import IfMissing, Reading, Section, key, part, problem, raise_problems
 from toban_manifests.steps import MAX_STEPS, STEPS_HINT, Step, check_steps
 from toban_manifests.values import DAY, Env, Folder, Labels, ManifestModel, Payload, check_json
 
@@ -37,10 +37,19 @@ class Cancel(Section):
     MEANT = {"grace": "grace_seconds"}
 
     supported: bool = key(True, "whether `run cancel` is allowed", False)
-    mode: Annotated[Literal["kill"], NotYet(("cooperative",), "use kill, or leave it out")] = key(
-        "kill", "kill: SIGTERM at once, SIGKILL after the grace; `cooperative` is not available in this version", "kill"
+    mode: Literal["kill", "cooperative"] = key(
+        "kill",
+        "`kill`: SIGTERM at once; `cooperative`: the job is told by its socket ([jobs.md](jobs.md)), SIGTERM after the grace. No step follows",
+        "cooperative",
     )
-    grace_seconds: float = key(DEFAULT_GRACE_SECONDS, "SIGTERM to SIGKILL", 2.5, type_name="seconds", ge=0, le=3600.0)
+    grace_seconds: float = key(
+        DEFAULT_GRACE_SECONDS,
+        "SIGTERM to SIGKILL; of a `cooperative` cancel also from its request to SIGTERM",
+        2.5,
+        type_name="seconds",
+        ge=0,
+        le=3600.0,
+    )
 
 
 class Selector(Section):
@@ -164,6 +173,15 @@ class Job(Section):
         {"type": "object", "required": ["name"]},
         type_name="JSON Schema",
         unset="none",
+    )
+    result_schema: Annotated[
+        dict[str, Any] | None, PlainValidator(_read_schema), WithJsonSchema({"type": "object"})
+    ] = key(
+        None,
+        "JSON Schema (2020-12) of the output ([jobs.md](jobs.md)); a run that succeeds without one that fits is FAILED(result_invalid)",
+        {"type": "object", "required": ["rows"]},
+        type_name="JSON Schema",
+        unset="none; any output is kept",
     )
     default_payload: Payload = key(
         {},

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, PlainValidator
 from pydantic_core import PydanticCustomError
 
 from toban_domain.payload import kind_of
-from toban_domain.retry import ExponentialBackoff, RetrySpec
+from toban_domain.retry import FAILED_STEP, ExponentialBackoff, RetrySpec
 from toban_manifests.section import Section, key, problem
 
 _MAX_RETRIES = 1000
@@ -61,8 +61,6 @@ class Retry(Section):
         "attempts": "max_attempts",
         "delay": "backoff_seconds",
     }
-    LATER = ("from",)
-
     max_retries: int = key(
         0,
         "tries after the first; FAILED and TIMED_OUT use them up, the loss of an executor does not",
@@ -82,6 +80,13 @@ class Retry(Section):
         unset="no wait",
     )
 
+    from_step: Literal["first_step", "failed_step"] = key(
+        "first_step",
+        "where a retry begins: `failed_step` leaves out the steps that have succeeded; their files are gone, unless they put them elsewhere",
+        "failed_step",
+        alias="from",
+    )
+
     @classmethod
     def check_before(cls, given: dict[str, Any]) -> Iterator[PydanticCustomError]:
         """Both ways to count the tries."""
@@ -98,4 +103,5 @@ class Retry(Section):
         return RetrySpec(
             max_retries=self.max_retries or self.max_attempts - 1,
             backoff=given.to_spec() if isinstance(given, Backoff) else tuple(given or ()),
+            from_step=FAILED_STEP if self.from_step == FAILED_STEP else "",
         )

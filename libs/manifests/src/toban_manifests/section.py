@@ -127,7 +127,8 @@ class Section(BaseModel):
 
     @classmethod
     def __pydantic_init_subclass__(cls, **_: Any) -> None:
-        cls._known = cls.model_fields
+        # A key that is a word of Python has another name as an attribute.
+        cls._known = {field.alias or name: field for name, field in cls.model_fields.items()}
         cls._parts = tuple(name for name, field in cls._known.items() if field.is_required() and _is_section(field))
 
     @model_validator(mode="wrap")

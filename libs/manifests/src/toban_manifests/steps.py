@@ -60,12 +60,6 @@ def _read_argv(value: Any, info: ValidationInfo[Reading]) -> tuple[str, ...]:
     return tuple(value)
 
 
-def _check_cancelable(value: bool) -> bool:
-    if not value:
-        raise problem("false is not available in this version", "a cancel ends every step; leave it out")
-    return value
-
-
 def _check_callable(value: str, info: ValidationInfo[Reading]) -> str:
     if len(value) > _MAX_CALLABLE or not _CALLABLE.fullmatch(value):
         hint = "write the module and the function: package.module:function"
@@ -113,6 +107,7 @@ class Step(Section):
         "cmd": "argv",
         "exec": "argv",
         "timeout": "timeout_seconds",
+        "heartbeat": "heartbeat_seconds",
         "function": "callable",
         "pythonpath": "python_path",
     }
@@ -160,11 +155,17 @@ class Step(Section):
     id: Name = key("", "its own within the job", "pack", type_name="name", unset="`step-N`")
     name: Text = key("", "for people", "Pack the folder")
     timeout_seconds: int = key(0, "of this step; 0 = the job's alone", 30, ge=0, le=366 * DAY)
-    cancelable: Annotated[bool, AfterValidator(_check_cancelable), WithJsonSchema({"const": True})] = key(
+    cancelable: bool = key(
         True,
-        "whether a cancel ends this step; false (wait for its end) is not available in this version",
-        True,
-        type_name="true",
+        "false: a cancel waits for the end of this step, or its timeout; no step follows. `run kill` waits for nothing",
+        False,
+    )
+    heartbeat_seconds: int = key(
+        0,
+        "how long the job may be silent on its socket or in its markers ([jobs.md](jobs.md)); then it is ended as at a timeout; 0 = no limit",
+        60,
+        ge=0,
+        le=DAY,
     )
 
     @classmethod

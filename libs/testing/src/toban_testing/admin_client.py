@@ -102,9 +102,9 @@ class AdminClient:
         answer: pb.Cluster = self.call(rpc.JobReaderStub, "GetCluster", pb.GetClusterRequest())
         return answer
 
-    def cancel(self, run_id: int, reason: str = "test") -> pb.CancelRunResponse:
+    def cancel(self, run_id: int, reason: str = "test", *, mode: str = "") -> pb.CancelRunResponse:
         """Requests the cancellation of a run."""
-        request = pb.CancelRunRequest(id=run_id, reason=reason)
+        request = pb.CancelRunRequest(id=run_id, reason=reason, mode=mode)
         answer: pb.CancelRunResponse = self.call(rpc.JobControlStub, "CancelRun", request)
         return answer
 

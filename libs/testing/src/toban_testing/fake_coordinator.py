@@ -88,6 +88,9 @@ class FakeCoordinator(ExecutorGatewayServicer):
         self.address = ""
         # Refuse reports with this message.
         self.refusing = ""
+        # Checkpoints that were stored, by attempt; none is while `storing` is False.
+        self.checkpoints: dict[tuple[int, int], list[str]] = {}
+        self.storing = True
         self._grant_seq = 0
 
     async def Register(self, request: Any, context: Any) -> Any:
@@ -176,6 +179,10 @@ class FakeCoordinator(ExecutorGatewayServicer):
         self._check(request, context)
         await self._maybe_silent()
         self.reports += request.reports
+        if request.checkpoints and not self.storing:
+            raise TobanError(ErrorCode.UNAVAILABLE, "as the test says")
+        for one in request.checkpoints:
+            self.checkpoints.setdefault((one.key.run_id, one.key.token), []).append(one.value_json)
         for report in request.reports:
             if report.HasField("outcome"):
                 self.outcomes[(report.key.run_id, report.key.token)] = report.outcome
@@ -188,7 +195,10 @@ class FakeCoordinator(ExecutorGatewayServicer):
                     message=self.refusing,
                 )
                 for report in request.reports
-            ]
+            ],
+            checkpoints=[
+                coordinator_pb2.CheckpointResult(key=one.key, seq=one.seq, stored=True) for one in request.checkpoints
+            ],
         )
 
     def _check(self, request: Any, context: Any) -> None:

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from toban_domain.errors import ErrorCode, TobanError
-from toban_domain.outcome import AttemptKey, AttemptState, Outcome, OutcomeKind, Reason
+from toban_domain.outcome import AttemptKey, AttemptState, Outcome, OutcomeKind, Reason, StepResult
 from toban_domain.progress import Progress
 from toban_proto.v1 import common_pb2
 
@@ -66,6 +66,10 @@ def outcome_to_pb(outcome: Outcome) -> common_pb2.Outcome:
         tree_empty=outcome.tree_empty,
         last_line=outcome.last_line,
         progress_json=progress_to_text(outcome.progress),
+        result_json=outcome.result_json,
+        log_ref=outcome.log_ref,
+        steps=[step_to_pb(step) for step in outcome.steps],
+        result_expected=outcome.result_expected,
     )
 
 
@@ -90,6 +94,41 @@ def outcome_from_pb(message: common_pb2.Outcome) -> Outcome:
         tree_empty=message.tree_empty,
         last_line=message.last_line,
         progress=progress_from_text(message.progress_json),
+        result_json=message.result_json,
+        log_ref=message.log_ref,
+        steps=steps_from_pb(message.steps),
+        result_expected=message.result_expected,
+    )
+
+
+def step_to_pb(step: StepResult) -> common_pb2.StepResult:
+    """A step that was started."""
+    return common_pb2.StepResult(
+        index=step.index,
+        started_at=timestamp_to_pb(step.started_at),
+        finished_at=timestamp_to_pb(step.finished_at),
+        exit_code=step.exit_code,
+        signal=step.signal,
+        seq_from=step.seq_from,
+        seq_to=step.seq_to,
+    )
+
+
+def steps_from_pb(messages: Iterable[common_pb2.StepResult]) -> tuple[StepResult, ...]:
+    """Steps that were started; those without a time are left out."""
+    found = ((message, timestamp_from_pb(message.started_at)) for message in messages)
+    return tuple(
+        StepResult(
+            index=message.index,
+            started_at=started_at,
+            finished_at=timestamp_from_pb(message.finished_at),
+            exit_code=message.exit_code if message.HasField("exit_code") else None,
+            signal=message.signal if message.HasField("signal") else None,
+            seq_from=message.seq_from,
+            seq_to=message.seq_to,
+        )
+        for message, started_at in found
+        if started_at is not None
     )
 
 

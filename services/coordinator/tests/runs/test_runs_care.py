@@ -246,13 +246,6 @@ async def test_cancel_what_runs(world: Any, make: Any, kind: str, fields: dict[s
     assert await world.state(run) == state
 
 
-async def test_a_cooperative_cancel_is_refused_by_name(world: Any, make: Any) -> None:
-    run = await sent(world, make)
-    with pytest.raises(TobanError, match="'cooperative' is not available in this version; use kill") as caught:
-        await world.cancel(run, "cooperative")
-    assert caught.value.code is ErrorCode.INVALID_ARGUMENT
-
-
 async def test_a_cancel_of_what_the_executor_does_not_know(world: Any, make: Any) -> None:
     run = await sent(world, make)
     world.orders.cancel_answer = "unknown"

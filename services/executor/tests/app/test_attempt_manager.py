@@ -9,6 +9,7 @@ import pytest
 from toban_domain.errors import ErrorCode, TobanError
 from toban_domain.outcome import AttemptKey, AttemptState
 from toban_executor.app.attempt_manager import AttemptManager, Launcher
+from toban_executor.app.job_notes import JobNotes
 from toban_executor.decide.models import CancelOrder, StartOrder, StepOrder
 from toban_executor.ports.coordinator import Registered
 from toban_fencing.epoch_gate import Header, Record
@@ -52,9 +53,9 @@ class Slots:
     def spawn(self, order: StartOrder, **_more: Any) -> None:
         self.spawned.append(order.key)
 
-    def kill(self, key: AttemptKey, **_more: Any) -> bool:
-        self.killed.append(key)
-        return key in self.spawned
+    def cancel(self, order: CancelOrder) -> bool:
+        self.killed.append(order.key)
+        return order.key in self.spawned
 
 
 class Collector:
@@ -68,6 +69,7 @@ class Bench:
         fields: Any = {"journal": self.journal, "guards": self.guards, "reporter": None, "collector": Collector()}
         book = OrderBook(incarnation="me", slots=slots, unfit=lambda _order: None)
         launcher = Launcher(program=lambda _name: "", home="/")
+        fields["notes"] = JobNotes(guards=self.guards, gateway=None, wake_heartbeat=lambda: None, clock=clock)  # type: ignore[arg-type]
         fields |= {"freeze_max": lambda: 300.0, "tries": lambda: (3, 0.3), "wake_heartbeat": lambda: None}
         self.attempts = AttemptManager(book=book, clock=clock, launcher=launcher, **fields)
         self.attempts.lease.begin(REGISTERED)

@@ -37,7 +37,6 @@ from toban_executor.decide.guard_types import (
     ResumeOutput,
     SetDeadline,
     SignalTree,
-    SlotState,
     Spawn,
     StartStep,
     StepNotStarted,
@@ -49,6 +48,7 @@ from toban_executor.decide.guard_types import (
     TreeSignaled,
 )
 from toban_executor.decide.models import StartOrder, StepOrder
+from toban_executor.decide.slot_state import SlotState
 from toban_fencing.executor_lease import Instant
 
 OURS, OTHER = "ours", "other"

@@ -27,7 +27,6 @@ from toban_executor.decide.guard_types import (
     ReportFreeze,
     SetDeadline,
     SignalTree,
-    SlotState,
     Spawn,
     StartStep,
     StepStarted,
@@ -38,6 +37,7 @@ from toban_executor.decide.guard_types import (
     TreeSignaled,
 )
 from toban_executor.decide.models import StartOrder, StepOrder
+from toban_executor.decide.slot_state import SlotState
 from toban_fencing.executor_lease import Instant
 
 START = Instant(1000.0, 5000.0)

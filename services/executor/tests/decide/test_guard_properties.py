@@ -15,6 +15,7 @@ from toban_executor.decide.guard import (
 )
 from toban_executor.decide.guard_freeze import FREEZE_ALLOWANCE, KILL_ALLOWANCE
 from toban_executor.decide.guard_types import (
+    Cancel,
     CheckTree,
     Command,
     Effect,
@@ -23,6 +24,7 @@ from toban_executor.decide.guard_types import (
     FreezeChecked,
     FreezeTree,
     HoldOutput,
+    JobSpoke,
     Kill,
     ProcessEnd,
     Received,
@@ -30,7 +32,6 @@ from toban_executor.decide.guard_types import (
     ReportEnd,
     SetDeadline,
     SignalTree,
-    SlotState,
     Spawn,
     StartStep,
     StepStarted,
@@ -42,6 +43,7 @@ from toban_executor.decide.guard_types import (
     TreeSignaled,
 )
 from toban_executor.decide.models import StartOrder, StepOrder
+from toban_executor.decide.slot_state import SlotState
 from toban_fencing.executor_lease import Instant
 
 OURS, OTHER = "ours", "other"
@@ -136,6 +138,7 @@ class World:
                 attempt = self.state.attempt
                 assert not self.frozen
                 assert attempt is not None and not attempt.cause and not self.state.executor_closed
+                assert attempt.cancel is None, "no step follows a cancel"
                 assert attempt.continues or self.now.seconds_until(attempt.deadline) > 0
                 self.proved_empty, self.main, self.rounds = False, True, 0
                 return StepStarted(len(self.asked))
@@ -202,7 +205,12 @@ class World:
             lease_grace=lease_grace,
             timeout_seconds=timeout,
             on_lease_loss=on_lease_loss,
-            steps=(StepOrder(type="command", argv=("x",)),) * steps,
+            # Every other one ends before a cancel takes effect, and may be silent for two seconds.
+            steps=(
+                StepOrder(type="command", argv=("x",), cancelable=False, heartbeat_seconds=2),
+                StepOrder(type="command", argv=("x",)),
+                StepOrder(type="command", argv=("x",), cancelable=False),
+            )[:steps],
         )
         self.send(received(order, incarnation=incarnation))
 
@@ -218,6 +226,8 @@ STEP = st.one_of(
         st.just("spawn"), INCARNATION, st.floats(-1.0, 20.0), SECONDS, st.integers(0, 3), st.integers(1, 3), LOSS
     ),
     st.tuples(st.just("kill"), INCARNATION, st.booleans(), SECONDS),
+    st.tuples(st.just("cancel"), SECONDS, st.booleans(), st.booleans()),
+    st.tuples(st.just("speak")),
     st.tuples(st.just("deadline"), INCARNATION, st.booleans(), st.floats(-1.0, 10.0), st.booleans(), SECONDS),
     st.tuples(st.just("exit"), st.booleans()),
     st.tuples(st.just("advance"), st.floats(0.0, 3.0)),
@@ -242,6 +252,12 @@ def test_any_course_of_events(
             incarnation, ours, grace = given_
             command = Kill(token=world.token() + (not ours), cause="cancel", reason="", grace=grace)
             world.send(received(command, incarnation=incarnation))
+        elif name == "cancel":
+            grace, cooperative, force = given_
+            cancel = Cancel(token=world.token(), reason="", grace=grace, cooperative=cooperative, force=force)
+            world.send(received(cancel))
+        elif name == "speak":
+            world.send(JobSpoke())
         elif name == "deadline":
             incarnation, ours, seconds, thaw, freeze_max = given_
             token, deadline = world.token() + (not ours), world.now.plus(seconds)

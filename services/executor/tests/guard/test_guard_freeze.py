@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from toban_executor.decide.guard_types import FreezeTurn, Kill, Reset, SetDeadline, SlotLost
+from toban_executor.decide.guard_types import Cancel, FreezeTurn, Kill, Reset, SetDeadline, SlotLost
 from toban_executor.decide.models import AttemptEnd, StepOrder
 from toban_executor.guard import cgroup, guard_state
 from toban_executor.guard.clock import boottime, pause, wall
@@ -204,6 +204,47 @@ def test_a_frozen_job_is_killed_and_runs_nothing_before(guard: Any, tmp_path: Pa
     # The slot is as it was: its next job is started where it can be frozen and killed.
     frozen(guard, file)
     assert_still(file)
+
+
+LISTENS = """
+import os, signal, sys, time
+import toban
+if "DEAF" in os.environ:
+    signal.signal(signal.SIGTERM, lambda *_: open(os.environ["OUT"] + ".term", "w").close())
+job = toban.current_job()
+while True:
+    with open(os.environ["OUT"], "a") as file:
+        file.write("x")
+    if job.cancelled():
+        open(os.environ["OUT"] + ".told", "w").close()
+        if "DEAF" not in os.environ:
+            sys.exit(7)
+    time.sleep(0.01)
+"""
+"""Ends when it learns of its cancel, unless DEAF is set."""
+
+
+@pytest.mark.parametrize("deaf", [False, True])
+def test_a_cooperative_cancel_of_a_frozen_job_waits_for_the_grant(guard: Any, tmp_path: Path, deaf: bool) -> None:
+    """Then the job is told; a deaf one gets SIGTERM after the grace and SIGKILL after as long again."""
+    file, program = tmp_path / "out", tmp_path / "listens.py"
+    program.write_text(LISTENS)
+    told, termed = Path(f"{file}.told"), Path(f"{file}.term")
+    sdk = Path(__file__).parents[4] / "libs/sdk/src"
+    command = f"{'DEAF=1 ' if deaf else ''}PYTHONPATH={sdk} exec {sys.executable} {program}"
+    token, _turn = frozen(guard, file, command)
+    guard.send(Cancel(token=token, reason="asked", grace=0.5, cooperative=True))
+    # Longer than the grace.
+    assert_still(file, 0.8)
+    assert not told.exists() and not termed.exists()
+    renew(guard, token)
+    assert not guard.receive(FreezeTurn).frozen
+    end = guard.receive(AttemptEnd)
+    assert told.exists()
+    assert (end.cause, end.reason) == ("cancel", "asked")
+    assert (end.exit_code, end.signal) == ((None, signal.SIGKILL) if deaf else (7, None))
+    assert termed.exists() == deaf
+    assert descendants(keeper(guard)) == []
 
 
 def test_a_job_that_stays_frozen_for_too_long_is_killed(guard: Any, tmp_path: Path) -> None:

@@ -305,6 +305,7 @@ class TestSurroundings:
         guard.run("env", env={"PATH": "/usr/bin:/bin", "A": "b c"})
         found = dict(line.split("=", 1) for line in guard.text.decode().splitlines())
         payload = found.pop("TOBAN_PAYLOAD_FILE")
+        assert Path(found.pop("TOBAN_SOCKET")).is_socket()
         assert found == {"PATH": "/usr/bin:/bin", "A": "b c", "TOBAN_LEASE_FD": "3"}
         assert not Path(payload).exists()
 

@@ -127,7 +127,7 @@ def test_a_write_that_fails_is_the_end_of_the_executor_too(tmp_path: Path) -> No
         try:
             become_subreaper()
             far.send(encode_command(endless_order(tmp_path / "pid"), incarnation="i", acked=0))
-            work_dir = WorkDir(directory=tmp_path / "work", payload=tmp_path / "payload")
+            work_dir = WorkDir(directory=tmp_path / "work", payload=tmp_path / "payload", socket=tmp_path / "socket")
             channel = BrokenOnWrite(near, far, tmp_path / "x.left", LogBlock)
             serve(channel=channel, incarnation="i", work_dir=work_dir, group=None)
         finally:
@@ -157,7 +157,7 @@ def test_the_last_report_of_a_slot_may_be_the_one_that_finds_the_executor_gone(t
             steps = (StepOrder(type="command", argv=("/bin/true",)),)
             spawn = order._replace(order=replace(order.order, steps=steps))
             far.send(encode_command(spawn, incarnation="i", acked=0))
-            work_dir = WorkDir(directory=tmp_path / "work", payload=tmp_path / "payload")
+            work_dir = WorkDir(directory=tmp_path / "work", payload=tmp_path / "payload", socket=tmp_path / "socket")
             serve(
                 channel=BrokenOnWrite(near, far, tmp_path / "x.left", AttemptEnd),
                 incarnation="i",

@@ -10,7 +10,7 @@ from toban_executor.guard.work_dir import WorkDir
 
 
 def test_a_disk_that_takes_half_of_a_payload_starts_no_job(tmp_path: Path) -> None:
-    work_dir = WorkDir(directory=tmp_path / "work", payload=tmp_path / "payload.json")
+    work_dir = WorkDir(directory=tmp_path / "work", payload=tmp_path / "payload.json", socket=tmp_path / "socket")
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (10, hard))
     try:

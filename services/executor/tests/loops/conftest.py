@@ -11,6 +11,7 @@ import pytest
 from toban_domain.errors import TobanError
 from toban_domain.outcome import AttemptKey
 from toban_executor.app.attempt_manager import AttemptManager, Launcher
+from toban_executor.app.job_notes import JobNotes
 from toban_executor.loops.heartbeat import (
     Heartbeat,
     Machine,
@@ -53,6 +54,8 @@ class Attempts(AttemptManager):
         fields: Any = {"guards": None, "reporter": world.reporter, "collector": world.collector, "journal": journal}
         launcher = Launcher(program=lambda _name: "", home="/")
         fields |= {"freeze_max": lambda: 300.0, "tries": lambda: (3, 0.3), "wake_heartbeat": lambda: None}
+        unused: Any = None
+        fields["notes"] = JobNotes(guards=unused, gateway=unused, wake_heartbeat=lambda: None, clock=world.clock)
         super().__init__(book=world.book, launcher=launcher, clock=world.clock, **fields)
         self.world = world
 

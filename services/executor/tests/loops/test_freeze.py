@@ -147,19 +147,39 @@ async def test_the_setting_limits_the_time_in_the_freezer(short: Any, tmp_path: 
     assert "lease_freeze_max_seconds = 1" in outcome.error_summary
 
 
+async def cancel(world: Any, mode: str, grace: float) -> None:
+    key = common_pb2.AttemptKey(run_id=1, token=EPOCH | 1)
+    order = executor_pb2.CancelOrder(key=key, mode=mode, grace_seconds=grace, reason="asked")
+    request = executor_pb2.CancelJobRequest(header=world.header(), orders=[order])
+    assert (await world.worker.CancelJob(request, timeout=5)).results[0].result == "cancelling"
+
+
 async def test_a_cancel_of_a_frozen_job_kills_it(short: Any, tmp_path: Path) -> None:
     world, job = short, await Job(short, tmp_path / "out").start()
     world.coordinator.silent = True
     await frozen(world)
     size = job.size
-    key = common_pb2.AttemptKey(run_id=1, token=EPOCH | 1)
-    order = executor_pb2.CancelOrder(key=key, mode="kill", grace_seconds=60.0, reason="asked")
-    request = executor_pb2.CancelJobRequest(header=world.header(), orders=[order])
-    assert (await world.worker.CancelJob(request, timeout=5)).results[0].result == "cancelling"
+    await cancel(world, "kill", 60.0)
     world.coordinator.silent = False
     outcome = await world.outcome(1)
     assert (outcome.kind, outcome.signal) == (common_pb2.OUTCOME_KIND_CANCELED, signal.SIGKILL)
     assert job.size == size
+
+
+async def test_a_cooperative_cancel_of_a_frozen_job_ends_it_after_the_grant(short: Any, tmp_path: Path) -> None:
+    """It ignores SIGTERM: SIGKILL follows, and the outcome says that the tree is empty."""
+    world, job = short, await Job(short, tmp_path / "out").start()
+    world.coordinator.silent = True
+    await frozen(world)
+    await cancel(world, "cooperative", 0.5)
+    await job.assert_still()
+    size = job.size
+    world.coordinator.silent = False
+    outcome = await world.outcome(1)
+    assert (outcome.kind, outcome.signal) == (common_pb2.OUTCOME_KIND_CANCELED, signal.SIGKILL)
+    assert (outcome.tree_empty, outcome.error_summary) == (True, "asked")
+    assert job.size > size, "it ran between the grant and its end"
+    await world.until(lambda: turns(world)[:1] == [1])
 
 
 async def test_a_job_of_the_definition_kill_ends_beside_a_frozen_one(short: Any, tmp_path: Path) -> None:

@@ -38,6 +38,10 @@ class Level(StrEnum):
 
 Follow = Annotated[bool, typer.Option("--follow", "-f", help="Continue until the run ends.")]
 Attempt = Annotated[int, typer.Option("--attempt", min=0, metavar="N", help="Only this attempt; 0 = all.")]
+Step = Annotated[
+    str,
+    typer.Option("--step", metavar="NAME", help="Only this step (id, name or number), of the last attempt with it."),
+]
 Tail = Annotated[int, typer.Option("--tail", min=0, max=10_000, metavar="N", help="Only the last N lines; 0 = all.")]
 Head = Annotated[int, typer.Option("--head", min=0, metavar="N", help="Only the first N lines; 0 = all.")]
 Since = Annotated[
@@ -61,6 +65,7 @@ def logs(
     run: RunId,
     follow: Follow = False,
     attempt: Attempt = 0,
+    step: Step = "",
     tail: Tail = 0,
     head: Head = 0,
     since: Since = "",
@@ -79,6 +84,7 @@ def logs(
 
     Examples:
     toban run logs 12 --tail 20
+    toban run logs 12 --step load --attempt 1
     toban run logs 12 --follow --stderr
     toban run logs 12 --since 10m --grep "timed out"
     toban run logs 12 --level warning -o json
@@ -87,7 +93,7 @@ def logs(
     from toban_cli.log_printer import LinePrinter, Style
     from toban_proto.v1.coordinator_pb2 import GetRunRequest
 
-    _check_together(follow=follow, tail=tail, head=head, grep=grep, regex=regex)
+    _check_together(follow=follow, step=step, tail=tail, head=head, grep=grep, regex=regex)
     if raw and (timestamps or output is LogFormat.JSON):
         raise typer.BadParameter("is the output alone: leave --timestamps and -o json out", param_hint="--raw")
     request = _request(run, tail=tail, head=head, grep=grep, regex=regex, level=level)
@@ -96,6 +102,8 @@ def logs(
     with connect() as client:
         found = client.read("GetRun", GetRunRequest(id=run))
         request.tokens.extend(_tokens(found, attempt))
+        if step and not set_step(request, found, step, attempt):
+            return 0
         style = Style(
             raw=raw,
             timestamps=timestamps,
@@ -146,11 +154,13 @@ def _no_lines_reason(run: Any, *, narrowed: bool) -> str:
     return clean(f"run {run.id} has not started, so it has no output yet: {run.state}, {why or waits}")
 
 
-def _check_together(*, follow: bool, tail: int, head: int, grep: str, regex: bool) -> None:
+def _check_together(*, follow: bool, step: str, tail: int, head: int, grep: str, regex: bool) -> None:
     if head and tail:
         raise typer.BadParameter("and --tail exclude each other", param_hint="--head")
     if head and follow:
         raise typer.BadParameter("ends after N lines and --follow continues: give one of them", param_hint="--head")
+    if step and follow:
+        raise typer.BadParameter("reads what is stored and --follow continues: give one of them", param_hint="--step")
     if regex and not grep:
         raise typer.BadParameter("is for --grep, which is not given", param_hint="--regex")
 
@@ -159,6 +169,37 @@ def _request(run: int, *, tail: int, head: int, grep: str, regex: bool, level: L
     from toban_proto.v1.logs_pb2 import ReadLogRequest
 
     return ReadLogRequest(run_id=run, tail=tail, head=head, grep=grep, regex=regex, level=level or "")
+
+
+def set_step(request: Any, run: Any, wanted: str, attempt: int) -> bool:
+    """Bounds a ReadLogRequest to the lines of a step, in the last attempt that has begun it; false when it has none. Raises NOT_FOUND."""
+    item, step = _find_step(run, wanted, attempt)
+    if to_time(step.finished_at) and step.seq_to < step.seq_from:
+        report.note(f"step {step.number} of run {run.id} has written nothing in attempt {item.attempt}")
+        return False
+    request.tokens[:] = [item.token]
+    # One without an end is the last of its attempt.
+    request.from_seq, request.to_seq = step.seq_from, step.seq_to if to_time(step.finished_at) else 0
+    return True
+
+
+def _find_step(run: Any, wanted: str, attempt: int) -> tuple[Any, Any]:
+    """The last attempt that has begun the step, and the step. Raises NOT_FOUND."""
+    from toban_domain.errors import ErrorCode, TobanError
+
+    if not run.steps:
+        raise TobanError(ErrorCode.NOT_FOUND, f"--step: the job of run {run.id} has one step: leave --step out")
+    for item in reversed(run.attempts):
+        for step in item.steps:
+            if wanted in (step.id, step.name, str(step.number)) and attempt in (0, item.attempt):
+                return item, step
+    if any(wanted in (step.id, step.name, str(step.number)) for step in run.steps):
+        who = f"attempt {attempt}" if attempt else "no attempt"
+        raise TobanError(
+            ErrorCode.NOT_FOUND, f"--step: {who} of run {run.id} has {'not ' if attempt else ''}begun {wanted!r}"
+        )
+    known = ", ".join(step.id for step in run.steps)
+    raise TobanError(ErrorCode.NOT_FOUND, f"--step: run {run.id} has no step {wanted!r}; it has {known}")
 
 
 def set_times(request: Any, since: str, until: str) -> None:

@@ -80,7 +80,7 @@ Reason = Annotated[
     str,
     typer.Option("--reason", metavar="TEXT", callback=check_reason, help="Why; stored with the run."),
 ]
-Kill = Annotated[bool, typer.Option("--kill", help="Kill the processes at once instead of asking them to stop.")]
+Kill = Annotated[bool, typer.Option("--kill", help="As `toban run kill`: end the processes at once, audited.")]
 
 
 def start(
@@ -226,7 +226,7 @@ def why(run: RunId, output: Output = Format.TABLE) -> None:
 
 
 def cancel(run: RunId, reason: Reason = "", kill: Kill = False, output: Output = Format.TABLE) -> None:
-    """Ask a run to stop.
+    """Ask a run to stop, as `cancel` of its job says. A step that is not cancelable ends first.
 
     Examples:
     toban run cancel 12 --reason "wrong input"
@@ -236,6 +236,22 @@ def cancel(run: RunId, reason: Reason = "", kill: Kill = False, output: Output =
 
     with connect() as client:
         answer = client.control("CancelRun", CancelRunRequest(id=run, reason=reason, mode="kill" if kill else "")).run
+    show_done(output, answer, f"run {run} {answer.state}")
+
+
+def kill(run: RunId, reason: AuditReason = "", output: Output = Format.TABLE) -> None:
+    """End the processes of a run: SIGTERM at once, SIGKILL after the grace. It waits for no step and is audited.
+
+    It also ends runs that are being canceled already, and those whose job says `cancel.supported: false`.
+
+    Examples:
+    toban run kill 12 --reason "it holds a lock that others need"
+    """
+    from toban_cli.client import connect
+    from toban_proto.v1.coordinator_pb2 import CancelRunRequest
+
+    with connect() as client:
+        answer = client.control("CancelRun", CancelRunRequest(id=run, reason=reason, mode="kill")).run
     show_done(output, answer, f"run {run} {answer.state}")
 
 

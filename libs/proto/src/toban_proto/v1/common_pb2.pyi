@@ -3,9 +3,11 @@
 isort:skip_file
 Messages that several services use."""
 
+from collections import abc as _abc
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
 from google.protobuf import timestamp_pb2 as _timestamp_pb2
+from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 import builtins as _builtins
 import sys
@@ -106,6 +108,10 @@ class Outcome(_message.Message):
     TREE_EMPTY_FIELD_NUMBER: _builtins.int
     LAST_LINE_FIELD_NUMBER: _builtins.int
     PROGRESS_JSON_FIELD_NUMBER: _builtins.int
+    RESULT_JSON_FIELD_NUMBER: _builtins.int
+    LOG_REF_FIELD_NUMBER: _builtins.int
+    STEPS_FIELD_NUMBER: _builtins.int
+    RESULT_EXPECTED_FIELD_NUMBER: _builtins.int
     kind: Global___OutcomeKind.ValueType
     exit_code: _builtins.int
     """Exit status of the process, when it exited on its own."""
@@ -114,7 +120,7 @@ class Outcome(_message.Message):
     error_summary: _builtins.str
     """One line, human-readable; empty on success."""
     reason: _builtins.str
-    """Machine-readable cause: exit_code, signal, timeout, canceled, spawn_failed, continuation_refused, lease_lost, forced_shutdown."""
+    """Machine-readable cause: exit_code, signal, timeout, canceled, spawn_failed, continuation_refused, lease_lost, forced_shutdown, result_invalid."""
     last_seq: _builtins.int
     """Last log sequence number of the attempt over both streams; 0 = no output."""
     tree_empty: _builtins.bool
@@ -123,10 +129,19 @@ class Outcome(_message.Message):
     """Last line of output (at most 200 characters), shown in lists."""
     progress_json: _builtins.str
     """{percentage, summary, at} as last reported by the job; empty when it reported none."""
+    result_json: _builtins.str
+    """What the job has given as its output (JSON, at most 32 KiB) and as the place of its log; empty when it has not."""
+    log_ref: _builtins.str
+    result_expected: _builtins.bool
+    """As in the order of the attempt."""
     @_builtins.property
     def started_at(self) -> _timestamp_pb2.Timestamp: ...
     @_builtins.property
     def finished_at(self) -> _timestamp_pb2.Timestamp: ...
+    @_builtins.property
+    def steps(self) -> _containers.RepeatedCompositeFieldContainer[Global___StepResult]:
+        """Steps that were started, of a job that has more than one."""
+
     def __init__(
         self,
         *,
@@ -141,10 +156,14 @@ class Outcome(_message.Message):
         tree_empty: _builtins.bool = ...,
         last_line: _builtins.str = ...,
         progress_json: _builtins.str = ...,
+        result_json: _builtins.str = ...,
+        log_ref: _builtins.str = ...,
+        steps: _abc.Iterable[Global___StepResult] | None = ...,
+        result_expected: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_exit_code", b"_exit_code", "_signal", b"_signal", "exit_code", b"exit_code", "finished_at", b"finished_at", "signal", b"signal", "started_at", b"started_at"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_exit_code", b"_exit_code", "_signal", b"_signal", "error_summary", b"error_summary", "exit_code", b"exit_code", "finished_at", b"finished_at", "kind", b"kind", "last_line", b"last_line", "last_seq", b"last_seq", "progress_json", b"progress_json", "reason", b"reason", "signal", b"signal", "started_at", b"started_at", "tree_empty", b"tree_empty"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_exit_code", b"_exit_code", "_signal", b"_signal", "error_summary", b"error_summary", "exit_code", b"exit_code", "finished_at", b"finished_at", "kind", b"kind", "last_line", b"last_line", "last_seq", b"last_seq", "log_ref", b"log_ref", "progress_json", b"progress_json", "reason", b"reason", "result_expected", b"result_expected", "result_json", b"result_json", "signal", b"signal", "started_at", b"started_at", "steps", b"steps", "tree_empty", b"tree_empty"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__exit_code: _TypeAlias = _typing.Literal["exit_code"]  # noqa: Y015
     _WhichOneofArgType__exit_code: _TypeAlias = _typing.Literal["_exit_code", b"_exit_code"]  # noqa: Y015
@@ -156,6 +175,58 @@ class Outcome(_message.Message):
     def WhichOneof(self, oneof_group: _WhichOneofArgType__signal) -> _WhichOneofReturnType__signal | None: ...
 
 Global___Outcome: _TypeAlias = Outcome  # noqa: Y015
+
+@_typing.final
+class StepResult(_message.Message):
+    """A step of an attempt that was started."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    INDEX_FIELD_NUMBER: _builtins.int
+    STARTED_AT_FIELD_NUMBER: _builtins.int
+    FINISHED_AT_FIELD_NUMBER: _builtins.int
+    EXIT_CODE_FIELD_NUMBER: _builtins.int
+    SIGNAL_FIELD_NUMBER: _builtins.int
+    SEQ_FROM_FIELD_NUMBER: _builtins.int
+    SEQ_TO_FIELD_NUMBER: _builtins.int
+    index: _builtins.int
+    """From 0."""
+    exit_code: _builtins.int
+    signal: _builtins.int
+    seq_from: _builtins.int
+    """Numbers of its first and last line of output; none when the last is lower."""
+    seq_to: _builtins.int
+    @_builtins.property
+    def started_at(self) -> _timestamp_pb2.Timestamp: ...
+    @_builtins.property
+    def finished_at(self) -> _timestamp_pb2.Timestamp:
+        """Unset while it runs."""
+
+    def __init__(
+        self,
+        *,
+        index: _builtins.int = ...,
+        started_at: _timestamp_pb2.Timestamp | None = ...,
+        finished_at: _timestamp_pb2.Timestamp | None = ...,
+        exit_code: _builtins.int | None = ...,
+        signal: _builtins.int | None = ...,
+        seq_from: _builtins.int = ...,
+        seq_to: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_exit_code", b"_exit_code", "_signal", b"_signal", "exit_code", b"exit_code", "finished_at", b"finished_at", "signal", b"signal", "started_at", b"started_at"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_exit_code", b"_exit_code", "_signal", b"_signal", "exit_code", b"exit_code", "finished_at", b"finished_at", "index", b"index", "seq_from", b"seq_from", "seq_to", b"seq_to", "signal", b"signal", "started_at", b"started_at"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__exit_code: _TypeAlias = _typing.Literal["exit_code"]  # noqa: Y015
+    _WhichOneofArgType__exit_code: _TypeAlias = _typing.Literal["_exit_code", b"_exit_code"]  # noqa: Y015
+    _WhichOneofReturnType__signal: _TypeAlias = _typing.Literal["signal"]  # noqa: Y015
+    _WhichOneofArgType__signal: _TypeAlias = _typing.Literal["_signal", b"_signal"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__exit_code) -> _WhichOneofReturnType__exit_code | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__signal) -> _WhichOneofReturnType__signal | None: ...
+
+Global___StepResult: _TypeAlias = StepResult  # noqa: Y015
 
 @_typing.final
 class LogTicket(_message.Message):

@@ -504,21 +504,25 @@ class ReportRequest(_message.Message):
     INCARNATION_FIELD_NUMBER: _builtins.int
     REPORTS_FIELD_NUMBER: _builtins.int
     KEEPS_REFUSED_FIELD_NUMBER: _builtins.int
+    CHECKPOINTS_FIELD_NUMBER: _builtins.int
     incarnation: _builtins.str
     keeps_refused: _builtins.bool
     """The sender keeps refused outcomes and sends them again. Without it, a report that PostgreSQL cannot store now has no result."""
     @_builtins.property
     def reports(self) -> _containers.RepeatedCompositeFieldContainer[Global___AttemptReport]: ...
+    @_builtins.property
+    def checkpoints(self) -> _containers.RepeatedCompositeFieldContainer[Global___Checkpoint]: ...
     def __init__(
         self,
         *,
         incarnation: _builtins.str = ...,
         reports: _abc.Iterable[Global___AttemptReport] | None = ...,
         keeps_refused: _builtins.bool = ...,
+        checkpoints: _abc.Iterable[Global___Checkpoint] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["incarnation", b"incarnation", "keeps_refused", b"keeps_refused", "reports", b"reports"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["checkpoints", b"checkpoints", "incarnation", b"incarnation", "keeps_refused", b"keeps_refused", "reports", b"reports"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -562,20 +566,83 @@ class ReportResponse(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     RESULTS_FIELD_NUMBER: _builtins.int
+    CHECKPOINTS_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def results(self) -> _containers.RepeatedCompositeFieldContainer[Global___ReportResult]: ...
+    @_builtins.property
+    def checkpoints(self) -> _containers.RepeatedCompositeFieldContainer[Global___CheckpointResult]:
+        """Those that are committed, and those whose attempt is not the run's any more. One without a result is sent again."""
+
     def __init__(
         self,
         *,
         results: _abc.Iterable[Global___ReportResult] | None = ...,
+        checkpoints: _abc.Iterable[Global___CheckpointResult] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["results", b"results"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["checkpoints", b"checkpoints", "results", b"results"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___ReportResponse: _TypeAlias = ReportResponse  # noqa: Y015
+
+@_typing.final
+class Checkpoint(_message.Message):
+    """What a live attempt keeps for the next one of its run."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    KEY_FIELD_NUMBER: _builtins.int
+    SEQ_FIELD_NUMBER: _builtins.int
+    VALUE_JSON_FIELD_NUMBER: _builtins.int
+    seq: _builtins.int
+    """Within the attempt; a higher one replaces a lower one."""
+    value_json: _builtins.str
+    """At most 32 KiB."""
+    @_builtins.property
+    def key(self) -> _common_pb2.AttemptKey: ...
+    def __init__(
+        self,
+        *,
+        key: _common_pb2.AttemptKey | None = ...,
+        seq: _builtins.int = ...,
+        value_json: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["key", b"key"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "seq", b"seq", "value_json", b"value_json"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Checkpoint: _TypeAlias = Checkpoint  # noqa: Y015
+
+@_typing.final
+class CheckpointResult(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    KEY_FIELD_NUMBER: _builtins.int
+    SEQ_FIELD_NUMBER: _builtins.int
+    STORED_FIELD_NUMBER: _builtins.int
+    seq: _builtins.int
+    stored: _builtins.bool
+    """False: the run has gone on without this attempt."""
+    @_builtins.property
+    def key(self) -> _common_pb2.AttemptKey: ...
+    def __init__(
+        self,
+        *,
+        key: _common_pb2.AttemptKey | None = ...,
+        seq: _builtins.int = ...,
+        stored: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["key", b"key"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "seq", b"seq", "stored", b"stored"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CheckpointResult: _TypeAlias = CheckpointResult  # noqa: Y015
 
 @_typing.final
 class ConfirmContinuationRequest(_message.Message):
@@ -1623,6 +1690,10 @@ class Run(_message.Message):
     SCOPE_FIELD_NUMBER: _builtins.int
     SCOPE_ID_FIELD_NUMBER: _builtins.int
     DEFERRED_ON_FIELD_NUMBER: _builtins.int
+    RESULT_JSON_FIELD_NUMBER: _builtins.int
+    PHASE_FIELD_NUMBER: _builtins.int
+    STEPS_FIELD_NUMBER: _builtins.int
+    HAS_CHECKPOINT_FIELD_NUMBER: _builtins.int
     id: _builtins.int
     job: _builtins.str
     definition_version: _builtins.int
@@ -1661,6 +1732,12 @@ class Run(_message.Message):
     scope_id: _builtins.str
     deferred_on: _builtins.str
     """The limit that defers the run, such as job:etl or pool:licences; empty when none does."""
+    result_json: _builtins.str
+    """What the job has given as its output (JSON); empty when it has not."""
+    phase: _builtins.str
+    """The step that runs or ran last, of a job that has more than one."""
+    has_checkpoint: _builtins.bool
+    """A live run has a checkpoint for its next attempt. Only in GetRun."""
     @_builtins.property
     def slot(self) -> _timestamp_pb2.Timestamp: ...
     @_builtins.property
@@ -1688,6 +1765,10 @@ class Run(_message.Message):
     @_builtins.property
     def orphaned_until(self) -> _timestamp_pb2.Timestamp:
         """on_lease_loss continue: an ORPHANED run waits until then for its executor's report; unset = it does not wait."""
+
+    @_builtins.property
+    def steps(self) -> _containers.RepeatedCompositeFieldContainer[Global___RunStep]:
+        """Of the last attempt of a job that has more than one step. Only in GetRun."""
 
     def __init__(
         self,
@@ -1738,10 +1819,14 @@ class Run(_message.Message):
         scope: _builtins.str = ...,
         scope_id: _builtins.str = ...,
         deferred_on: _builtins.str = ...,
+        result_json: _builtins.str = ...,
+        phase: _builtins.str = ...,
+        steps: _abc.Iterable[Global___RunStep] | None = ...,
+        has_checkpoint: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_exit_code", b"_exit_code", "_signal", b"_signal", "assigned_at", b"assigned_at", "cancel_requested_at", b"cancel_requested_at", "continuation_check_deadline_at", b"continuation_check_deadline_at", "continuation_check_started_at", b"continuation_check_started_at", "created_at", b"created_at", "dispatched_at", b"dispatched_at", "exit_code", b"exit_code", "finished_at", b"finished_at", "orphaned_until", b"orphaned_until", "scheduled_for", b"scheduled_for", "signal", b"signal", "slot", b"slot", "started_at", b"started_at"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_exit_code", b"_exit_code", "_signal", b"_signal", "assigned_at", b"assigned_at", "attempt", b"attempt", "attempts", b"attempts", "cancel_reason", b"cancel_reason", "cancel_requested_at", b"cancel_requested_at", "continuation_check_deadline_at", b"continuation_check_deadline_at", "continuation_check_started_at", b"continuation_check_started_at", "continuation_state", b"continuation_state", "created_at", b"created_at", "created_by", b"created_by", "deferred_on", b"deferred_on", "definition_version", b"definition_version", "dispatched_at", b"dispatched_at", "error_summary", b"error_summary", "event_id", b"event_id", "events", b"events", "executor", b"executor", "exit_code", b"exit_code", "finished_at", b"finished_at", "id", b"id", "idempotency_key", b"idempotency_key", "job", b"job", "last_line", b"last_line", "leader_epoch", b"leader_epoch", "log_ref", b"log_ref", "lost_count", b"lost_count", "max_attempts", b"max_attempts", "origin", b"origin", "orphaned_until", b"orphaned_until", "payload_json", b"payload_json", "progress_json", b"progress_json", "reason", b"reason", "rerun_of", b"rerun_of", "schedule", b"schedule", "scheduled_for", b"scheduled_for", "scope", b"scope", "scope_id", b"scope_id", "signal", b"signal", "slot", b"slot", "started_at", b"started_at", "state", b"state", "token", b"token", "trigger", b"trigger", "version", b"version", "waiting", b"waiting", "worker_id", b"worker_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_exit_code", b"_exit_code", "_signal", b"_signal", "assigned_at", b"assigned_at", "attempt", b"attempt", "attempts", b"attempts", "cancel_reason", b"cancel_reason", "cancel_requested_at", b"cancel_requested_at", "continuation_check_deadline_at", b"continuation_check_deadline_at", "continuation_check_started_at", b"continuation_check_started_at", "continuation_state", b"continuation_state", "created_at", b"created_at", "created_by", b"created_by", "deferred_on", b"deferred_on", "definition_version", b"definition_version", "dispatched_at", b"dispatched_at", "error_summary", b"error_summary", "event_id", b"event_id", "events", b"events", "executor", b"executor", "exit_code", b"exit_code", "finished_at", b"finished_at", "has_checkpoint", b"has_checkpoint", "id", b"id", "idempotency_key", b"idempotency_key", "job", b"job", "last_line", b"last_line", "leader_epoch", b"leader_epoch", "log_ref", b"log_ref", "lost_count", b"lost_count", "max_attempts", b"max_attempts", "origin", b"origin", "orphaned_until", b"orphaned_until", "payload_json", b"payload_json", "phase", b"phase", "progress_json", b"progress_json", "reason", b"reason", "rerun_of", b"rerun_of", "result_json", b"result_json", "schedule", b"schedule", "scheduled_for", b"scheduled_for", "scope", b"scope", "scope_id", b"scope_id", "signal", b"signal", "slot", b"slot", "started_at", b"started_at", "state", b"state", "steps", b"steps", "token", b"token", "trigger", b"trigger", "version", b"version", "waiting", b"waiting", "worker_id", b"worker_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__exit_code: _TypeAlias = _typing.Literal["exit_code"]  # noqa: Y015
     _WhichOneofArgType__exit_code: _TypeAlias = _typing.Literal["_exit_code", b"_exit_code"]  # noqa: Y015
@@ -1753,6 +1838,64 @@ class Run(_message.Message):
     def WhichOneof(self, oneof_group: _WhichOneofArgType__signal) -> _WhichOneofReturnType__signal | None: ...
 
 Global___Run: _TypeAlias = Run  # noqa: Y015
+
+@_typing.final
+class RunStep(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ID_FIELD_NUMBER: _builtins.int
+    NAME_FIELD_NUMBER: _builtins.int
+    STATE_FIELD_NUMBER: _builtins.int
+    STARTED_AT_FIELD_NUMBER: _builtins.int
+    FINISHED_AT_FIELD_NUMBER: _builtins.int
+    EXIT_CODE_FIELD_NUMBER: _builtins.int
+    SIGNAL_FIELD_NUMBER: _builtins.int
+    SEQ_FROM_FIELD_NUMBER: _builtins.int
+    SEQ_TO_FIELD_NUMBER: _builtins.int
+    NUMBER_FIELD_NUMBER: _builtins.int
+    id: _builtins.str
+    name: _builtins.str
+    state: _builtins.str
+    """pending | running | succeeded | failed | skipped | cancelled"""
+    exit_code: _builtins.int
+    signal: _builtins.int
+    seq_from: _builtins.int
+    """Numbers of its first and last line of output in the log of the attempt; none when the last is lower."""
+    seq_to: _builtins.int
+    number: _builtins.int
+    """Its place in the definition, from 1."""
+    @_builtins.property
+    def started_at(self) -> _timestamp_pb2.Timestamp: ...
+    @_builtins.property
+    def finished_at(self) -> _timestamp_pb2.Timestamp: ...
+    def __init__(
+        self,
+        *,
+        id: _builtins.str = ...,
+        name: _builtins.str = ...,
+        state: _builtins.str = ...,
+        started_at: _timestamp_pb2.Timestamp | None = ...,
+        finished_at: _timestamp_pb2.Timestamp | None = ...,
+        exit_code: _builtins.int | None = ...,
+        signal: _builtins.int | None = ...,
+        seq_from: _builtins.int = ...,
+        seq_to: _builtins.int = ...,
+        number: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_exit_code", b"_exit_code", "_signal", b"_signal", "exit_code", b"exit_code", "finished_at", b"finished_at", "signal", b"signal", "started_at", b"started_at"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_exit_code", b"_exit_code", "_signal", b"_signal", "exit_code", b"exit_code", "finished_at", b"finished_at", "id", b"id", "name", b"name", "number", b"number", "seq_from", b"seq_from", "seq_to", b"seq_to", "signal", b"signal", "started_at", b"started_at", "state", b"state"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__exit_code: _TypeAlias = _typing.Literal["exit_code"]  # noqa: Y015
+    _WhichOneofArgType__exit_code: _TypeAlias = _typing.Literal["_exit_code", b"_exit_code"]  # noqa: Y015
+    _WhichOneofReturnType__signal: _TypeAlias = _typing.Literal["signal"]  # noqa: Y015
+    _WhichOneofArgType__signal: _TypeAlias = _typing.Literal["_signal", b"_signal"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__exit_code) -> _WhichOneofReturnType__exit_code | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__signal) -> _WhichOneofReturnType__signal | None: ...
+
+Global___RunStep: _TypeAlias = RunStep  # noqa: Y015
 
 @_typing.final
 class Attempt(_message.Message):
@@ -1770,6 +1913,7 @@ class Attempt(_message.Message):
     SIGNAL_FIELD_NUMBER: _builtins.int
     ERROR_SUMMARY_FIELD_NUMBER: _builtins.int
     REASON_FIELD_NUMBER: _builtins.int
+    STEPS_FIELD_NUMBER: _builtins.int
     token: _builtins.int
     attempt: _builtins.int
     state: _builtins.str
@@ -1785,6 +1929,10 @@ class Attempt(_message.Message):
     def started_at(self) -> _timestamp_pb2.Timestamp: ...
     @_builtins.property
     def finished_at(self) -> _timestamp_pb2.Timestamp: ...
+    @_builtins.property
+    def steps(self) -> _containers.RepeatedCompositeFieldContainer[Global___RunStep]:
+        """Steps that it has started, of a job that has more than one (state also: lost). Only in GetRun."""
+
     def __init__(
         self,
         *,
@@ -1800,10 +1948,11 @@ class Attempt(_message.Message):
         signal: _builtins.int | None = ...,
         error_summary: _builtins.str = ...,
         reason: _builtins.str = ...,
+        steps: _abc.Iterable[Global___RunStep] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_exit_code", b"_exit_code", "_signal", b"_signal", "dispatched_at", b"dispatched_at", "exit_code", b"exit_code", "finished_at", b"finished_at", "signal", b"signal", "started_at", b"started_at"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_exit_code", b"_exit_code", "_signal", b"_signal", "attempt", b"attempt", "dispatched_at", b"dispatched_at", "error_summary", b"error_summary", "executor", b"executor", "exit_code", b"exit_code", "finished_at", b"finished_at", "reason", b"reason", "signal", b"signal", "started_at", b"started_at", "state", b"state", "token", b"token", "worker_id", b"worker_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_exit_code", b"_exit_code", "_signal", b"_signal", "attempt", b"attempt", "dispatched_at", b"dispatched_at", "error_summary", b"error_summary", "executor", b"executor", "exit_code", b"exit_code", "finished_at", b"finished_at", "reason", b"reason", "signal", b"signal", "started_at", b"started_at", "state", b"state", "steps", b"steps", "token", b"token", "worker_id", b"worker_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__exit_code: _TypeAlias = _typing.Literal["exit_code"]  # noqa: Y015
     _WhichOneofArgType__exit_code: _TypeAlias = _typing.Literal["_exit_code", b"_exit_code"]  # noqa: Y015
@@ -2657,7 +2806,7 @@ class CancelRunRequest(_message.Message):
     id: _builtins.int
     reason: _builtins.str
     mode: _builtins.str
-    """Empty = as in the definition."""
+    """cooperative | kill (an operator's kill: it waits for no step, and is audited); empty = as in the definition."""
     def __init__(
         self,
         *,

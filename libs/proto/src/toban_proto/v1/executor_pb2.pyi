@@ -95,6 +95,7 @@ class HeldAttempt(_message.Message):
     FREEZE_TURNS_FIELD_NUMBER: _builtins.int
     FROZEN_SECONDS_FIELD_NUMBER: _builtins.int
     FREEZE_TURNED_AT_FIELD_NUMBER: _builtins.int
+    STEPS_FIELD_NUMBER: _builtins.int
     state: _common_pb2.AttemptState.ValueType
     progress_json: _builtins.str
     """{summary, percentage} as last reported by the job, when it changed since the last acknowledged heartbeat."""
@@ -106,6 +107,10 @@ class HeldAttempt(_message.Message):
     def key(self) -> _common_pb2.AttemptKey: ...
     @_builtins.property
     def freeze_turned_at(self) -> _timestamp_pb2.Timestamp: ...
+    @_builtins.property
+    def steps(self) -> _containers.RepeatedCompositeFieldContainer[_common_pb2.StepResult]:
+        """Steps of a job that has more than one, when they changed since the last acknowledged heartbeat; the last one runs."""
+
     def __init__(
         self,
         *,
@@ -115,10 +120,11 @@ class HeldAttempt(_message.Message):
         freeze_turns: _builtins.int = ...,
         frozen_seconds: _builtins.float = ...,
         freeze_turned_at: _timestamp_pb2.Timestamp | None = ...,
+        steps: _abc.Iterable[_common_pb2.StepResult] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["freeze_turned_at", b"freeze_turned_at", "key", b"key"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["freeze_turned_at", b"freeze_turned_at", "freeze_turns", b"freeze_turns", "frozen_seconds", b"frozen_seconds", "key", b"key", "progress_json", b"progress_json", "state", b"state"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["freeze_turned_at", b"freeze_turned_at", "freeze_turns", b"freeze_turns", "frozen_seconds", b"frozen_seconds", "key", b"key", "progress_json", b"progress_json", "state", b"state", "steps", b"steps"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -136,6 +142,7 @@ class Step(_message.Message):
     CANCELABLE_FIELD_NUMBER: _builtins.int
     CALLABLE_FIELD_NUMBER: _builtins.int
     PYTHON_PATH_FIELD_NUMBER: _builtins.int
+    HEARTBEAT_SECONDS_FIELD_NUMBER: _builtins.int
     id: _builtins.str
     name: _builtins.str
     type: _builtins.str
@@ -144,6 +151,8 @@ class Step(_message.Message):
     cancelable: _builtins.bool
     callable: _builtins.str
     """python: "package.module:function", called with the payload."""
+    heartbeat_seconds: _builtins.int
+    """Seconds for which the job may be silent on TOBAN_SOCKET; 0 = for ever."""
     @_builtins.property
     def argv(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
     @_builtins.property
@@ -161,10 +170,11 @@ class Step(_message.Message):
         cancelable: _builtins.bool = ...,
         callable: _builtins.str = ...,
         python_path: _abc.Iterable[_builtins.str] | None = ...,
+        heartbeat_seconds: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["argv", b"argv", "callable", b"callable", "cancelable", b"cancelable", "id", b"id", "name", b"name", "python_path", b"python_path", "timeout_seconds", b"timeout_seconds", "type", b"type"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["argv", b"argv", "callable", b"callable", "cancelable", b"cancelable", "heartbeat_seconds", b"heartbeat_seconds", "id", b"id", "name", b"name", "python_path", b"python_path", "timeout_seconds", b"timeout_seconds", "type", b"type"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -211,6 +221,9 @@ class StartOrder(_message.Message):
     ALLOW_SHELL_FIELD_NUMBER: _builtins.int
     LOGS_FIELD_NUMBER: _builtins.int
     LEASE_LOSS_GRACE_SECONDS_FIELD_NUMBER: _builtins.int
+    CHECKPOINT_JSON_FIELD_NUMBER: _builtins.int
+    FIRST_STEP_FIELD_NUMBER: _builtins.int
+    RESULT_EXPECTED_FIELD_NUMBER: _builtins.int
     attempt: _builtins.int
     job_name: _builtins.str
     definition_version: _builtins.int
@@ -228,6 +241,12 @@ class StartOrder(_message.Message):
     """The definition may run a shell (`sh -c` counts as a shell)."""
     lease_loss_grace_seconds: _builtins.float
     """on_lease_loss kill: seconds between SIGTERM and SIGKILL when the lease ends; unset = 2."""
+    checkpoint_json: _builtins.str
+    """JSON that an earlier attempt has stored as its checkpoint; empty = none."""
+    first_step: _builtins.int
+    """Index of the step to begin with."""
+    result_expected: _builtins.bool
+    """The definition has a schema for the output of the job: the outcome repeats this."""
     @_builtins.property
     def key(self) -> _common_pb2.AttemptKey: ...
     @_builtins.property
@@ -264,10 +283,13 @@ class StartOrder(_message.Message):
         allow_shell: _builtins.bool = ...,
         logs: Global___LogRules | None = ...,
         lease_loss_grace_seconds: _builtins.float | None = ...,
+        checkpoint_json: _builtins.str = ...,
+        first_step: _builtins.int = ...,
+        result_expected: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_lease_loss_grace_seconds", b"_lease_loss_grace_seconds", "key", b"key", "lease_loss_grace_seconds", b"lease_loss_grace_seconds", "log_ticket", b"log_ticket", "logs", b"logs", "slot", b"slot"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_lease_loss_grace_seconds", b"_lease_loss_grace_seconds", "allow_shell", b"allow_shell", "attempt", b"attempt", "definition_version", b"definition_version", "env", b"env", "grace_seconds", b"grace_seconds", "job_name", b"job_name", "key", b"key", "lease_loss_grace_seconds", b"lease_loss_grace_seconds", "log_ticket", b"log_ticket", "logs", b"logs", "on_lease_loss", b"on_lease_loss", "payload_json", b"payload_json", "slot", b"slot", "steps", b"steps", "timeout_seconds", b"timeout_seconds", "traceparent", b"traceparent", "working_dir", b"working_dir"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_lease_loss_grace_seconds", b"_lease_loss_grace_seconds", "allow_shell", b"allow_shell", "attempt", b"attempt", "checkpoint_json", b"checkpoint_json", "definition_version", b"definition_version", "env", b"env", "first_step", b"first_step", "grace_seconds", b"grace_seconds", "job_name", b"job_name", "key", b"key", "lease_loss_grace_seconds", b"lease_loss_grace_seconds", "log_ticket", b"log_ticket", "logs", b"logs", "on_lease_loss", b"on_lease_loss", "payload_json", b"payload_json", "result_expected", b"result_expected", "slot", b"slot", "steps", b"steps", "timeout_seconds", b"timeout_seconds", "traceparent", b"traceparent", "working_dir", b"working_dir"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__lease_loss_grace_seconds: _TypeAlias = _typing.Literal["lease_loss_grace_seconds"]  # noqa: Y015
     _WhichOneofArgType__lease_loss_grace_seconds: _TypeAlias = _typing.Literal["_lease_loss_grace_seconds", b"_lease_loss_grace_seconds"]  # noqa: Y015
@@ -398,10 +420,13 @@ class CancelOrder(_message.Message):
     MODE_FIELD_NUMBER: _builtins.int
     GRACE_SECONDS_FIELD_NUMBER: _builtins.int
     REASON_FIELD_NUMBER: _builtins.int
+    FORCE_FIELD_NUMBER: _builtins.int
     mode: _builtins.str
     """cooperative | kill"""
     grace_seconds: _builtins.float
     reason: _builtins.str
+    force: _builtins.bool
+    """An operator's kill: steps that are not cancelable are ended too."""
     @_builtins.property
     def key(self) -> _common_pb2.AttemptKey: ...
     def __init__(
@@ -411,10 +436,11 @@ class CancelOrder(_message.Message):
         mode: _builtins.str = ...,
         grace_seconds: _builtins.float = ...,
         reason: _builtins.str = ...,
+        force: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["key", b"key"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["grace_seconds", b"grace_seconds", "key", b"key", "mode", b"mode", "reason", b"reason"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["force", b"force", "grace_seconds", b"grace_seconds", "key", b"key", "mode", b"mode", "reason", b"reason"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

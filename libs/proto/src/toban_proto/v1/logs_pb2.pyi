@@ -350,6 +350,7 @@ class ReadLogRequest(_message.Message):
     BYTE_FROM_FIELD_NUMBER: _builtins.int
     BYTE_TO_FIELD_NUMBER: _builtins.int
     TOKENS_FIELD_NUMBER: _builtins.int
+    TO_SEQ_FIELD_NUMBER: _builtins.int
     run_id: _builtins.int
     token: _builtins.int
     """0 = every attempt in order."""
@@ -372,6 +373,8 @@ class ReadLogRequest(_message.Message):
     byte_from: _builtins.int
     """With raw and a token: the bytes [byte_from, byte_to) of that text; byte_to 0 = to the end."""
     byte_to: _builtins.int
+    to_seq: _builtins.int
+    """Last sequence number (per attempt); 0 = to the end. Not with follow or raw."""
     @_builtins.property
     def streams(self) -> _containers.RepeatedScalarFieldContainer[Global___LogStream.ValueType]:
         """Empty = all."""
@@ -410,10 +413,11 @@ class ReadLogRequest(_message.Message):
         byte_from: _builtins.int = ...,
         byte_to: _builtins.int = ...,
         tokens: _abc.Iterable[_builtins.int] | None = ...,
+        to_seq: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["after", b"after", "since", b"since", "until", b"until"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["after", b"after", "byte_from", b"byte_from", "byte_to", b"byte_to", "follow", b"follow", "from_seq", b"from_seq", "grep", b"grep", "head", b"head", "level", b"level", "raw", b"raw", "regex", b"regex", "run_id", b"run_id", "since", b"since", "streams", b"streams", "tail", b"tail", "token", b"token", "tokens", b"tokens", "until", b"until"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["after", b"after", "byte_from", b"byte_from", "byte_to", b"byte_to", "follow", b"follow", "from_seq", b"from_seq", "grep", b"grep", "head", b"head", "level", b"level", "raw", b"raw", "regex", b"regex", "run_id", b"run_id", "since", b"since", "streams", b"streams", "tail", b"tail", "to_seq", b"to_seq", "token", b"token", "tokens", b"tokens", "until", b"until"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -19,6 +19,8 @@ class Progress:
 
     percentage: float | None
     summary: str
+    steps: tuple[int, int] | None = None
+    eta: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +59,23 @@ def parse_progress(text: str) -> Progress | None:
     text = summary[:MAX_SUMMARY] if isinstance(summary, str) else ""
     if percentage is None and not text:
         return None
-    return Progress(None if percentage is None else min(100.0, max(0.0, percentage)), text)
+    shown = None if percentage is None else min(100.0, max(0.0, percentage))
+    return Progress(shown, text, _steps(data.get("steps")), _moment(data.get("eta")))
+
+
+def _steps(value: Any) -> tuple[int, int] | None:
+    """(done, total) of the job's own units of work."""
+    if not isinstance(value, dict):
+        return None
+    done, total = value.get("done"), value.get("total")
+    return (done, total) if isinstance(done, int) and isinstance(total, int) else None
+
+
+def _moment(value: Any) -> datetime | None:
+    try:
+        return datetime.fromisoformat(value)
+    except (TypeError, ValueError):
+        return None
 
 
 def parse_health(text: str) -> tuple[str, list[Check]]:

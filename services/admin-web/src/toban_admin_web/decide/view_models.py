@@ -50,6 +50,23 @@ class Attempt:
     signal: int | None
     error_summary: str
     reason: str
+    steps: tuple[RunStep, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunStep:
+    """One step of a run or of an attempt; `number` counts from 1. Its lines of output are `seq_from` to `seq_to`, none when that is lower."""
+
+    number: int
+    id: str
+    name: str
+    state: str
+    started_at: datetime | None
+    finished_at: datetime | None
+    exit_code: int | None
+    signal: int | None
+    seq_from: int
+    seq_to: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,6 +113,10 @@ class Run:
     waiting: str
     continuation_state: str
     continuation_check_started_at: datetime | None
+    result_json: str
+    phase: str
+    steps: tuple[RunStep, ...]
+    has_checkpoint: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -45,6 +45,9 @@ def show(run_id: int) -> Response:
         ended=is_terminal(run.state),
         progress=parse_progress(run.progress_json),
         payload=indent(run.payload_json or "{}"),
+        result=indent(run.result_json) if run.result_json else "",
+        steps=[(None, step) for step in run.steps],
+        earlier=[(attempt, step) for attempt in run.attempts[:-1] for step in attempt.steps],
         log=log,
     )
 

@@ -84,7 +84,12 @@ class ExecutorOrders:
             return {AttemptKey(item.key.run_id, item.key.token): item.result for item in answer.results}
 
         payloads = {
-            order.key: {"mode": order.mode, "grace_seconds": order.grace_seconds, "reason": order.reason}
+            order.key: {
+                "mode": order.mode,
+                "grace_seconds": order.grace_seconds,
+                "reason": order.reason,
+                "force": order.force,
+            }
             for order in orders
         }
         return await self._or_queue("cancel", target, term, payloads, send)

@@ -74,6 +74,9 @@ def _start(order: StartOrder, incarnation: str, signer: TicketSigner) -> pb.Star
             max_lines_per_second=order.logs.max_lines_per_second,
             redact=order.logs.redact,
         ),
+        checkpoint_json=order.checkpoint_json,
+        first_step=order.first_step,
+        result_expected=order.result_expected,
     )
 
 
@@ -87,6 +90,7 @@ def _step(step: OrderStep) -> pb.Step:
         cancelable=step.cancelable,
         callable=step.callable,
         python_path=list(step.python_path),
+        heartbeat_seconds=step.heartbeat_seconds,
     )
 
 
@@ -96,7 +100,11 @@ def cancel_request(target: Target, term: Term, serial: int, orders: Sequence[Can
         header=header(term.epoch, serial, target.incarnation),
         orders=[
             pb.CancelOrder(
-                key=key_to_pb(order.key), mode=order.mode, grace_seconds=order.grace_seconds, reason=order.reason
+                key=key_to_pb(order.key),
+                mode=order.mode,
+                grace_seconds=order.grace_seconds,
+                reason=order.reason,
+                force=order.force,
             )
             for order in orders
         ],

@@ -178,13 +178,16 @@ def _read(texts: Sequence[ManifestText]) -> _Read:
 
 
 def _schema_problems(manifest: Manifest) -> list[ManifestProblem]:
-    if not isinstance(manifest.spec, JobSpec) or manifest.spec.payload_schema is None:
+    if not isinstance(manifest.spec, JobSpec):
         return []
-    try:
-        PayloadSchema(manifest.spec.payload_schema)
-    except TobanError as error:
-        return [ManifestProblem(manifest.source, str(error.detail["path"]), str(error.detail["why"]))]
-    return []
+    problems = []
+    for subject, schema in (("payload", manifest.spec.payload_schema), ("result", manifest.spec.result_schema)):
+        try:
+            if schema is not None:
+                PayloadSchema(schema, subject)
+        except TobanError as error:
+            problems.append(ManifestProblem(manifest.source, str(error.detail["path"]), str(error.detail["why"])))
+    return problems
 
 
 async def _check_jobs_exist(work: _Work, job_specs: Mapping[str, JobSpec], users: Sequence[tuple[str, str]]) -> None:

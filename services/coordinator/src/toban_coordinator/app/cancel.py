@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 from toban_coordinator.app.definition_cache import DefinitionCache
 from toban_coordinator.app.metrics import count_finished
-from toban_coordinator.store import runs, runs_finish
+from toban_coordinator.store import audit, runs, runs_finish
+from toban_coordinator.store.audit import AdminAction
 from toban_coordinator.store.runs import CancelView
 from toban_domain.errors import ErrorCode, TobanError
 from toban_domain.run import RunState
@@ -14,7 +15,7 @@ from toban_domain.transitions import Finish, RequestCancel
 from toban_store.pool import Pool
 from toban_store.tx import Tx, tx
 
-MODES = ("", "kill")
+MODES = ("", "cooperative", "kill")
 MAX_REASON = 1000
 
 
@@ -26,16 +27,25 @@ class CancelRun:
     definitions: DefinitionCache
 
     async def cancel(self, run_id: int, *, reason: str, mode: str, actor: str) -> None:
-        """Raises RUN_NOT_FOUND, RESOURCE_INVALID_STATE for a terminal run, CANCEL_UNSUPPORTED for a sent one whose job says so."""
+        """`mode` "" is that of the definition; `kill` is an operator's kill, which is audited and waits for no step.
+
+        Raises RUN_NOT_FOUND, RESOURCE_INVALID_STATE for a terminal run, CANCEL_UNSUPPORTED for a sent one whose job says so and that is not killed.
+        """
         if mode not in MODES:
-            why = "is not available in this version" if mode == "cooperative" else "is not a mode of a cancel"
-            raise TobanError(ErrorCode.INVALID_ARGUMENT, f"mode {mode!r} {why}; use kill, or leave it out")
+            known = "cooperative or kill"
+            raise TobanError(
+                ErrorCode.INVALID_ARGUMENT, f"mode {mode!r} is not a mode of a cancel; use {known}, or leave it out"
+            )
         reason = reason.replace("\0", "�")[:MAX_REASON]
         async with tx(self.pool) as t:
             run = await runs.lock_for_cancel(t, run_id)
             if run is None:
                 raise await _not_live(t, run_id)
+            if mode == "kill" and run.sent:
+                await audit.note(t, _kill_action(run, actor, reason))
             if run.state is RunState.CANCEL_REQUESTED:
+                if mode == "kill" and await runs.kill_canceled(t, run_id, reason=reason, actor=actor):
+                    await t.notify("dispatch")
                 return
             if run.sent and run.state is not RunState.ORPHANED:
                 await self._request(t, run, reason, mode, actor)
@@ -45,13 +55,25 @@ class CancelRun:
     async def _request(self, t: Tx, run: CancelView, reason: str, mode: str, actor: str) -> None:
         key = (run.definition_id, run.definition_version)
         spec = await self.definitions.get(t, key)
-        if not spec.cancel.supported:
+        if not spec.cancel.supported and mode != "kill":
             raise TobanError(
-                ErrorCode.CANCEL_UNSUPPORTED, f"job {spec.name!r} says `cancel.supported: false`; run {run.id} goes on"
+                ErrorCode.CANCEL_UNSUPPORTED,
+                f"job {spec.name!r} says `cancel.supported: false`; an operator may end it: toban run kill {run.id}",
             )
         move = RequestCancel(run_id=run.id, source=run.state, token=run.token, reason=reason, mode=mode, actor=actor)
         await runs_finish.request_cancel(t, [move])
         await t.notify("dispatch")
+
+
+def _kill_action(run: CancelView, actor: str, reason: str) -> AdminAction:
+    return AdminAction(
+        actor=actor,
+        action="run.kill",
+        target=f"run {run.id}",
+        before={"state": run.state.value},
+        after=None,
+        reason=reason,
+    )
 
 
 async def _end(t: Tx, run: CancelView, reason: str, actor: str) -> None:

@@ -14,7 +14,7 @@ from toban_coordinator.decide import report as decide
 from toban_coordinator.decide.report import Answer, KnownAttempt, Report, ReportPlan
 from toban_coordinator.store import attempts, executors, orphan_waits, runs_finish
 from toban_domain.outcome import AttemptKey, Outcome
-from toban_domain.retry import RetrySpec
+from toban_domain.retry import FAILED_STEP, RetrySpec
 from toban_domain.run import RunState
 from toban_domain.transitions import LiveRun
 from toban_observability.logs import get_logger
@@ -205,7 +205,11 @@ async def _decide(
         # The run was made with this many attempts; a definition that cannot be read delays them like any other.
         return (spec.retry if spec is not None else RetrySpec()).delay_seconds(retry, spread=spread)
 
-    return decide.plan(reports, live, known, reporters=reporters, retry_delay=delay, same=_same)
+    def resumes(run: LiveRun) -> bool:
+        spec = specs.get((run.definition_id, run.definition_version))
+        return spec is not None and spec.retry.from_step == FAILED_STEP
+
+    return decide.plan(reports, live, known, reporters=reporters, retry_delay=delay, same=_same, resumes=resumes)
 
 
 def _strays(reports: Sequence[Report], live: Mapping[int, LiveRun], reporters: frozenset[str]) -> list[AttemptKey]:

@@ -20,7 +20,7 @@ from toban_coordinator.store.unresolved_attempts import Named
 from toban_domain.epoch import EpochProof, term_of
 from toban_domain.errors import ErrorCode, TobanError
 from toban_domain.lease import ExecutorState
-from toban_domain.outcome import AttemptKey
+from toban_domain.outcome import AttemptKey, StepResult
 from toban_domain.progress import Progress
 from toban_domain.settings import SETTINGS
 from toban_fencing.executor_lease import HOLD_MARGIN
@@ -99,6 +99,7 @@ class Heartbeat:
     presented: Presented | None = None
     held: Sequence[AttemptKey] = ()
     progress: Mapping[AttemptKey, Progress] = field(default_factory=dict)
+    steps: Mapping[AttemptKey, tuple[StepResult, ...]] = field(default_factory=dict)
     freezes: Mapping[AttemptKey, freezes.FreezeNote] = field(default_factory=dict)
     stopped: bool = False
     witnessed: bool = False
@@ -139,8 +140,9 @@ class SessionDeps:
     leader: LeaderSource
     reports: ReportQueue
     mirror: MemberMirror
-    # Takes the progress of jobs; must not wait and not fail.
+    # Take the progress of jobs, and the steps that they have started; must not wait and not fail.
     on_progress: Callable[[str, Mapping[AttemptKey, Progress]], None]
+    on_steps: Callable[[str, Mapping[AttemptKey, tuple[StepResult, ...]]], None]
     neighbours: Neighbours
     settings: SettingsSource
     server_time: ServerClock
@@ -237,6 +239,8 @@ class ExecutorSessions:
         if answer.grant is not None:
             self._mirror(answer.grant, heartbeat)
             self._deps.on_progress(incarnation, heartbeat.progress)
+            if heartbeat.steps:
+                self._deps.on_steps(incarnation, heartbeat.steps)
         return self._answer(answer, superseded=superseded)
 
     def clock_skew(self, wall_clock: datetime | None) -> float | None:

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import datetime
+from typing import Any
 
 from toban_coordinator.app.explain_run import Explanation, explain, why_waiting
 from toban_coordinator.app.paging import FIRST_PAGE, MAX_LIMIT, Page, PageRequest, page_of
 from toban_coordinator.app.run_queries import RunQuery, run_filter
 from toban_coordinator.app.start_runs import job_not_found
+from toban_coordinator.decide.step_states import StepState, attempt_steps, step_states
 from toban_coordinator.decide.wait_reason import waits_for_executor
-from toban_coordinator.store import orphan_waits, read_models, run_lists
+from toban_coordinator.store import orphan_waits, read_models, run_lists, run_steps
 from toban_domain.errors import ErrorCode, TobanError
+from toban_domain.outcome import StepResult
 from toban_domain.run import TERMINAL, RunState
 from toban_runtime.clock import Clock
 from toban_store.pool import Pool
@@ -48,6 +51,10 @@ class RunDetails:
     orphan_results: Sequence[Row]
     waiting: str = ""
     orphaned_until: datetime | None = None
+    steps: Sequence[StepState] = ()
+    has_checkpoint: bool = False
+    # By the token of the attempt.
+    attempt_steps: Mapping[int, Sequence[StepState]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +115,7 @@ class JobReads:
         return Page(by_time, found.next_cursor)
 
     async def get_run(self, run_id: int, *, waiting: bool = False) -> RunDetails:
-        """A run with everything that its page shows; why it waits only with `waiting`. Raises RUN_NOT_FOUND."""
+        """A run with everything that its page shows; why it waits, and steps that have not begun, only with `waiting`. Raises RUN_NOT_FOUND."""
         async with autocommit(self.pool) as t:
             row = await read_models.run(t, run_id)
             if row is None:
@@ -118,8 +125,13 @@ class JobReads:
             orphans = await read_models.orphan_results(t, run_id)
             why = await why_waiting(t, run_id, events) if waiting and row["state"] in _NOT_SENT else ""
             wait = await orphan_waits.until(t, run_id) if row["state"] == RunState.ORPHANED else None
+            # A job that has named no step, and whose run is only watched, costs no statement.
+            found = await run_steps.details(t, run_id) if waiting or row["phase"] else None
+        details = RunDetails(row, attempts, events, orphans, why)
+        if found is not None:
+            details = _with_steps(details, found)
         if wait is None:
-            return RunDetails(row, attempts, events, orphans, why)
+            return details
         text = waits_for_executor(
             run_id,
             worker_id=wait["worker_id"],
@@ -127,7 +139,7 @@ class JobReads:
             fenced_at=wait["off_at"],
             until=wait["orphaned_until"],
         )
-        return RunDetails(row, attempts, events, orphans, text, wait["orphaned_until"])
+        return replace(details, waiting=text, orphaned_until=wait["orphaned_until"])
 
     async def explain_run(self, run_id: int) -> Explanation:
         """Why a run waits, was skipped, or is where it is. Raises RUN_NOT_FOUND."""
@@ -182,3 +194,19 @@ async def _details(t: Tx, found: Sequence[Row]) -> list[JobDetails]:
 
 def _run_not_found(run_id: int) -> TobanError:
     return TobanError(ErrorCode.RUN_NOT_FOUND, f"there is no run {run_id}")
+
+
+def _with_steps(run: RunDetails, found: Row) -> RunDetails:
+    definition = found["definition"] or []
+    return replace(
+        run,
+        steps=step_states(definition, _started(found["started"]), RunState(found["state"])),
+        has_checkpoint=bool(found["has_checkpoint"]),
+        attempt_steps={
+            row["token"]: attempt_steps(definition, _started(row["steps"]), row["state"]) for row in run.attempts
+        },
+    )
+
+
+def _started(stored: Sequence[Mapping[str, Any]] | None) -> list[StepResult]:
+    return [StepResult.from_json(step) for step in stored or ()]

@@ -8,7 +8,7 @@ import json
 import math
 import resource
 import sys
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
@@ -34,8 +34,8 @@ T = TypeVar("T")
 class CheckPending(TobanError):
     """The payload is too large to be checked in the event loop. It ends a transaction, which does not wait for so long."""
 
-    def __init__(self, large: LargePayloads, key: bytes, schema: Mapping[str, Any], payload: Mapping[str, Any]) -> None:
-        super().__init__(ErrorCode.UNAVAILABLE, "the payload is not checked yet; try again")
+    def __init__(self, large: LargePayloads, key: bytes, schema: PayloadSchema, payload: Any) -> None:
+        super().__init__(ErrorCode.UNAVAILABLE, f"the {schema.subject} is not checked yet; try again")
         self._task = (key, schema, payload)
         self._large = large
 
@@ -62,22 +62,23 @@ class LargePayloads:
         self._slots: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore] = WeakKeyDictionary()
         self._verdicts: LRUCache[bytes, TobanError | None] = LRUCache(KEPT_VERDICTS)
 
-    def verdict(self, schema: PayloadSchema, payload: Mapping[str, Any], text: str) -> TobanError | None:
+    def verdict(self, schema: PayloadSchema, payload: Any, text: str) -> TobanError | None:
         """None when the payload fits, else PAYLOAD_INVALID; `text` is its canonical form. Raises CheckPending until it is checked."""
         key = hashlib.sha256(schema.digest + text.encode()).digest()
         if key not in self._verdicts:
-            raise CheckPending(self, key, schema.source, payload)
+            raise CheckPending(self, key, schema, payload)
         return self._verdicts[key]
 
-    async def check(self, key: bytes, schema: Mapping[str, Any], payload: Mapping[str, Any]) -> None:
+    async def check(self, key: bytes, schema: PayloadSchema, payload: Any) -> None:
         """Keeps the verdict. Raises OSError when the machine has no process for it, UNAVAILABLE when the process does not end in time."""
         slots = self._slots.setdefault(asyncio.get_running_loop(), asyncio.Semaphore(AT_ONCE))
         async with slots:
             if key not in self._verdicts:
                 self._verdicts[key] = await self._judge(schema, payload)
 
-    async def _judge(self, schema: Mapping[str, Any], payload: Mapping[str, Any]) -> TobanError | None:
-        answer = await self._ask(json.dumps({"schema": dict(schema), "payload": dict(payload)}).encode())
+    async def _judge(self, schema: PayloadSchema, payload: Any) -> TobanError | None:
+        task = {"schema": dict(schema.source), "payload": payload, "subject": schema.subject}
+        answer = await self._ask(json.dumps(task).encode())
         verdict, _, rest = answer.decode(errors="replace").partition("\n")
         if verdict == _VALID:
             return None
@@ -85,7 +86,7 @@ class LargePayloads:
             return _mistakes_from(rest)
         return TobanError(
             ErrorCode.PAYLOAD_INVALID,
-            f"checking the payload against `payload_schema` of the job takes more than {self._limit_seconds} s of CPU time; "
+            f"checking the {schema.subject} against `{schema.subject}_schema` of the job takes more than {self._limit_seconds} s of CPU time; "
             "simplify the schema (alternatives within alternatives multiply), or make the payload smaller",
         )
 
@@ -137,7 +138,7 @@ def main() -> None:
     seconds = math.ceil(used.ru_utime + used.ru_stime) + int(sys.argv[1])
     resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds))
     task = json.load(sys.stdin)
-    schema = PayloadSchema(task["schema"])
+    schema = PayloadSchema(task["schema"], task["subject"])
     if schema.is_valid(task["payload"]):
         _write(_VALID)
         return

@@ -1,4 +1,4 @@
-"""A job's `payload_schema`, compiled: it fetches nothing, and its patterns match in linear time."""
+"""A job's `payload_schema` or `result_schema`, compiled: it fetches nothing, and its patterns match in linear time."""
 
 from __future__ import annotations
 
@@ -22,13 +22,17 @@ EXPLAINED_HERE = 20_000
 
 
 class PayloadSchema:
-    """Raises MANIFEST_INVALID when it is no JSON Schema, refers to anything outside itself, or never ends."""
+    """Raises MANIFEST_INVALID when it is no JSON Schema, refers to anything outside itself, or never ends.
 
-    def __init__(self, schema: Mapping[str, Any]) -> None:
+    `subject` is what it describes: payload or result.
+    """
+
+    def __init__(self, schema: Mapping[str, Any], subject: str = "payload") -> None:
         self.source = schema
+        self.subject = subject
         cost = SchemaCost(schema)
         for problem in cost.problems:
-            raise _refused(problem.path, f"{problem.message}; {problem.remedy}")
+            raise _refused(subject, problem.path, f"{problem.message}; {problem.remedy}")
         try:
             self._validator = jsonschema_rs.Draft202012Validator(
                 dict(schema),
@@ -38,35 +42,39 @@ class PayloadSchema:
             )
         except (ValueError, TypeError) as error:
             line = str(error).strip().splitlines()[0]
-            raise _refused("", f"{line}; write a JSON Schema (2020-12), with patterns that RE2 knows") from None
-        self.digest = hashlib.sha256(canonical_json(schema).encode()).digest()
+            raise _refused(
+                subject, "", f"{line}; write a JSON Schema (2020-12), with patterns that RE2 knows"
+            ) from None
+        self.digest = hashlib.sha256(subject.encode() + canonical_json(schema).encode()).digest()
         self._cost = cost
         self._steps: dict[int, int] = {}
 
-    def steps(self, payload: Mapping[str, Any], size: int) -> int:
+    def steps(self, payload: Any, size: int) -> int:
         """An upper bound of the work of one check; `size` is that of the payload's JSON in characters."""
         depth = _depth(payload)
         if depth not in self._steps:
             self._steps[depth] = self._cost.steps(depth)
         return self._steps[depth] * size
 
-    def is_valid(self, payload: Mapping[str, Any]) -> bool:
+    def is_valid(self, payload: Any) -> bool:
         """Whether it fits."""
         return self._validator.is_valid(payload)
 
-    def explain(self, payload: Mapping[str, Any], *, every: bool) -> TobanError:
+    def explain(self, payload: Any, *, every: bool) -> TobanError:
         """PAYLOAD_INVALID with the first mistake, or with `every` one (the first eight in its detail). Not for a payload that fits."""
         found = list(self._validator.iter_errors(payload)) if every else [_first(self._validator, payload)]
         errors = [self._described(error) for error in found[:SHOWN_ERRORS]]
         more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
         return TobanError(
             ErrorCode.PAYLOAD_INVALID,
-            f"{errors[0]['path']}: {errors[0]['message']}{more}; see `payload_schema` of the job",
+            f"{errors[0]['path']}: {errors[0]['message']}{more}; see `{self.subject}_schema` of the job",
             detail={"errors": errors},
         )
 
     def _described(self, error: jsonschema_rs.ValidationError) -> dict[str, str]:
-        path = "payload" + "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in error.instance_path)
+        path = self.subject + "".join(
+            f"[{part}]" if isinstance(part, int) else f".{part}" for part in error.instance_path
+        )
         return {"path": path, "message": self._message(error)[:SHOWN_CHARACTERS]}
 
     def _message(self, error: jsonschema_rs.ValidationError) -> str:
@@ -83,7 +91,7 @@ class PayloadSchema:
         return f"{names} {'is not a known key' if len(kind.unexpected) == 1 else 'are not known keys'}; {hint}"
 
 
-def _first(validator: jsonschema_rs.Draft202012Validator, payload: Mapping[str, Any]) -> jsonschema_rs.ValidationError:
+def _first(validator: jsonschema_rs.Draft202012Validator, payload: Any) -> jsonschema_rs.ValidationError:
     try:
         validator.validate(payload)
     except jsonschema_rs.ValidationError as error:
@@ -91,8 +99,8 @@ def _first(validator: jsonschema_rs.Draft202012Validator, payload: Mapping[str, 
     raise AssertionError("only called for a payload that does not fit")
 
 
-def _refused(path: str, why: str) -> TobanError:
-    place = f"spec.payload_schema{path}"
+def _refused(subject: str, path: str, why: str) -> TobanError:
+    place = f"spec.{subject}_schema{path}"
     return TobanError(ErrorCode.MANIFEST_INVALID, f"{place}: {why}", detail={"path": place, "why": why})
 
 
@@ -101,7 +109,7 @@ def _fetch_nothing(uri: str) -> NoReturn:
 
 
 def _depth(value: Any) -> int:
-    depth, level = 0, [value]
+    depth, level = 0, [value] if isinstance(value, Mapping | list) else []
     while level := [
         item
         for one in level

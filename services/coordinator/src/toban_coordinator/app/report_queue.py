@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import replace
 
 from toban_coordinator.app.commit_reports import Committed, commit_reports
 from toban_coordinator.app.definition_cache import DefinitionCache
+from toban_coordinator.app.results import ResultChecks
 from toban_coordinator.decide.report import Report
+from toban_coordinator.store import run_steps
 from toban_domain.errors import ErrorCode, TobanError
-from toban_domain.outcome import Outcome
+from toban_domain.outcome import AttemptKey, Outcome
+from toban_domain.payload import check_payload
 from toban_runtime.group_commit import GroupCommit, GroupLimits
 from toban_store.pool import Pool
+from toban_store.tx import autocommit
 
 # One transaction takes so many reports; one call may bring more.
 MAX_BATCH = 1000
 MAX_REPORTS = 5000
 MAX_SUMMARY = 2000
 MAX_LINE = 200
+MAX_LOG_REF = 1024
+MAX_STEPS = 50
 Group = GroupCommit[Sequence[Report], list[Committed]]
 
 
@@ -27,6 +34,7 @@ class ReportQueue:
     def __init__(self, *, pool: Pool) -> None:
         self._pool = pool
         self._definitions = DefinitionCache()
+        self._results = ResultChecks(pool=pool, definitions=self._definitions)
         self._groups: dict[str, Group] = {}
 
     async def commit(self, incarnation: str, reports: Sequence[Report]) -> list[Committed]:
@@ -41,7 +49,18 @@ class ReportQueue:
         group = self._groups.get(incarnation)
         if group is None:
             group = self._groups[incarnation] = self._group_of(incarnation)
-        return await group.submit([_storable(report) for report in reports])
+        return await group.submit(await self._results.checked([_storable(report) for report in reports]))
+
+    async def keep_checkpoint(self, key: AttemptKey, incarnation: str, *, seq: int, value_json: str) -> bool:
+        """Commit what a live attempt keeps for the next one; False when the run has gone on without it.
+
+        Raises INVALID_ARGUMENT for what is no JSON of at most 32 KiB.
+        """
+        value = storable_json(value_json)
+        if not value:
+            raise TobanError(ErrorCode.INVALID_ARGUMENT, "the checkpoint is not JSON of at most 32 KiB")
+        async with autocommit(self._pool) as t:
+            return await run_steps.keep_checkpoint(t, key, incarnation, seq=seq, value_json=value)
 
     def _group_of(self, incarnation: str) -> Group:
         async def commit(calls: Sequence[Sequence[Report]]) -> list[list[Committed]]:
@@ -72,5 +91,20 @@ def _storable(report: Report) -> Report:
         report.what,
         error_summary=report.what.error_summary.replace("\0", "�")[:MAX_SUMMARY],
         last_line=report.what.last_line.replace("\0", "�")[:MAX_LINE],
+        result_json=storable_json(report.what.result_json),
+        log_ref=report.what.log_ref.replace("\0", "�")[:MAX_LOG_REF],
+        steps=report.what.steps[:MAX_STEPS],
     )
     return replace(report, what=outcome)
+
+
+def storable_json(text: str) -> str:
+    """What an executor sends as JSON of a job, in canonical form; empty for what is none, or more than a payload may be."""
+    if not text:
+        return ""
+    try:
+        value = json.loads(text)
+        # In an object, as the limit and the depth of payloads count.
+        return check_payload({"v": value})[len('{"v":') : -1]
+    except (ValueError, RecursionError, TobanError):
+        return ""

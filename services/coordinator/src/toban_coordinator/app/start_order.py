@@ -10,6 +10,7 @@ from toban_coordinator.ports.orders import OrderStep, StartOrder
 from toban_coordinator.store import run_traces
 from toban_domain.job import JobSpec
 from toban_domain.outcome import AttemptKey
+from toban_domain.placement import DueRun
 from toban_domain.traceparent import TraceContext, of_run
 from toban_observability import tracing
 from toban_observability.tracing import Attributes, OpenSpan
@@ -21,6 +22,7 @@ from toban_store.tx import autocommit
 class Attempt:
     """What an order says of one attempt of a run. `timeout_seconds` 0 = none; `log_day` is PostgreSQL's day of the dispatch.
 
+    `checkpoint` is JSON that an earlier attempt has kept, "" = none; `first_step` the index of the step to begin with.
     `origin` is where the run was started from. `again`: the run was sent before, for this attempt or for another one.
     """
 
@@ -33,6 +35,25 @@ class Attempt:
     log_day: str
     origin: TraceContext | None = None
     again: bool = False
+    checkpoint: str = ""
+    first_step: int = 0
+
+
+def attempt_of(run: DueRun, token: int, log_day: str, origin: TraceContext | None) -> Attempt:
+    """The attempt that begins with the placement of a due run."""
+    return Attempt(
+        key=AttemptKey(run.id, token),
+        version=run.definition_version,
+        number=run.attempt,
+        payload=run.payload,
+        checkpoint=run.checkpoint or "",
+        first_step=run.first_step or 0,
+        slot=run.slot,
+        timeout_seconds=run.timeout_seconds,
+        log_day=log_day,
+        origin=origin,
+        again=run.attempt > 1 or run.lost_count > 0,
+    )
 
 
 def start_order(attempt: Attempt, spec: JobSpec, *, cluster: str) -> StartOrder:
@@ -54,6 +75,9 @@ def start_order(attempt: Attempt, spec: JobSpec, *, cluster: str) -> StartOrder:
         working_dir=spec.working_dir,
         allow_shell=spec.allow_shell,
         logs=spec.logs,
+        checkpoint_json=attempt.checkpoint,
+        first_step=attempt.first_step,
+        result_expected=spec.result_schema is not None,
         span=_dispatch_span(attempt, spec.name, cluster),
     )
 
@@ -77,6 +101,7 @@ def _steps(spec: JobSpec) -> tuple[OrderStep, ...]:
             cancelable=step.cancelable,
             callable=step.callable,
             python_path=step.python_path,
+            heartbeat_seconds=step.heartbeat_seconds,
         )
         for step in spec.steps
     )

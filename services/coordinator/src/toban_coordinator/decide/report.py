@@ -18,6 +18,8 @@ from toban_domain.transitions import CloseAttempt, Finish, LiveRun, Orphan, Rele
 
 # (run, number of the retry that would come) → seconds to wait before it.
 RetryDelay = Callable[[LiveRun, int], float]
+# Whether a retry of this run begins with the step that failed.
+ResumesAtFailure = Callable[[LiveRun], bool]
 
 _RESULTS = {
     OutcomeKind.SUCCEEDED: RunState.SUCCEEDED,
@@ -97,6 +99,7 @@ def plan(
     reporters: frozenset[str],
     retry_delay: RetryDelay,
     same: Callable[[Outcome, Mapping[str, Any]], bool],
+    resumes: ResumesAtFailure = lambda _run: False,
 ) -> ReportPlan:
     """Decides a batch. `runs` are the live ones, locked; `known` are the attempts of reports that no live run holds.
 
@@ -116,7 +119,7 @@ def plan(
             made.answers.append(Answer.ALREADY_ACCEPTED if settled[report.key] == report.what else Answer.ORPHAN_RESULT)
         else:
             settled[report.key] = report.what
-            _outcome(made, run, report.key.token, report.what, retry_delay)
+            _outcome(made, run, report.key.token, report.what, retry_delay, resumes)
             made.answers.append(Answer.ACCEPTED)
     return made
 
@@ -149,7 +152,14 @@ def _started(made: ReportPlan, report: Report, at: datetime, run: LiveRun, begun
     return Answer.ACCEPTED if run.state is RunState.ASSIGNED else Answer.ALREADY_ACCEPTED
 
 
-def _outcome(made: ReportPlan, run: LiveRun, token: int, outcome: Outcome, retry_delay: RetryDelay) -> None:
+def _outcome(
+    made: ReportPlan,
+    run: LiveRun,
+    token: int,
+    outcome: Outcome,
+    retry_delay: RetryDelay,
+    resumes: ResumesAtFailure,
+) -> None:
     if run.state is RunState.CANCEL_REQUESTED:
         made.finishes.append(_after_cancel(run, token, outcome))
     elif outcome.lost:
@@ -164,7 +174,8 @@ def _outcome(made: ReportPlan, run: LiveRun, token: int, outcome: Outcome, retry
         made.closes.append(_close(run, token, outcome, "LOST"))
     elif _may_retry(run, outcome):
         made.closes.append(_close(run, token, outcome, outcome.kind.value))
-        made.releases.append(_retry(run, token, outcome, retry_delay))
+        first_step = outcome.steps[-1].index if outcome.steps and resumes(run) else None
+        made.releases.append(_retry(run, token, outcome, retry_delay, first_step))
     else:
         made.finishes.append(_result(run, token, outcome))
 
@@ -175,7 +186,7 @@ def _may_retry(run: LiveRun, outcome: Outcome) -> bool:
     return failed and outcome.tree_empty and run.attempt < run.max_attempts
 
 
-def _retry(run: LiveRun, token: int, outcome: Outcome, retry_delay: RetryDelay) -> Release:
+def _retry(run: LiveRun, token: int, outcome: Outcome, retry_delay: RetryDelay, first_step: int | None) -> Release:
     delay = retry_delay(run, run.attempt)
     return Release(
         run_id=run.id,
@@ -187,6 +198,7 @@ def _retry(run: LiveRun, token: int, outcome: Outcome, retry_delay: RetryDelay) 
         event="retry",
         message=f"attempt {run.attempt} of {run.max_attempts} {outcome.kind.value}, next in {delay:g} s",
         started_at=outcome.started_at,
+        first_step=first_step,
     )
 
 

@@ -14,7 +14,7 @@ from toban_coordinator.app.fast_path import FastPath
 from toban_coordinator.app.limit_gate import LimitGate, cancel_replaced
 from toban_coordinator.app.order_sender import OrderSender
 from toban_coordinator.app.run_marks import RunMarker
-from toban_coordinator.app.start_order import Attempt, start_order, trace_origins
+from toban_coordinator.app.start_order import attempt_of, start_order, trace_origins
 from toban_coordinator.decide import assign as decide
 from toban_coordinator.decide.fair import RoundRobin
 from toban_coordinator.decide.groups import Groups
@@ -24,7 +24,6 @@ from toban_coordinator.ports.orders import StartOrder, Target
 from toban_coordinator.store import deferred, limits, runs_assign, runs_finish
 from toban_coordinator.store.pending_work import Agenda
 from toban_domain.job import JobSpec
-from toban_domain.outcome import AttemptKey
 from toban_domain.placement import DueRun, ExecutorLoad
 from toban_domain.traceparent import TraceContext
 from toban_domain.transitions import Defer, Finish, Placement, Release
@@ -330,7 +329,11 @@ class Assign:
         for p, token in placed:
             executors[p.executor.incarnation] = p.executor
             orders[p.executor.incarnation].append(
-                _order(p.run, token, days[p.run.id], specs, cluster=cluster, origin=origins.get(p.run.id))
+                start_order(
+                    attempt_of(p.run, token, days[p.run.id], origins.get(p.run.id)),
+                    specs[_version(p.run)],
+                    cluster=cluster,
+                )
             )
         for incarnation, batch in orders.items():
             executor = executors[incarnation]
@@ -379,22 +382,9 @@ def _run_id(move: Move) -> int:
     return move.run.id if isinstance(move, decide.Placed) else move.run_id
 
 
+def _version(run: DueRun) -> tuple[int, int]:
+    return run.definition_id, run.definition_version
+
+
 def _seconds_to(at: datetime | None, now: datetime) -> float | None:
     return None if at is None else max(0.001, (at - now).total_seconds())
-
-
-def _order(
-    run: DueRun, token: int, log_day: str, specs: Specs, *, cluster: str, origin: TraceContext | None
-) -> StartOrder:
-    attempt = Attempt(
-        key=AttemptKey(run.id, token),
-        version=run.definition_version,
-        number=run.attempt,
-        payload=run.payload,
-        slot=run.slot,
-        timeout_seconds=run.timeout_seconds,
-        log_day=log_day,
-        origin=origin,
-        again=run.attempt > 1 or run.lost_count > 0,
-    )
-    return start_order(attempt, specs[(run.definition_id, run.definition_version)], cluster=cluster)

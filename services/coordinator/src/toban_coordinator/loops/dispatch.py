@@ -38,6 +38,8 @@ class Dispatch:
         self._sender = sender
         # When each cancel or revoke went out last, by this machine's monotonic clock.
         self._asked: dict[AttemptKey, float] = {}
+        # Of runs that wait for the proof of their cancel: those whose kill went out.
+        self._killed: set[AttemptKey] = set()
         # The last run of the page before, 0 = begin again: runs that stay open for long must not hide those behind them.
         self._sent_after = 0
         self._cancel_after = 0
@@ -109,6 +111,8 @@ class Dispatch:
             version=run.definition_version,
             number=run.attempt,
             payload=run.payload,
+            checkpoint=run.checkpoint or "",
+            first_step=run.first_step or 0,
             slot=run.slot,
             timeout_seconds=run.timeout_seconds,
             log_day=run.log_day,
@@ -119,10 +123,16 @@ class Dispatch:
 
     def _cancel(self, canceling: Sequence[CancelingRun]) -> int:
         orders: dict[Target, list[CancelOrder]] = defaultdict(list)
+        if not canceling:
+            self._killed.clear()
         for run in canceling:
             key = AttemptKey(run.id, run.token)
-            if self._sender.busy_with(run.incarnation, key) or not self._may_ask(key):
+            # A kill does not wait for the time of a cancel that went out before.
+            hurried = run.cancel_mode == "kill" and key not in self._killed
+            if self._sender.busy_with(run.incarnation, key) or not (self._may_ask(key) or hurried):
                 continue
+            if hurried:
+                self._killed.add(key)
             orders[Target(run.incarnation, run.worker_id, run.address)].append(self._cancel_order(key, run))
         for target, batch in orders.items():
             self._sender.cancel(target, batch)
@@ -133,7 +143,12 @@ class Dispatch:
         # A run whose definition cannot be read can be canceled all the same.
         how = spec.cancel if spec is not None else CancelSpec()
         return CancelOrder(
-            key=key, mode=run.cancel_mode or how.mode, grace_seconds=how.grace_seconds, reason=run.cancel_reason
+            key=key,
+            mode=run.cancel_mode or how.mode,
+            grace_seconds=how.grace_seconds,
+            reason=run.cancel_reason,
+            # Asked for with the cancel itself, and not by the definition.
+            force=run.cancel_mode == "kill",
         )
 
 

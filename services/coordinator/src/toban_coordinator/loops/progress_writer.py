@@ -6,8 +6,10 @@ from collections.abc import Mapping
 from itertools import islice
 
 from toban_coordinator.store import progress as store
+from toban_coordinator.store import run_steps
 from toban_coordinator.store.progress import ProgressNote
-from toban_domain.outcome import AttemptKey
+from toban_coordinator.store.run_steps import StepsNote
+from toban_domain.outcome import AttemptKey, StepResult
 from toban_domain.progress import Progress
 from toban_observability import metrics
 from toban_store.pool import Pool
@@ -31,6 +33,7 @@ class ProgressWriter:
     def __init__(self, *, pool: Pool) -> None:
         self._pool = pool
         self._waiting: dict[AttemptKey, ProgressNote] = {}
+        self._steps: dict[AttemptKey, StepsNote] = {}
 
     def put(self, incarnation: str, words: Mapping[AttemptKey, Progress]) -> None:
         """Take what one heartbeat brought."""
@@ -41,9 +44,15 @@ class ProgressWriter:
             elif held is None or held.progress.at <= progress.at:
                 self._waiting[key] = ProgressNote(key, incarnation, progress)
 
+    def put_steps(self, incarnation: str, steps: Mapping[AttemptKey, tuple[StepResult, ...]]) -> None:
+        """Take the steps that attempts have started, from one heartbeat. What is dropped here comes with the outcome."""
+        for key, started in steps.items():
+            if key in self._steps or len(self._steps) < MAX_WAITING:
+                self._steps[key] = StepsNote(key, incarnation, started)
+
     async def run_once(self) -> int:
         """Write what waits; how many runs changed. Raises StoreError: what was not written waits for the next turn."""
-        changed = 0
+        changed = await self._write_steps() if self._steps else 0
         while self._waiting:
             batch = list(islice(self._waiting.values(), MAX_BATCH))
             async with autocommit(self._pool) as t:
@@ -56,3 +65,12 @@ class ProgressWriter:
             _written.labels("stale").inc(len(batch) - moved)
             changed += moved
         return changed
+
+    async def _write_steps(self) -> int:
+        batch = list(islice(self._steps.values(), MAX_BATCH))
+        async with autocommit(self._pool) as t:
+            moved = len(await run_steps.note(t, batch))
+        for note in batch:
+            if self._steps.get(note.key) is note:
+                del self._steps[note.key]
+        return moved

@@ -83,6 +83,7 @@ def _gateway(config: CoordinatorConfig, parts: Coordinator) -> Gateway:
         reports=reports,
         mirror=parts.mirror,
         on_progress=parts.progress.put,
+        on_steps=parts.progress.put_steps,
         neighbours=Neighbours(
             coordinators=parts.presence.addresses,
             subleader=parts.presence.subleader_of,

@@ -47,6 +47,7 @@ class OrderStep:
     cancelable: bool = True
     callable: str = ""
     python_path: tuple[str, ...] = ()
+    heartbeat_seconds: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,6 +72,10 @@ class StartOrder:
     working_dir: str = ""
     allow_shell: bool = False
     logs: LogSpec = field(default_factory=LogSpec)
+    # JSON that an earlier attempt has kept, "" = none; index of the step to begin with; whether the output has a schema.
+    checkpoint_json: str = ""
+    first_step: int = 0
+    result_expected: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,12 +95,16 @@ class StartResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CancelOrder:
-    """Stop one attempt. `mode` is cooperative or kill; `grace_seconds` lies between SIGTERM and SIGKILL."""
+    """Stop one attempt. `mode` is cooperative or kill; `grace_seconds` lies between SIGTERM and SIGKILL, of `cooperative` also before SIGTERM.
+
+    `force`: an operator's kill, which waits for no step.
+    """
 
     key: AttemptKey
     mode: str
     grace_seconds: float
     reason: str = ""
+    force: bool = False
 
 
 class WorkerOrders(Protocol):

@@ -24,6 +24,7 @@ from toban_coordinator.server.executor_messages import (
 )
 from toban_proto.v1 import coordinator_pb2 as pb
 from toban_proto.v1.coordinator_pb2_grpc import ExecutorGatewayServicer
+from toban_transport.convert import key_from_pb
 from toban_transport.server import metadata
 from toban_transport.signed_epoch import EpochSigner, EpochVerifier
 
@@ -82,15 +83,22 @@ class Gateway(ExecutorGatewayServicer):
         return continuation_to_pb(answer, self._deps.signer)
 
     async def Report(self, request: pb.ReportRequest, context: Context) -> pb.ReportResponse:
-        """Commit starts and outcomes."""
+        """Commit starts, outcomes and checkpoints."""
         incarnation = await self._deps.keys.verified(metadata(context), request.incarnation)
         reports = [report_from_pb(message) for message in request.reports]
-        answers = await self._deps.reports.commit(incarnation, reports)
+        answers = await self._deps.reports.commit(incarnation, reports) if reports else []
         results = [
             report_result(message, committed, keeps_refused=request.keeps_refused)
             for message, committed in zip(request.reports, answers, strict=True)
         ]
-        return pb.ReportResponse(results=[result for result in results if result is not None])
+        checkpoints = [await self._keep_checkpoint(incarnation, message) for message in request.checkpoints]
+        return pb.ReportResponse(results=[result for result in results if result is not None], checkpoints=checkpoints)
+
+    async def _keep_checkpoint(self, incarnation: str, message: pb.Checkpoint) -> pb.CheckpointResult:
+        stored = await self._deps.reports.keep_checkpoint(
+            key_from_pb(message.key), incarnation, seq=message.seq, value_json=message.value_json
+        )
+        return pb.CheckpointResult(key=message.key, seq=message.seq, stored=stored)
 
     async def WatchSettings(
         self, _request: pb.WatchSettingsRequest, context: Context

@@ -35,7 +35,14 @@ from toban_proto.v1 import common_pb2
 from toban_proto.v1 import coordinator_pb2 as pb
 from toban_proto.v1 import executor_pb2 as worker
 from toban_proto.v1.common_pb2 import ATTEMPT_STATE_FINISHED
-from toban_transport.convert import key_from_pb, key_to_pb, outcome_from_pb, progress_from_text, timestamp_from_pb
+from toban_transport.convert import (
+    key_from_pb,
+    key_to_pb,
+    outcome_from_pb,
+    progress_from_text,
+    steps_from_pb,
+    timestamp_from_pb,
+)
 from toban_transport.signed_epoch import EpochSigner, EpochVerifier, read
 
 MAX_MESSAGE = 500
@@ -129,6 +136,7 @@ def heartbeat_from_pb(
         presented=presented_from_pb(message, verifier),
         held=held,
         progress=progress_from_pb(message),
+        steps={key_from_pb(item.key): steps_from_pb(item.steps) for item in message.held if item.steps},
         freezes=freezes_from_pb(message),
         stopped=message.stopped,
         witnessed=message.witnessed,
@@ -232,6 +240,7 @@ def open_order(order: QueuedOrder) -> pb.OpenOrder:
             mode=str(order.payload.get("mode", "kill")),
             grace_seconds=float(order.payload.get("grace_seconds", 0.0)),
             reason=str(order.payload.get("reason", "")),
+            force=bool(order.payload.get("force", False)),
         )
         return pb.OpenOrder(order_id=order.id, cancel=worker.CancelJobRequest(header=authority, orders=[cancel]))
     if order.kind == "revoke":

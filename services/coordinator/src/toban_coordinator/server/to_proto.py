@@ -8,6 +8,7 @@ from typing import Any
 
 from toban_coordinator.app.job_reads import JobDetails, RunDetails
 from toban_coordinator.app.manifests import Applied
+from toban_coordinator.decide.step_states import StepState
 from toban_domain.schedule import RuleSpec
 from toban_proto.v1 import coordinator_pb2 as pb
 from toban_schedule import AnnotatedSlot, describe
@@ -44,6 +45,8 @@ def run_to_pb(row: Row) -> pb.Run:
         idempotency_key=row["idempotency_key"] or "",
         cancel_requested_at=at(row["cancel_requested_at"]),
         progress_json=row["progress"] or "",
+        result_json=row["result"] or "",
+        phase=row["phase"],
         event_id=row["event_id"] or 0,
         trigger=row["trigger_name"],
         scope=row["scope"],
@@ -59,22 +62,41 @@ def run_to_pb(row: Row) -> pb.Run:
 def run_details_to_pb(run: RunDetails) -> pb.Run:
     """A run with its attempts and events, kept results among the latter."""
     message = run_to_pb(run.row)
-    message.attempts.extend(attempt_to_pb(row) for row in run.attempts)
+    message.attempts.extend(attempt_to_pb(row, run.attempt_steps.get(row["token"], ())) for row in run.attempts)
     message.events.extend(event_to_pb(row) for row in run.events)
     message.events.extend(orphan_to_event(row) for row in run.orphan_results)
     message.waiting = run.waiting
+    message.steps.extend(_step_to_pb(step) for step in run.steps)
+    message.has_checkpoint = run.has_checkpoint
     if run.orphaned_until is not None:
         message.orphaned_until.FromDatetime(run.orphaned_until)
     return message
 
 
-def attempt_to_pb(row: Row) -> pb.Attempt:
-    """One dispatch of a run."""
+def _step_to_pb(step: StepState) -> pb.RunStep:
+    message = pb.RunStep(number=step.number, id=step.id, name=step.name, state=step.state)
+    if (started := step.started) is not None:
+        message.MergeFrom(
+            pb.RunStep(
+                started_at=at(started.started_at),
+                finished_at=at(started.finished_at),
+                exit_code=started.exit_code,
+                signal=started.signal,
+                seq_from=started.seq_from,
+                seq_to=started.seq_to,
+            )
+        )
+    return message
+
+
+def attempt_to_pb(row: Row, steps: Sequence[StepState]) -> pb.Attempt:
+    """One dispatch of a run, with the steps that it has started."""
     return pb.Attempt(
         token=row["token"],
         attempt=row["attempt"],
         state=row["state"],
         worker_id=row["worker_id"],
+        steps=[_step_to_pb(step) for step in steps],
         **_execution(row),
     )
 

@@ -16,7 +16,9 @@ UPDATE scheduler.job_attempts a
    SET state = i.state, reason = i.reason, error_summary = i.error, outcome = COALESCE(i.outcome::jsonb, a.outcome),
        started_at = CASE WHEN i.started_at IS NULL THEN a.started_at ELSE LEAST(now(), GREATEST(i.started_at, a.dispatched_at)) END,
        finished_at = CASE WHEN i.finished_at IS NULL THEN now() ELSE LEAST(now(), GREATEST(i.finished_at, a.dispatched_at)) END, exit_code = i.exit_code, term_signal = i.signal,
-       last_seq = COALESCE(i.last_seq, a.last_seq)
+       last_seq = COALESCE(i.last_seq, a.last_seq),
+       steps = CASE WHEN i.outcome::jsonb ? 'steps' THEN NULL
+                    ELSE COALESCE(a.steps, (SELECT r.steps FROM scheduler.runs_live r WHERE r.id = i.run_id AND r.token = i.token)) END
   FROM unnest(%(ids)s::bigint[], %(tokens)s::bigint[], %(states)s::text[], %(reasons)s::text[], %(errors)s::text[], %(outcomes)s::text[],
               %(started)s::timestamptz[], %(finished)s::timestamptz[], %(exit_codes)s::integer[], %(signals)s::integer[], %(last_seqs)s::bigint[])
        AS i(run_id, token, state, reason, error, outcome, started_at, finished_at, exit_code, signal, last_seq)

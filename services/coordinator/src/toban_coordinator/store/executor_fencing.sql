@@ -14,7 +14,7 @@ RETURNING e.incarnation::text AS incarnation;
 -- name: orphan
 -- ASSIGNED | RUNNING -> ORPHANED, never sent ones -> PENDING; its attempts -> LOST. At most so many runs: the rest is put back by reap.
 WITH held AS (
-    SELECT id, state, token, log_day FROM scheduler.runs_live
+    SELECT id, state, token, log_day, steps FROM scheduler.runs_live
      WHERE assigned_incarnation = ANY (%(incarnations)s::uuid[]) AND state IN ('ASSIGNED', 'RUNNING')
      ORDER BY id LIMIT %(limit)s::integer FOR NO KEY UPDATE
 ), moved AS (
@@ -27,7 +27,7 @@ WITH held AS (
       FROM held h WHERE r.id = h.id
  RETURNING r.id, h.state AS from_state, r.state AS to_state, r.assigned_incarnation
 ), lost AS (
-    UPDATE scheduler.job_attempts a SET state = 'LOST', finished_at = now(), reason = 'executor_fenced'
+    UPDATE scheduler.job_attempts a SET state = 'LOST', finished_at = now(), reason = 'executor_fenced', steps = h.steps
       FROM held h
      WHERE a.run_id = h.id AND a.token = h.token AND a.log_day = h.log_day AND a.state IN ('DISPATCHED', 'RUNNING')
  RETURNING a.run_id

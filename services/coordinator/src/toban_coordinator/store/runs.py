@@ -141,3 +141,15 @@ async def waiting_since(t: Tx, definition_id: int, version: int, before: datetim
         _sql.waiting_since, {"definition_id": definition_id, "version": version, "before": before, "limit": limit}
     )
     return [row["id"] for row in rows]
+
+
+async def definitions_of(t: Tx, ids: Sequence[int]) -> dict[int, tuple[int, int]]:
+    """The definition, and its version, of each of these runs that there is."""
+    rows = await t.fetch_all(_sql.definitions_of, {"ids": list(ids)})
+    return {row["id"]: (row["definition_id"], row["definition_version"]) for row in rows}
+
+
+async def kill_canceled(t: Tx, run_id: int, *, reason: str, actor: str) -> bool:
+    """The cancel of a run becomes a kill; False when it is one already."""
+    row = await t.fetch_one(_sql.kill_canceled, {"id": run_id, "reason": reason, "actor": actor})
+    return row is not None

@@ -75,3 +75,18 @@ SELECT r.id, r.token
    AND GREATEST(r.scheduled_for, r.not_before) < %(before)s::timestamptz AND r.started_at IS NULL
  ORDER BY r.id
  LIMIT %(limit)s::integer
+
+-- name: definitions_of
+-- The definition, and its version, of each of some runs, live or finished.
+SELECT r.id, r.definition_id, r.definition_version FROM scheduler.job_runs r WHERE r.id = ANY(%(ids)s::bigint[])
+
+-- name: kill_canceled
+-- CANCEL_REQUESTED stays: an operator does not wait for the job; its cancel goes out again as a kill.
+WITH moved AS (
+    UPDATE scheduler.runs_live r SET cancel_mode = 'kill', version = r.version + 1
+     WHERE r.id = %(id)s::bigint AND r.state = 'CANCEL_REQUESTED' AND r.cancel_mode <> 'kill'
+    RETURNING r.id
+)
+INSERT INTO scheduler.job_events (run_id, type, from_state, to_state, message, actor)
+SELECT id, 'kill_requested', 'CANCEL_REQUESTED', 'CANCEL_REQUESTED', %(reason)s::text, %(actor)s::text FROM moved
+RETURNING run_id

@@ -48,6 +48,8 @@ class SentRun:
     slot: datetime | None
     attempt: int
     payload: str
+    checkpoint: str | None
+    first_step: int | None
     timeout_seconds: int
     log_day: str
     dispatched_at: datetime

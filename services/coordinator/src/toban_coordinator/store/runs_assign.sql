@@ -1,7 +1,8 @@
 -- fragment: due_columns
 -- What placing a due run reads of it.
 c.id, c.definition_id, c.definition_version, c.job_name, c.state::text AS state, c.origin, c.slot, c.scheduled_for, c.attempt, c.lost_count,
-c.payload::text AS payload, c.timeout_seconds, c.assigned_incarnation::text AS placed_on, c.started_at IS NOT NULL AS started,
+c.payload::text AS payload, (c.checkpoint -> 'value')::text AS checkpoint, c.first_step,
+c.timeout_seconds, c.assigned_incarnation::text AS placed_on, c.started_at IS NOT NULL AS started,
 c.concurrency_group AS "group", c.group_claimed AS claimed, c.deferred_on, c.not_before,
 c.schedule_id IS NOT NULL AND EXISTS (
     SELECT 1 FROM scheduler.runs_live o
@@ -193,7 +194,7 @@ SELECT id FROM moved
 -- name: unconfirmed
 -- Sent runs that no report has confirmed: their start goes out again. A page begins after the last run of the one before.
 SELECT r.id, r.token, r.definition_id, r.definition_version, r.job_name, r.slot, r.attempt, r.payload::text AS payload, r.timeout_seconds,
-       r.log_day::text AS log_day, r.dispatched_at, r.assigned_incarnation::text AS incarnation, e.worker_id, e.grpc_host, e.grpc_port
+       (r.checkpoint -> 'value')::text AS checkpoint, r.first_step, r.log_day::text AS log_day, r.dispatched_at, r.assigned_incarnation::text AS incarnation, e.worker_id, e.grpc_host, e.grpc_port
   FROM scheduler.runs_live r JOIN scheduler.executors e ON e.incarnation = r.assigned_incarnation
  WHERE r.state = 'ASSIGNED' AND r.dispatched_at < %(before)s::timestamptz AND e.state <> 'off' AND r.id > %(after)s::bigint
  ORDER BY r.id

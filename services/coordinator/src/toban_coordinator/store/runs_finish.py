@@ -55,6 +55,12 @@ def outcome_json(outcome: Outcome) -> dict[str, Any]:
     }
     if outcome.progress is not None:
         stored["progress"] = outcome.progress.to_json()
+    if outcome.result_json:
+        stored["result"] = json.loads(outcome.result_json)
+    if outcome.log_ref:
+        stored["log_ref"] = outcome.log_ref
+    if outcome.steps:
+        stored["steps"] = [step.to_json() for step in outcome.steps]
     return stored
 
 
@@ -159,6 +165,7 @@ async def release(t: Tx, moves: Sequence[Release]) -> set[int]:
             "types": [m.event for m in moves],
             "messages": [m.message for m in moves],
             "started": [m.started_at for m in moves],
+            "first_steps": [m.first_step for m in moves],
         },
     )
     return {row["id"] for row in rows}

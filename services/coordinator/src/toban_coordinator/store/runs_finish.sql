@@ -1,3 +1,8 @@
+-- fragment: phase_of_outcome
+-- The id of the last step that an outcome names, by the definition of its run.
+(SELECT v.spec #>> ARRAY['steps', outcome #>> '{steps,-1,index}', 'id']
+   FROM scheduler.job_definition_versions v WHERE (v.definition_id, v.version) = (gone.definition_id, gone.definition_version))
+
 -- name: lock_live
 -- Locks live runs by id, for a decision about them in this transaction.
 SELECT {{run_to_decide}}
@@ -62,11 +67,13 @@ WITH input AS MATERIALIZED (
         payload, progress, result, idempotency_key, cancel_requested_at, cancel_reason, cancel_mode, cancel_actor, continuation_state,
         continuation_check_started_at, continuation_check_deadline_at, locked_by, locked_until, rerun_of, created_at, created_by, event_id, trigger_name,
         concurrency_group, deferred_on, deferred_at, catch_up)
-    SELECT id, definition_id, definition_version, job_name, schedule_id, schedule_name, origin, slot, scheduled_for, target::scheduler.run_state, phase,
+    SELECT id, definition_id, definition_version, job_name, schedule_id, schedule_name, origin, slot, scheduled_for, target::scheduler.run_state,
+           CASE WHEN outcome ? 'steps' THEN COALESCE({{phase_of_outcome}}, phase) ELSE phase END,
            priority, scope, scope_id, attempt, max_attempts, lost_count, max_lost, timeout_seconds, version + 1, not_before, token, log_day,
            leader_epoch, assigned_incarnation, assigned_worker_id, assigned_at, dispatched_at,
            CASE WHEN began_at IS NULL THEN NULL ELSE LEAST(began_at, ended_at) END, ended_at, new_exit_code, new_signal, new_reason,
-           new_error, new_last_line, log_ref, payload, COALESCE(outcome -> 'progress', progress), result, idempotency_key, cancel_requested_at, cancel_reason, cancel_mode,
+           new_error, new_last_line, COALESCE(outcome ->> 'log_ref', log_ref), payload, COALESCE(outcome -> 'progress', progress),
+           COALESCE(outcome -> 'result', result), idempotency_key, cancel_requested_at, cancel_reason, cancel_mode,
            cancel_actor, continuation_state, continuation_check_started_at, continuation_check_deadline_at, NULL, NULL, rerun_of, created_at, created_by,
            event_id, trigger_name, concurrency_group, deferred_on, deferred_at, catch_up
       FROM gone
@@ -101,8 +108,9 @@ SELECT id, job_name, target, origin, new_reason, message, definition_id, definit
 WITH input AS MATERIALIZED (
     SELECT *
       FROM unnest(%(ids)s::bigint[], %(sources)s::text[], %(tokens)s::bigint[], %(attempts)s::integer[], %(losts)s::integer[],
-                  %(delays)s::double precision[], %(types)s::text[], %(messages)s::text[], %(started)s::timestamptz[])
-           AS i(id, source, token, attempt, lost_count, delay, type, message, started_at)
+                  %(delays)s::double precision[], %(types)s::text[], %(messages)s::text[], %(started)s::timestamptz[],
+                  %(first_steps)s::integer[])
+           AS i(id, source, token, attempt, lost_count, delay, type, message, started_at, first_step)
 ), locked AS MATERIALIZED (
     {{lock_runs}}
 ), moved AS (
@@ -110,8 +118,9 @@ WITH input AS MATERIALIZED (
        SET state = 'PENDING', attempt = i.attempt, lost_count = i.lost_count, version = r.version + 1,
            not_before = CASE WHEN i.delay > 0 THEN now() + make_interval(secs => i.delay) END,
            started_at = CASE WHEN i.started_at IS NULL THEN r.started_at ELSE LEAST(now(), GREATEST(i.started_at, r.dispatched_at)) END, token = NULL, log_day = NULL, leader_epoch = NULL, assigned_incarnation = NULL, assigned_worker_id = NULL, assigned_at = NULL,
-           dispatched_at = NULL, progress = NULL, orphaned_until = NULL, continuation_state = '', continuation_check_started_at = NULL,
-           continuation_check_deadline_at = NULL, deferred_on = NULL, deferred_weight = NULL, deferred_at = NULL, resumed_at = NULL
+           dispatched_at = NULL, progress = NULL, steps = NULL, first_step = COALESCE(i.first_step, r.first_step), orphaned_until = NULL,
+           continuation_state = '', continuation_check_started_at = NULL, continuation_check_deadline_at = NULL,
+           deferred_on = NULL, deferred_weight = NULL, deferred_at = NULL, resumed_at = NULL
       FROM input i JOIN locked l ON l.id = i.id
      WHERE r.id = i.id AND r.state = i.source::scheduler.run_state AND r.token IS NOT DISTINCT FROM i.token
     RETURNING r.id, i.source, i.type, i.message

@@ -12,8 +12,8 @@ from toban_domain.job import DEFAULT_LEASE_LOSS_GRACE_SECONDS
 from toban_domain.outcome import AttemptKey, AttemptState
 from toban_domain.settings import Settings
 from toban_executor.adapters.program_lookup import python_step_command
-from toban_executor.decide.models import CancelOrder, LogRules, Report, StartOrder, StepOrder
-from toban_executor.decide.outcome import at
+from toban_executor.decide.models import CancelOrder, LogRules, Report, StartOrder, StepEnd, StepOrder
+from toban_executor.decide.outcome import at, step_result
 from toban_executor.ports.coordinator import (
     ContinuationAnswer,
     ContinuationQuestion,
@@ -33,6 +33,7 @@ from toban_transport.convert import (
     outcome_to_pb,
     progress_to_text,
     state_to_pb,
+    step_to_pb,
     timestamp_from_pb,
     timestamp_to_pb,
 )
@@ -60,6 +61,10 @@ def start_from_pb(message: executor_pb2.StartOrder) -> StartOrder:
                 else tuple(step.argv),
                 timeout_seconds=step.timeout_seconds,
                 callable=step.callable,
+                id=step.id,
+                # Earlier coordinators refuse steps that are not cancelable.
+                cancelable=step.cancelable,
+                heartbeat_seconds=step.heartbeat_seconds,
             )
             for step in message.steps
         ),
@@ -82,6 +87,9 @@ def start_from_pb(message: executor_pb2.StartOrder) -> StartOrder:
         lease_loss_grace_seconds=message.lease_loss_grace_seconds
         if message.HasField("lease_loss_grace_seconds")
         else DEFAULT_LEASE_LOSS_GRACE_SECONDS,
+        checkpoint_json=message.checkpoint_json,
+        result_expected=message.result_expected,
+        first_step=min(max(0, message.first_step), max(0, len(message.steps) - 1)),
     )
 
 
@@ -99,9 +107,10 @@ def cancel_from_pb(message: executor_pb2.CancelOrder) -> CancelOrder:
     """One attempt to end."""
     return CancelOrder(
         key=key_from_pb(message.key),
-        mode=message.mode or "cooperative",
+        mode=message.mode or "kill",
         grace_seconds=message.grace_seconds,
         reason=message.reason,
+        force=message.force,
     )
 
 
@@ -195,6 +204,8 @@ def _held_to_pb(key: AttemptKey, state: AttemptState, request: HeartbeatRequest)
     if note is not None:
         held.freeze_turns, held.frozen_seconds = note.turns, note.seconds
         held.freeze_turned_at.FromNanoseconds(note.turned_ns)
+    if steps := request.steps.get(key):
+        held.steps.extend(step_to_pb(step_result(StepEnd._make(step))) for step in json.loads(steps))
     return held
 
 

@@ -5,6 +5,7 @@ from typing import Any
 
 from toban_domain.epoch import Epoch
 from toban_domain.errors import ErrorCode, TobanError
+from toban_domain.outcome import AttemptKey
 from toban_domain.settings import Settings
 from toban_executor.adapters.convert import (
     continuation_answer_from_pb,
@@ -36,7 +37,7 @@ from toban_proto.v1.coordinator_pb2_grpc import ExecutorGatewayStub
 from toban_runtime.clock import Clock
 from toban_transport.channel import ChannelPool
 from toban_transport.client_calls import stream, unary
-from toban_transport.convert import key_from_pb
+from toban_transport.convert import key_from_pb, key_to_pb
 from toban_transport.replicas import Replicas
 
 REPORT_SECONDS = 5.0
@@ -216,6 +217,19 @@ class CoordinatorClient:
         request = coordinator_pb2.WatchSettingsRequest(known_version=known_version)
         async for message in stream(method, request, timeout=STREAM_SECONDS, metadata=self._metadata):
             yield settings_from_pb(message)
+
+    async def store_checkpoint(self, key: AttemptKey, seq: int, value_json: str) -> bool:
+        """Store what a live attempt keeps for the next one; False when the run has gone on without it. Raises TobanError."""
+        checkpoint = coordinator_pb2.Checkpoint(key=key_to_pb(key), seq=seq, value_json=value_json)
+        request = coordinator_pb2.ReportRequest(incarnation=self._incarnation, checkpoints=[checkpoint])
+        answer = await self._replicas.call(
+            lambda stub: unary(stub.Report, request, timeout=REPORT_SECONDS, metadata=self._metadata)
+        )
+        if not answer.checkpoints:
+            raise TobanError(
+                ErrorCode.UNAVAILABLE, "the coordinator stores no checkpoints: it is of an earlier release"
+            )
+        return bool(answer.checkpoints[0].stored)
 
     async def report(self, reports: Sequence[Report]) -> list[ReportAnswer]:
         """Send reports; those without an answer are to be sent again."""

@@ -12,9 +12,12 @@ from toban_executor.decide.guard_freeze import FREEZE_ALLOWANCE
 from toban_executor.decide.guard_types import (
     Acknowledge,
     AttemptStart,
+    Cancel,
+    CheckpointStored,
     Command,
     FreezeTurn,
     HoldOutput,
+    JobNote,
     Kill,
     ProcessesUnreachable,
     Reset,
@@ -23,7 +26,7 @@ from toban_executor.decide.guard_types import (
     Spawn,
 )
 from toban_executor.decide.log_block import LogBlock
-from toban_executor.decide.models import AttemptEnd, StartOrder
+from toban_executor.decide.models import AttemptEnd, CancelOrder, StartOrder
 from toban_executor.guard.launch import GuardSet
 from toban_executor.guard.message_spool import name_of
 from toban_executor.guard.protocol import MAX_MESSAGE, ReceiveBuffer, Report, decode_report, encode_command
@@ -158,6 +161,27 @@ class GuardClient:
         self._command(slot, Kill(token=key.token, cause=cause, reason=reason, grace=seconds))
         return seconds
 
+    def cancel(self, order: CancelOrder) -> bool:
+        """Begin to cancel the attempt, as the order has it; False when no slot has it."""
+        slot = self._slot_of.get(order.key)
+        if slot is None:
+            return False
+        command = Cancel(
+            token=order.key.token,
+            reason=order.reason or "canceled",
+            grace=order.grace_seconds,
+            cooperative=order.mode == "cooperative",
+            force=order.force,
+        )
+        self._command(slot, command)
+        return True
+
+    def checkpoint_stored(self, key: AttemptKey, number: int, problem: str) -> None:
+        """Answer the job whose checkpoint is committed, or cannot be, which `problem` says."""
+        slot = self._slot_of.get(key)
+        if slot is not None:
+            self._command(slot, CheckpointStored(key.token, number, problem))
+
     def enforce_lease(
         self, *, late: float, frozen: Collection[AttemptKey], over: Collection[AttemptKey], doubtful: bool
     ) -> None:
@@ -270,6 +294,10 @@ class GuardClient:
         if isinstance(report, FreezeTurn):
             # Not numbered: no later incarnation needs it.
             self._listener.freeze_turned(report)
+            return
+        if isinstance(report, JobNote):
+            if report.key in self._slot_of:
+                self._listener.noted(report)
             return
         self._received[slot] = self._received.get(slot, self._acked[slot]) + 1
         order = self._busy.get(slot)

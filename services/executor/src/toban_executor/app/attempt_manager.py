@@ -10,27 +10,26 @@ from dataclasses import dataclass, replace
 
 from toban_domain.epoch import term_of
 from toban_domain.errors import ErrorCode, TobanError
-from toban_domain.outcome import AttemptKey, Outcome
-from toban_domain.traceparent import parse
+from toban_domain.outcome import AttemptKey
+from toban_executor.app.attempt_spans import AttemptSpans
+from toban_executor.app.job_notes import JobNotes
 from toban_executor.app.known_epochs import KnownEpochs
 from toban_executor.app.lease import ExecutorLease
 from toban_executor.app.log_collector import LogCollector, count_end
 from toban_executor.app.outcome_reporter import OutcomeReporter
 from toban_executor.decide.environment import job_environment
-from toban_executor.decide.guard_types import FreezeTurn
+from toban_executor.decide.guard_types import FreezeTurn, JobNote
 from toban_executor.decide.lease_end import LeaseEndBook
 from toban_executor.decide.log_block import LogBlock
 from toban_executor.decide.models import AttemptEnd, CancelOrder, Report, StartOrder
 from toban_executor.decide.outcome import outcome_of
-from toban_executor.decide.progress import ProgressBook
 from toban_executor.ports.guards import Guards
 from toban_executor.ports.journal import Journal, JournalContents
 from toban_fencing.epoch_gate import Header, Record
 from toban_fencing.executor_lease import Instant
 from toban_fencing.order_book import OrderBook, StartAnswer
-from toban_observability import metrics, tracing
+from toban_observability import metrics
 from toban_observability.logs import get_logger
-from toban_observability.tracing import Attributes, OpenSpan
 from toban_runtime.clock import Clock
 
 _log = get_logger(__name__)
@@ -77,6 +76,7 @@ class AttemptManager:
         reporter: OutcomeReporter,
         collector: LogCollector,
         launcher: Launcher,
+        notes: JobNotes,
         freeze_max: Callable[[], float],
         tries: Callable[[], tuple[int, float]],
         wake_heartbeat: Callable[[], None],
@@ -86,7 +86,8 @@ class AttemptManager:
         self.epochs = KnownEpochs(book=book, journal=journal, clock=clock)
         self.lease_end = LeaseEndBook()
         self.lease = ExecutorLease(clock=clock, tries=tries)
-        self.progress = ProgressBook()
+        self.notes = notes
+        self.progress = notes.progress
         self.idle = asyncio.Event()
         self.broken = asyncio.Event()
         self._launcher = launcher
@@ -99,7 +100,7 @@ class AttemptManager:
         self._clock = clock
         # Cancels of attempts whose start is still on its way to the disk.
         self._early_cancels: dict[AttemptKey, CancelOrder] = {}
-        self._spans: dict[AttemptKey, OpenSpan] = {}
+        self._spans = AttemptSpans()
         self._starts: set[asyncio.Task[list[StartAnswer]]] = set()
         self.idle.set()
         _slots.set(book.slots)
@@ -215,7 +216,7 @@ class AttemptManager:
         lease, launcher = self.lease, self._launcher
         assert lease.deadline is not None
         self._collector.opened(order.key, order.ticket)
-        order = self._traced(order)
+        order = self._spans.begin(order)
         env = job_environment(order, incarnation=self.book.incarnation, home=launcher.home, now=self._clock.wall())
         self.book.running(order.key)
         self.lease_end.opened(order.key, order.on_lease_loss)
@@ -231,19 +232,6 @@ class AttemptManager:
         if early is not None:
             self._cancel_one(early)
 
-    def _traced(self, order: StartOrder) -> StartOrder:
-        """With the span of the attempt, the parent of the job's spans; unchanged while tracing is off."""
-        names: Attributes = {
-            "toban.run_id": order.key.run_id,
-            "toban.token": str(order.key.token),
-            "toban.attempt": order.attempt,
-        }
-        span = tracing.begin(f"run {order.job_name}", parent=parse(order.traceparent), attributes=names)
-        if span is None:
-            return order
-        self._spans[order.key] = span
-        return replace(order, traceparent=span.context.header)
-
     async def cancel(self, header: Header, orders: Sequence[CancelOrder], *, relayed: bool = False) -> list[str]:
         """Begin to end attempts; their outcomes report the end."""
         results, effects, records = self.book.cancel(header, orders, relayed=relayed)
@@ -254,8 +242,7 @@ class AttemptManager:
         return results
 
     def _cancel_one(self, order: CancelOrder) -> None:
-        reason = order.reason or "canceled"
-        if self._guards.kill(order.key, cause="cancel", reason=reason, grace=order.grace_seconds) is None:
+        if not self._guards.cancel(order):
             # Accepted, but its start is still on its way to the disk.
             self._early_cancels[order.key] = order
 
@@ -332,6 +319,10 @@ class AttemptManager:
             _log.info("job resumed", frozen_seconds=round(self.lease_end.seconds(now).get(turn.key, 0.0), 1), **known)
         self._wake_heartbeat()
 
+    def noted(self, note: JobNote) -> None:
+        """What a job has said on its socket, or the step that it has reached."""
+        self.notes.take(note)
+
     def output(self, key: AttemptKey, block: LogBlock) -> None:
         """Lines of an attempt."""
         self._collector.add(key, block)
@@ -351,7 +342,7 @@ class AttemptManager:
 
     def ended(self, end: AttemptEnd) -> None:
         """The attempt is over: its slot is free at once; its outcome is reported when all its lines are in the journal."""
-        outcome = replace(outcome_of(end), progress=self.progress.closed(end.key))
+        outcome = replace(outcome_of(end), progress=self.notes.closed(end.key))
         self._collector.closed(end.key, end.last_seq)
         count_end(end)
         self.book.finished(end.key)
@@ -360,16 +351,7 @@ class AttemptManager:
         self._note_live()
         self._collector.submit_outcome(Report(key=end.key, seq=2, outcome=outcome))
         _outcomes.labels(outcome.kind.value, outcome.reason.value).inc()
-        self._log_end(end.key, outcome)
-
-    def _log_end(self, key: AttemptKey, outcome: Outcome) -> None:
-        trace = {}
-        if (span := self._spans.pop(key, None)) is not None:
-            trace = {"trace_id": span.context.trace_id}
-            span.end({"toban.outcome": outcome.kind.value, "toban.reason": outcome.reason.value}, outcome.error_summary)
-        if outcome.error_summary:
-            known = {"run_id": key.run_id, "token": key.token, "epoch": term_of(key.token), **trace}
-            _log.info("attempt ended", kind=outcome.kind, summary=outcome.error_summary, **known)
+        self._spans.end(end.key, outcome)
 
     def supervisor_gone(self) -> None:
         """Jobs go on under their slot supervisors; nothing new starts. After the last one the process registers again, with new guards."""

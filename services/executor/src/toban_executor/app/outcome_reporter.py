@@ -13,6 +13,8 @@ from toban_runtime.clock import Clock
 
 _BATCH = 500
 """Reports of one call: about 150 KB, and one transaction at the coordinator."""
+_BATCH_BYTES = 1 << 20
+"""Results of jobs in one call: with them a report is up to 32 KiB larger."""
 GATHER_SECONDS = 0.005
 """After a call with several reports the next one waits so long for more: a call and its transaction cost as much as dozens of reports."""
 INHERITED = 1000
@@ -73,8 +75,14 @@ class OutcomeReporter:
             self._wake()
 
     def first(self, most: int) -> list[Report]:
-        """The `most` oldest reports that wait."""
-        return list(islice(self._waiting.values(), most))
+        """The `most` oldest reports that wait; fewer when their results are large."""
+        reports = list(islice(self._waiting.values(), most))
+        size = 0
+        for place, report in enumerate(reports):
+            size += len(report.outcome.result_json) if report.outcome is not None else 0
+            if size > _BATCH_BYTES:
+                return reports[:place]
+        return reports
 
     @property
     def pending(self) -> int:

@@ -16,11 +16,11 @@ from __future__ import annotations
 
 import math
 
-from toban_executor.decide import guard_freeze
+from toban_executor.decide import guard_cancel, guard_freeze, guard_steps
 from toban_executor.decide.guard_freeze import KILL_ALLOWANCE
 from toban_executor.decide.guard_types import (
-    Attempt,
-    AttemptStart,
+    Cancel,
+    CheckpointStored,
     CheckTree,
     CloseLeasePipe,
     Command,
@@ -31,6 +31,7 @@ from toban_executor.decide.guard_types import (
     ExecutorClosed,
     FreezeChecked,
     HoldOutput,
+    JobSpoke,
     Kill,
     PauseOutput,
     ProcessesUnreachable,
@@ -43,12 +44,12 @@ from toban_executor.decide.guard_types import (
     ResumeOutput,
     SetDeadline,
     SignalTree,
-    SlotState,
     Spawn,
     StartStep,
     StepNotStarted,
     StepStarted,
     Stop,
+    TellCheckpoint,
     ThawTree,
     Tick,
     TreeChecked,
@@ -56,6 +57,7 @@ from toban_executor.decide.guard_types import (
     TreeSignaled,
 )
 from toban_executor.decide.models import AttemptEnd
+from toban_executor.decide.slot_state import Attempt, SlotState
 from toban_fencing.executor_lease import Instant
 
 REPORT_START_AFTER = 0.05
@@ -96,6 +98,8 @@ def decide(state: SlotState, event: Event, now: Instant) -> Step:
             return (
                 _finish(state, attempt._replace(cause="spawn_failed", reason=reason), now) if attempt else (state, ())
             )
+        case JobSpoke():
+            return (_with(state, guard_steps.heartbeat(attempt, now)), ()) if attempt else (state, ())
         case ExecutorClosed():
             return _on_executor_closed(state, now)
 
@@ -110,8 +114,7 @@ def next_due(state: SlotState, now: Instant) -> float:
     else:
         left = math.inf if attempt.continues else now.seconds_until(attempt.deadline) - KILL_ALLOWANCE
         if attempt.undecided:
-            timeout_at = min(attempt.attempt_timeout_at, attempt.step_timeout_at)
-            left = min(_lease_left(attempt, now), timeout_at - now.boot)
+            left = min(_lease_left(attempt, now), min(guard_steps.timeout(attempt), attempt.cancel_at) - now.boot)
         due = min(now.boot + CLOCK_CHECK, attempt.kill_at)
         # What has passed was acted on; from then on the rounds of SIGKILL set the pace.
         if left > 0 or attempt.undecided:
@@ -155,7 +158,18 @@ def _on_command(state: SlotState, command: Command, now: Instant) -> Step:
             grace = 0.0 if attempt.suspended else command.grace
             attempt, effects = _end(attempt, command.cause, command.reason, grace, now)
             return _with(state, attempt), effects
+        case Cancel(token=token) if attempt and token == attempt.token:
+            attempt, effects = _on_cancel(attempt, command, now)
+            return _with(state, attempt), effects
+        case CheckpointStored(token=token) if attempt and token == attempt.token:
+            return state, (TellCheckpoint(command.number, command.problem),)
     return state, ()
+
+
+def _on_cancel(attempt: Attempt, cancel: Cancel, now: Instant) -> tuple[Attempt, tuple[Effect, ...]]:
+    if guard_cancel.waits_for_job(attempt, cancel):
+        return guard_cancel.requested(attempt, cancel, now)
+    return _end(attempt, "cancel", cancel.reason, 0.0 if attempt.suspended else cancel.grace, now)
 
 
 def _on_spawn(state: SlotState, spawn: Spawn, now: Instant) -> Step:
@@ -163,15 +177,7 @@ def _on_spawn(state: SlotState, spawn: Spawn, now: Instant) -> Step:
         return state, (_refusal(spawn, "slot_busy", "another attempt is in this slot", now),)
     if now.seconds_until(spawn.deadline) <= 0:
         return state, (_refusal(spawn, "lease", "the lease's deadline has passed", now),)
-    attempt = Attempt(
-        spawn=spawn,
-        deadline=spawn.deadline,
-        freeze_max=spawn.freeze_max,
-        started=now,
-        attempt_timeout_at=_timeout_at(now, spawn.order.timeout_seconds),
-        step_timeout_at=_timeout_at(now, spawn.order.steps[0].timeout_seconds),
-    )
-    return _with(state, attempt), (StartStep(spawn, 0),)
+    return _with(state, guard_steps.begin(spawn, now)), (StartStep(spawn, spawn.order.first_step),)
 
 
 def _on_hold(state: SlotState, on: bool, now: Instant) -> Step:
@@ -203,7 +209,7 @@ def _on_tick(state: SlotState, attempt: Attempt, event: Tick, now: Instant) -> S
     start_due = now.boot >= attempt.started.boot + REPORT_START_AFTER and not event.child_exited
     if start_due and not attempt.start_reported:
         attempt = attempt._replace(start_reported=True)
-        effects = (ReportStart(_start_of(attempt)),)
+        effects = (ReportStart(guard_steps.start_of(attempt)),)
     if attempt.suspended and not guard_freeze.is_over(attempt, now):
         attempt, more = guard_freeze.freeze(attempt, now)
         return _with(state, attempt), effects + more
@@ -233,8 +239,11 @@ def _check_time(attempt: Attempt, now: Instant) -> tuple[Attempt, tuple[Effect, 
         lease_grace = attempt.spawn.lease_grace
         left = now.seconds_until(attempt.deadline) - KILL_ALLOWANCE
         return _end(attempt, "lease", _LEASE_REASON, max(0.0, min(lease_grace, left)), now)
-    if now.boot >= min(attempt.attempt_timeout_at, attempt.step_timeout_at):
-        return _end(attempt, "timeout", _timeout_reason(attempt), attempt.spawn.order.grace_seconds, now)
+    cancel, grace = attempt.cancel, attempt.spawn.order.grace_seconds
+    if now.boot >= min(guard_steps.timeout(attempt), attempt.cancel_at):
+        if cancel is not None:
+            return _end(attempt, "cancel", cancel.reason, cancel.grace, now)
+        return _end(attempt, "timeout", guard_steps.timeout_reason(attempt), grace, now)
     return attempt, ()
 
 
@@ -287,10 +296,8 @@ def _on_signaled(state: SlotState, attempt: Attempt, signal: TreeSignal, now: In
 
 
 def _next_step(state: SlotState, attempt: Attempt, now: Instant) -> Step:
-    step = attempt.step + 1
-    seconds = attempt.spawn.order.steps[step].timeout_seconds
-    attempt = attempt._replace(step=step, step_timeout_at=_timeout_at(now, seconds), main=None, kill_at=math.inf)
-    return _with(state, attempt), (DrainOutput(), StartStep(attempt.spawn, step))
+    attempt = guard_steps.following(attempt, now)
+    return _with(state, attempt), (DrainOutput(), StartStep(attempt.spawn, attempt.step))
 
 
 def _on_tree_checked(state: SlotState, attempt: Attempt, event: TreeChecked, now: Instant) -> Step:
@@ -303,7 +310,9 @@ def _on_tree_checked(state: SlotState, attempt: Attempt, event: TreeChecked, now
 
 def _on_tree(state: SlotState, attempt: Attempt, event: TreeChecked, now: Instant) -> Step:
     if event.main is not None:
-        attempt = attempt._replace(main=event.main, main_ended_wall=now.wall, step_timeout_at=math.inf)
+        attempt = attempt._replace(
+            main=event.main, main_ended_wall=now.wall, step_timeout_at=math.inf, heartbeat_at=math.inf
+        )
     if event.empty:
         return _on_empty(state, attempt, now)
     effects: tuple[Effect, ...] = ()
@@ -315,6 +324,7 @@ def _on_tree(state: SlotState, attempt: Attempt, event: TreeChecked, now: Instan
 
 
 def _on_empty(state: SlotState, attempt: Attempt, now: Instant) -> Step:
+    attempt = guard_cancel.ended_by_cancel(attempt)
     if attempt.main is not None and attempt.undecided:
         if attempt.suspended:
             # The next step waits for the grant.
@@ -338,8 +348,9 @@ def _finish(state: SlotState, attempt: Attempt, now: Instant) -> Step:
         signal=main.signal if main else None,
         step=attempt.step,
         steps=len(order.steps),
-        started_ns=_ns(attempt.started.wall) if attempt.pid else 0,
-        finished_ns=_ns(attempt.main_ended_wall or now.wall),
+        started_ns=guard_steps.ns(attempt.started.wall) if attempt.pid else 0,
+        finished_ns=guard_steps.ns(attempt.main_ended_wall or now.wall),
+        step_ends=guard_steps.ends(attempt, now),
     )
     report = ReportEnd(end, order.ticket)
     return _with(state, None), (report, Stop()) if state.executor_closed else (report,)
@@ -348,30 +359,12 @@ def _finish(state: SlotState, attempt: Attempt, now: Instant) -> Step:
 def _refusal(spawn: Spawn, cause: str, reason: str, now: Instant) -> Refuse:
     order = spawn.order
     return Refuse(
-        AttemptEnd(key=order.key, cause=cause, reason=reason, steps=len(order.steps), finished_ns=_ns(now.wall))
+        AttemptEnd(
+            key=order.key, cause=cause, reason=reason, steps=len(order.steps), finished_ns=guard_steps.ns(now.wall)
+        )
     )
-
-
-def _start_of(attempt: Attempt) -> AttemptStart:
-    return AttemptStart(key=attempt.spawn.order.key, pid=attempt.pid, started_ns=_ns(attempt.started.wall))
 
 
 def _with(state: SlotState, attempt: Attempt | None) -> SlotState:
     # As _replace(attempt=attempt) in a third of the time: each run comes here five times.
     return SlotState(state.incarnation, state.unreset_losses, attempt, state.held_since, state.executor_closed)
-
-
-def _timeout_at(now: Instant, seconds: float) -> float:
-    return now.boot + seconds if seconds else math.inf
-
-
-def _timeout_reason(attempt: Attempt) -> str:
-    order = attempt.spawn.order
-    if attempt.attempt_timeout_at <= attempt.step_timeout_at:
-        return f"ran longer than timeout_seconds = {order.timeout_seconds:g}"
-    seconds = order.steps[attempt.step].timeout_seconds
-    return f"step {attempt.step + 1} ran longer than its timeout_seconds = {seconds:g}"
-
-
-def _ns(seconds: float) -> int:
-    return int(seconds * 1e9)

@@ -15,7 +15,6 @@ from __future__ import annotations
 import math
 
 from toban_executor.decide.guard_types import (
-    Attempt,
     CheckTree,
     Effect,
     FreezeTree,
@@ -24,6 +23,7 @@ from toban_executor.decide.guard_types import (
     SetDeadline,
     ThawTree,
 )
+from toban_executor.decide.slot_state import Attempt
 from toban_fencing.executor_lease import Instant
 
 FREEZE_ALLOWANCE = 0.2
@@ -117,6 +117,8 @@ def _shifted(attempt: Attempt, seconds: float) -> Attempt:
     return attempt._replace(
         attempt_timeout_at=attempt.attempt_timeout_at + seconds,
         step_timeout_at=attempt.step_timeout_at + seconds,
+        heartbeat_at=attempt.heartbeat_at + seconds,
+        cancel_at=attempt.cancel_at + seconds,
         kill_at=attempt.kill_at + seconds,
         frozen_seconds=attempt.frozen_seconds + seconds,
     )

@@ -1,4 +1,4 @@
-"""One slot of a guard: its state, the events that reach it and the effects that it asks for (docs/fencing.md 3.6).
+"""One slot of a guard: the events that reach it and the effects that it asks for (docs/fencing.md 3.6).
 
 Plain values only. An `Instant` is a moment on CLOCK_BOOTTIME and on the wall clock, in seconds. Commands travel from the executor to
 the guard, reports back; guard/protocol.py has their form on the socket. What each run makes is a NamedTuple: a frozen dataclass takes four times as
@@ -7,7 +7,6 @@ long to make.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
@@ -62,6 +61,26 @@ class Kill:
     grace: float
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cancel:
+    """The attempt with this token is canceled, as `CancelOrder` has it."""
+
+    token: int
+    reason: str
+    grace: float
+    cooperative: bool = False
+    force: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointStored:
+    """Checkpoint `number` of the attempt with this token is committed, or cannot be: `problem`."""
+
+    token: int
+    number: int
+    problem: str = ""
+
+
 @dataclass(frozen=True, slots=True)
 class HoldOutput:
     """Stop reading the job's pipes, so that it waits in its writes, or read them again."""
@@ -81,7 +100,7 @@ class Acknowledge:
     """Nothing but the acknowledgement that every command carries."""
 
 
-Command = Spawn | SetDeadline | Kill | HoldOutput | Reset | Acknowledge
+Command = Spawn | SetDeadline | Kill | Cancel | CheckpointStored | HoldOutput | Reset | Acknowledge
 
 
 # ---------------------------------------------------------------- events
@@ -155,18 +174,33 @@ class FreezeChecked:
 
 
 @dataclass(frozen=True, slots=True)
+class JobSpoke:
+    """The job has shown on its socket, or by a marker, that it is alive."""
+
+
+@dataclass(frozen=True, slots=True)
 class ExecutorClosed:
     """The executor has closed its end of the socket, or has died."""
 
 
-Event = Received | StepStarted | StepNotStarted | Tick | TreeSignaled | TreeChecked | FreezeChecked | ExecutorClosed
+Event = (
+    Received
+    | StepStarted
+    | StepNotStarted
+    | Tick
+    | TreeSignaled
+    | TreeChecked
+    | FreezeChecked
+    | JobSpoke
+    | ExecutorClosed
+)
 
 
 # ---------------------------------------------------------------- effects
 
 
 class StartStep(NamedTuple):
-    """Start this step of the attempt, answered by StepStarted or StepNotStarted before any other event. Step 0 prepares the work directory."""
+    """Start this step of the attempt, answered by StepStarted or StepNotStarted before any other event. The first one prepares the work directory."""
 
     spawn: Spawn
     step: int
@@ -197,6 +231,21 @@ class CheckTree:
 @dataclass(frozen=True, slots=True)
 class CloseLeasePipe:
     """Signal the loss of the lease to the job by the end of its lease descriptor."""
+
+
+@dataclass(frozen=True, slots=True)
+class NotifyCancel:
+    """Tell the job that it is canceled: it may end by itself."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class TellCheckpoint:
+    """Answer the job whose checkpoint was stored, or was not."""
+
+    number: int
+    problem: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -270,6 +319,8 @@ Effect = (
     | ThawTree
     | CheckTree
     | CloseLeasePipe
+    | NotifyCancel
+    | TellCheckpoint
     | DrainOutput
     | PauseOutput
     | ResumeOutput
@@ -313,81 +364,21 @@ class FreezeTurn:
     at_ns: int
 
 
+class JobNote(NamedTuple):
+    """What a job has said, or where it is, for the executor that runs now. `kind`: progress, checkpoint (the `number`-th) or steps.
+
+    `text` is JSON.
+    """
+
+    key: AttemptKey
+    kind: str
+    text: str
+    number: int = 0
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlotLost:
     """The slot supervisor died for the `losses`-th time; its tree was killed and it was replaced."""
 
     slot: int
     losses: int
-
-
-# ---------------------------------------------------------------- state
-
-
-class Attempt(NamedTuple):
-    """The attempt in the slot: its step, and how far its end has come. `started` is the moment of the order, `*_at` are CLOCK_BOOTTIME."""
-
-    spawn: Spawn
-    deadline: Instant
-    started: Instant
-    attempt_timeout_at: float = math.inf
-    step_timeout_at: float = math.inf
-    step: int = 0
-    pid: int = 0
-    start_reported: bool = False
-    # End of the step's main process; what it left behind may still run.
-    main: ProcessEnd | None = None
-    main_ended_wall: float = 0.0
-    # Why the attempt is being ended; empty while it goes on.
-    cause: str = ""
-    reason: str = ""
-    # When SIGKILL goes out (again); infinite while nothing is being ended.
-    kill_at: float = math.inf
-    # Seconds from SIGTERM to SIGKILL.
-    grace: float = 0.0
-    unreachable_reported: bool = False
-    freeze_max: float = DEFAULT_FREEZE_MAX
-    # Since when it is being frozen, or is frozen; None while it runs. The total of earlier times.
-    frozen_since: float | None = None
-    frozen_seconds: float = 0.0
-    freeze_reported: bool = False
-    # Until when the tree must be verified frozen; infinite since the last check has found it so.
-    freeze_by: float = math.inf
-
-    @property
-    def token(self) -> int:
-        """Fencing token of the attempt."""
-        return self.spawn.order.key.token
-
-    @property
-    def freezes(self) -> bool:
-        """True when the end of the lease freezes it."""
-        return self.spawn.order.on_lease_loss == "freeze"
-
-    @property
-    def continues(self) -> bool:
-        """True when it runs on at the end of the lease: two executions of its run do no harm."""
-        return self.spawn.order.on_lease_loss == "continue"
-
-    @property
-    def suspended(self) -> bool:
-        """True while it is frozen or being frozen, and nothing ends it."""
-        return self.frozen_since is not None and self.undecided
-
-    @property
-    def undecided(self) -> bool:
-        """True while nothing has begun to end the attempt, and its main process runs or another step would follow."""
-        if self.cause:
-            return False
-        return self.main is None or (self.main.exit_code == 0 and self.step + 1 < len(self.spawn.order.steps))
-
-
-class SlotState(NamedTuple):
-    """One slot. Commands are ignored until a Reset names `unreset_losses` (0 = none is awaited)."""
-
-    incarnation: str
-    unreset_losses: int = 0
-    attempt: Attempt | None = None
-    # CLOCK_BOOTTIME since when output is held; None while it is read.
-    held_since: float | None = None
-    executor_closed: bool = False

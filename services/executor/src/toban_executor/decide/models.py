@@ -10,12 +10,18 @@ from toban_domain.outcome import AttemptKey, Outcome
 
 
 class StepOrder(NamedTuple):
-    """One step of an attempt. `timeout_seconds` 0 = none of its own. Of the type python `argv` is the command that calls `callable`."""
+    """One step of an attempt. `timeout_seconds` 0 = none of its own. Of the type python `argv` is the command that calls `callable`.
+
+    `heartbeat_seconds`: how long the job may be silent on its socket, 0 = for ever. Not `cancelable`: a cancel waits for the end of the step.
+    """
 
     type: str
     argv: tuple[str, ...]
     timeout_seconds: int = 0
     callable: str = ""
+    id: str = ""
+    cancelable: bool = True
+    heartbeat_seconds: int = 0
 
 
 class LogRules(NamedTuple):
@@ -50,23 +56,44 @@ class StartOrder:
     # "freeze" or "kill"; only "kill" uses the seconds between SIGTERM and SIGKILL.
     on_lease_loss: str = "kill"
     lease_loss_grace_seconds: float = DEFAULT_LEASE_LOSS_GRACE_SECONDS
+    # JSON that an earlier attempt of the run has stored; empty = none.
+    checkpoint_json: str = ""
+    # Index of the step to begin with.
+    first_step: int = 0
+    # The definition has a schema for the output of the job.
+    result_expected: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CancelOrder:
-    """An attempt to end. `cooperative` and `kill` are the same until jobs have a socket: SIGTERM, grace, SIGKILL."""
+    """An attempt to end. `cooperative`: the job is told, SIGTERM after `grace_seconds`; `kill`: SIGTERM at once. SIGKILL comes `grace_seconds` after
+    SIGTERM. Both wait for the end of a step that is not cancelable, unless `force` is set: an operator's kill."""
 
     key: AttemptKey
-    mode: str = "cooperative"
+    mode: str = "kill"
     grace_seconds: float = 2.0
     reason: str = ""
+    force: bool = False
+
+
+class StepEnd(NamedTuple):
+    """A step that was started. Unix nanoseconds; `finished_ns` 0 = it runs. Its lines of output have the numbers `seq_from` to `seq_to`."""
+
+    step: int
+    started_ns: int
+    finished_ns: int = 0
+    exit_code: int | None = None
+    signal: int | None = None
+    seq_from: int = 0
+    seq_to: int = 0
 
 
 class AttemptEnd(NamedTuple):
     """The end of an attempt, as its guard reports it. Times are Unix nanoseconds, 0 = not known.
 
     An empty `cause` means that it ended by itself, `pid` 0 that no process was started. `redacted` values were masked
-    in its output; `left_out` is what the limits cost: rate or budget → (lines, bytes).
+    in its output; `left_out` is what the limits cost: rate or budget → (lines, bytes). `result_json` and `log_ref` are what the job has set;
+    `step_ends` are the steps of a job that has more than one.
     """
 
     key: AttemptKey
@@ -83,6 +110,10 @@ class AttemptEnd(NamedTuple):
     last_line: str = ""
     redacted: int = 0
     left_out: Mapping[str, tuple[int, int]] = MappingProxyType({})
+    result_json: str = ""
+    log_ref: str = ""
+    step_ends: tuple[StepEnd, ...] = ()
+    result_expected: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

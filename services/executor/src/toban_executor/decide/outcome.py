@@ -3,8 +3,8 @@
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 
-from toban_domain.outcome import AttemptKey, Outcome, OutcomeKind, Reason
-from toban_executor.decide.models import AttemptEnd, Report
+from toban_domain.outcome import AttemptKey, Outcome, OutcomeKind, Reason, StepResult
+from toban_executor.decide.models import AttemptEnd, Report, StepEnd
 
 OUTCOME_TIMEOUT_SECONDS = 3.0
 """How long an outcome waits for a disk that refuses or hangs."""
@@ -41,6 +41,23 @@ def outcome_of(end: AttemptEnd) -> Outcome:
         last_seq=end.last_seq,
         tree_empty=True,
         last_line=end.last_line,
+        result_json=end.result_json,
+        log_ref=end.log_ref,
+        steps=tuple(step_result(step) for step in end.step_ends),
+        result_expected=end.result_expected,
+    )
+
+
+def step_result(step: StepEnd) -> StepResult:
+    """A step as coordinators have it."""
+    return StepResult(
+        index=step.step,
+        started_at=at(step.started_ns),
+        finished_at=at(step.finished_ns) if step.finished_ns else None,
+        exit_code=step.exit_code,
+        signal=step.signal,
+        seq_from=step.seq_from,
+        seq_to=step.seq_to,
     )
 
 

@@ -37,8 +37,29 @@ class ProgressBook:
     def __init__(self) -> None:
         self._last: dict[AttemptKey, Progress] = {}
         self._unacknowledged: set[AttemptKey] = set()
+        # JSON of the steps of attempts that no coordinator has acknowledged.
+        self._steps: dict[AttemptKey, str] = {}
         # Attempts whose stdout is in the middle of a line that came in pieces.
         self._inside: set[AttemptKey] = set()
+
+    def put(self, key: AttemptKey, progress: Progress) -> None:
+        """What a job said on its socket."""
+        self._last[key] = progress
+        self._unacknowledged.add(key)
+
+    def put_steps(self, key: AttemptKey, text: str) -> None:
+        """The steps that the attempt has reached, as JSON."""
+        self._steps[key] = text
+
+    def unacknowledged_steps(self, live: Iterable[AttemptKey]) -> dict[AttemptKey, str]:
+        """What the next heartbeat carries of the steps of these attempts."""
+        return {key: self._steps[key] for key in live if key in self._steps} if self._steps else {}
+
+    def acknowledge_steps(self, sent: Mapping[AttemptKey, str]) -> None:
+        """A coordinator has answered a heartbeat with `sent`."""
+        for key, text in sent.items():
+            if self._steps.get(key) is text:
+                del self._steps[key]
 
     def read(self, key: AttemptKey, *, stream: int, text: bytes, partial: bool, at_ns: int) -> None:
         """Scan output: whole lines, or one `partial` line alone. Of several markers the last counts."""
@@ -70,4 +91,5 @@ class ProgressBook:
         """The attempt has ended: its last progress, which goes with its outcome."""
         self._unacknowledged.discard(key)
         self._inside.discard(key)
+        self._steps.pop(key, None)
         return self._last.pop(key, None)

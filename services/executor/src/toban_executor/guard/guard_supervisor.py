@@ -37,6 +37,7 @@ from toban_executor.guard import cgroup, guard_state, message_spool, witness
 from toban_executor.guard.cgroup import SlotCgroup
 from toban_executor.guard.channel import Channel
 from toban_executor.guard.clock import pause
+from toban_executor.guard.pipes import signal_pipe
 from toban_executor.guard.process_tree import (
     become_subreaper,
     children,
@@ -46,7 +47,7 @@ from toban_executor.guard.process_tree import (
     start_time,
 )
 from toban_executor.guard.protocol import encode_report
-from toban_executor.guard.slot_supervisor import serve, signal_pipe
+from toban_executor.guard.slot_supervisor import serve
 from toban_executor.guard.work_dir import WorkDir, make_payload_home, payload_home
 from toban_runtime.open_files import set_open_files
 
@@ -172,7 +173,11 @@ class GuardSupervisor:
                 number=losses << 32,
             ),
             incarnation=self._incarnation,
-            work_dir=WorkDir(directory=self._work / f"slot-{slot}", payload=self._payloads / f"payload-{slot}.json"),
+            work_dir=WorkDir(
+                directory=self._work / f"slot-{slot}",
+                payload=self._payloads / f"payload-{slot}.json",
+                socket=self._payloads / f"job-{slot}.sock",
+            ),
             group=SlotCgroup(base=self._cgroup, slot=slot) if self._cgroup else None,
             losses=losses,
         )

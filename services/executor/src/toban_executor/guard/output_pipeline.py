@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from toban_executor.decide.log_block import SYSTEM, LogBlock
+from toban_executor.decide.log_block import STDOUT, SYSTEM, LogBlock
 from toban_executor.decide.log_limits import Limiter, LogLimits
 from toban_executor.decide.models import LogRules
 from toban_executor.decide.redact import MIN_BYTES, Redactor, masked, patterns, secret_values
@@ -36,6 +36,8 @@ class OutputPipeline:
         self._now_ns = now_ns
         self._limiter = Limiter(LogLimits(max_bytes=rules.max_bytes, lines_per_second=rules.lines_per_second))
         self._redactors: list[Redactor] = []
+        # Gets each whole line of stdout that ends as a marker does, redacted, before the limits.
+        self.read_marker: Callable[[bytes], None] | None = None
 
     def opening(self) -> list[LogBlock]:
         """Lines before the first one of the job: the names whose values are too short to be redacted."""
@@ -49,7 +51,15 @@ class OutputPipeline:
         redactor = Redactor(self._forms)
         self._redactors.append(redactor)
         splitter = LineSplitter(stream=number, numbering=self.numbering, now_ns=self._now_ns)
-        return OutputStream(splitter, redactor, self)
+        return OutputStream(splitter, redactor, self, has_markers=number == STDOUT)
+
+    def find_markers(self, block: LogBlock, *, inside: bool) -> None:
+        """Pass on the markers in whole lines; the first line is none when it continues one that came `inside` an earlier block."""
+        if self.read_marker is None or b"::\n" not in block.text:
+            return
+        for line in block.text.split(b"\n")[1 if inside else 0 :]:
+            if line.startswith(b"::"):
+                self.read_marker(line)
 
     def admit(self, blocks: list[LogBlock]) -> list[LogBlock]:
         """What the limits let through of these blocks."""
@@ -89,16 +99,34 @@ class OutputPipeline:
 class OutputStream:
     """One pipe: bytes in, blocks out."""
 
-    def __init__(self, splitter: LineSplitter, redactor: Redactor, pipeline: OutputPipeline) -> None:
+    def __init__(
+        self, splitter: LineSplitter, redactor: Redactor, pipeline: OutputPipeline, *, has_markers: bool = False
+    ) -> None:
+        self._has_markers = has_markers
+        # In the middle of a line that comes in pieces.
+        self._inside = False
         self._splitter = splitter
         self._redactor = redactor
         self._pipeline = pipeline
 
     def feed(self, data: bytes) -> list[LogBlock]:
         """Add what was read."""
-        return self._pipeline.admit(list(self._splitter.feed(self._redactor.feed(data))))
+        blocks = list(self._splitter.feed(self._redactor.feed(data)))
+        if self._has_markers:
+            self._find_markers(blocks)
+        return self._pipeline.admit(blocks)
 
     def finish(self) -> list[LogBlock]:
         """The pipe has ended."""
-        rest = list(self._splitter.feed(self._redactor.finish()))
-        return self._pipeline.admit([*rest, *self._splitter.finish()])
+        rest = [*self._splitter.feed(self._redactor.finish()), *self._splitter.finish()]
+        if self._has_markers:
+            self._find_markers(rest)
+        return self._pipeline.admit(rest)
+
+    def _find_markers(self, blocks: list[LogBlock]) -> None:
+        for block in blocks:
+            if block.partial:
+                self._inside = True
+            else:
+                self._pipeline.find_markers(block, inside=self._inside)
+                self._inside = False

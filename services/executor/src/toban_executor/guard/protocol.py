@@ -17,9 +17,12 @@ from toban_domain.outcome import AttemptKey
 from toban_executor.decide.guard_types import (
     Acknowledge,
     AttemptStart,
+    Cancel,
+    CheckpointStored,
     Command,
     FreezeTurn,
     HoldOutput,
+    JobNote,
     Kill,
     ProcessesUnreachable,
     Received,
@@ -29,13 +32,13 @@ from toban_executor.decide.guard_types import (
     Spawn,
 )
 from toban_executor.decide.log_block import LogBlock
-from toban_executor.decide.models import AttemptEnd, LogRules, StartOrder, StepOrder
+from toban_executor.decide.models import AttemptEnd, LogRules, StartOrder, StepEnd, StepOrder
 from toban_fencing.executor_lease import Instant
 
 MAX_MESSAGE = 192 * 1024
 """Bytes. An order whose message is larger is refused; far above the 32 KiB of a payload."""
 
-Report = AttemptStart | AttemptEnd | FreezeTurn | ProcessesUnreachable | SlotLost | LogBlock
+Report = AttemptStart | AttemptEnd | FreezeTurn | JobNote | ProcessesUnreachable | SlotLost | LogBlock
 """What a guard sends."""
 
 _ENCODER = json.JSONEncoder(separators=(",", ":"))
@@ -80,6 +83,10 @@ def encode_command(command: Command, *, incarnation: str, acked: int) -> bytes:
             kind, fields = "deadline", (token, deadline.boot, deadline.wall, command.thaw, *times)
         case Kill(token=token, cause=cause, reason=reason, grace=grace):
             kind, fields = "kill", (token, cause, reason, grace)
+        case Cancel(token=token, reason=reason, grace=grace):
+            kind, fields = "cancel", (token, reason, grace, command.cooperative, command.force)
+        case CheckpointStored(token=token, number=number, problem=problem):
+            kind, fields = "checkpoint", (token, number, problem)
         case HoldOutput(on=on):
             kind, fields = "hold", (on,)
         case Reset(losses=losses):
@@ -112,6 +119,9 @@ def _spawn_fields(spawn: Spawn) -> tuple[Any, ...]:
         spawn.lease_grace,
         order.on_lease_loss,
         spawn.freeze_max,
+        order.checkpoint_json,
+        order.first_step,
+        order.result_expected,
     )
 
 
@@ -130,6 +140,9 @@ def _spawn(
     lease_grace: float,
     on_lease_loss: str,
     freeze_max: float,
+    checkpoint_json: str,
+    first_step: int,
+    result_expected: bool,
 ) -> Spawn:
     order = StartOrder(
         key=AttemptKey._make(key),
@@ -141,6 +154,9 @@ def _spawn(
         ticket=ticket,
         logs=LogRules._make(logs),
         on_lease_loss=on_lease_loss,
+        checkpoint_json=checkpoint_json,
+        first_step=first_step,
+        result_expected=result_expected,
     )
     return Spawn(
         order=order,
@@ -163,10 +179,16 @@ def _kill(token: int, cause: str, reason: str, grace: float) -> Kill:
     return Kill(token=token, cause=cause, reason=reason, grace=grace)
 
 
+def _cancel(token: int, reason: str, grace: float, cooperative: bool, force: bool) -> Cancel:
+    return Cancel(token=token, reason=reason, grace=grace, cooperative=cooperative, force=force)
+
+
 _COMMANDS: Mapping[str, Callable[..., Command]] = {
     "spawn": _spawn,
     "deadline": _set_deadline,
     "kill": _kill,
+    "cancel": _cancel,
+    "checkpoint": CheckpointStored,
     "hold": HoldOutput,
     "reset": Reset,
     "ack": Acknowledge,
@@ -176,7 +198,7 @@ _COMMANDS: Mapping[str, Callable[..., Command]] = {
 # ---- guard to executor
 
 
-def encode_report(report: AttemptStart | AttemptEnd | FreezeTurn | ProcessesUnreachable | SlotLost) -> bytes:
+def encode_report(report: AttemptStart | AttemptEnd | FreezeTurn | JobNote | ProcessesUnreachable | SlotLost) -> bytes:
     """One report; blocks of output have their own form."""
     match report:
         case AttemptEnd():
@@ -186,6 +208,9 @@ def encode_report(report: AttemptStart | AttemptEnd | FreezeTurn | ProcessesUnre
         case FreezeTurn(key=key, frozen=frozen, seconds=seconds, at_ns=at_ns):
             turn = {"frozen": frozen, "seconds": seconds, "at_ns": at_ns}
             return _json({"t": "freeze", "run": key.run_id, "token": key.token, **turn})
+        case JobNote(key=key, kind=kind, text=text, number=number):
+            note = {"kind": kind, "text": text, "n": number}
+            return _json({"t": "note", "run": key.run_id, "token": key.token, **note})
         case ProcessesUnreachable(key=key, processes=processes):
             return _json({"t": "unreachable", "run": key.run_id, "token": key.token, "processes": processes})
         case SlotLost(slot=slot, losses=losses):
@@ -212,6 +237,8 @@ def decode_report(data: bytes) -> Report:
         case "freeze":
             at_ns = int(body["at_ns"])
             return FreezeTurn(key=_key(body), frozen=bool(body["frozen"]), seconds=body["seconds"], at_ns=at_ns)
+        case "note":
+            return JobNote(key=_key(body), kind=body["kind"], text=body["text"], number=body["n"])
         case "unreachable":
             return ProcessesUnreachable(key=_key(body), processes=int(body["processes"]))
         case "lost":
@@ -221,7 +248,7 @@ def decode_report(data: bytes) -> Report:
 
 
 def _end_fields(end: AttemptEnd) -> dict[str, Any]:
-    return {
+    fields: dict[str, Any] = {
         "t": "end",
         "run": end.key.run_id,
         "token": end.key.token,
@@ -238,9 +265,15 @@ def _end_fields(end: AttemptEnd) -> dict[str, Any]:
         "last_line": end.last_line,
         "logs": {"redacted": end.redacted, "left": dict(end.left_out)},
     }
+    if end.result_json or end.log_ref or end.step_ends or end.result_expected:
+        job = {"result": end.result_json, "log_ref": end.log_ref, "steps": end.step_ends}
+        fields["job"] = {**job, "expected": end.result_expected}
+    return fields
 
 
 def _end(body: Mapping[str, Any]) -> AttemptEnd:
+    # Earlier releases name nothing of the job's own.
+    job = body.get("job", {})
     return AttemptEnd(
         key=_key(body),
         pid=body["pid"],
@@ -257,6 +290,10 @@ def _end(body: Mapping[str, Any]) -> AttemptEnd:
         last_line=body["last_line"],
         redacted=body["logs"]["redacted"],
         left_out={reason: (lines, size) for reason, (lines, size) in body["logs"]["left"].items()},
+        result_json=job.get("result", ""),
+        log_ref=job.get("log_ref", ""),
+        result_expected=job.get("expected", False),
+        step_ends=tuple(StepEnd._make(step) for step in job.get("steps", ())),
     )
 
 

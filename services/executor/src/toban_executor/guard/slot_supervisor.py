@@ -8,7 +8,7 @@ import math
 import os
 import select
 import signal
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from toban_executor.decide.guard import decide, next_due
@@ -21,8 +21,9 @@ from toban_executor.decide.guard_types import (
     ExecutorClosed,
     FreezeChecked,
     FreezeTree,
+    JobSpoke,
+    NotifyCancel,
     PauseOutput,
-    ProcessEnd,
     Refuse,
     ReportEnd,
     ReportFreeze,
@@ -30,12 +31,12 @@ from toban_executor.decide.guard_types import (
     ReportUnreachable,
     ResumeOutput,
     SignalTree,
-    SlotState,
     Spawn,
     StartStep,
     StepNotStarted,
     StepStarted,
     Stop,
+    TellCheckpoint,
     ThawTree,
     Tick,
     TreeChecked,
@@ -44,14 +45,17 @@ from toban_executor.decide.guard_types import (
 )
 from toban_executor.decide.log_block import STDERR, STDOUT, LogBlock
 from toban_executor.decide.models import LogRules
+from toban_executor.decide.slot_state import SlotState
 from toban_executor.guard.cgroup import SlotCgroup
 from toban_executor.guard.channel import Channel
 from toban_executor.guard.clock import boottime, instant, wall_ns
 from toban_executor.guard.freezer import TreeFreezer
 from toban_executor.guard.output_pipeline import OutputPipeline, OutputStream
+from toban_executor.guard.pipes import open_pipe, readable, signal_pipe
 from toban_executor.guard.process_tree import keep_within_reach, signal_tree
 from toban_executor.guard.protocol import decode_command, encode_block, encode_report
-from toban_executor.guard.spawn import LEASE_FD, SpawnError, enter, find_program, start_process
+from toban_executor.guard.slot_job import SlotJob
+from toban_executor.guard.spawn import LEASE_FD, SpawnError, enter, find_program, process_end, start_process
 from toban_executor.guard.work_dir import WorkDir
 
 _READ = 64 * 1024
@@ -85,6 +89,9 @@ class SlotSupervisor:
         self._signals = signal_pipe()
         self._poll = select.poll()
         self._poll.register(self._signals, select.POLLIN)
+        self._job = SlotJob(
+            path=work_dir.socket, poll=self._poll, send=lambda note: channel.send_unnumbered(encode_report(note))
+        )
         self._channel_events = select.POLLIN
         self._poll.register(channel.fileno(), select.POLLIN)
         self._actions: dict[type, Callable[[Any], Event | None]] = {
@@ -94,6 +101,8 @@ class SlotSupervisor:
             ThawTree: self._thaw_tree,
             CheckTree: self._check_tree,
             CloseLeasePipe: self._close_lease_pipe,
+            NotifyCancel: self._job.notify_cancel,
+            TellCheckpoint: self._job.tell_checkpoint,
             DrainOutput: self._drain_output,
             PauseOutput: self._pause_output,
             ResumeOutput: self._resume_output,
@@ -125,18 +134,23 @@ class SlotSupervisor:
             return
         self._update_poll()
         child_exited = False
-        timeout = None if self._due == math.inf else max(0.0, self._due - boottime()) * 1000 + 0.5
+        due = min(self._due, self._job.due)
+        timeout = None if due == math.inf else max(0.0, due - boottime()) * 1000 + 0.5
         for fd, _event in self._poll.poll(timeout):
             if fd == self._signals:
                 child_exited = True
                 os.read(fd, 4096)
             elif fd in self._pipes:
                 self._read_pipe(fd)
+            elif self._job.owns(fd):
+                self._job.ready(fd)
             else:
                 self._channel.flush()
                 self._receive()
         if self._state.attempt is not None:
             self._send_blocks(self._output.tick())
+            if self._job.spoke() and self._state.attempt.heartbeat_at < math.inf:
+                self._handle(JobSpoke())
             # The tick first: an attempt that has passed its deadline or timeout ends by that, also when its exit is seen in this turn.
             if boottime() >= self._due:
                 self._handle(Tick(child_exited))
@@ -181,17 +195,21 @@ class SlotSupervisor:
 
     def _start_step(self, start: StartStep) -> Event:
         try:
-            if start.step == 0:
+            if start.step == start.spawn.order.first_step:
                 self._prepare(start.spawn)
+            self._job.begin_step()
             self._main_pid = self._spawn(start.spawn, start.step)
         except SpawnError as error:
             return StepNotStarted(str(error))
+        if len(start.spawn.order.steps) > 1 and self._state.attempt is not None:
+            self._job.note_steps(self._state.attempt)
         return StepStarted(self._main_pid)
 
     def _prepare(self, spawn: Spawn) -> None:
         order = spawn.order
         self._unreachable = 0
         self._output = _pipeline(order.logs, env=spawn.env, payload_json=order.payload_json)
+        self._job.begin(order, self._output)
         self._work_dir.prepare(order.payload_json)
         self._send_blocks(self._output.opening())
 
@@ -200,6 +218,8 @@ class SlotSupervisor:
         env = dict(spawn.env)
         env["TOBAN_PAYLOAD_FILE"] = self._work_dir.payload
         env["TOBAN_LEASE_FD"] = str(LEASE_FD)
+        if self._job.path:
+            env["TOBAN_SOCKET"] = self._job.path
         enter(spawn.order.working_dir or self._work_dir.directory)
         program = spawn.programs[number] or find_program(step.argv[0], env.get("PATH", ""))
         out, err = open_pipe(), open_pipe()
@@ -253,7 +273,7 @@ class SlotSupervisor:
             if pid == 0:
                 return TreeChecked(main=main, empty=False, unreachable=self._unreachable)
             if pid == self._main_pid:
-                main = _process_end(status)
+                main = process_end(status)
 
     def _close_lease_pipe(self, _effect: CloseLeasePipe) -> None:
         """Every process of the job sees the end of the pipe; the next job gets a new one."""
@@ -263,6 +283,7 @@ class SlotSupervisor:
 
     def _drain_output(self, _effect: DrainOutput) -> None:
         """A process elsewhere may hold a pipe open: it is not waited for."""
+        self._job.finish_step()
         for fd in list(self._pipes):
             while self._read_pipe(fd):
                 pass
@@ -303,6 +324,7 @@ class SlotSupervisor:
             redacted=output.redacted,
             left_out=output.left_out,
         )
+        end = self._job.finish(end)
         self._channel.send(encode_report(end), ticket=report.ticket)
         # It holds the values to redact.
         self._output = self._no_output
@@ -343,35 +365,6 @@ class SlotSupervisor:
 
 def _pipeline(rules: LogRules, *, env: Mapping[str, str], payload_json: str) -> OutputPipeline:
     return OutputPipeline(rules, env=env, payload_json=payload_json, now=boottime, now_ns=wall_ns)
-
-
-def _process_end(status: int) -> ProcessEnd:
-    if os.WIFSIGNALED(status):
-        return ProcessEnd(signal=os.WTERMSIG(status))
-    return ProcessEnd(exit_code=os.WEXITSTATUS(status))
-
-
-def signal_pipe() -> int:
-    """A descriptor that becomes readable when a child ends."""
-    read, write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
-    signal.set_wakeup_fd(write, warn_on_full_buffer=False)
-    signal.signal(signal.SIGCHLD, lambda _number, _frame: None)
-    return read
-
-
-def open_pipe() -> tuple[int, int]:
-    """A pipe whose reading end does not block; the writing end does, because the job gets it."""
-    read, write = os.pipe()
-    os.set_blocking(read, False)
-    return read, write
-
-
-def readable(pipes: Iterable[int]) -> bool:
-    """True when something waits in one of the pipes."""
-    poll = select.poll()
-    for fd in pipes:
-        poll.register(fd, select.POLLIN)
-    return any(event & select.POLLIN for _fd, event in poll.poll(0))
 
 
 def serve(*, channel: Channel, incarnation: str, work_dir: WorkDir, group: SlotCgroup | None, losses: int = 0) -> bool:

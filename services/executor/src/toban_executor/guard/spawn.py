@@ -6,6 +6,8 @@ import stat
 from collections.abc import Mapping
 from pathlib import Path
 
+from toban_executor.decide.guard_types import ProcessEnd
+
 LEASE_FD = 3
 """The number under which a job finds the pipe whose end of file means: lease lost."""
 
@@ -78,6 +80,13 @@ def start_process(
         )
     except (OSError, ValueError) as error:
         raise SpawnError(_why(program, error)) from None
+
+
+def process_end(status: int) -> ProcessEnd:
+    """What `waitpid` says of the end of a process."""
+    if os.WIFSIGNALED(status):
+        return ProcessEnd(signal=os.WTERMSIG(status))
+    return ProcessEnd(exit_code=os.WEXITSTATUS(status))
 
 
 def _why(program: str, error: OSError | ValueError) -> str:

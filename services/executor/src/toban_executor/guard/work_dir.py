@@ -31,11 +31,12 @@ def make_payload_home(incarnation: str, fallback: Path) -> Path:
 
 
 class WorkDir:
-    """One slot's directory (0700) and payload file (0600)."""
+    """One slot's directory (0700) and payload file (0600), and the place of its socket."""
 
-    def __init__(self, *, directory: Path, payload: Path) -> None:
+    def __init__(self, *, directory: Path, payload: Path, socket: Path) -> None:
         self.directory = str(directory)
         self.payload = str(payload)
+        self.socket = socket
         shutil.rmtree(directory, ignore_errors=True)
 
     def prepare(self, payload: str) -> None:

@@ -115,6 +115,7 @@ class Heartbeat:
         del self._order_results[: len(request.outcomes)]
         self.drain_acknowledged = request.draining
         self._attempts.progress.acknowledge(request.progress)
+        self._attempts.progress.acknowledge_steps(request.steps)
         _heartbeats.labels("granted" if answer.granted else "refused").inc()
         lease = self._attempts.lease
         lease.echo = max(lease.echo, answer.grant_seq)
@@ -151,6 +152,7 @@ class Heartbeat:
             free_slots=book.free_slots,
             held=held,
             progress=self._attempts.progress.unacknowledged(key for key, _state in held),
+            steps=self._attempts.progress.unacknowledged_steps(key for key, _state in held),
             freezes=self._attempts.lease_end.unacknowledged((key for key, _state in held), self._clock.boottime()),
             outcomes=list(self._order_results),
             draining=book.retiring,

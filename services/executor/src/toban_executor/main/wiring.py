@@ -17,6 +17,7 @@ from toban_executor.adapters.log_client import ArchiverClient, Packer
 from toban_executor.adapters.program_lookup import ProgramFinder, load_allow_list
 from toban_executor.adapters.state_dir import instance_secret, save_slots
 from toban_executor.app.attempt_manager import AttemptManager, Launcher
+from toban_executor.app.job_notes import JobNotes
 from toban_executor.app.log_collector import LogCollector
 from toban_executor.app.outcome_reporter import OutcomeReporter
 from toban_executor.app.recovery import Recovery
@@ -200,6 +201,7 @@ def _attempt_manager(
         reporter=reporter,
         collector=collector,
         launcher=Launcher(program=rules.program, home=str(Path.home())),
+        notes=JobNotes(guards=outside.guards, gateway=outside.gateway, wake_heartbeat=wake_heartbeat, clock=clock),
         freeze_max=lambda: settings()["lease_freeze_max_seconds"],
         tries=lambda: (
             settings().whole("continuation_retry_count"),

@@ -98,6 +98,8 @@ class HeartbeatRequest:
     signed_epoch: SignedEpoch | None = None
     progress: Mapping[AttemptKey, Progress] = field(default_factory=dict)
     freezes: Mapping[AttemptKey, FreezeNote] = field(default_factory=dict)
+    # JSON of the steps of attempts that have reached another one.
+    steps: Mapping[AttemptKey, str] = field(default_factory=dict)
     outcomes: Sequence[tuple[int, str]] = ()
     draining: bool = False
     stopped: bool = False
@@ -200,6 +202,10 @@ class Gateway(Protocol):
         self, target: Target, question: ContinuationQuestion, *, timeout: float
     ) -> ContinuationAnswer:
         """Ask this coordinator alone."""
+        ...
+
+    async def store_checkpoint(self, key: AttemptKey, seq: int, value_json: str) -> bool:
+        """Store what a live attempt keeps for the next one; False when the run has gone on without it."""
         ...
 
     async def report(self, reports: Sequence[Report]) -> Sequence[ReportAnswer]:

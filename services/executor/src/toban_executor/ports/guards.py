@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Protocol
 
 from toban_domain.outcome import AttemptKey
-from toban_executor.decide.guard_types import FreezeTurn
+from toban_executor.decide.guard_types import FreezeTurn, JobNote
 from toban_executor.decide.log_block import LogBlock
-from toban_executor.decide.models import AttemptEnd, StartOrder
+from toban_executor.decide.models import AttemptEnd, CancelOrder, StartOrder
 from toban_executor.guard.launch import GuardSet
 from toban_fencing.executor_lease import Instant
 
@@ -36,6 +36,10 @@ class GuardListener(Protocol):
 
     def freeze_turned(self, turn: FreezeTurn) -> None:
         """An attempt was frozen or thawed, by its guard or in its place."""
+        ...
+
+    def noted(self, note: JobNote) -> None:
+        """What a live job has said on its socket, or the step that it has reached."""
         ...
 
     def output(self, key: AttemptKey, block: LogBlock) -> None:
@@ -96,6 +100,14 @@ class Guards(Protocol):
 
         The seconds that it has; None when no slot has the attempt.
         """
+        ...
+
+    def cancel(self, order: CancelOrder) -> bool:
+        """Begin to cancel the attempt, as the order has it; False when no slot has it."""
+        ...
+
+    def checkpoint_stored(self, key: AttemptKey, number: int, problem: str) -> None:
+        """Answer the job whose checkpoint is committed, or cannot be, which `problem` says."""
         ...
 
     def enforce_lease(

@@ -14,8 +14,8 @@ from toban_log_archiver.decide.line_filter import Selection
 class ReadRequest:
     """One Read call. `tokens` are the wanted attempts, empty = all; `head` and `tail` are numbers of lines, 0 = all.
 
-    Only what comes after the line `after` (token, seq) is wanted, and of each attempt what comes from `from_seq` on. With `raw` the text
-    is wanted in place of lines: the bytes [byte_from, byte_to), where byte_to 0 means up to the end.
+    Only what comes after the line `after` (token, seq) is wanted, and of each attempt the lines `from_seq` to `to_seq` (0 = the last). With
+    `raw` the text is wanted in place of lines: the bytes [byte_from, byte_to), where byte_to 0 means up to the end.
     """
 
     run_id: int
@@ -23,6 +23,7 @@ class ReadRequest:
     tokens: frozenset[int] = frozenset()
     after: tuple[int, int] = (0, 0)
     from_seq: int = 1
+    to_seq: int = 0
     head: int = 0
     tail: int = 0
     follow: bool = False

@@ -28,6 +28,8 @@ class RunReader:
         self._source = deps.source
         self._request = request
         self._selection = request.selection
+        # The first line of each attempt that is not wanted any more.
+        self._end = request.to_seq + 1 if request.to_seq else END
         self._live: dict[int, LiveLines] = {}
         self._before_tail: set[int] = set()
         self._tail_left = request.tail
@@ -70,7 +72,8 @@ class RunReader:
                     continue
                 batches = reader.batches(wait_for_gaps=attempt_selection.may_grow(row, rows))
             else:
-                batches = self._stored_lines(row, attempt_selection.first_seq(self._request, token)).batches()
+                first = attempt_selection.first_seq(self._request, token)
+                batches = self._stored_lines(row, first, self._end).batches()
             async for lines in batches:
                 yield ReadPart(token=token, lines=lines)
 
@@ -95,7 +98,7 @@ class RunReader:
         """The last lines of one attempt, in stretches from its end to its beginning; with follow it is read on from there."""
         first = attempt_selection.first_seq(self._request, row.place.token)
         kept: Last[Line] = Last(lines=lines, size=size)
-        stretch, end = lines, END
+        stretch, end = lines, self._end
         while not kept.full and end > first:
             start = max(first, await self._stretch(row, before=end, lines=stretch))
             found: Last[Line] = Last(lines=lines, size=size)
@@ -150,7 +153,7 @@ class RunReader:
     def _new_live(self, row: TokenRow, from_seq: int) -> LiveLines:
         return LiveLines(deps=self._deps, place=row.place, selection=self._selection, from_seq=from_seq)
 
-    def _stored_lines(self, row: TokenRow, from_seq: int, to_seq: int = END) -> StoredLines:
+    def _stored_lines(self, row: TokenRow, from_seq: int, to_seq: int) -> StoredLines:
         return StoredLines(
             deps=self._deps,
             place=row.place,

@@ -19,7 +19,7 @@ MAX_HITS = 10_000
 DEFAULT_HITS = 1000
 # With raw, these may be given besides run and token; bytes can be counted in whole streams only.
 _RAW_FIELDS = frozenset({"run_id", "token", "follow", "streams", "raw", "byte_from", "byte_to"})
-_ALONE = (("tail", "head"), ("tail", "after"), ("from_seq", "after"), ("token", "tokens"))
+_ALONE = (("tail", "head"), ("tail", "after"), ("from_seq", "after"), ("token", "tokens"), ("to_seq", "follow"))
 
 
 def read_request(request: ReadLogRequest) -> ReadRequest:
@@ -29,7 +29,7 @@ def read_request(request: ReadLogRequest) -> ReadRequest:
         raise _wrong(f"run_id {request.run_id} is not a run: name a positive one")
     if not 0 <= request.tail <= MAX_TAIL_LINES:
         raise _wrong(f"tail {request.tail} is not within 0-{MAX_TAIL_LINES}: read from the start for more")
-    for name in ("head", "byte_from", "byte_to"):
+    for name in ("head", "to_seq", "byte_from", "byte_to"):
         if getattr(request, name) < 0:
             raise _wrong(f"{name} {getattr(request, name)} is below 0")
     for one, other in _ALONE:
@@ -43,6 +43,7 @@ def read_request(request: ReadLogRequest) -> ReadRequest:
         tokens=frozenset(request.tokens) or frozenset({request.token} - {0}),
         after=(request.after.token, request.after.seq),
         from_seq=request.from_seq,
+        to_seq=request.to_seq,
         head=request.head,
         tail=request.tail,
         follow=request.follow,

@@ -1,0 +1,40 @@
+-- name: note
+-- The steps that live attempts have started: onto their runs, by (run, token, incarnation), unless more are known. `phase` is the id of the last one.
+WITH input AS MATERIALIZED (
+    SELECT i.id, i.token, i.incarnation, i.steps
+      FROM jsonb_to_recordset(%(notes)s::jsonb) AS i(id bigint, token bigint, incarnation uuid, steps jsonb)
+), locked AS MATERIALIZED (
+    SELECT r.id FROM scheduler.runs_live r WHERE r.id = ANY(%(ids)s::bigint[]) ORDER BY r.id FOR NO KEY UPDATE
+)
+UPDATE scheduler.runs_live r
+   SET steps = i.steps, version = r.version + 1,
+       phase = COALESCE((SELECT v.spec #>> ARRAY['steps', i.steps #>> '{-1,index}', 'id']
+                           FROM scheduler.job_definition_versions v
+                          WHERE v.definition_id = r.definition_id AND v.version = r.definition_version), r.phase)
+  FROM input i JOIN locked l ON l.id = i.id
+ WHERE r.id = i.id AND r.token = i.token AND r.assigned_incarnation = i.incarnation
+   AND r.state IN ('ASSIGNED', 'RUNNING', 'CANCEL_REQUESTED')
+   AND jsonb_array_length(COALESCE(r.steps, '[]')) < jsonb_array_length(i.steps)
+RETURNING r.id
+
+-- name: details
+-- The steps of a run as its definition has them, those that its last attempt has started, and whether there is a checkpoint.
+SELECT v.spec -> 'steps' AS definition, r.state::text AS state,
+       COALESCE(l.steps, (SELECT COALESCE(a.outcome -> 'steps', a.steps) FROM scheduler.job_attempts a WHERE a.run_id = r.id ORDER BY a.token DESC LIMIT 1)) AS started,
+       l.checkpoint IS NOT NULL AS has_checkpoint
+  FROM scheduler.job_runs r
+  JOIN scheduler.job_definition_versions v ON v.definition_id = r.definition_id AND v.version = r.definition_version
+  LEFT JOIN scheduler.runs_live l ON l.id = r.id
+ WHERE r.id = %(id)s::bigint
+ LIMIT 1
+
+-- name: checkpoint
+-- What a live attempt keeps for the next one of its run, by (run, token, incarnation), unless a later one of the attempt is there. A run that is
+-- not found has gone on without the attempt; one that is, and keeps its later checkpoint, counts as stored.
+UPDATE scheduler.runs_live r
+   SET checkpoint = CASE WHEN (r.checkpoint ->> 'token')::bigint = %(token)s::bigint AND (r.checkpoint ->> 'seq')::bigint > %(seq)s::bigint
+                         THEN r.checkpoint
+                         ELSE jsonb_build_object('token', %(token)s::bigint, 'seq', %(seq)s::bigint, 'value', %(value)s::jsonb) END
+ WHERE r.id = %(id)s::bigint AND r.token = %(token)s::bigint AND r.assigned_incarnation = %(incarnation)s::uuid
+   AND r.state IN ('ASSIGNED', 'RUNNING', 'CANCEL_REQUESTED')
+RETURNING r.id

@@ -1,0 +1,129 @@
+"""Jobs that speak on TOBAN_SOCKET, over a whole stack: output, checkpoints, cancellation and steps (docs/jobs.md)."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from toban_stack.stack import Stack
+from toban_testing.admin_client import AdminClient
+from toban_testing.stack_fixtures import admin_of, running_stack
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
+SDK = Path(__file__).parents[2] / "libs/sdk/src"
+
+
+@pytest.fixture(scope="module")
+def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
+    """One coordinator and one executor."""
+    with running_stack(tmp_path_factory.mktemp("home"), coordinators=1, executors=1, slots=4) as made:
+        yield made
+
+
+@pytest.fixture
+def admin(stack: Stack) -> Iterator[AdminClient]:
+    with admin_of(stack) as made:
+        yield made
+
+
+def python(script: str, **fields: Any) -> dict[str, Any]:
+    """A step that runs this program with the library of jobs."""
+    return {"argv": [sys.executable, "-c", f"import toban, time\njob = toban.current_job()\n{script}"], **fields}
+
+
+def start(admin: AdminClient, name: str, *steps: dict[str, Any], **spec: Any) -> int:
+    body = {"steps": list(steps), "env": {"PYTHONPATH": str(SDK)}, "allow_shell": True, **spec}
+    admin.apply({"apiVersion": "toban/v1", "kind": "Job", "metadata": {"name": name}, "spec": body})
+    [run] = admin.start(name)
+    return int(run)
+
+
+def step_log(stack: Stack, run: int, *arguments: str) -> str:
+    """What `toban run logs --step` prints."""
+    environment = {**os.environ, "TOBAN_HOME": str(stack.home.root)}
+    command = [sys.executable, "-m", "toban_cli", "run", "logs", str(run), "--step", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, env=environment, check=True).stdout
+
+
+def test_output_progress_and_a_checkpoint_for_the_next_attempt(admin: AdminClient) -> None:
+    script = """
+done = job.checkpoint() or 0
+job.progress(done=done + 1, total=2, summary='working')
+job.save_checkpoint(done + 1)
+if done == 0: raise SystemExit(3)
+job.output({'done': done + 1}); job.log_ref('s3://bucket/key')
+"""
+    schema = {"type": "object", "properties": {"done": {"const": 2}}, "required": ["done"]}
+    run = start(admin, "keeps", python(script), retry={"max_retries": 1}, result_schema=schema)
+    ended = admin.until_ended(run, seconds=60)
+    assert (ended.state, ended.attempt, ended.log_ref) == ("SUCCEEDED", 2, "s3://bucket/key")
+    assert json.loads(ended.result_json) == {"done": 2}
+    progress = json.loads(ended.progress_json)
+    assert (progress["percentage"], progress["steps"]) == (100, {"done": 2, "total": 2})
+
+
+def test_output_that_does_not_fit_fails_the_run(admin: AdminClient) -> None:
+    run = start(admin, "unfit", python("job.output(7)"), result_schema={"type": "object"})
+    ended = admin.until_ended(run, seconds=60)
+    assert (ended.state, ended.reason) == ("FAILED", "result_invalid")
+    assert "result_schema" in ended.error_summary
+
+
+def test_a_cooperative_cancel(admin: AdminClient, tmp_path: Path) -> None:
+    """The job learns it, tidies up and ends by itself, long before its grace is over."""
+    began, tidied = tmp_path / "began", tmp_path / "tidied"
+    script = f"""
+open({str(began)!r}, 'w')
+while not job.cancelled(): time.sleep(0.05)
+open({str(tidied)!r}, 'w')
+raise SystemExit(toban.CANCELLED_EXIT_CODE)
+"""
+    cancel = {"mode": "cooperative", "grace_seconds": 600}
+    run = start(admin, "tidy", python(script), python("pass"), cancel=cancel)
+    admin.until(lambda: began.exists() or None, seconds=60, of="it runs")
+    admin.cancel(run)
+    ended = admin.until_ended(run, seconds=60)
+    assert (ended.state, tidied.exists()) == ("CANCELED", True)
+    assert [(step.id, step.state) for step in ended.steps] == [("step-1", "cancelled"), ("step-2", "skipped")]
+
+
+def test_a_step_that_is_not_cancelable_is_ended_by_a_kill_alone(admin: AdminClient, tmp_path: Path) -> None:
+    began = tmp_path / "began"
+    script = f"open({str(began)!r}, 'w')\nwhile not job.cancelled(): time.sleep(0.05)\nprint('told', flush=True)\ntime.sleep(600)"
+    run = start(admin, "protected", python(script, cancelable=False), cancel={"grace_seconds": 1})
+    admin.until(lambda: began.exists() or None, seconds=60, of="it runs")
+    admin.cancel(run)
+    admin.until(lambda: "told" in admin.log(run) or None, seconds=60, of="it was told")
+    assert admin.run(run).state == "CANCEL_REQUESTED"
+    admin.cancel(run, mode="kill")
+    assert admin.until_ended(run, seconds=60).state == "CANCELED"
+
+
+def test_steps_and_a_retry_from_the_one_that_failed(stack: Stack, admin: AdminClient, tmp_path: Path) -> None:
+    count = tmp_path / "count"
+    flaky = {"argv": ["sh", "-c", f"test -e {count} || {{ touch {count}; echo failing; exit 4; }}"], "name": "Flaky"}
+    first = {"argv": ["sh", "-c", f"echo x >> {count}.first; echo one; echo two"]}
+    run = start(
+        admin, "resumes", first, flaky, {"argv": ["echo", "last"]}, retry={"max_retries": 1, "from": "failed_step"}
+    )
+    ended = admin.until_ended(run, seconds=60)
+    assert (ended.state, ended.attempt, ended.phase) == ("SUCCEEDED", 2, "step-3")
+    assert Path(f"{count}.first").read_text() == "x\n"
+    assert [(step.name or step.id, step.state, step.exit_code) for step in ended.steps] == [
+        ("step-1", "skipped", 0),
+        ("Flaky", "succeeded", 0),
+        ("step-3", "succeeded", 0),
+    ]
+    assert (ended.steps[2].seq_from, ended.steps[2].seq_to) == (1, 1)
+    before, after = ([(step.id, step.state) for step in attempt.steps] for attempt in ended.attempts)
+    assert before == [("step-1", "succeeded"), ("step-2", "failed")]
+    assert after == [("step-2", "succeeded"), ("step-3", "succeeded")]
+    # Each step by its name, also one that only the first attempt has run.
+    assert step_log(stack, run, "step-1") == "one\ntwo\n"
+    assert step_log(stack, run, "Flaky", "--attempt", "1") == "failing\n"
+    assert step_log(stack, run, "3") == "last\n"
