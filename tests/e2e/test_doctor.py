@@ -36,6 +36,8 @@ ROOT = Path(__file__).resolve().parents[2]
 @pytest.fixture(scope="module")
 def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
     with running_stack(tmp_path_factory.mktemp("doctor"), coordinators=2, executors=2) as running:
+        # The log-archiver learns the settings from a coordinator that may have started after it.
+        until_well(running)
         yield running
 
 

@@ -63,7 +63,7 @@ def emit_by_command(toban: Toban, stack: Stack, admin: AdminClient) -> None:
     [made] = admin.runs()
     ended = admin.until_ended(made.id)
     assert (ended.state, ended.origin, ended.trigger) == ("SUCCEEDED", "event", "greet-when-paid")
-    assert admin.log(made.id) == ["order 7"]
+    admin.until(lambda: admin.log(made.id) == ["order 7"], seconds=20, of="its line")
     outcomes = [row["outcome"] for row in sql(stack, "SELECT outcome FROM scheduler.events_history ORDER BY id")]
     assert outcomes == ["started", "duplicate", "no_trigger"]
 

@@ -199,9 +199,9 @@ def count_statements(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     sent: list[str] = []
     run: Callable[..., Awaitable[Any]] = Tx._run
 
-    async def noted(self: Any, sql: str, params: Any) -> Any:
+    async def noted(self: Any, sql: str, *others: Any) -> Any:
         sent.append(sql)
-        return await run(self, sql, params)
+        return await run(self, sql, *others)
 
     monkeypatch.setattr(Tx, "_run", noted)
     return sent
