@@ -72,7 +72,7 @@ def pause_and_resume(stack: Stack, toban: Toban) -> None:
     code, said = toban("schedule", "pause", "often")
     assert code == 74 and "is paused already by certificate admin-cli (a test)" in said
     code, said = toban("schedule", "next", "tick", "-n", "2")
-    assert code == 0 and "paused by admin-cli: a test" in said and said.count("+0") == 2
+    assert code == 0 and "paused by certificate admin-cli: a test" in said and said.count("+0") == 2
     sql(stack, "SELECT pg_sleep(3)")
     code, said = toban("schedule", "resume", "often")
     assert code == 0 and "is active again, next at" in said
