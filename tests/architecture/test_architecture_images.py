@@ -86,7 +86,7 @@ def test_the_dockerfile_and_the_compose_file_agree_with_the_code() -> None:
 
 
 def test_containers_share_a_network_only_with_those_that_they_work_with() -> None:
-    """Jobs are untrusted programs and share the network of their executor; the web interface has no authentication."""
+    """Jobs are untrusted programs and share the network of their executor; the web interface is not for them."""
     file = yaml.safe_load((ROOT / "docker-compose.yml").read_text(encoding="utf-8"))
     networks = {name: set(one.get("networks", ())) for name, one in file["services"].items()}
 

@@ -131,7 +131,7 @@ def test_a_container_holds_only_what_it_may(compose: Compose, service: str) -> N
     assert all(secrets) and not [secret for secret in secrets if secret in json.dumps(container)]
     stores = compose.inside(container, "getent", "hosts", "postgres", "valkey", "seaweedfs").returncode == 0
     assert stores == (service in ("coordinator", "log-archiver"))
-    # The web interface has no authentication: jobs must not be able to reach it.
+    # Jobs must not be able to reach the sign-in of the web interface.
     site = compose.inside(container, "getent", "hosts", "admin-web").returncode == 0
     assert site == (service != "executor")
 
