@@ -211,9 +211,25 @@ async def test_a_fenced_attempt_keeps_the_steps_that_were_known(world: Any, make
     assert shown(attempt) == [(1, "load", "succeeded", 1), (2, "pack", "lost", 3)]
 
 
-async def test_an_attempt_that_ended_without_a_list_of_its_steps_keeps_what_was_known(world: Any, make: Any) -> None:
-    """Its guard died."""
+async def test_an_attempt_of_an_executor_that_is_off_keeps_the_steps_that_were_known(world: Any, make: Any) -> None:
     run = await sent(world, make, steps=STEPS)
+    await world.report(world.key(run), world.now())
+    writer = ProgressWriter(pool=world.pool)
+    writer.put_steps(world.incarnations[0], {world.key(run): (step(world, 0, None),)})
+    await writer.run_once()
+    await world.sql("UPDATE scheduler.executors SET state = 'off', off_at = now()")
+    await world.turn("reap")
+    assert await world.state(run) == "PENDING"
+    [attempt] = (await read(world, run)).attempts
+    assert shown(attempt) == [(1, "load", "lost", 1)]
+
+
+@pytest.mark.parametrize("retries", [0, 1])
+async def test_an_attempt_that_ended_without_a_list_of_its_steps_keeps_what_was_known(
+    world: Any, make: Any, retries: int
+) -> None:
+    """Its guard died."""
+    run = await sent(world, make, steps=STEPS, retry={"max_retries": retries})
     await world.report(world.key(run), world.now())
     writer = ProgressWriter(pool=world.pool)
     writer.put_steps(world.incarnations[0], {world.key(run): (step(world, 0, None),)})
