@@ -206,3 +206,29 @@ async def test_a_closed_fleet_calls_no_replica(site: Any) -> None:
     with pytest.raises(TobanError) as caught:
         many.call(ping, PING, timeout=10)
     assert caught.value.code is ErrorCode.UNAVAILABLE
+
+
+@pytest.mark.parametrize("call_that_is_cut", [1, 2])
+async def test_what_is_closed_while_a_call_begins_stays_closed(site: Any, call_that_is_cut: int) -> None:
+    """The call fails like one to a replica that is away; the second chance that those have would go on for ever."""
+    many = fleet(site)
+    await asyncio.to_thread(many.call, ping, PING, timeout=10)
+    calls = 0
+
+    def cut(channel: Any) -> Any:
+        real = ping(channel)
+
+        def method(*values: Any, **options: Any) -> Any:
+            nonlocal calls
+            calls += 1
+            if calls == call_that_is_cut:
+                many.close()
+            if calls == 1:
+                raise TobanError(ErrorCode.UNAVAILABLE, "the channel was closed")
+            return real(*values, **options)
+
+        return method
+
+    with pytest.raises((TobanError, ValueError)):
+        await asyncio.to_thread(many.call, cut, PING, timeout=10)
+    assert calls == call_that_is_cut

@@ -46,6 +46,8 @@ class Fleet:
         self._lock = threading.Lock()
         self._channels: dict[str, tuple[Triple, grpc.Channel]] = {}
         self._retired: deque[tuple[float, grpc.Channel]] = deque()
+        # Beside those: channels that have not answered yet.
+        self._tried: set[grpc.Channel] = set()
         self._closed = False
 
     def call(
@@ -58,14 +60,14 @@ class Fleet:
         """
         ends_at = self._clock.monotonic() + timeout
 
-        def attempt(channel: grpc.Channel) -> Any:
+        def attempt(method: Any) -> Any:
             left = ends_at - self._clock.monotonic()
             if left <= 0:
                 raise TobanError(ErrorCode.DEADLINE_EXCEEDED, f"no {self.service} answered within {timeout:g} s")
             seconds = min(left, attempt_seconds or left)
-            return unary_sync(stub(channel), request, timeout=seconds, metadata=metadata)
+            return unary_sync(method, request, timeout=seconds, metadata=metadata)
 
-        return self._first(attempt, patient=not attempt_seconds)
+        return self._first(stub, attempt, patient=not attempt_seconds)
 
     def stream(
         self, stub: Stub, request: Any, *, timeout: float, leave_silent: bool = False, metadata: Metadata = ()
@@ -75,11 +77,11 @@ class Fleet:
         With `leave_silent`, for streams that begin at once, the next replica has its own `timeout` after one that did not begin.
         """
 
-        def opened(channel: grpc.Channel) -> tuple[Any, Iterator[Any]]:
-            answers = stream_sync(stub(channel), request, timeout=timeout, metadata=metadata)
+        def opened(method: Any) -> tuple[Any, Iterator[Any]]:
+            answers = stream_sync(method, request, timeout=timeout, metadata=metadata)
             return next(answers, None), answers
 
-        first, rest = self._first(opened, patient=not leave_silent)
+        first, rest = self._first(stub, opened, patient=not leave_silent)
         if first is not None:
             yield first
             yield from rest
@@ -88,7 +90,8 @@ class Fleet:
         """Whether the replica at `address` says by grpc.health.v1 that it serves."""
         request = health_pb2.HealthCheckRequest()
         try:
-            answer = unary_sync(health_pb2_grpc.HealthStub(self._channel(address)).Check, request, timeout=timeout)
+            method = self._method(address, lambda channel: health_pb2_grpc.HealthStub(channel).Check)
+            answer = unary_sync(method, request, timeout=timeout)
         except TobanError:
             return False
         return bool(answer.status == health_pb2.HealthCheckResponse.SERVING)
@@ -97,13 +100,14 @@ class Fleet:
         """Ends the connections for good; calls and streams under way end with them."""
         with self._lock:
             self._closed = True
-            channels = [channel for _, channel in (*self._channels.values(), *self._retired)]
+            channels = [*(channel for _, channel in (*self._channels.values(), *self._retired)), *self._tried]
             self._channels.clear()
             self._retired.clear()
+            self._tried.clear()
         for channel in channels:
             channel.close()
 
-    def _first(self, attempt: Callable[[grpc.Channel], R], *, patient: bool = True) -> R:
+    def _first(self, stub: Stub, attempt: Callable[[Any], R], *, patient: bool = True) -> R:
         # A deadline may have been met after a write: only for calls that change nothing is another replica asked.
         leave = {ErrorCode.UNAVAILABLE} if patient else {ErrorCode.UNAVAILABLE, ErrorCode.DEADLINE_EXCEEDED}
         failure: TobanError | None = None
@@ -111,7 +115,7 @@ class Fleet:
         for address in self._order:
             old = address in self._channels
             try:
-                return self._good(address, attempt(self._channel(address)))
+                return self._good(address, attempt(self._method(address, stub)))
             except TobanError as error:
                 if error.code not in leave:
                     raise
@@ -120,17 +124,39 @@ class Fleet:
                     away.append(address)
         # A channel that failed a while ago waits before it connects again, and says nothing of a replica that is back meanwhile.
         for address in away:
-            channel = open_sync_channel(address, self.service, self._tls, self._trust_domain)
+            channel, method = self._try(address, stub)
             try:
-                answer = attempt(channel)
+                answer = attempt(method)
             except TobanError as error:
-                channel.close()
+                self._drop(channel)
                 if error.code not in leave:
                     raise
                 continue
             self._replace(address, channel)
             return self._good(address, answer)
         raise self._unreachable(failure)
+
+    def _method(self, address: str, stub: Stub) -> Any:
+        """The method at the channel of an address. Under the lock: gRPC crashes when a stub is made for a channel that is closed meanwhile."""
+        with self._lock:
+            return stub(self._channel(address))
+
+    def _try(self, address: str, stub: Stub) -> tuple[grpc.Channel, Any]:
+        """The same at a channel of its own, which `close` ends, too: the first may have failed because another thread has closed it."""
+        with self._lock:
+            self._raise_closed()
+            channel = open_sync_channel(address, self.service, self._tls, self._trust_domain)
+            self._tried.add(channel)
+            return channel, stub(channel)
+
+    def _drop(self, channel: grpc.Channel) -> None:
+        with self._lock:
+            self._tried.discard(channel)
+        channel.close()
+
+    def _raise_closed(self) -> None:
+        if self._closed:
+            raise TobanError(ErrorCode.UNAVAILABLE, f"the connections to {self.service} are closed")
 
     def _good(self, address: str, answer: R) -> R:
         """The one that answered is asked first from now on."""
@@ -139,6 +165,8 @@ class Fleet:
 
     def _replace(self, address: str, channel: grpc.Channel) -> None:
         with self._lock:
+            self._raise_closed()
+            self._tried.discard(channel)
             held = self._channels.get(address)
             if held is not None:
                 self._retired.append((self._clock.monotonic() + DRAIN_SECONDS, held[1]))
@@ -157,19 +185,18 @@ class Fleet:
         )
 
     def _channel(self, address: str) -> grpc.Channel:
+        """The channel of an address, made or remade when needed. Call it with the lock."""
         triple = self._tls.current()
         now = self._clock.monotonic()
-        with self._lock:
-            if self._closed:
-                raise TobanError(ErrorCode.UNAVAILABLE, f"the connections to {self.service} are closed")
-            while self._retired and self._retired[0][0] <= now:
-                self._retired.popleft()[1].close()
-            held = self._channels.get(address)
-            if held is not None and held[0] is triple:
-                return held[1]
-            if held is not None:
-                # Calls under way go on with the old certificate for a while.
-                self._retired.append((now + DRAIN_SECONDS, held[1]))
-            channel = open_sync_channel(address, self.service, self._tls, self._trust_domain)
-            self._channels[address] = (triple, channel)
-            return channel
+        self._raise_closed()
+        while self._retired and self._retired[0][0] <= now:
+            self._retired.popleft()[1].close()
+        held = self._channels.get(address)
+        if held is not None and held[0] is triple:
+            return held[1]
+        if held is not None:
+            # Calls under way go on with the old certificate for a while.
+            self._retired.append((now + DRAIN_SECONDS, held[1]))
+        channel = open_sync_channel(address, self.service, self._tls, self._trust_domain)
+        self._channels[address] = (triple, channel)
+        return channel
