@@ -25,12 +25,12 @@ def home(tmp_path: Path) -> Path:
     ("variables", "token"),
     [
         ({}, TOKEN),
-        ({"TOBAN_TOKEN": "other"}, "other"),
+        ({"TOBAN_TOKEN": "toban_pat_other"}, "toban_pat_other"),
         ({"TOBAN_DIRECT": "1"}, ""),
-        ({"TOBAN_DIRECT": "1", "TOBAN_TOKEN": "other"}, ""),
+        ({"TOBAN_DIRECT": "1", "TOBAN_TOKEN": "toban_pat_other"}, ""),
         # Never to the coordinators of another cluster.
         ({"SCHEDULER_COORDINATORS": "elsewhere:1"}, ""),
-        ({"SCHEDULER_COORDINATORS": "elsewhere:1", "TOBAN_TOKEN": "other"}, "other"),
+        ({"SCHEDULER_COORDINATORS": "elsewhere:1", "TOBAN_TOKEN": "toban_pat_other"}, "toban_pat_other"),
     ],
 )
 def test_the_token_of_a_command(home: Path, variables: dict[str, str], token: str) -> None:
@@ -49,3 +49,9 @@ def test_a_damaged_context_names_the_remedy(home: Path, content: str) -> None:
     with pytest.raises(TobanError, match=r"context\.json cannot be read .*`make up`.*--direct") as caught:
         read_settings({"TOBAN_HOME": str(home)})
     assert caught.value.code is ErrorCode.CONFIG_INVALID
+
+
+def test_what_is_no_api_token_is_refused_without_its_value(home: Path) -> None:
+    with pytest.raises(TobanError, match=r"TOBAN_TOKEN is no API token.*toban_pat_.*token create") as caught:
+        read_settings({"TOBAN_HOME": str(home), "TOBAN_TOKEN": "hunter2"})
+    assert caught.value.code is ErrorCode.CONFIG_INVALID and "hunter2" not in str(caught.value)

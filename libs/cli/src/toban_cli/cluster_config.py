@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from toban_domain.access import TOKEN_PREFIX
 from toban_domain.errors import ErrorCode, TobanError
 
 IDENTITY = "admin-cli"
@@ -72,6 +73,12 @@ def _token(environ: Mapping[str, str]) -> str:
     if environ.get(DIRECT):
         return ""
     if given := environ.get(TOKEN, "").strip():
+        if not given.startswith(TOKEN_PREFIX):
+            # Its value is not shown.
+            message = (
+                f"{TOKEN} is no API token: they begin with {TOKEN_PREFIX}; `toban token create USER NAME` makes one"
+            )
+            raise TobanError(ErrorCode.CONFIG_INVALID, message)
         return given
     home = environ.get("TOBAN_HOME")
     if not home or environ.get("SCHEDULER_COORDINATORS"):

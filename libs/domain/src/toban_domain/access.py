@@ -11,6 +11,9 @@ from enum import StrEnum
 
 from toban_domain.errors import ErrorCode, TobanError
 
+TOKEN_PREFIX = "toban_pat_"
+"""API tokens begin with it; secrets of sessions do not."""
+
 
 class Role(StrEnum):
     """Each role may do what those before it may."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from cachetools import TTLCache
 
 from toban_coordinator.app.accounts import hash_secret
-from toban_coordinator.app.sign_in import TOKEN_PREFIX, SignIn
-from toban_domain.access import Person
+from toban_coordinator.app.sign_in import SignIn
+from toban_domain.access import TOKEN_PREFIX, Person
 from toban_runtime.clock import Clock
 
 # A revoked session or token, a changed rule and a disabled account have their effect after this long at most, seconds.

@@ -20,7 +20,7 @@ from toban_coordinator.decide.sign_in import (
 )
 from toban_coordinator.store import accounts, audit, sessions
 from toban_coordinator.store.audit import AdminAction
-from toban_domain.access import Effect, Person, Role, Rule, Selector
+from toban_domain.access import TOKEN_PREFIX, Effect, Person, Role, Rule, Selector
 from toban_domain.errors import ErrorCode, TobanError
 from toban_observability import metrics
 from toban_observability.logs import get_logger
@@ -29,7 +29,6 @@ from toban_store.pool import Pool
 from toban_store.tx import Row, autocommit, tx
 
 _log = get_logger(__name__)
-TOKEN_PREFIX = "toban_pat_"
 MOST_TOKEN_DAYS = 366
 _MAX_NAME = 64
 _sign_ins = metrics.counter(
