@@ -167,3 +167,7 @@ class Job:
 def current_job() -> Job:
     """The run that this process belongs to, by TOBAN_SOCKET."""
     return Job(os.environ.get("TOBAN_SOCKET", ""))
+
+
+# A child that was forked makes a connection of its own: responses on a shared one would reach either process.
+os.register_at_fork(after_in_child=current_job.cache_clear)

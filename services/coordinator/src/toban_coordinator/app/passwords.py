@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
 from argon2 import PasswordHasher
-from argon2.exceptions import Argon2Error, InvalidHashError
+from argon2.exceptions import InvalidHashError, VerifyMismatchError
 
 from toban_domain.errors import ErrorCode, TobanError
 from toban_observability import metrics
@@ -56,7 +56,7 @@ class Passwords:
     def _matches(self, stored: str, password: str) -> bool:
         try:
             return self._hasher.verify(stored, password)
-        except (Argon2Error, InvalidHashError):
+        except (VerifyMismatchError, InvalidHashError):
             return False
 
     async def _run(self, work: Callable[[], T]) -> T:

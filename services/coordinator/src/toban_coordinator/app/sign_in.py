@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from toban_coordinator.app.accounts import SECRET_BYTES, hash_secret
+from toban_coordinator.app.audit_log import clean_reason
 from toban_coordinator.app.passwords import LONGEST as LONGEST_PASSWORD
 from toban_coordinator.app.passwords import Passwords
 from toban_coordinator.decide.sign_in import (
@@ -134,7 +135,11 @@ class SignIn:
         async with tx(self.pool) as t:
             ended = await sessions.revoke_sessions(t, user)
             entry = AdminAction(
-                actor=actor, action="end_sessions", target=f"user {user}", after={"sessions": ended}, reason=reason
+                actor=actor,
+                action="end_sessions",
+                target=f"user {user}",
+                after={"sessions": ended},
+                reason=clean_reason(reason),
             )
             await audit.note(t, entry)
         return ended
@@ -181,7 +186,11 @@ class SignIn:
                 )
             before = {"user": row["user"], "name": row["name"]}
             entry = AdminAction(
-                actor=actor, action="revoke_token", target=f"token {token_id}", before=before, reason=reason
+                actor=actor,
+                action="revoke_token",
+                target=f"token {token_id}",
+                before=before,
+                reason=clean_reason(reason),
             )
             await audit.note(t, entry)
 
@@ -217,7 +226,13 @@ class SignIn:
             if rehashed is not None:
                 await accounts.rehash(t, user, before=before, password_hash=rehashed)
             ends_at = await sessions.add_session(
-                t, user, hash_secret(secret), address=address, user_agent=user_agent[:200], lasts=LONGEST
+                t,
+                user,
+                hash_secret(secret),
+                password_hash=rehashed or before,
+                address=address,
+                user_agent=user_agent[:200],
+                lasts=LONGEST,
             )
             if ends_at is None:
                 raise TobanError(ErrorCode.UNAUTHENTICATED, "user or password is wrong")

@@ -35,7 +35,7 @@ _READ: Mapping[str, NameOf] = {
     "GetJob": _by_name("job"),
     "GetSchedule": _by_name("schedule"),
     "NextSlots": _slots,
-    "ListFires": _by_name("schedule", "schedule"),
+    "ListFires": _by_name("ledger", "schedule"),
     "GetRun": _run,
     "WatchRun": _run,
     "ExplainRun": _run,

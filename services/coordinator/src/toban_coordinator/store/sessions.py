@@ -17,12 +17,13 @@ TOUCH_SECONDS = 30.0
 
 
 async def add_session(
-    t: Tx, user: str, secret_hash: bytes, *, address: str, user_agent: str, lasts: timedelta
+    t: Tx, user: str, secret_hash: bytes, *, password_hash: str, address: str, user_agent: str, lasts: timedelta
 ) -> datetime | None:
-    """When it ends; None: there is no such enabled account."""
+    """When it ends; None: there is no such enabled account with this password."""
     parameters = {
         "user": user,
         "secret_hash": secret_hash,
+        "password_hash": password_hash,
         "address": address,
         "user_agent": user_agent,
         "seconds": lasts.total_seconds(),

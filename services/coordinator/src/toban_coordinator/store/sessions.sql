@@ -1,8 +1,8 @@
 -- name: insert_session
--- A session of an enabled account.
+-- A session of an enabled account whose password is still the one that was checked: the lock waits for a change of it that is under way.
 INSERT INTO scheduler.user_sessions (secret_hash, user_id, address, user_agent, ends_at)
 SELECT %(secret_hash)s::bytea, u.id, %(address)s::text, %(user_agent)s::text, now() + make_interval(secs => %(seconds)s::double precision)
-  FROM scheduler.users u WHERE u.name = %(user)s::text AND u.enabled
+  FROM (SELECT id FROM scheduler.users WHERE name = %(user)s::text AND enabled AND password_hash = %(password_hash)s::text FOR SHARE) u
 RETURNING ends_at
 
 -- name: session

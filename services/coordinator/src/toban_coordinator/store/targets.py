@@ -13,12 +13,14 @@ _STATEMENTS = {
     "job": _sql.of_jobs,
     "run": _sql.of_runs,
     "schedule": _sql.of_schedules,
+    "ledger": _sql.of_ledgers,
     "trigger": _sql.of_triggers,
 }
 
 
 async def find(t: Tx, kind: str, keys: Sequence[str]) -> dict[str, Target]:
-    """By name (for runs: by id as text); what does not exist is left out. `kind` is job, run, schedule or trigger."""
+    """By name (for runs: by id as text); what does not exist is left out. `kind` is job, run, schedule, trigger, or ledger for schedules that
+    have or had a name, by their ids."""
     rows = await t.fetch_all(_STATEMENTS[kind], {"keys": list(keys)}) if keys else []
     return {
         row["key"]: Target(job=row["job"], labels=row["labels"], scope=row["scope"], scope_id=row["scope_id"])

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple, NoReturn
 from toban_domain.errors import TobanError
 from toban_domain.payload import check_payload
 from toban_domain.progress import MAX_COUNT, MAX_ETA_SECONDS, Progress, clean
+from toban_executor.decide import progress
 
 MAX_LINE = 128 * 1024
 """Bytes of one request. A value of 32 KiB may be several times as long while its characters are escaped."""
@@ -48,7 +49,7 @@ def parse(line: bytes, now: datetime) -> Request:
         raise ProtocolError('must be an object, such as {"op": "heartbeat"}')
     op = body.get("op")
     if op not in _OPS:
-        raise ProtocolError(f"unknown op {op!r}; known are {', '.join(_OPS)}")
+        raise ProtocolError(f"unknown op {str(op)[:40]!r}; known are {', '.join(_OPS)}")
     if op == "progress":
         return Request(op, progress=_progress(body, now))
     if op in ("output", "log_ref") and "value" not in body:
@@ -60,6 +61,9 @@ def parse(line: bytes, now: datetime) -> Request:
 
 def parse_marker(line: bytes, now: datetime) -> Request | None:
     """The request in a line of stdout; None when it is no marker, or not one that can be carried out."""
+    if progress.marker(line, 0) is not None:
+        # Its content is read from the log; here it is a sign of life.
+        return Request("heartbeat")
     whole = line.rstrip(b" \t\r")
     if not (whole.startswith(_MARKERS) and whole.endswith(b"::")):
         return None

@@ -17,7 +17,11 @@ from toban_executor.decide.job_protocol import (
     refusal,
 )
 from toban_executor.decide.models import StartOrder
+from toban_executor.decide.redact import MASK
 from toban_executor.guard.job_socket import Connection, JobSocket
+
+# Requests for checkpoints that wait for a coordinator, of one attempt.
+MAX_WAITING = 64
 
 
 class JobSession:
@@ -59,6 +63,12 @@ class JobSession:
             self._socket.send(connection, refusal(str(error), cancelled=self._cancelled))
             return
         if request.op == "checkpoint" and request.value is not None:
+            self._waiting = [one for one in self._waiting if one[1].sock.fileno() >= 0]
+            if len(self._waiting) >= MAX_WAITING:
+                self._socket.send(
+                    connection, refusal("too many checkpoints wait; read the responses", cancelled=self._cancelled)
+                )
+                return
             self._waiting.append((self._put_checkpoint(request.value), connection))
             return
         more: dict[str, object] = {}
@@ -101,7 +111,7 @@ class JobSession:
             fields["summary"] = self._redact(fields["summary"])
             self._send(JobNote(key=self._key, kind="progress", text=json.dumps(fields, separators=(",", ":"))))
         elif request.op == "output" and request.value is not None:
-            self.result_json = self._redact(request.value)
+            self.result_json = _json_or_mask(self._redact(request.value))
         elif request.op == "log_ref" and request.value is not None:
             self.log_ref = self._redact(request.value)
 
@@ -121,3 +131,12 @@ class JobSession:
 
     def _now(self) -> datetime:
         return datetime.fromtimestamp(self._now_ns() / 1e9, UTC)
+
+
+def _json_or_mask(text: str) -> str:
+    """A number that was masked leaves no JSON: all of the value is masked then."""
+    try:
+        json.loads(text)
+    except ValueError:
+        return json.dumps(MASK.decode())
+    return text

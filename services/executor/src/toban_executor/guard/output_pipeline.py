@@ -55,7 +55,7 @@ class OutputPipeline:
 
     def find_markers(self, block: LogBlock, *, inside: bool) -> None:
         """Pass on the markers in whole lines; the first line is none when it continues one that came `inside` an earlier block."""
-        if self.read_marker is None or b"::\n" not in block.text:
+        if self.read_marker is None or b"::" not in block.text:
             return
         for line in block.text.split(b"\n")[1 if inside else 0 :]:
             if line.startswith(b"::"):
