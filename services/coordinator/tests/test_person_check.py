@@ -22,6 +22,7 @@ from toban_domain.errors import ErrorCode, TobanError
 from toban_proto.v1 import coordinator_pb2 as pb
 from toban_runtime.ids import IdSource
 from toban_store.pool import Pool, open_pool
+from toban_store.tx import autocommit
 from toban_testing.clock import FakeClock
 from toban_transport.person_rules import ADDRESS, CREDENTIAL, PERSON_RULES, WITHOUT_PERSON, About
 
@@ -145,6 +146,23 @@ async def test_a_rule_for_some_jobs_is_for_those_only(world: World) -> None:
     assert allowed(await world.ask(READER + "GetCluster", secret=secret))
     for whole in (READER + "ListEvents", CONTROL + "EmitEvent", OPERATIONS + "UpdateSetting"):
         assert not allowed(await world.ask(whole, secret=secret)), whole
+
+
+async def test_the_ledger_of_a_deleted_schedule_is_for_those_who_may_see_its_job(world: World) -> None:
+    """Also when a schedule of another job has its name now."""
+    secret = await world.user("bob", ("allow", "viewer", OPS))
+    fires = [pb.ListFiresRequest(schedule=name) for name in ("mail", "backup")]
+    for name in ("mail", "backup"):
+        async with autocommit(world.pool) as t:
+            await t.execute(
+                "INSERT INTO scheduler.schedules_deleted (id, name, spec, settled_until)"
+                " SELECT id, name, spec || jsonb_build_object('job', name), now() FROM scheduler.schedules WHERE name = %(name)s",
+                {"name": name},
+            )
+            await t.execute("DELETE FROM scheduler.schedules WHERE name = %(name)s", {"name": name})
+    assert [allowed(await world.ask(READER + "ListFires", one, secret=secret)) for one in fires] == [False, True]
+    await Apply(pool=world.pool).apply([ManifestText(json=schedule("mail", "backup"))], actor="user root")
+    assert not allowed(await world.ask(READER + "ListFires", fires[0], secret=secret))
 
 
 async def test_a_rule_for_a_scope_is_for_runs_of_that_scope(world: World) -> None:
