@@ -64,6 +64,10 @@ class WakeRegistry:
         if self._wake.get(name) == wake:
             del self._wake[name]
 
+    def has(self, name: str) -> bool:
+        """Whether something is registered under `name`."""
+        return name in self._wake
+
     def wake(self, name: str) -> None:
         """Wakes `name`, if it is registered; "" wakes all, since anything may have been missed."""
         for registered, wake in tuple(self._wake.items()):

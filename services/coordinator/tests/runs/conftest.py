@@ -34,6 +34,7 @@ from toban_domain.epoch import Epoch, Term, TokenSource
 from toban_domain.errors import ErrorCode, TobanError
 from toban_domain.outcome import AttemptKey, Outcome, OutcomeKind, Reason
 from toban_runtime.clock import SystemClock
+from toban_runtime.loop import WakeRegistry
 from toban_store.pool import Pool, open_pool
 from toban_store.tx import fenced_tx, tx
 from toban_testing.fake_coordinator import FixedSettings
@@ -146,6 +147,8 @@ class World:
         self.definitions = DefinitionCache()
         self.incarnations: list[str] = []
         self.marks: RunMarks | None = None
+        # The loops of the coordinator that takes reports.
+        self.wakes = WakeRegistry()
         self.take(term)
 
     def take(self, term: Term) -> None:
@@ -257,7 +260,8 @@ class World:
 
     async def report(self, key: AttemptKey, what: datetime | Outcome, incarnation: str = "") -> Answer:
         incarnation = incarnation or next(i for i, order in self.orders.starts if order.key == key)
-        return (await commit_reports(self.pool, self.definitions, incarnation, [Report(key, 1, what)]))[0].answer
+        reports = [Report(key, 1, what)]
+        return (await commit_reports(self.pool, self.definitions, incarnation, reports, self.wakes))[0].answer
 
     async def heartbeat(self, incarnation: str, answer: Callable[[QueuedOrder], str]) -> list[str]:
         """What a heartbeat by way of another coordinator does: the open orders go out, and their answers come back; their kinds."""

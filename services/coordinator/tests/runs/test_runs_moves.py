@@ -99,9 +99,10 @@ async def test_a_success_counts_for_the_holder_of_the_run_under_its_token(world:
     async with fenced_tx(world.pool, world.term) as t:
         for incarnation, key in ((other, token), (world.incarnations[0], token + 1)):
             ends = {AttemptKey(run, key): make.outcome()}
-            assert await runs_finish.finish_held(t, incarnation, RunState.SUCCEEDED, ends) == []
+            assert await runs_finish.finish_held(t, incarnation, RunState.SUCCEEDED, ends) == ([], set())
         ends = {AttemptKey(run, token): make.outcome()}
-        assert len(await runs_finish.finish_held(t, world.incarnations[0], RunState.SUCCEEDED, ends)) == 1
+        finished, _ = await runs_finish.finish_held(t, world.incarnations[0], RunState.SUCCEEDED, ends)
+        assert len(finished) == 1
 
 
 async def test_the_stored_outcome_of_an_attempt_stays(world: Any, make: Any) -> None:

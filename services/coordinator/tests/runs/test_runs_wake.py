@@ -11,8 +11,10 @@ NAMED_AHEAD = (
 )
 
 
+@pytest.mark.parametrize("leads", [False, True])
 @pytest.mark.parametrize("waits", ["PENDING", "named ahead", "nobody"])
-async def test_the_end_of_a_run_wakes_assign(world: Any, make: Any, pg_url: str, waits: str) -> None:
+async def test_the_end_of_a_run_wakes_assign(world: Any, make: Any, pg_url: str, waits: str, leads: bool) -> None:
+    """Where the loop runs without a notification, whose commit would wait for all others."""
     incarnation = await world.executor(slots=1)
     await world.apply(make.job())
     first, second = await world.start(count=2)
@@ -21,10 +23,14 @@ async def test_the_end_of_a_run_wakes_assign(world: Any, make: Any, pg_url: str,
         await world.sql(NAMED_AHEAD, r=second, i=incarnation)
     if waits == "nobody":
         await world.cancel(second)
+    woken: list[str] = []
+    if leads:
+        world.wakes.register("assign", lambda: woken.append("assign"))
     async with await psycopg.AsyncConnection.connect(pg_url, autocommit=True) as listener:
         await listener.execute("LISTEN toban_wake")
         await world.report(world.key(first), make.outcome())
         # After the commit: what was sent by then arrives with the answer.
         await listener.execute("SELECT 1")
         heard = [note.payload async for note in listener.notifies(timeout=0)]
-    assert ("assign" in heard) == (waits != "nobody")
+    assert ("assign" in heard) == (waits != "nobody" and not leads)
+    assert woken == (["assign"] if waits != "nobody" and leads else [])

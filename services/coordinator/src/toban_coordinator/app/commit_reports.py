@@ -18,11 +18,14 @@ from toban_domain.retry import FAILED_STEP, RetrySpec
 from toban_domain.run import RunState
 from toban_domain.transitions import LiveRun
 from toban_observability.logs import get_logger
+from toban_runtime.loop import WakeRegistry
 from toban_store.errors import DidNotHappen, Refused, StoreError, Unsuitable
 from toban_store.pool import Pool
 from toban_store.tx import Tx, autocommit, tx
 
 MAX_SUMMARY = 500
+# Of a coordinator that does not lead.
+NO_LOOPS = WakeRegistry()
 _log = get_logger(__name__)
 
 
@@ -35,9 +38,13 @@ class Committed:
 
 
 async def commit_reports(
-    pool: Pool, definitions: DefinitionCache, incarnation: str, reports: Sequence[Report]
+    pool: Pool,
+    definitions: DefinitionCache,
+    incarnation: str,
+    reports: Sequence[Report],
+    wakes: WakeRegistry = NO_LOOPS,
 ) -> list[Committed]:
-    """The answers to `reports` of one executor, in order, after everything that they change is committed.
+    """The answers to `reports` of one executor, in order, after everything that they change is committed. `wakes` has the loops that run here.
 
     Reports that PostgreSQL does not store, for the sake of their data or of its own state, hold up no other.
     """
@@ -47,7 +54,7 @@ async def commit_reports(
     unsuitable: list[Unsuitable] = []
 
     async def write(part: Sequence[Report]) -> None:
-        answers.extend([Committed(answer) for answer in await _commit(pool, definitions, incarnation, part)])
+        answers.extend([Committed(answer) for answer in await _commit(pool, definitions, incarnation, part, wakes)])
 
     async def alone(report: Report, error: DidNotHappen) -> None:
         if isinstance(error, Unsuitable):
@@ -78,9 +85,13 @@ async def _note_unsuitable(pool: Pool, errors: Sequence[Unsuitable], incarnation
 
 
 async def _commit(
-    pool: Pool, definitions: DefinitionCache, incarnation: str, reports: Sequence[Report]
+    pool: Pool,
+    definitions: DefinitionCache,
+    incarnation: str,
+    reports: Sequence[Report],
+    wakes: WakeRegistry = NO_LOOPS,
 ) -> list[Answer]:
-    ended = await _end_certain(pool, definitions, incarnation, reports)
+    ended = await _end_certain(pool, definitions, incarnation, reports, wakes)
     rest = [report for report in reports if report.key not in ended]
     answers = iter(await _commit_rest(pool, definitions, incarnation, rest))
     return [Answer.ACCEPTED if report.key in ended else next(answers) for report in reports]
@@ -109,9 +120,12 @@ async def _commit_without_details(
 
 
 async def _end_certain(
-    pool: Pool, definitions: DefinitionCache, incarnation: str, reports: Sequence[Report]
+    pool: Pool, definitions: DefinitionCache, incarnation: str, reports: Sequence[Report], wakes: WakeRegistry
 ) -> set[AttemptKey]:
-    """Successes need no look at their runs: one statement ends them. Answers the attempts whose reports are all done with."""
+    """Successes need no look at their runs: one statement ends them. Answers the attempts whose reports are all done with.
+
+    Where the leader's loops run they are woken directly: a commit with a notification waits for every other such commit.
+    """
     certain: dict[AttemptKey, Outcome] = {}
     twice: set[AttemptKey] = set()
     for report in reports:
@@ -123,8 +137,12 @@ async def _end_certain(
     outcomes = {key: outcome for key, outcome in certain.items() if key not in twice}
     if not outcomes:
         return set()
+    notify = not wakes.has("assign")
     async with autocommit(pool) as t:
-        finished = await runs_finish.finish_held(t, incarnation, RunState.SUCCEEDED, outcomes)
+        finished, names = await runs_finish.finish_held(t, incarnation, RunState.SUCCEEDED, outcomes, notify=notify)
+    if not notify:
+        for name in names:
+            wakes.wake(name)
     await _load_definitions(pool, definitions, finished)
     count_finished(finished, definitions.known)
     moved = {run.id for run in finished}

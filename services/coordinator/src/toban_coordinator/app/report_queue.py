@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import replace
 
-from toban_coordinator.app.commit_reports import Committed, commit_reports
+from toban_coordinator.app.commit_reports import NO_LOOPS, Committed, commit_reports
 from toban_coordinator.app.definition_cache import DefinitionCache
 from toban_coordinator.app.results import ResultChecks
 from toban_coordinator.decide.report import Report
@@ -15,6 +15,7 @@ from toban_domain.errors import ErrorCode, TobanError
 from toban_domain.outcome import AttemptKey, Outcome
 from toban_domain.payload import check_payload
 from toban_runtime.group_commit import GroupCommit, GroupLimits
+from toban_runtime.loop import WakeRegistry
 from toban_store.pool import Pool
 from toban_store.tx import autocommit
 
@@ -31,8 +32,10 @@ Group = GroupCommit[Sequence[Report], list[Committed]]
 class ReportQueue:
     """Commits reports, on any coordinator."""
 
-    def __init__(self, *, pool: Pool) -> None:
+    def __init__(self, *, pool: Pool, wakes: WakeRegistry = NO_LOOPS) -> None:
+        """`wakes` has the loops that run in this process."""
         self._pool = pool
+        self._wakes = wakes
         self._definitions = DefinitionCache()
         self._results = ResultChecks(pool=pool, definitions=self._definitions)
         self._groups: dict[str, Group] = {}
@@ -66,7 +69,11 @@ class ReportQueue:
         async def commit(calls: Sequence[Sequence[Report]]) -> list[list[Committed]]:
             answers = iter(
                 await commit_reports(
-                    self._pool, self._definitions, incarnation, [report for call in calls for report in call]
+                    self._pool,
+                    self._definitions,
+                    incarnation,
+                    [report for call in calls for report in call],
+                    self._wakes,
                 )
             )
             return [[next(answers) for _ in call] for call in calls]

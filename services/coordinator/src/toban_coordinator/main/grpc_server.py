@@ -76,7 +76,7 @@ def build(config: CoordinatorConfig, parts: Coordinator, health: Health) -> Grpc
 
 
 def _gateway(config: CoordinatorConfig, parts: Coordinator) -> Gateway:
-    reports = ReportQueue(pool=parts.connections.pool)
+    reports = ReportQueue(pool=parts.connections.pool, wakes=parts.wakes)
     sessions = SessionDeps(
         pool=parts.connections.grant_pool,
         leader=parts.leadership,

@@ -82,16 +82,17 @@ async def mark_started(t: Tx, moves: Sequence[Started]) -> set[int]:
 
 
 async def finish(t: Tx, moves: Sequence[Finish]) -> list[Finished]:
-    """live → terminal, into the history; wakes loop `assign` when a run waits."""
-    return await _finish(t, [_move(move, move.source.value) for move in moves], ()) if moves else []
+    """live → terminal, into the history; wakes loop `assign` when a run waits, `resume` when one is deferred."""
+    return (await _finish(t, [_move(move, move.source.value) for move in moves], ()))[0] if moves else []
 
 
 async def finish_held(
-    t: Tx, incarnation: str, target: RunState, outcomes: Mapping[AttemptKey, Outcome]
-) -> list[Finished]:
-    """The same for attempts that `incarnation` holds, in whatever state, without looking at them before.
+    t: Tx, incarnation: str, target: RunState, outcomes: Mapping[AttemptKey, Outcome], *, notify: bool = True
+) -> tuple[list[Finished], set[str]]:
+    """The same for attempts that `incarnation` holds, in whatever state, without looking at them before; and the loops that go on with what waits.
 
-    Only for outcomes that end a run in `target` from every state in which an executor holds it.
+    Only for outcomes that end a run in `target` from every state in which an executor holds it. Without `notify` the caller wakes those loops
+    after the commit.
     """
     moves = [
         {
@@ -107,7 +108,7 @@ async def finish_held(
         }
         for key, outcome in outcomes.items()
     ]
-    return await _finish(t, moves, (incarnation,)) if moves else []
+    return await _finish(t, moves, (incarnation,), notify=notify) if moves else ([], set())
 
 
 def _move(move: Finish, source: str) -> dict[str, Any]:
@@ -125,15 +126,18 @@ def _move(move: Finish, source: str) -> dict[str, Any]:
     }
 
 
-async def _finish(t: Tx, moves: Sequence[Mapping[str, Any]], reporters: Sequence[str]) -> list[Finished]:
+async def _finish(
+    t: Tx, moves: Sequence[Mapping[str, Any]], reporters: Sequence[str], *, notify: bool = True
+) -> tuple[list[Finished], set[str]]:
     parameters = {
         "moves": json.dumps(moves, separators=(",", ":")),
         "ids": array_literals.numbers(move["id"] for move in moves),
         "reporters": array_literals.words(reporters),
+        "notify": notify,
     }
     rows = await t.fetch_all(_sql.finish, parameters)
     await fire_ledger.skip(t, [row for row in rows if row["origin"] == "slot" and row["new_reason"] in SKIPS])
-    return [
+    finished = [
         Finished(
             row["id"],
             row["job_name"],
@@ -147,6 +151,7 @@ async def _finish(t: Tx, moves: Sequence[Mapping[str, Any]], reporters: Sequence
         )
         for row in rows
     ]
+    return finished, {name for name in ("assign", "resume") if rows and rows[0][name]}
 
 
 async def release(t: Tx, moves: Sequence[Release]) -> set[int]:

@@ -87,20 +87,22 @@ WITH input AS MATERIALIZED (
 ), event AS (
     INSERT INTO scheduler.job_events (at, run_id, type, from_state, to_state, message, actor)
     SELECT clock_timestamp(), id, lower(target), source, target, message, actor FROM gone
+), waiting AS MATERIALIZED (
+    -- In the order of an index: else the planner, which does not expect many runs, reads all of them to find that none is deferred.
+    SELECT EXISTS (SELECT 1 FROM scheduler.runs_live w WHERE w.state = 'PENDING')
+        OR EXISTS (SELECT 1 FROM scheduler.runs_live w
+                    WHERE w.state = 'ASSIGNED' AND w.dispatched_at IS NULL AND w.scheduled_for <= now()) AS assign,
+           (SELECT 1 FROM scheduler.runs_live w
+             WHERE w.state = 'DEFERRED' AND w.deferred_on IS NOT NULL ORDER BY w.deferred_on LIMIT 1) IS NOT NULL AS resume
 )
 SELECT id, job_name, target, origin, new_reason, message, definition_id, definition_version, schedule_id, slot,
        CASE WHEN attempt = 1 AND lost_count = 0 THEN extract(epoch FROM began_at - scheduled_for)::double precision END AS start_lag,
        CASE WHEN attempt = 1 AND lost_count = 0
             THEN extract(epoch FROM began_at - GREATEST(created_at, scheduled_for))::double precision END AS wait,
        extract(epoch FROM ended_at - began_at)::double precision AS seconds,
-       (SELECT pg_notify('toban_wake', 'assign')
-         WHERE EXISTS (SELECT 1 FROM scheduler.runs_live w WHERE w.state = 'PENDING')
-            OR EXISTS (SELECT 1 FROM scheduler.runs_live w
-                        WHERE w.state = 'ASSIGNED' AND w.dispatched_at IS NULL AND w.scheduled_for <= now()))::text AS woken,
-       -- In the order of an index: else the planner, which does not expect many runs, reads all of them to find that none is deferred.
-       (SELECT pg_notify('toban_wake', 'resume')
-         WHERE (SELECT 1 FROM scheduler.runs_live w
-                 WHERE w.state = 'DEFERRED' AND w.deferred_on IS NOT NULL ORDER BY w.deferred_on LIMIT 1) IS NOT NULL)::text AS resumed
+       (SELECT assign FROM waiting) AS assign, (SELECT resume FROM waiting) AS resume,
+       (SELECT pg_notify('toban_wake', 'assign') FROM waiting w WHERE w.assign AND %(notify)s::boolean)::text AS woken,
+       (SELECT pg_notify('toban_wake', 'resume') FROM waiting w WHERE w.resume AND %(notify)s::boolean)::text AS resumed
   FROM gone
 
 -- name: release
