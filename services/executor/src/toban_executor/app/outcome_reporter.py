@@ -15,7 +15,7 @@ _BATCH = 500
 """Reports of one call: about 150 KB, and one transaction at the coordinator."""
 _BATCH_BYTES = 1 << 20
 """Results of jobs in one call: with them a report is up to 32 KiB larger."""
-GATHER_SECONDS = 0.005
+GATHER_SECONDS = 0.01
 """After a call with several reports the next one waits so long for more: a call and its transaction cost as much as dozens of reports."""
 INHERITED = 1000
 """Most reports of earlier incarnations that a registration carries."""
