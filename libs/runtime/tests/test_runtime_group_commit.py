@@ -148,3 +148,23 @@ async def test_closing_cancels_every_submitter_even_of_a_worker_that_has_not_beg
     await group.close()
     assert [future.cancelled() for future in futures] == [True, True]
     await group.close()
+
+
+async def test_after_a_large_commit_the_next_waits_for_more() -> None:
+    commits = Commits()
+    commits.go.set()
+    group = GroupCommit(commits, limits=GroupLimits(max_items=9, linger_seconds=0.2), size_of=float)
+    assert await group.submit(2) == 20
+    early = asyncio.create_task(group.submit(1))
+    # Long enough for a commit that does not wait.
+    for _ in range(10):
+        await asyncio.sleep(0)
+    assert await asyncio.gather(early, group.submit(3)) == [10, 30]
+    assert commits.groups == [[2], [1, 3]]
+
+
+async def test_after_a_small_commit_the_next_does_not_wait() -> None:
+    commits = Commits()
+    commits.go.set()
+    group = GroupCommit(commits, limits=GroupLimits(max_items=9, linger_seconds=3600), size_of=float)
+    assert [await group.submit(1), await group.submit(4)] == [10, 40]

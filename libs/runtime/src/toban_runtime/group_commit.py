@@ -14,10 +14,12 @@ R = TypeVar("R")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupLimits:
-    """Bounds of one commit: items, and their total size; one item alone may be larger."""
+    """Bounds of one commit: items, and their total size; one item alone may be larger. After a commit of a size above 1 the next one waits
+    `linger_seconds` for more items, so that submitters whose items come nearly together share one."""
 
     max_items: int
     max_size: float = float("inf")
+    linger_seconds: float = 0.0
 
 
 @dataclass(slots=True)
@@ -61,6 +63,8 @@ class GroupCommit(Generic[T, R]):
         self._name = name
         self._queue: deque[_Waiting[T, R]] = deque()
         self._worker: asyncio.Task[None] | None = None
+        # Size of the last commit.
+        self._last_size = 0.0
 
     async def submit(self, item: T) -> R:
         """The result of `item`, after its commit. Raises what `commit` raised. A caller that gives up does not withdraw its item."""
@@ -87,6 +91,8 @@ class GroupCommit(Generic[T, R]):
         group: list[_Waiting[T, R]] = []
         try:
             while self._queue:
+                if self._last_size > 1 and self._limits.linger_seconds:
+                    await asyncio.sleep(self._limits.linger_seconds)
                 group = self._next_group()
                 await self._commit_group(group)
         except BaseException:
@@ -112,6 +118,7 @@ class GroupCommit(Generic[T, R]):
             if size > self._limits.max_size:
                 break
             group.append(self._queue.popleft())
+        self._last_size = sum(one.size for one in group)
         return group
 
     async def _commit_group(self, group: Sequence[_Waiting[T, R]]) -> None:

@@ -158,7 +158,7 @@ async def test_a_read_of_due_runs_looks_at_no_more_than_it_returns(world: Any, m
 async def test_the_end_of_a_run_looks_at_no_run_that_waits_for_a_slot(world: Any, make: Any) -> None:
     await world.apply(make.job())
     await world.sql(DUE)
-    asked = {"moves": "[]", "ids": "{}", "reporters": "{}", "notify": True}
+    asked = {"moves": "[]", "ids": "{}", "notify": True}
     async with tx(world.pool) as t:
         # None of them is deferred, which an index says.
         statement = queries.load(runs_finish.__name__).finish

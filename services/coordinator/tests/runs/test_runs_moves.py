@@ -7,6 +7,7 @@ import pytest
 
 from toban_coordinator.store import attempts, runs_finish, runs_reap
 from toban_coordinator.store.queued_orders import DoneOrder
+from toban_coordinator.store.runs_finish import HeldEnd
 from toban_domain.outcome import AttemptKey
 from toban_domain.run import RunState
 from toban_domain.transitions import CloseAttempt, Finish, Orphan, Release, RequestCancel, Started
@@ -98,11 +99,12 @@ async def test_a_success_counts_for_the_holder_of_the_run_under_its_token(world:
     other = await world.executor(2)
     async with fenced_tx(world.pool, world.term) as t:
         for incarnation, key in ((other, token), (world.incarnations[0], token + 1)):
-            ends = {AttemptKey(run, key): make.outcome()}
-            assert await runs_finish.finish_held(t, incarnation, RunState.SUCCEEDED, ends) == ([], set())
-        ends = {AttemptKey(run, token): make.outcome()}
-        finished, _ = await runs_finish.finish_held(t, world.incarnations[0], RunState.SUCCEEDED, ends)
-        assert len(finished) == 1
+            ends = [HeldEnd(incarnation, AttemptKey(run, key), make.outcome())]
+            assert await runs_finish.finish_held(t, RunState.SUCCEEDED, ends) == ([], set())
+        # Also when several report it in one statement.
+        ends = [HeldEnd(incarnation, AttemptKey(run, token), make.outcome()) for incarnation in world.incarnations]
+        [finished], _ = await runs_finish.finish_held(t, RunState.SUCCEEDED, ends)
+        assert (finished.incarnation, finished.token) == (world.incarnations[0], token)
 
 
 async def test_the_stored_outcome_of_an_attempt_stays(world: Any, make: Any) -> None:

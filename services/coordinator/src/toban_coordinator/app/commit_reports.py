@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from toban_coordinator.app.adaptive_batch import split_on_refusal
+from toban_coordinator.app.certain_ends import NO_LOOPS, certain_of, end_certain
 from toban_coordinator.app.definition_cache import DefinitionCache
 from toban_coordinator.app.metrics import count_finished
 from toban_coordinator.decide import report as decide
@@ -15,7 +16,6 @@ from toban_coordinator.decide.report import Answer, KnownAttempt, Report, Report
 from toban_coordinator.store import attempts, executors, orphan_waits, runs_finish
 from toban_domain.outcome import AttemptKey, Outcome
 from toban_domain.retry import FAILED_STEP, RetrySpec
-from toban_domain.run import RunState
 from toban_domain.transitions import LiveRun
 from toban_observability.logs import get_logger
 from toban_runtime.loop import WakeRegistry
@@ -24,8 +24,6 @@ from toban_store.pool import Pool
 from toban_store.tx import Tx, autocommit, tx
 
 MAX_SUMMARY = 500
-# Of a coordinator that does not lead.
-NO_LOOPS = WakeRegistry()
 _log = get_logger(__name__)
 
 
@@ -91,7 +89,7 @@ async def _commit(
     reports: Sequence[Report],
     wakes: WakeRegistry = NO_LOOPS,
 ) -> list[Answer]:
-    ended = await _end_certain(pool, definitions, incarnation, reports, wakes)
+    [ended] = await end_certain(pool, definitions, wakes, [(incarnation, certain_of(reports))])
     rest = [report for report in reports if report.key not in ended]
     answers = iter(await _commit_rest(pool, definitions, incarnation, rest))
     return [Answer.ACCEPTED if report.key in ended else next(answers) for report in reports]
@@ -117,56 +115,6 @@ async def _commit_without_details(
         except (Refused, Unsuitable) as again:
             _log.error("outcome rejected even without its details", run_id=key.run_id, error=again.message)
     return Committed(Answer.REFUSED, error.message)
-
-
-async def _end_certain(
-    pool: Pool, definitions: DefinitionCache, incarnation: str, reports: Sequence[Report], wakes: WakeRegistry
-) -> set[AttemptKey]:
-    """Successes need no look at their runs: one statement ends them. Answers the attempts whose reports are all done with.
-
-    Where the leader's loops run they are woken directly: a commit with a notification waits for every other such commit.
-    """
-    certain: dict[AttemptKey, Outcome] = {}
-    twice: set[AttemptKey] = set()
-    for report in reports:
-        if isinstance(report.what, Outcome):
-            if report.key in certain:
-                twice.add(report.key)
-            if decide.certain_end(report.what) is RunState.SUCCEEDED:
-                certain[report.key] = report.what
-    outcomes = {key: outcome for key, outcome in certain.items() if key not in twice}
-    if not outcomes:
-        return set()
-    notify = not wakes.has("assign")
-    async with autocommit(pool) as t:
-        finished, names = await runs_finish.finish_held(t, incarnation, RunState.SUCCEEDED, outcomes, notify=notify)
-    if not notify:
-        for name in names:
-            wakes.wake(name)
-    await _load_definitions(pool, definitions, finished)
-    count_finished(finished, definitions.known)
-    moved = {run.id for run in finished}
-    return {key for key in outcomes if key.run_id in moved}
-
-
-async def _load_definitions(pool: Pool, definitions: DefinitionCache, finished: Sequence[runs_finish.Finished]) -> None:
-    """For the metrics alone, so after the commit; a version is read once."""
-    unknown = {
-        run.definition
-        for run in finished
-        if not (definitions.known(run.definition) or definitions.broken(run.definition))
-    }
-    if not unknown:
-        return
-    try:
-        async with autocommit(pool) as t:
-            await definitions.find(t, unknown)
-    except StoreError as error:
-        _log.warning(
-            "cannot load definitions for metrics; runs counted without their kind",
-            runs=len(finished),
-            error=error.message,
-        )
 
 
 async def _commit_rest(

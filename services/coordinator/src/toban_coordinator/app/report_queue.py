@@ -1,4 +1,4 @@
-"""Reports of executors: everything that one executor sends while a transaction is under way goes into the next one."""
+"""Reports of executors: successes of all of them share statements, the rest of one executor's reports shares transactions."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ import json
 from collections.abc import Sequence
 from dataclasses import replace
 
-from toban_coordinator.app.commit_reports import NO_LOOPS, Committed, commit_reports
+from toban_coordinator.app.certain_ends import NO_LOOPS, CertainEnds
+from toban_coordinator.app.commit_reports import Committed, commit_reports
 from toban_coordinator.app.definition_cache import DefinitionCache
 from toban_coordinator.app.results import ResultChecks
-from toban_coordinator.decide.report import Report
+from toban_coordinator.decide.report import Answer, Report
 from toban_coordinator.store import run_steps
 from toban_domain.errors import ErrorCode, TobanError
 from toban_domain.outcome import AttemptKey, Outcome
@@ -38,6 +39,7 @@ class ReportQueue:
         self._wakes = wakes
         self._definitions = DefinitionCache()
         self._results = ResultChecks(pool=pool, definitions=self._definitions)
+        self._ends = CertainEnds(pool=pool, definitions=self._definitions, wakes=wakes)
         self._groups: dict[str, Group] = {}
 
     async def commit(self, incarnation: str, reports: Sequence[Report]) -> list[Committed]:
@@ -49,10 +51,18 @@ class ReportQueue:
             raise TobanError(
                 ErrorCode.INVALID_ARGUMENT, f"{len(reports)} reports in one call, the limit is {MAX_REPORTS}"
             )
+        checked = await self._results.checked([_storable(report) for report in reports])
+        ended = await self._ends.end(incarnation, checked)
+        rest = iter(await self._commit_rest(incarnation, [report for report in checked if report.key not in ended]))
+        return [Committed(Answer.ACCEPTED) if report.key in ended else next(rest) for report in checked]
+
+    async def _commit_rest(self, incarnation: str, reports: Sequence[Report]) -> list[Committed]:
+        if not reports:
+            return []
         group = self._groups.get(incarnation)
         if group is None:
             group = self._groups[incarnation] = self._group_of(incarnation)
-        return await group.submit(await self._results.checked([_storable(report) for report in reports]))
+        return await group.submit(reports)
 
     async def keep_checkpoint(self, key: AttemptKey, incarnation: str, *, seq: int, value_json: str) -> bool:
         """Commit what a live attempt keeps for the next one; False when the run has gone on without it.

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from toban_coordinator.store import fire_ledger
 from toban_domain.job import DEFAULT_LOST_AFTER_SECONDS
@@ -23,6 +23,14 @@ SKIPS = ("late", "overlap", "max_wait")
 """Reasons with which a run ends that was never sent to an executor: they go to the ledger of its slot."""
 
 
+class HeldEnd(NamedTuple):
+    """The outcome of an attempt as its executor, an incarnation, reports it."""
+
+    incarnation: str
+    key: AttemptKey
+    outcome: Outcome
+
+
 @dataclass(frozen=True, slots=True)
 class Finished:
     """A run that became terminal: for metrics, in seconds. `start_lag` is its time → start, `wait` its row (or its time) → start, both None
@@ -33,6 +41,8 @@ class Finished:
     state: str
     origin: str
     reason: str
+    incarnation: str
+    token: int
     definition: tuple[int, int]
     start_lag: float | None
     wait: float | None
@@ -83,32 +93,33 @@ async def mark_started(t: Tx, moves: Sequence[Started]) -> set[int]:
 
 async def finish(t: Tx, moves: Sequence[Finish]) -> list[Finished]:
     """live → terminal, into the history; wakes loop `assign` when a run waits, `resume` when one is deferred."""
-    return (await _finish(t, [_move(move, move.source.value) for move in moves], ()))[0] if moves else []
+    return (await _finish(t, [_move(move, move.source.value) for move in moves]))[0] if moves else []
 
 
 async def finish_held(
-    t: Tx, incarnation: str, target: RunState, outcomes: Mapping[AttemptKey, Outcome], *, notify: bool = True
+    t: Tx, target: RunState, ends: Sequence[HeldEnd], *, notify: bool = True
 ) -> tuple[list[Finished], set[str]]:
-    """The same for attempts that `incarnation` holds, in whatever state, without looking at them before; and the loops that go on with what waits.
+    """The same for attempts that their reporters hold, in whatever state, without looking at them before; and the loops that go on with what waits.
 
     Only for outcomes that end a run in `target` from every state in which an executor holds it. Without `notify` the caller wakes those loops
     after the commit.
     """
     moves = [
         {
-            "id": key.run_id,
+            "id": end.key.run_id,
             "source": "",
-            "token": key.token,
+            "reporter": end.incarnation,
+            "token": end.key.token,
             "target": target.value,
-            "reason": outcome.reason.value,
-            "error": outcome.error_summary,
-            "message": outcome.error_summary,
+            "reason": end.outcome.reason.value,
+            "error": end.outcome.error_summary,
+            "message": end.outcome.error_summary,
             "attempt_state": target.value,
-            "outcome": outcome_json(outcome),
+            "outcome": outcome_json(end.outcome),
         }
-        for key, outcome in outcomes.items()
+        for end in ends
     ]
-    return await _finish(t, moves, (incarnation,), notify=notify) if moves else ([], set())
+    return await _finish(t, moves, notify=notify) if moves else ([], set())
 
 
 def _move(move: Finish, source: str) -> dict[str, Any]:
@@ -126,13 +137,10 @@ def _move(move: Finish, source: str) -> dict[str, Any]:
     }
 
 
-async def _finish(
-    t: Tx, moves: Sequence[Mapping[str, Any]], reporters: Sequence[str], *, notify: bool = True
-) -> tuple[list[Finished], set[str]]:
+async def _finish(t: Tx, moves: Sequence[Mapping[str, Any]], *, notify: bool = True) -> tuple[list[Finished], set[str]]:
     parameters = {
         "moves": json.dumps(moves, separators=(",", ":")),
         "ids": array_literals.numbers(move["id"] for move in moves),
-        "reporters": array_literals.words(reporters),
         "notify": notify,
     }
     rows = await t.fetch_all(_sql.finish, parameters)
@@ -144,6 +152,8 @@ async def _finish(
             row["target"],
             row["origin"],
             row["new_reason"],
+            row["incarnation"],
+            row["token"],
             (row["definition_id"], row["definition_version"]),
             row["start_lag"],
             row["wait"],

@@ -32,16 +32,17 @@ SELECT id FROM moved
 
 -- name: finish
 -- live → SUCCEEDED | FAILED | TIMED_OUT | CANCELED | SKIPPED | EXPIRED: the row goes to the history; its attempt and event with it, and loop
--- `assign` is woken when a run waits, loop `resume` when one is deferred. A source of '' is any state in which one of `reporters` holds the run.
+-- `assign` is woken when a run waits, loop `resume` when one is deferred. A source of '' is any state in which the
+-- executor `reporter` holds the run.
 WITH input AS MATERIALIZED (
-    SELECT i.id, i.source, i.token, i.target, COALESCE(i.reason, '') AS new_reason, COALESCE(i.error, '') AS new_error,
+    SELECT i.id, i.source, i.reporter, i.token, i.target, COALESCE(i.reason, '') AS new_reason, COALESCE(i.error, '') AS new_error,
            COALESCE(i.message, '') AS message, COALESCE(i.actor, '') AS actor, COALESCE(i.attempt_state, '') AS attempt_state, i.outcome,
            (i.outcome ->> 'started_at')::timestamptz AS new_started, (i.outcome ->> 'finished_at')::timestamptz AS new_finished,
            (i.outcome ->> 'exit_code')::integer AS new_exit_code, (i.outcome ->> 'signal')::integer AS new_signal,
            (i.outcome ->> 'last_seq')::bigint AS last_seq, COALESCE(i.outcome ->> 'last_line', '') AS new_last_line
       FROM jsonb_to_recordset(%(moves)s::jsonb)
            AS i(id bigint, source text, token bigint, target text, reason text, error text, message text, actor text, attempt_state text,
-                outcome jsonb)
+                outcome jsonb, reporter uuid)
 ), locked AS MATERIALIZED (
     {{lock_runs}}
 ), gone AS (
@@ -50,7 +51,7 @@ WITH input AS MATERIALIZED (
                 ON t.from_state = l.state AND t.to_state = i.target::scheduler.run_state
      WHERE r.id = i.id AND r.state = l.state AND r.token IS NOT DISTINCT FROM i.token
        AND (r.state::text = i.source
-            OR (i.source = '' AND r.assigned_incarnation = ANY(%(reporters)s::uuid[])
+            OR (i.source = '' AND r.assigned_incarnation = i.reporter
                 AND r.state IN ('ASSIGNED', 'RUNNING', 'CANCEL_REQUESTED', 'ORPHANED')))
     RETURNING r.*, r.state::text AS source, i.target, i.new_reason, i.new_error, i.message, i.actor, i.attempt_state, i.outcome, i.new_exit_code, i.new_signal,
               i.last_seq, i.new_last_line,
@@ -95,7 +96,8 @@ WITH input AS MATERIALIZED (
            (SELECT 1 FROM scheduler.runs_live w
              WHERE w.state = 'DEFERRED' AND w.deferred_on IS NOT NULL ORDER BY w.deferred_on LIMIT 1) IS NOT NULL AS resume
 )
-SELECT id, job_name, target, origin, new_reason, message, definition_id, definition_version, schedule_id, slot,
+SELECT id, token, assigned_incarnation::text AS incarnation, job_name, target, origin, new_reason, message, definition_id, definition_version,
+       schedule_id, slot,
        CASE WHEN attempt = 1 AND lost_count = 0 THEN extract(epoch FROM began_at - scheduled_for)::double precision END AS start_lag,
        CASE WHEN attempt = 1 AND lost_count = 0
             THEN extract(epoch FROM began_at - GREATEST(created_at, scheduled_for))::double precision END AS wait,

@@ -3,6 +3,7 @@
 import json
 from base64 import b64decode
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Any
 
 from google.protobuf.message import DecodeError
@@ -275,8 +276,9 @@ def relayed_from_pb(message: coordinator_pb2.OpenOrder) -> RelayedOrder | None:
     return RelayedOrder(**fields)
 
 
+@lru_cache(maxsize=256)
 def report_to_pb(report: Report) -> coordinator_pb2.AttemptReport:
-    """A start or an outcome."""
+    """A start or an outcome. It goes to the journal and, soon after, to a coordinator: encoded once; the message is not to be changed."""
     message = coordinator_pb2.AttemptReport(key=key_to_pb(report.key), seq=report.seq, pid=report.pid)
     if report.outcome is not None:
         message.outcome.CopyFrom(outcome_to_pb(report.outcome))

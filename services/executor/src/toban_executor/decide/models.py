@@ -125,3 +125,6 @@ class Report:
     started_ns: int = 0
     outcome: Outcome | None = None
     pid: int = 0
+
+    def __hash__(self) -> int:
+        return hash((self.key, self.seq))
