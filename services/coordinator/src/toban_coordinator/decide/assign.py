@@ -18,8 +18,8 @@ from toban_domain.transitions import Defer, Finish, Release
 # New work goes only to executors whose last heartbeat is at most this old, seconds.
 FRESH_SECONDS = 2.0
 # The pace of turns while runs wait for slots: seconds for each slot of the executors that take work, and at most.
-PACE_SECONDS_A_SLOT = 0.0006
-MAX_PACE_SECONDS = 0.02
+PACE_SECONDS_A_SLOT = 0.001
+MAX_PACE_SECONDS = 0.03
 # Runs that one plan moves.
 MOST = 500
 
