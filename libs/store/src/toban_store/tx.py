@@ -152,11 +152,11 @@ async def tx(pool: Pool) -> AsyncIterator[Tx]:
 
 
 @asynccontextmanager
-async def fenced_tx(pool: Pool, term: Term) -> AsyncIterator[FencedTx]:
+async def fenced_tx(pool: Pool, term: Term, *, first: str = "") -> AsyncIterator[FencedTx]:
     """A transaction as leader of `term`. Raises FencedOut when the leader row has another epoch, or this is not the term's cluster.
 
-    It lasts at most FENCED_MS, or FENCED_MOST_MS while this process is slow, else TooLong: cut larger work. BEGIN, the bounds and the fence
-    travel as one message.
+    It lasts at most FENCED_MS, or FENCED_MOST_MS while this process is slow, else TooLong: cut larger work. BEGIN, the bounds, `first` (a
+    statement without parameters, such as a lock) and the fence travel as one message.
     """
     loop = asyncio.get_running_loop()
     async with _connection(pool) as connection:
@@ -164,7 +164,7 @@ async def fenced_tx(pool: Pool, term: Term) -> AsyncIterator[FencedTx]:
         # Read once: others of this process change it meanwhile, and the server holds this transaction to what it began with.
         pace, limit, started = pool.group.pace, pool.group.pace.milliseconds, loop.time()
         try:
-            found = await _begin(connection, _fence(term, connection.info.server_version, limit))
+            found = await _begin(connection, _opening(term, connection.info.server_version, limit, first))
             async with _ending(connection):
                 if not found:
                     raise FencedOut(term.epoch)
@@ -196,8 +196,8 @@ def _check_database(term: Term, connection: Session) -> None:
         raise FencedOut(term.epoch)
 
 
-def _fence(term: Term, server_version: int, milliseconds: int) -> str:
-    """The opening of a fenced transaction: BEGIN, its bounds, the fence."""
+def _opening(term: Term, server_version: int, milliseconds: int, first: str) -> str:
+    """BEGIN, the bounds, `first`, the fence."""
     bounds = dict.fromkeys(("statement_timeout", "lock_timeout"), FENCED_STATEMENT_MS)
     bounds["idle_in_transaction_session_timeout"] = milliseconds
     if server_version >= _TRANSACTION_TIMEOUT_SINCE:
@@ -209,7 +209,7 @@ def _fence(term: Term, server_version: int, milliseconds: int) -> str:
         "fence_timeline": int(term.timeline),
         "fence_system_id": f"'{int(term.system_id)}'",
     }
-    return f"BEGIN; {limits} {fence}"
+    return f"BEGIN; {limits} {first + ';' if first else ''} {fence}"
 
 
 @asynccontextmanager

@@ -80,7 +80,8 @@ class CertainEnds:
         )
 
     async def end(self, incarnation: str, reports: Sequence[Report]) -> set[AttemptKey]:
-        """The attempts of `incarnation` that have ended, after the commit. None when PostgreSQL refuses an outcome of the statement, of this executor or another."""
+        """The attempts of `incarnation` that have ended, after the commit. None when PostgreSQL refuses an outcome of the statement, of this
+        executor or another."""
         certain = certain_of(reports)
         return await self._group.submit((incarnation, certain)) if certain else set()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
@@ -17,6 +18,8 @@ from toban_domain.transitions import Placement, RequestCancel
 from toban_store.pool import Pool
 from toban_store.tx import FencedTx, Tx, fenced_tx
 
+# Rows of ended runs that a limit may have beside those that count; each costs a look at its run in every count.
+DROP_AFTER = 100
 Specs = Mapping[tuple[int, int], JobSpec]
 
 
@@ -31,6 +34,8 @@ class LimitGate:
         # Jobs whose live runs all hold their limit.
         self._adopted: set[str] = set()
         self._adopting: set[str] = set()
+        # How many rows each limit has got since those of ended runs were cleared away.
+        self._held: Counter[str] = Counter()
 
     def concerns(self, spec: JobSpec) -> bool:
         """Whether a run of `spec` must come by here before it starts."""
@@ -71,24 +76,23 @@ class LimitGate:
         if not concerned:
             return None
         await self.know(t, {spec.name for _, spec in concerned})
-        overrides = await limits.overrides(t, [run.id for run, _ in concerned])
-        needs = {
-            run.id: tuple(need.ignored() if run.id in overrides else need for need in self.table.needs(run, spec))
-            for run, spec in concerned
-        }
+        needs = {run.id: tuple(self.table.needs(run, spec)) for run, spec in concerned}
+        usage, ignoring = await limits.usage_for(t, keys_of(needs.values()), list(needs))
+        for run_id in ignoring:
+            needs[run_id] = tuple(need.ignored() for need in needs[run_id])
         keys = {(run.definition_id, run.group) for run, _ in concerned if run.group is not None}
         found = await limits.groups(t, keys, now) if keys else {}
-        return Admission(needs, await limits.usage(t, keys_of(needs.values()))), Groups(found)
+        return Admission(needs, usage), Groups(found)
 
     async def enter(
         self, t: FencedTx, placements: Sequence[Placement], due: Mapping[int, DueRun], admission: Admission
     ) -> list[Placement]:
-        """Those of `placements` that the limits admit now, in the transaction that sends them: `admission` was counted before it."""
+        """Those of `placements` that the limits admit now, in the transaction that sends them, which has the lock `limits.LOCK`: `admission` was
+        counted before it."""
         needs = {p.run_id: admission.needs.get(p.run_id, ()) for p in placements}
         keys = keys_of(needs.values())
         if not keys:
             return list(placements)
-        await limits.lock(t)
         await self._adopt(t, keys)
         # The plan has looked at who waits; this is about the limit alone.
         usage = await limits.usage(t, keys)
@@ -106,8 +110,13 @@ class LimitGate:
         taken: list[tuple[int, int, tuple[Need, ...]]] = [
             (p.run_id, p.token, needs) for p in sent if (needs := admission.needs.get(p.run_id, ()))
         ]
-        if taken:
-            await limits.hold(t, taken)
+        if not taken:
+            return
+        self._held.update(need.key for _, _, needs in taken for need in needs if not need.window)
+        drop = [key for key, rows in self._held.items() if rows >= DROP_AFTER]
+        await limits.hold(t, taken, drop)
+        for key in drop:
+            del self._held[key]
 
     def committed(self) -> None:
         """The transaction of the last `enter` is committed."""

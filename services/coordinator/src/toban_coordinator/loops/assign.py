@@ -269,7 +269,8 @@ class Assign:
         due: Mapping[int, DueRun],
     ) -> tuple[dict[int, str], list[runs_finish.Finished], int]:
         """Days of the logs of what was sent, what was skipped, how many were deferred; runs that a limit does not admit any more stay PENDING."""
-        async with fenced_tx(self._deps.pool, self._deps.term) as t:
+        first = limits.LOCK if self._admission is not None else ""
+        async with fenced_tx(self._deps.pool, self._deps.term, first=first) as t:
             if self._admission is not None:
                 wanted = len(placements)
                 placements = await self._limits.enter(t, placements, due, self._admission)

@@ -13,6 +13,8 @@ from toban_store import queries
 from toban_store.tx import FencedTx, Row, Tx
 
 _sql = queries.load(__name__)
+LOCK: str = _sql.lock
+"""Until the end of the transaction no other one counts limits: `first` of a fenced_tx."""
 # How long a resumed run keeps its room while it is not sent, seconds: one that fits no executor must not keep it from others.
 RESERVE_SECONDS = 5.0
 # Rows that one statement clears away.
@@ -45,11 +47,6 @@ def signal_of(row: Row) -> Signal:
     )
 
 
-async def overrides(t: Tx, ids: Collection[int]) -> set[int]:
-    """Those of `ids` that start whatever their limits say."""
-    return {row["run_id"] for row in await t.fetch_all(_sql.overrides, {"ids": list(ids)})}
-
-
 async def current_jobs(t: Tx, names: Collection[str]) -> dict[str, CurrentJob]:
     """The current versions of definitions with a concurrency section, and of those called `names`."""
     rows = await t.fetch_all(_sql.current_jobs, {"names": list(names)})
@@ -59,18 +56,24 @@ async def current_jobs(t: Tx, names: Collection[str]) -> dict[str, CurrentJob]:
     }
 
 
-async def lock(t: FencedTx) -> None:
-    """Until the end of the transaction no other one counts limits."""
-    await t.execute(_sql.lock)
-
-
 async def usage(t: Tx, keys: Mapping[str, int]) -> dict[str, Usage]:
     """How limits are used; `keys` with their windows."""
+    return (await usage_for(t, keys, ()))[0]
+
+
+async def usage_for(t: Tx, keys: Mapping[str, int], ids: Collection[int]) -> tuple[dict[str, Usage], set[int]]:
+    """The same, and those of the runs `ids` that start whatever their limits say."""
     if not keys:
-        return {}
-    parameters = {"keys": list(keys), "windows": list(keys.values()), "reserve_seconds": RESERVE_SECONDS}
+        return {}, set()
+    parameters = {
+        "keys": list(keys),
+        "windows": list(keys.values()),
+        "reserve_seconds": RESERVE_SECONDS,
+        "ids": list(ids),
+    }
     rows = await t.fetch_all(_sql.usage, parameters)
-    return {row.pop("key"): Usage(**row) for row in rows}
+    ignoring = {run for row in rows for run in row.pop("ignoring")}
+    return {row.pop("key"): Usage(**row) for row in rows}, ignoring
 
 
 async def adopt(t: FencedTx, jobs: Collection[str]) -> None:
@@ -78,15 +81,14 @@ async def adopt(t: FencedTx, jobs: Collection[str]) -> None:
     await t.execute(_sql.adopt, {"jobs": list(jobs)})
 
 
-async def hold(t: FencedTx, taken: Sequence[tuple[int, int, Sequence[Need]]]) -> None:
-    """Runs that this transaction sends, with their tokens and what they take. Clears away what ended runs took of the same limits."""
+async def hold(t: FencedTx, taken: Sequence[tuple[int, int, Sequence[Need]]], drop: Collection[str]) -> None:
+    """Runs that this transaction sends, with their tokens and what they take. Clears away what ended runs took of the limits `drop`."""
     rows = [(need, run, token) for run, token, needs in taken for need in needs]
     runs = [row for row in rows if not row[0].window]
     starts = [(need, token) for need, _, token in rows if need.window]
+    if drop:
+        await t.execute(_sql.drop_holds, {"keys": list(drop), "all": False, "limit": CLEARED})
     if runs:
-        await t.execute(
-            _sql.drop_holds, {"keys": list({need.key for need, _, _ in runs}), "all": False, "limit": CLEARED}
-        )
         parameters = {
             "keys": [need.key for need, _, _ in runs],
             "ids": [run for _, run, _ in runs],

@@ -23,7 +23,8 @@ SELECT d.name, d.version, NULL
 SELECT pg_advisory_xact_lock(hashtext('scheduler.limits'))
 
 -- name: usage
--- How limits are used, counted from live runs: sent ones, resumed ones that were not sent yet, and whether runs are deferred on them.
+-- How limits are used, counted from live runs: sent ones, resumed ones that were not sent yet, and whether runs are deferred on them; which of
+-- the runs `ids` ignore them.
 SELECT k.key,
        COALESCE((SELECT sum(h.weight) FROM scheduler.limit_holds h JOIN scheduler.runs_live r ON r.id = h.run_id AND r.token = h.token
                   WHERE h.key = k.key AND r.dispatched_at IS NOT NULL), 0)::bigint AS held,
@@ -33,7 +34,8 @@ SELECT k.key,
        (SELECT 1 FROM scheduler.runs_live r WHERE r.state = 'DEFERRED' AND r.deferred_on = k.key LIMIT 1) IS NOT NULL AS waiting,
        CASE WHEN k.seconds > 0
             THEN (SELECT count(*) FROM scheduler.limit_starts s WHERE s.key = k.key AND s.at > now() - make_interval(secs => k.seconds))
-            ELSE 0 END AS starts
+            ELSE 0 END AS starts,
+       ARRAY(SELECT o.run_id FROM scheduler.limit_overrides o WHERE o.run_id = ANY(%(ids)s::bigint[])) AS ignoring
   FROM unnest(%(keys)s::text[], %(windows)s::integer[]) AS k(key, seconds)
 
 -- name: adopt
@@ -70,10 +72,6 @@ DELETE FROM scheduler.limit_holds h
 DELETE FROM scheduler.limit_starts s
  USING unnest(%(keys)s::text[], %(windows)s::integer[]) AS k(key, seconds)
  WHERE (s.key = k.key OR k.key = '') AND s.at < now() - make_interval(secs => k.seconds)
-
--- name: overrides
--- Those of the runs that ignore limits.
-SELECT o.run_id FROM scheduler.limit_overrides o WHERE o.run_id = ANY(%(ids)s::bigint[])
 
 -- name: drop_overrides
 -- Runs that have ended ignore nothing any more.
