@@ -30,6 +30,7 @@ def show_run(run: Any, now: datetime, *, wide: bool = False, log: str = "") -> N
             ("Step", run.phase),
             ("Expected end", _eta(run, now)),
             ("Origin", origin(run)),
+            ("Repeated by", ", ".join(f"run {number}" for number in run.reruns)),
             ("Scope", scope_of(run) if scope_of(run) != "system" else ""),
             ("Due", local(run.scheduled_for, now)),
             ("Started", local(run.started_at, now) if to_time(run.started_at) else ""),

@@ -117,6 +117,7 @@ class Run:
     phase: str
     steps: tuple[RunStep, ...]
     has_checkpoint: bool
+    reruns: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

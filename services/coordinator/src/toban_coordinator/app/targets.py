@@ -27,6 +27,8 @@ class Named:
     keys: Sequence[str] = ()
     scopes: Sequence[tuple[str, str]] = ()
     manifests: Sequence[ManifestText] = ()
+    # Another scope that each of them gets as well.
+    into: tuple[str, str] | None = None
 
 
 async def find_targets(pool: Pool, named: Named) -> list[Target]:
@@ -38,6 +40,8 @@ async def find_targets(pool: Pool, named: Named) -> list[Target]:
         if named.scopes:
             wanted = zip(named.keys, named.scopes, strict=True)
             found = [replace(by_key[key], scope=one[0], scope_id=one[1]) for key, one in wanted if key in by_key]
+        if named.into is not None:
+            found += [replace(one, scope=named.into[0], scope_id=named.into[1]) for one in found]
         return found + (await _of_manifests(t, manifests) if manifests else [])
 
 
