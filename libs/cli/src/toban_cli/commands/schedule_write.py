@@ -48,6 +48,10 @@ Start = Annotated[str | None, typer.Option("--start", metavar="TIME", help="No s
 End = Annotated[
     str | None, typer.Option("--end", metavar="TIME", help="No slot at or after this ISO time with offset.")
 ]
+OnFailure = Annotated[
+    str | None,
+    typer.Option("--on-failure", metavar="keep|remove", help="The schedule when its fires have failed for good."),
+]
 CatchUp = Annotated[
     str | None,
     typer.Option("--catch-up", metavar="POLICY", help="Slots missed while no coordinator led: all, one or skip."),
@@ -82,6 +86,7 @@ def add(
     start: Start = None,
     end: End = None,
     catch_up: CatchUp = None,
+    on_failure: OnFailure = None,
     gap: Gap = None,
     fold: Fold = None,
     description: Description = None,
@@ -110,6 +115,7 @@ def add(
         start=start,
         end=end,
         catch_up=catch_up,
+        on_failure=on_failure,
         gap=gap,
         fold=fold,
         payload=_payload({}, payload, param),
@@ -135,6 +141,7 @@ def update(
     start: Start = None,
     end: End = None,
     catch_up: CatchUp = None,
+    on_failure: OnFailure = None,
     gap: Gap = None,
     fold: Fold = None,
     description: Description = None,
@@ -166,6 +173,7 @@ def update(
         start=start,
         end=end,
         catch_up=catch_up,
+        on_failure=on_failure,
         gap=gap,
         fold=fold,
         description=description,
