@@ -317,6 +317,25 @@ async def test_of_many_runs_each_is_checked(world: World) -> None:
     assert await run_rights(Action.RUN)([mine, theirs]) == {mine: True}
 
 
+def chain(job_name: str, **ends: Any) -> pb.ApplyRequest:
+    spec = {"job": job_name, "on_run_end": ends}
+    text = json.dumps({"apiVersion": "toban/v1", "kind": "EventTrigger", "metadata": {"name": "after"}, "spec": spec})
+    return pb.ApplyRequest(manifests=[pb.Manifest(json=text)])
+
+
+async def test_who_lets_one_job_follow_another_may_edit_it_and_see_the_other(world: World) -> None:
+    edits = ("allow", "editor", Selector(job="mail"))
+    blind = await world.user("ann", edits)
+    seeing = await world.user("bob", edits, ("allow", "viewer", Selector(job="backup")))
+    wide = await world.user("carl", edits, ("allow", "viewer", OPS), ("deny", "viewer", Selector(job="backup")))
+    apply = CONTROL + "Apply"
+    assert not allowed(await world.ask(apply, chain("mail", job="backup"), secret=blind))
+    assert allowed(await world.ask(apply, chain("mail", job="backup"), secret=seeing))
+    assert not allowed(await world.ask(apply, chain("backup", job="mail"), secret=seeing))
+    assert not allowed(await world.ask(apply, chain("mail", labels={"team": "ops"}), secret=seeing))
+    assert not allowed(await world.ask(apply, chain("mail", labels={"team": "ops"}), secret=wide))
+
+
 async def runs_of(world: World, name: str, **fields: Any) -> list[int]:
     service = StartRuns(
         pool=world.pool, definitions=DefinitionCache(), payloads=PayloadValidator(), fast_path=CurrentFastPath()

@@ -72,8 +72,10 @@ def _continuation(run: Any, now: datetime) -> str:
 def origin(run: Any) -> str:
     """What made the run: its schedule, its trigger and event, the run that it repeats, or a person."""
     parts = [run.origin, run.schedule or run.trigger]
-    if run.event_id:
+    if run.event_id and not run.after_run:
         parts.append(f"(event {run.event_id})")
+    if run.after_run:
+        parts.append(f"(end of run {run.after_run})")
     if run.rerun_of:
         parts.append(f"of run {run.rerun_of}")
     return " ".join(part for part in parts if part)
@@ -121,6 +123,7 @@ def _more_facts(run: Any, now: datetime) -> list[tuple[str, str]]:
         ("Worker", str(run.worker_id or "")),
         ("Epoch", str(run.leader_epoch or "")),
         ("Row version", str(run.version)),
+        ("Chain", f"{run.chain_depth} runs before it" if run.chain_depth else ""),
     ]
 
 

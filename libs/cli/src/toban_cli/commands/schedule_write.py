@@ -179,19 +179,17 @@ def update(
         description=description,
         enabled=enabled,
     )
-    _check_any(options, payload, param)
-    options.rule()
+    _check(options, payload, param)
     with connect() as client:
         stored = client.read("GetSchedule", GetScheduleRequest(name=name))
         spec = stored_spec(stored)
         document = changed(spec, options)
-        body = _payload(spec.get("payload", {}), payload, param)
-        if body is not None:
+        if (body := _payload(spec.get("payload", {}), payload, param)) is not None:
             document["spec"]["payload"] = body
         _apply(client, _manifest(name, document, stored.version), dry_run=dry_run, output=output)
 
 
-def _check_any(options: Options, payload: str | None, param: list[str] | None) -> None:
+def _check(options: Options, payload: str | None, param: list[str] | None) -> None:
     from toban_domain.errors import ErrorCode, TobanError
 
     if options == type(options)() and payload is None and not param:
@@ -199,6 +197,7 @@ def _check_any(options: Options, payload: str | None, param: list[str] | None) -
             ErrorCode.INVALID_ARGUMENT,
             "nothing to change; give at least one option, such as --daily-at 04:00 or --timezone",
         )
+    options.rule()
 
 
 def _payload(stored: Mapping[str, Any], payload: str | None, param: list[str] | None) -> dict[str, Any] | None:

@@ -118,6 +118,7 @@ class Run:
     steps: tuple[RunStep, ...]
     has_checkpoint: bool
     reruns: tuple[int, ...]
+    after_run: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

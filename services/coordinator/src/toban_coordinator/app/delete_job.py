@@ -85,7 +85,7 @@ class DeleteJob:
         for name in uses.triggers:
             actions.append(_action(actor, "trigger.delete", f"trigger {name}", await triggers.delete(t, name), reason))
         # Settling the schedules may have made runs of slots that are due.
-        for run in (await jobs.users(t, old.id, most=MOST)).runs:
+        for run in (await jobs.users(t, old.id, wanted.name, most=MOST)).runs:
             if not wanted.cancel_runs:
                 raise _in_use(wanted.name, Users(runs=[run]))
             canceled += await self.cancel.cancel_in(t, run, reason=reason or _WHY, mode="", actor=actor)
@@ -107,7 +107,7 @@ async def _check(t: Tx, wanted: DeleteRequest) -> tuple[Definition, Users]:
     old = (await jobs.lock_current(t, [wanted.name])).get(wanted.name)
     if old is None:
         raise await job_not_found(t, wanted.name)
-    uses = await jobs.users(t, old.id, most=MOST)
+    uses = await jobs.users(t, old.id, wanted.name, most=MOST)
     refused = Users(
         schedules=() if wanted.with_schedules else uses.schedules,
         triggers=() if wanted.with_triggers else uses.triggers,

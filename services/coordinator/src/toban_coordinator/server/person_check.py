@@ -46,6 +46,7 @@ class PersonAdmission:
         self._secret = secret
         self._address = address
         self._targets: Sequence[Target] = ()
+        self._shown: Sequence[Target] = ()
         self._person = Person(name="", enabled=False)
 
     @property
@@ -58,7 +59,8 @@ class PersonAdmission:
         await self._resolve()
         rule = PERSON_RULES[self._method]
         if rule.about is About.JOBS and is_restricted(self._person, rule.action):
-            self._targets = await find_targets(self._check.pool, NAMED[self._method](request))
+            found = await find_targets(self._check.pool, NAMED[self._method](request))
+            self._targets, self._shown = found.about, found.shown
         self._require(rule)
         if self._method == START_RUNS and (further := also_needs(request)) is not None:
             self._require(PersonRule(further, About.CLUSTER))
@@ -108,7 +110,8 @@ class PersonAdmission:
         if not is_restricted(person, action) or rule.about in (About.ANY, About.LIST, About.EACH):
             return [somewhere]
         if rule.about is About.JOBS:
-            return [somewhere, *(may(person, action, target) for target in self._targets)]
+            seen = (may(person, Action.VIEW, target) for target in self._shown)
+            return [somewhere, *(may(person, action, target) for target in self._targets), *seen]
         return [may(person, action), Verdict(False, "this concerns every job, and a rule leaves some of them out")]
 
     async def rights(self, action: Action, runs: Sequence[int]) -> Mapping[int, bool]:

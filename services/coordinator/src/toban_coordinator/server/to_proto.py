@@ -48,6 +48,8 @@ def run_to_pb(row: Row) -> pb.Run:
         progress_json=row["progress"] or "",
         result_json=row["result"] or "",
         phase=row["phase"],
+        after_run=row["after_run"] or 0,
+        chain_depth=row["chain_depth"],
         event_id=row["event_id"] or 0,
         trigger=row["trigger_name"],
         scope=row["scope"],

@@ -121,9 +121,9 @@ def _definition(row: Row, version: JobSpec | str) -> Definition:
     )
 
 
-async def users(t: Tx, definition_id: int, *, most: int) -> Users:
+async def users(t: Tx, definition_id: int, name: str, *, most: int) -> Users:
     """What uses a locked definition, at most so many of each kind."""
-    row = await t.fetch_one(_sql.users, {"id": definition_id, "most": most})
+    row = await t.fetch_one(_sql.users, {"id": definition_id, "name": name, "most": most})
     assert row is not None
     return Users(**{kind: tuple(found) for kind, found in row.items()})
 

@@ -46,10 +46,12 @@ WITH changed AS (
 SELECT id, version FROM changed
 
 -- name: users
--- What uses a definition that is locked: its schedules and triggers, and live runs that are not being canceled. Runs ahead of their slots are left out:
+-- What uses a definition that is locked: its schedules, triggers that start it or wait for the end of its runs, and live runs that are not being canceled. Runs ahead of their slots are left out:
 -- they go with their schedules.
 SELECT ARRAY(SELECT s.name FROM scheduler.schedules s WHERE s.definition_id = %(id)s::bigint ORDER BY s.name LIMIT %(most)s::integer) AS schedules,
-       ARRAY(SELECT g.name FROM scheduler.event_triggers g WHERE g.definition_id = %(id)s::bigint ORDER BY g.name LIMIT %(most)s::integer) AS triggers,
+       ARRAY(SELECT g.name FROM scheduler.event_triggers g
+              WHERE g.definition_id = %(id)s::bigint OR (g.run_end AND g.event_type = '@run-end:' || %(name)s::text)
+              ORDER BY g.name LIMIT %(most)s::integer) AS triggers,
        ARRAY(SELECT r.id FROM scheduler.runs_live r
               WHERE r.definition_id = %(id)s::bigint AND r.state <> 'CANCEL_REQUESTED'
                 AND NOT (r.origin = 'slot' AND r.slot > clock_timestamp() AND r.dispatched_at IS NULL)

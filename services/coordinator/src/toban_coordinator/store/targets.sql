@@ -31,7 +31,8 @@ SELECT 'deleted ' || x.id, x.spec ->> 'job', coalesce(d.spec -> 'labels', '{}'),
  WHERE x.name = ANY(%(keys)s::text[])
 
 -- name: of_job_uses
--- Jobs by name with everything that is deleted or canceled with them: schedules, and the scopes of live runs.
+-- Jobs by name with everything that is deleted or canceled with them: schedules, the scopes of live runs, triggers that start other jobs at
+-- their ends.
 SELECT concat_ws(' ', d.id, u.scope, u.scope_id) AS key, d.name AS job, coalesce(d.spec -> 'labels', '{}') AS labels, u.scope, u.scope_id
   FROM scheduler.job_definitions d
  CROSS JOIN LATERAL (
@@ -39,6 +40,10 @@ SELECT concat_ws(' ', d.id, u.scope, u.scope_id) AS key, d.name AS job, coalesce
      UNION SELECT s.scope, s.scope_id FROM scheduler.schedules s WHERE s.definition_id = d.id
      UNION SELECT r.scope, r.scope_id FROM scheduler.runs_live r WHERE r.definition_id = d.id) u
  WHERE d.name = ANY(%(keys)s::text[])
+UNION
+SELECT 'trigger ' || g.id, d.name, coalesce(d.spec -> 'labels', '{}'), 'system', ''
+  FROM scheduler.event_triggers g JOIN scheduler.job_definitions d ON d.id = g.definition_id
+ WHERE g.run_end AND g.event_type IN (SELECT '@run-end:' || k.name FROM unnest(%(keys)s::text[]) AS k(name))
 
 -- name: of_triggers
 -- The jobs of triggers.
