@@ -16,12 +16,6 @@
 INSERT INTO scheduler.job_attempts (log_day, run_id, token, attempt, leader_epoch, incarnation, worker_id, dispatched_at)
 SELECT log_day, id, token, attempt, %(fence_epoch)s::bigint, assigned_incarnation, assigned_worker_id, dispatched_at FROM sent
 
--- fragment: stale_definitions
--- A row for each definition of CTE `wanted` that is not the current, enabled one any more.
-SELECT 1 FROM (SELECT DISTINCT definition_id, version FROM wanted) w
-         LEFT JOIN scheduler.job_definitions d ON d.id = w.definition_id AND d.version = w.version AND d.enabled
- WHERE d.id IS NULL
-
 -- fragment: run_to_decide
 -- The columns of a live run that a decision about it reads.
 r.id, r.state::text AS state, r.token, r.assigned_incarnation::text AS incarnation, r.attempt, r.max_attempts, r.lost_count, r.max_lost,
