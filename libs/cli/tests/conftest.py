@@ -58,6 +58,21 @@ class Control(coordinator_pb2_grpc.JobControlServicer):
     async def CancelRun(self, request: Any, context: Any) -> Any:
         return self.answer("CancelRun", request)
 
+    async def CancelRuns(self, request: Any, context: Any) -> Any:
+        return self.answer("CancelRuns", request)
+
+    async def RerunRun(self, request: Any, context: Any) -> Any:
+        return self.answer("RerunRun", request)
+
+    async def RerunRuns(self, request: Any, context: Any) -> Any:
+        return self.answer("RerunRuns", request)
+
+    async def NoteRun(self, request: Any, context: Any) -> Any:
+        return self.answer("NoteRun", request)
+
+    async def DeleteJob(self, request: Any, context: Any) -> Any:
+        return self.answer("DeleteJob", request)
+
     async def DeclareRunLost(self, request: Any, context: Any) -> Any:
         return self.answer("DeclareRunLost", request)
 

@@ -110,7 +110,7 @@ def test_triggers(cluster: Any, toban: Toban) -> None:
     cluster.reader.answers["ListTriggers"] = pb.ListTriggersResponse(triggers=[trigger])
     code, out, _ = toban("trigger", "list", "--type", "order.paid", "-o", "wide")
     assert code == 0 and squeezed(out) == [
-        "NAME EVENT TYPE JOB ENABLED UPDATED LAST ERROR VERSION FILTER",
+        "NAME ON JOB ENABLED UPDATED LAST ERROR VERSION FILTER",
         't order.paid invoice yes 60s ago event 7: no 2 {"total": {"gt": 5}}',
     ]
     code, out, _ = toban("trigger", "get", "t")
@@ -165,3 +165,15 @@ def test_a_generated_key_is_not_shown(cluster: Any, toban: Toban) -> None:
 def test_a_payload_that_cannot_be_read(toban: Toban, path: str, why: str) -> None:
     _, _, err = toban("event", "emit", "a", "--payload", f"@{path}")
     assert err == f"error: --payload @{path} cannot be read ({why}); give a JSON file\n"
+
+
+def test_a_trigger_on_the_end_of_a_run(cluster: Any, toban: Any) -> None:
+    spec = {"name": "after", "job": "load", "on_run_end": {"job": "extract", "states": ["FAILED", "TIMED_OUT"]}}
+    labelled = {"name": "any", "job": "load", "on_run_end": {"labels": {"team": "etl"}, "states": ["SUCCEEDED"]}}
+    listed = [
+        pb.Trigger(name=one["name"], job="load", event_type="@run-end", spec_json=json.dumps(one))
+        for one in (spec, labelled)
+    ]
+    cluster.reader.answers["ListTriggers"] = pb.ListTriggersResponse(triggers=listed)
+    _, out, _ = toban("trigger", "list", "-o", "wide")
+    assert "FAILED|TIMED_OUT of extract" in out and "SUCCEEDED of team=etl" in out

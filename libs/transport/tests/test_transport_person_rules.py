@@ -14,7 +14,9 @@ EXPECTED = {
     "JobReader.ListFires",
     "viewer any": "JobReader.ListExecutors JobReader.GetCluster Operations.ListSettings",
     "viewer cluster": "JobReader.ListEvents Operations.ListLimits Operations.GetLimit",
-    "operator jobs": "JobControl.StartRuns JobControl.RerunRun JobControl.CancelRun JobControl.DeclareRunLost",
+    "operator jobs": "JobControl.StartRuns JobControl.RerunRun JobControl.CancelRun JobControl.DeclareRunLost "
+    "JobControl.NoteRun",
+    "operator each": "JobControl.CancelRuns JobControl.RerunRuns",
     "operator cluster": "JobControl.EmitEvent Operations.SignalLimit",
     "editor jobs": "JobControl.Apply JobControl.DeleteJob JobControl.PauseSchedule JobControl.ResumeSchedule JobControl.DeleteSchedule "
     "JobControl.DeleteTrigger",

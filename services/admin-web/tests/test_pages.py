@@ -88,6 +88,8 @@ def test_a_run_with_all_its_fields(web: Any) -> None:
         created_by="admin-cli",
         idempotency_key="k1",
         rerun_of=9,
+        reruns=[11],
+        after_run=8,
         last_line="bye",
     )
     text = web.page("/runs/1")
@@ -98,6 +100,8 @@ def test_a_run_with_all_its_fields(web: Any) -> None:
         "admin-cli",
         "k1",
         "/runs/9",
+        "/runs/11",
+        "/runs/8",
         str(web.token),
         "&#34;name&#34;: &#34;world&#34;",
     ):

@@ -12,12 +12,16 @@ import pytest
 from toban_coordinator.app.accounts import Accounts, NewRule
 from toban_coordinator.app.apply import Apply
 from toban_coordinator.app.credentials import REMEMBERED_SECONDS, Credentials
+from toban_coordinator.app.definition_cache import DefinitionCache
+from toban_coordinator.app.fast_path import CurrentFastPath
 from toban_coordinator.app.manifests import ManifestText
 from toban_coordinator.app.passwords import Passwords
+from toban_coordinator.app.payload_validator import PayloadValidator
 from toban_coordinator.app.sign_in import NewToken, SignIn
-from toban_coordinator.server.person_check import ByCertificate, PeopleCheck
+from toban_coordinator.app.start_runs import RunRequest, StartRuns
+from toban_coordinator.server.person_check import ByCertificate, PeopleCheck, run_rights
 from toban_coordinator.server.person_targets import LISTED, NAMED
-from toban_domain.access import MINIMUM, Effect, Role, Selector
+from toban_domain.access import MINIMUM, Action, Effect, Role, Selector
 from toban_domain.errors import ErrorCode, TobanError
 from toban_proto.v1 import coordinator_pb2 as pb
 from toban_runtime.ids import IdSource
@@ -283,3 +287,57 @@ async def test_an_account_without_a_password_is_no_administrator_who_can_sign_in
     assert not await world.accounts.has_administrator()
     secret, _ = await world.token("local", "admin")
     assert allowed(await world.ask(OPERATIONS + "UpdateSetting", secret=secret))
+
+
+async def test_a_rerun_into_another_scope_needs_the_right_to_both(world: World) -> None:
+    [run] = await runs_of(world, "backup")
+    secret = await world.user("ann", ("allow", "operator", Selector(job="backup", scope="system")))
+    method = CONTROL + "RerunRun"
+    assert allowed(await world.ask(method, pb.RerunRunRequest(id=run), secret=secret))
+    assert not allowed(await world.ask(method, pb.RerunRunRequest(id=run, scope="user", scope_id="x"), secret=secret))
+    assert allowed(await world.ask(CONTROL + "NoteRun", pb.NoteRunRequest(id=run), secret=secret))
+
+
+async def test_a_job_is_deleted_by_who_may_edit_all_of_its_scopes(world: World) -> None:
+    request = pb.DeleteJobRequest(name="backup")
+    secret = await world.user("ann", ("allow", "editor", Selector(job="backup", scope="system")))
+    assert allowed(await world.ask(CONTROL + "DeleteJob", request, secret=secret))
+    await runs_of(world, "backup", scope="account", scope_id="17")
+    assert not allowed(await world.ask(CONTROL + "DeleteJob", request, secret=secret))
+
+
+async def test_of_many_runs_each_is_checked(world: World) -> None:
+    [mine], [theirs] = await runs_of(world, "backup"), await runs_of(world, "mail")
+    viewed = ("allow", "viewer", Selector(job="mail"))
+    secret = await world.user("ann", ("allow", "operator", Selector(job="backup")), viewed)
+    assert allowed(await world.ask(CONTROL + "CancelRuns", pb.CancelRunsRequest(), secret=secret))
+    assert await run_rights(Action.CANCEL)([mine, theirs, 999_999]) == {mine: True, theirs: False}
+    blind = await world.user("bob", ("allow", "operator", Selector(job="backup")))
+    assert allowed(await world.ask(CONTROL + "RerunRuns", pb.RerunRunsRequest(), secret=blind))
+    assert await run_rights(Action.RUN)([mine, theirs]) == {mine: True}
+
+
+def chain(job_name: str, **ends: Any) -> pb.ApplyRequest:
+    spec = {"job": job_name, "on_run_end": ends}
+    text = json.dumps({"apiVersion": "toban/v1", "kind": "EventTrigger", "metadata": {"name": "after"}, "spec": spec})
+    return pb.ApplyRequest(manifests=[pb.Manifest(json=text)])
+
+
+async def test_who_lets_one_job_follow_another_may_edit_it_and_see_the_other(world: World) -> None:
+    edits = ("allow", "editor", Selector(job="mail"))
+    blind = await world.user("ann", edits)
+    seeing = await world.user("bob", edits, ("allow", "viewer", Selector(job="backup")))
+    wide = await world.user("carl", edits, ("allow", "viewer", OPS), ("deny", "viewer", Selector(job="backup")))
+    apply = CONTROL + "Apply"
+    assert not allowed(await world.ask(apply, chain("mail", job="backup"), secret=blind))
+    assert allowed(await world.ask(apply, chain("mail", job="backup"), secret=seeing))
+    assert not allowed(await world.ask(apply, chain("backup", job="mail"), secret=seeing))
+    assert not allowed(await world.ask(apply, chain("mail", labels={"team": "ops"}), secret=seeing))
+    assert not allowed(await world.ask(apply, chain("mail", labels={"team": "ops"}), secret=wide))
+
+
+async def runs_of(world: World, name: str, **fields: Any) -> list[int]:
+    service = StartRuns(
+        pool=world.pool, definitions=DefinitionCache(), payloads=PayloadValidator(), fast_path=CurrentFastPath()
+    )
+    return [run.run_id for run in await service.start([RunRequest(job=name, **fields)], "user root")]

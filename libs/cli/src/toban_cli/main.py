@@ -28,6 +28,7 @@ from toban_cli.commands import (
     jobs,
     limits,
     logs,
+    run_changes,
     runs,
     schedule_write,
     schedules,
@@ -68,7 +69,10 @@ _ALONE: Verbs = {
     "completion": completion.completion,
 }
 _NOUNS: Mapping[str, tuple[str, Verbs]] = {
-    "job": ("Job definitions.", {"list": jobs.list_jobs, "get": jobs.get_job, "logs": job_logs.job_logs}),
+    "job": (
+        "Job definitions.",
+        {"list": jobs.list_jobs, "get": jobs.get_job, "logs": job_logs.job_logs, "delete": jobs.delete_job},
+    ),
     "schedule": (
         "Schedules: when jobs are started.",
         {
@@ -83,14 +87,16 @@ _NOUNS: Mapping[str, tuple[str, Verbs]] = {
         },
     ),
     "run": (
-        "Runs: start, list, follow, cancel.",
+        "Runs: start, list, follow, cancel, repeat.",
         {
             "start": runs.start,
             "list": runs.list_runs,
             "get": runs.get_run,
             "why": runs.why,
             "logs": logs.logs,
-            "cancel": runs.cancel,
+            "cancel": run_changes.cancel,
+            "rerun": run_changes.rerun,
+            "note": run_changes.note,
             "kill": runs.kill,
             "lost": runs.lost,
         },

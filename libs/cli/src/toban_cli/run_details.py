@@ -30,6 +30,7 @@ def show_run(run: Any, now: datetime, *, wide: bool = False, log: str = "") -> N
             ("Step", run.phase),
             ("Expected end", _eta(run, now)),
             ("Origin", origin(run)),
+            ("Repeated by", ", ".join(f"run {number}" for number in run.reruns)),
             ("Scope", scope_of(run) if scope_of(run) != "system" else ""),
             ("Due", local(run.scheduled_for, now)),
             ("Started", local(run.started_at, now) if to_time(run.started_at) else ""),
@@ -71,8 +72,10 @@ def _continuation(run: Any, now: datetime) -> str:
 def origin(run: Any) -> str:
     """What made the run: its schedule, its trigger and event, the run that it repeats, or a person."""
     parts = [run.origin, run.schedule or run.trigger]
-    if run.event_id:
+    if run.event_id and not run.after_run:
         parts.append(f"(event {run.event_id})")
+    if run.after_run:
+        parts.append(f"(end of run {run.after_run})")
     if run.rerun_of:
         parts.append(f"of run {run.rerun_of}")
     return " ".join(part for part in parts if part)
@@ -120,6 +123,7 @@ def _more_facts(run: Any, now: datetime) -> list[tuple[str, str]]:
         ("Worker", str(run.worker_id or "")),
         ("Epoch", str(run.leader_epoch or "")),
         ("Row version", str(run.version)),
+        ("Chain", f"{run.chain_depth} runs before it" if run.chain_depth else ""),
     ]
 
 

@@ -30,6 +30,7 @@ class Options:
     start: str | None = None
     end: str | None = None
     catch_up: str | None = None
+    on_failure: str | None = None
     gap: str | None = None
     fold: str | None = None
     payload: Mapping[str, Any] | None = None
@@ -89,7 +90,7 @@ def _document(stored: Mapping[str, Any], options: Options) -> dict[str, Any]:
         raise _wrong(
             "--timezone has no effect here: spans (--every) are counted from the Unix epoch; leave it out, or use --daily-at or --cron"
         )
-    for key in ("job", "timezone", "start", "end", "catch_up", "description"):
+    for key in ("job", "timezone", "start", "end", "catch_up", "on_failure", "description"):
         _put(body, key, getattr(options, key))
     dst = dict(body.get("dst", {}))
     for key in ("gap", "fold"):

@@ -11,6 +11,7 @@ from typing import Any
 from toban_domain.errors import ErrorCode, TobanError
 from toban_domain.fire_plan import RunTemplate
 from toban_domain.job import compact
+from toban_domain.run_end import EndedRun, RunEndSpec
 
 # The same as the CHECK of scheduler.events.
 EVENT_TYPE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/-]{0,127}")
@@ -37,7 +38,7 @@ def check_event(event_type: str, dedupe_key: str) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TriggerSpec:
-    """A trigger: which events (type and filter) start which job.
+    """A trigger: which events (type and filter) start which job; or with `on_run_end` which ends of runs do.
 
     `filter` maps paths into the event's payload to conditions (toban_domain.event_filter). `payload` is merged over the default
     payload of the job; its strings may refer to the event (toban_domain.event_mapping). A string instead of a mapping is one
@@ -52,6 +53,7 @@ class TriggerSpec:
     enabled: bool = True
     filter: Mapping[str, Any] = field(default_factory=dict)
     payload: Mapping[str, Any] | str = field(default_factory=dict)
+    on_run_end: RunEndSpec | None = None
 
     def to_json(self) -> dict[str, Any]:
         """The canonical form, with the keys of the manifest and the name."""
@@ -62,15 +64,19 @@ class TriggerSpec:
             "filter": dict(self.filter),
             "payload": self.payload if isinstance(self.payload, str) else dict(self.payload),
         }
-        return {"name": self.name, "event_type": self.event_type, "job": self.job, **compact(full, _DEFAULTS)}
+        # Without a type of event an earlier version, which would start the job for any end, cannot read it.
+        on = {"on_run_end": self.on_run_end.to_json()} if self.on_run_end else {"event_type": self.event_type}
+        return {"name": self.name, **on, "job": self.job, **compact(full, _DEFAULTS)}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> TriggerSpec:
         """The inverse of to_json."""
         payload = data.get("payload", {})
+        on_run_end = RunEndSpec.from_json(data["on_run_end"]) if "on_run_end" in data else None
         return cls(
             name=data["name"],
-            event_type=data["event_type"],
+            event_type=on_run_end.event_type if on_run_end else data["event_type"],
+            on_run_end=on_run_end,
             job=data["job"],
             description=data.get("description", ""),
             labels=dict(data.get("labels", {})),
@@ -100,6 +106,8 @@ class InboxEvent:
     tries: int = 0
     retry_triggers: tuple[str, ...] = ()
     runs: int = 0
+    # The end of a run as an event: that run, None once the history has dropped it.
+    ended: EndedRun | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,20 +129,23 @@ class DueTrigger:
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """A run to be started for an event: its trigger and its template."""
+    """A run to be started for an event: its trigger and its template; for the end of a run that run, whose scope it gets."""
 
     trigger: DueTrigger
     template: RunTemplate
+    ended: EndedRun | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """A trigger that matches an event and cannot start its job. `final`: not retried. `defect`: an unexpected exception."""
+    """A trigger that matches an event and cannot start its job. `final`: not retried. `defect`: an unexpected exception.
+    `cut`: its chain of runs is too long."""
 
     trigger: DueTrigger
     message: str
     final: bool
     defect: Exception | None = None
+    cut: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

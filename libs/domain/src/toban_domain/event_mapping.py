@@ -3,6 +3,8 @@
 `{{ event.payload.a.b }}`, `{{ event.payload }}`, `{{ event.type }}`, `{{ event.id }}`, `{{ event.dedupe_key }}`. A string that is
 exactly one reference becomes the referenced value with its JSON type. Inside a longer string the value is inserted as text: strings
 unchanged, null as an empty string, other values as JSON. Paths are those of filters. The key of an event without one is null.
+
+A trigger on the end of a run refers to `{{ run.id }}`, `{{ result.a.b }}`, `{{ payload }}` in place of the event.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ from typing import Any
 from toban_domain.errors import ErrorCode, TobanError
 from toban_domain.event_filter import MISSING, split_path, value_at
 from toban_domain.payload import canonical_json, kind_of
+from toban_domain.run_end import ROOTS
 
 # Bounds the result: each reference may insert a whole payload.
 MAX_REFERENCES = 100
@@ -24,23 +27,29 @@ _PAYLOAD = "event.payload"
 _PLAIN = ("event.type", "event.id", "event.dedupe_key")
 # One example of each kind of reference.
 KNOWN = (*_PLAIN, _PAYLOAD, f"{_PAYLOAD}.a.b")
+KNOWN_OF_RUN_END = ("run.id", "run.job", "run.state", "run.slot", "result", "result.a.b", "payload", "payload.a.b")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EventFacts:
-    """The values that a mapping may refer to; `key` "" = the event has none."""
+    """The values that a mapping may refer to; `key` "" = the event has none. `of_run`: those of a run that has ended instead."""
 
     id: int
     type: str
     key: str
     payload: Mapping[str, Any]
+    of_run: Mapping[str, Any] | None = None
 
 
-def reference_problem(text: str) -> tuple[str, str]:
+def reference_problem(text: str, *, of_run: bool = False) -> tuple[str, str]:
     """The problem of the references in `text`, and the invalid name; both empty when the references are valid."""
     if "{{" in _MARK.sub("", text):
         return "has {{ without }}", ""
     for name in references(text):
+        if of_run:
+            if not split_path(name) or split_path(name)[0] not in ROOTS:
+                return f"refers to {name!r}, which the end of a run does not have", name
+            continue
         if name not in _PLAIN and name != _PAYLOAD and not _path(name):
             return f"refers to {name!r}, which an event does not have", name
     return "", ""
@@ -95,6 +104,11 @@ def _filled(value: Any, event: EventFacts, at: str) -> Any:
 
 
 def _lookup(name: str, event: EventFacts, at: str) -> Any:
+    if event.of_run is not None:
+        found = value_at(event.of_run, split_path(name))
+        if found is MISSING:
+            raise TobanError(ErrorCode.PAYLOAD_INVALID, f"{at}: the run that ended has no {name}")
+        return found
     if name in _PLAIN:
         return {"event.type": event.type, "event.id": event.id, "event.dedupe_key": event.key or None}[name]
     found = value_at(event.payload, _path(name)) if name != _PAYLOAD else dict(event.payload)

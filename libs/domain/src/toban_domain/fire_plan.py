@@ -28,6 +28,11 @@ class DueSchedule:
     last_run_at: datetime | None = None
     broken: str = ""
 
+    @property
+    def removed_on_failure(self) -> bool:
+        """Whether it goes away when its fires have failed for good; never one that cannot be read."""
+        return not self.broken and self.spec.on_failure == "remove"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunTemplate:

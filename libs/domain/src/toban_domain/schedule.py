@@ -12,6 +12,7 @@ from toban_domain.job import compact
 RULE_KEYS = ("interval_seconds", "every_n_minutes", "hourly_at_minute", "daily_at", "weekly_at", "cron")
 CATCH_UP_POLICIES = ("all", "one", "skip")
 DEFAULT_CATCH_UP_MAX = 100
+ON_FAILURE = ("keep", "remove")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,6 +95,8 @@ class ScheduleSpec:
     scope: str = "system"
     scope_id: str = ""
     catch_up: CatchUpSpec = field(default_factory=CatchUpSpec)
+    # When its fires have failed for good: keep (status failed) | remove.
+    on_failure: str = "keep"
 
     def to_json(self) -> dict[str, Any]:
         """The canonical form, with the keys of the manifest and the name."""
@@ -105,6 +108,7 @@ class ScheduleSpec:
             "scope": self.scope,
             "scope_id": self.scope_id,
             "catch_up": self.catch_up.to_json(),
+            "on_failure": self.on_failure,
         }
         return {"name": self.name, "job": self.job, **self.rule.to_json(), **compact(full, _DEFAULTS)}
 
@@ -122,7 +126,14 @@ class ScheduleSpec:
             scope=data.get("scope", "system"),
             scope_id=data.get("scope_id", ""),
             catch_up=CatchUpSpec.from_json(data.get("catch_up", {})),
+            on_failure=_on_failure(data.get("on_failure", "keep")),
         )
+
+
+def _on_failure(given: Any) -> str:
+    if given not in ON_FAILURE:
+        raise ValueError(f"on_failure is {given!r}; this version knows {', '.join(ON_FAILURE)}")
+    return str(given)
 
 
 _DEFAULTS: Mapping[str, Any] = {
@@ -133,4 +144,5 @@ _DEFAULTS: Mapping[str, Any] = {
     "scope": "system",
     "scope_id": "",
     "catch_up": {},
+    "on_failure": "keep",
 }

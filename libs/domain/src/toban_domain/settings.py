@@ -203,6 +203,14 @@ _ALL = (
         "how long an event's deduplication key is stored; a second event with the same type and key starts no run",
     ),
     _count(
+        "max_chain_depth",
+        20,
+        1,
+        10_000,
+        "runs",
+        "how many runs in a row the ends of runs may start by triggers; the next one is refused, since triggers that start each other never end",
+    ),
+    _count(
         "history_retention_days",
         90,
         1,

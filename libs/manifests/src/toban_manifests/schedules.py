@@ -64,7 +64,7 @@ class Schedule(Section):
         "every": "every_n_minutes",
         "schedule": "cron",
     }
-    LATER = ("calendars", "jitter", "jitter_seconds", "on_failure")
+    LATER = ("calendars", "jitter", "jitter_seconds")
 
     interval_seconds: int | None = key(
         None,
@@ -111,6 +111,11 @@ class Schedule(Section):
     )
     scope: Literal["system", "account", "user"] = key("system", "whose schedule it is", "account")
     scope_id: Text = key("", "which account or user", "17")
+    on_failure: Literal["keep", "remove"] = key(
+        "keep",
+        "when a run could not be created and five retries failed, too: `keep` the schedule, which is `failed` then, or `remove` it",
+        "remove",
+    )
 
     @classmethod
     def check_before(cls, given: dict[str, Any]) -> Iterator[PydanticCustomError]:
@@ -163,4 +168,5 @@ spec: {job: disk, every_n_minutes: 5}
             scope=spec.scope,
             scope_id=spec.scope_id,
             catch_up=CatchUpSpec(**vars(spec.catch_up)),
+            on_failure=spec.on_failure,
         )

@@ -52,7 +52,8 @@ METHOD_RULES: Rules = {
     **_rules(
         "toban_proto.v1.JobControl",
         [ADMIN_CLI],
-        "Apply StartRuns CancelRun RerunRun DeclareRunLost DeleteJob PauseSchedule ResumeSchedule EmitEvent DeleteSchedule DeleteTrigger",
+        "Apply StartRuns CancelRun RerunRun DeclareRunLost DeleteJob PauseSchedule ResumeSchedule EmitEvent DeleteSchedule DeleteTrigger "
+        "CancelRuns RerunRuns NoteRun",
     ),
     **_rules(
         "toban_proto.v1.Operations",

@@ -30,6 +30,8 @@ class About(StrEnum):
     """The jobs that the request names, by themselves or by a run, schedule or trigger."""
     LIST = "list"
     """Many jobs: the answer leaves out what the person may not see."""
+    EACH = "each"
+    """Many runs that the call finds: each is checked by itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +55,9 @@ PERSON_RULES: Mapping[str, PersonRule] = {
     **_rules("JobReader", Action.VIEW, About.ANY, "ListExecutors GetCluster"),
     # Events start whatever triggers name, so they belong to no job.
     **_rules("JobReader", Action.VIEW, About.CLUSTER, "ListEvents"),
-    **_rules("JobControl", Action.RUN, About.JOBS, "StartRuns RerunRun"),
+    **_rules("JobControl", Action.RUN, About.JOBS, "StartRuns RerunRun NoteRun"),
+    **_rules("JobControl", Action.RUN, About.EACH, "RerunRuns"),
+    **_rules("JobControl", Action.CANCEL, About.EACH, "CancelRuns"),
     **_rules("JobControl", Action.RUN, About.CLUSTER, "EmitEvent"),
     **_rules("JobControl", Action.CANCEL, About.JOBS, "CancelRun DeclareRunLost"),
     **_rules(

@@ -179,7 +179,7 @@ def _event_columns(now: datetime) -> tuple[list[Column], list[Column]]:
 def _trigger_columns(now: datetime) -> tuple[list[Column], list[Column]]:
     table = [
         Column("NAME", lambda trigger: trigger.name, name=True),
-        Column("EVENT TYPE", lambda trigger: trigger.event_type, loose=True),
+        Column("ON", _on, loose=True),
         Column("JOB", lambda trigger: trigger.job, loose=True),
         Column("ENABLED", lambda trigger: "yes" if trigger.enabled else "no"),
         Column("UPDATED", lambda trigger: age(trigger.updated_at, now)),
@@ -199,7 +199,7 @@ def _trigger_page(trigger: Any, now: datetime) -> None:
         [
             ("Name", trigger.name),
             ("Description", _spec(trigger).get("description", "")),
-            ("Event type", trigger.event_type),
+            ("On", _on(trigger)),
             ("Job", trigger.job),
             ("Enabled", "yes" if trigger.enabled else "no"),
             ("Version", str(trigger.version)),
@@ -208,6 +208,15 @@ def _trigger_page(trigger: Any, now: datetime) -> None:
         ]
     )
     report.echo("Definition:\n" + report.json_text(_spec(trigger)))
+
+
+def _on(trigger: Any) -> str:
+    """What it waits for: a type of event, or ends of runs."""
+    ends = _spec(trigger).get("on_run_end")
+    if not isinstance(ends, dict):
+        return str(trigger.event_type)
+    labels = ",".join(f"{key}={value}" for key, value in sorted(ends.get("labels", {}).items()))
+    return f"{'|'.join(ends.get('states', ()))} of {ends.get('job') or labels}"
 
 
 def _spec(trigger: Any) -> dict[str, Any]:

@@ -3,16 +3,25 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
 
 from toban_cli import report
 from toban_cli.formatting import NOTHING, age, local, wall_now
-from toban_cli.options import Format, JobName, Limit, Output
-from toban_cli.output import Column, show, show_one
+from toban_cli.options import AuditReason, Format, JobName, Limit, Output
+from toban_cli.output import Column, show, show_done, show_one
 from toban_cli.watch import Watch, watch
 
 if TYPE_CHECKING:
     from datetime import datetime
+
+
+WithSchedules = Annotated[bool, typer.Option("--with-schedules", help="Delete its schedules, too.")]
+WithTriggers = Annotated[bool, typer.Option("--with-triggers", help="Delete its triggers, too.")]
+CancelRuns = Annotated[bool, typer.Option("--cancel-runs", help="Cancel its live runs.")]
+# Each live run is canceled by itself.
+_DELETE_SECONDS = 60.0
 
 
 def list_jobs(limit: Limit = 100, output: Output = Format.TABLE, watch_seconds: Watch = None) -> None:
@@ -50,6 +59,36 @@ def get_job(name: JobName, output: Output = Format.TABLE) -> None:
     with connect() as client:
         job = client.read("GetJob", GetJobRequest(name=name))
     show_one(output, job, page=lambda wide: _job_page(job, wall_now(), wide=wide))
+
+
+def delete_job(
+    name: JobName,
+    with_schedules: WithSchedules = False,
+    with_triggers: WithTriggers = False,
+    cancel_runs: CancelRuns = False,
+    reason: AuditReason = "",
+    output: Output = Format.TABLE,
+) -> None:
+    """Delete a job. Its runs stay readable, and its name can be used again.
+
+    A job that has schedules, triggers or live runs is refused, unless the options let them go with it.
+
+    Examples:
+    toban job delete hello --reason obsolete
+    toban job delete import --with-schedules --cancel-runs
+    """
+    from toban_cli.client import connect
+    from toban_proto.v1.coordinator_pb2 import DeleteJobRequest
+
+    request = DeleteJobRequest(
+        name=name, reason=reason, with_schedules=with_schedules, with_triggers=with_triggers, cancel_runs=cancel_runs
+    )
+    with connect() as client:
+        done = client.control("DeleteJob", request, timeout=_DELETE_SECONDS)
+    lines = [f"job {name} deleted"]
+    lines += [f"schedule {one} deleted" for one in done.schedules] + [f"trigger {one} deleted" for one in done.triggers]
+    lines += [f"runs canceled: {done.canceled_runs}"] if done.canceled_runs else []
+    show_done(output, done, lines, name=lambda _: name)
 
 
 def _job_columns(now: datetime) -> tuple[list[Column], list[Column]]:

@@ -9,7 +9,7 @@ import typer
 from toban_cli import report
 from toban_cli.completion_values import schedule_names
 from toban_cli.formatting import NOTHING, age, brief, local, took, wall_now
-from toban_cli.options import AuditReason, Format, JobName, Limit, OfJob, Output, RunId, check_reason
+from toban_cli.options import AuditReason, Format, JobName, Limit, OfJob, Output, RunId
 from toban_cli.output import Column, show, show_data, show_done, show_one
 from toban_cli.watch import Watch, watch
 
@@ -76,11 +76,6 @@ Since = Annotated[
 ]
 Until = Annotated[str, typer.Option("--until", metavar="TIME", help="Only those created before.")]
 Ahead = Annotated[bool, typer.Option("--ahead", "-a", help="Include runs that exist already but are not yet due.")]
-Reason = Annotated[
-    str,
-    typer.Option("--reason", metavar="TEXT", callback=check_reason, help="Why; stored with the run."),
-]
-Kill = Annotated[bool, typer.Option("--kill", help="As `toban run kill`: end the processes at once, audited.")]
 
 
 def start(
@@ -119,7 +114,7 @@ def start(
             show_done(output, started, f"run {started.run_id} {result}")
             return 0
         report.note(f"run {started.run_id} of {job} {result}")
-        return _attend(client, started.run_id, follow=follow, output=output)
+        return wait_for(client, started.run_id, follow=follow, output=output)
 
 
 def list_runs(
@@ -225,20 +220,6 @@ def why(run: RunId, output: Output = Format.TABLE) -> None:
     show_one(output, found, page=lambda _: show_why(found, wall_now()))
 
 
-def cancel(run: RunId, reason: Reason = "", kill: Kill = False, output: Output = Format.TABLE) -> None:
-    """Ask a run to stop, as `cancel` of its job says. A step that is not cancelable ends first.
-
-    Examples:
-    toban run cancel 12 --reason "wrong input"
-    """
-    from toban_cli.client import connect
-    from toban_proto.v1.coordinator_pb2 import CancelRunRequest
-
-    with connect() as client:
-        answer = client.control("CancelRun", CancelRunRequest(id=run, reason=reason, mode="kill" if kill else "")).run
-    show_done(output, answer, f"run {run} {answer.state}")
-
-
 def kill(run: RunId, reason: AuditReason = "", output: Output = Format.TABLE) -> None:
     """End the processes of a run: SIGTERM at once, SIGKILL after the grace. It waits for no step and is audited.
 
@@ -328,7 +309,7 @@ def _columns(now: datetime) -> tuple[list[Column], list[Column]]:
     return table, wide
 
 
-def _attend(client: Any, run_id: int, *, follow: bool, output: Format) -> int:
+def wait_for(client: Any, run_id: int, *, follow: bool, output: Format) -> int:
     """Waits for the end of a run; the exit code of its result."""
     from toban_cli.exit_status import result_code
 

@@ -48,6 +48,10 @@ Start = Annotated[str | None, typer.Option("--start", metavar="TIME", help="No s
 End = Annotated[
     str | None, typer.Option("--end", metavar="TIME", help="No slot at or after this ISO time with offset.")
 ]
+OnFailure = Annotated[
+    str | None,
+    typer.Option("--on-failure", metavar="keep|remove", help="The schedule when its fires have failed for good."),
+]
 CatchUp = Annotated[
     str | None,
     typer.Option("--catch-up", metavar="POLICY", help="Slots missed while no coordinator led: all, one or skip."),
@@ -82,6 +86,7 @@ def add(
     start: Start = None,
     end: End = None,
     catch_up: CatchUp = None,
+    on_failure: OnFailure = None,
     gap: Gap = None,
     fold: Fold = None,
     description: Description = None,
@@ -110,6 +115,7 @@ def add(
         start=start,
         end=end,
         catch_up=catch_up,
+        on_failure=on_failure,
         gap=gap,
         fold=fold,
         payload=_payload({}, payload, param),
@@ -135,6 +141,7 @@ def update(
     start: Start = None,
     end: End = None,
     catch_up: CatchUp = None,
+    on_failure: OnFailure = None,
     gap: Gap = None,
     fold: Fold = None,
     description: Description = None,
@@ -166,24 +173,23 @@ def update(
         start=start,
         end=end,
         catch_up=catch_up,
+        on_failure=on_failure,
         gap=gap,
         fold=fold,
         description=description,
         enabled=enabled,
     )
-    _check_any(options, payload, param)
-    options.rule()
+    _check(options, payload, param)
     with connect() as client:
         stored = client.read("GetSchedule", GetScheduleRequest(name=name))
         spec = stored_spec(stored)
         document = changed(spec, options)
-        body = _payload(spec.get("payload", {}), payload, param)
-        if body is not None:
+        if (body := _payload(spec.get("payload", {}), payload, param)) is not None:
             document["spec"]["payload"] = body
         _apply(client, _manifest(name, document, stored.version), dry_run=dry_run, output=output)
 
 
-def _check_any(options: Options, payload: str | None, param: list[str] | None) -> None:
+def _check(options: Options, payload: str | None, param: list[str] | None) -> None:
     from toban_domain.errors import ErrorCode, TobanError
 
     if options == type(options)() and payload is None and not param:
@@ -191,6 +197,7 @@ def _check_any(options: Options, payload: str | None, param: list[str] | None) -
             ErrorCode.INVALID_ARGUMENT,
             "nothing to change; give at least one option, such as --daily-at 04:00 or --timezone",
         )
+    options.rule()
 
 
 def _payload(stored: Mapping[str, Any], payload: str | None, param: list[str] | None) -> dict[str, Any] | None:

@@ -237,6 +237,7 @@ def _page(schedule: Any, coming: Any, fires: Any, now: datetime) -> None:
             ("Start", spec.get("start", "")),
             ("End", spec.get("end", "")),
             ("Catch up", _catch_up(spec)),
+            ("On failure", "remove" if spec.get("on_failure") == "remove" else ""),
             ("Payload", json.dumps(spec["payload"], ensure_ascii=False) if spec.get("payload") else ""),
             ("Version", f"{schedule.version}, {local(schedule.updated_at, now)} by {schedule.updated_by or 'unknown'}"),
         ]

@@ -1694,6 +1694,9 @@ class Run(_message.Message):
     PHASE_FIELD_NUMBER: _builtins.int
     STEPS_FIELD_NUMBER: _builtins.int
     HAS_CHECKPOINT_FIELD_NUMBER: _builtins.int
+    RERUNS_FIELD_NUMBER: _builtins.int
+    AFTER_RUN_FIELD_NUMBER: _builtins.int
+    CHAIN_DEPTH_FIELD_NUMBER: _builtins.int
     id: _builtins.int
     job: _builtins.str
     definition_version: _builtins.int
@@ -1738,6 +1741,9 @@ class Run(_message.Message):
     """The step that runs or ran last, of a job that has more than one."""
     has_checkpoint: _builtins.bool
     """A live run has a checkpoint for its next attempt. Only in GetRun."""
+    after_run: _builtins.int
+    """The run whose end started this one by a trigger, and how many such starts led to it."""
+    chain_depth: _builtins.int
     @_builtins.property
     def slot(self) -> _timestamp_pb2.Timestamp: ...
     @_builtins.property
@@ -1769,6 +1775,10 @@ class Run(_message.Message):
     @_builtins.property
     def steps(self) -> _containers.RepeatedCompositeFieldContainer[Global___RunStep]:
         """Of the last attempt of a job that has more than one step. Only in GetRun."""
+
+    @_builtins.property
+    def reruns(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """Runs that repeat this one, the oldest first. Only in GetRun."""
 
     def __init__(
         self,
@@ -1823,10 +1833,13 @@ class Run(_message.Message):
         phase: _builtins.str = ...,
         steps: _abc.Iterable[Global___RunStep] | None = ...,
         has_checkpoint: _builtins.bool = ...,
+        reruns: _abc.Iterable[_builtins.int] | None = ...,
+        after_run: _builtins.int = ...,
+        chain_depth: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_exit_code", b"_exit_code", "_signal", b"_signal", "assigned_at", b"assigned_at", "cancel_requested_at", b"cancel_requested_at", "continuation_check_deadline_at", b"continuation_check_deadline_at", "continuation_check_started_at", b"continuation_check_started_at", "created_at", b"created_at", "dispatched_at", b"dispatched_at", "exit_code", b"exit_code", "finished_at", b"finished_at", "orphaned_until", b"orphaned_until", "scheduled_for", b"scheduled_for", "signal", b"signal", "slot", b"slot", "started_at", b"started_at"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_exit_code", b"_exit_code", "_signal", b"_signal", "assigned_at", b"assigned_at", "attempt", b"attempt", "attempts", b"attempts", "cancel_reason", b"cancel_reason", "cancel_requested_at", b"cancel_requested_at", "continuation_check_deadline_at", b"continuation_check_deadline_at", "continuation_check_started_at", b"continuation_check_started_at", "continuation_state", b"continuation_state", "created_at", b"created_at", "created_by", b"created_by", "deferred_on", b"deferred_on", "definition_version", b"definition_version", "dispatched_at", b"dispatched_at", "error_summary", b"error_summary", "event_id", b"event_id", "events", b"events", "executor", b"executor", "exit_code", b"exit_code", "finished_at", b"finished_at", "has_checkpoint", b"has_checkpoint", "id", b"id", "idempotency_key", b"idempotency_key", "job", b"job", "last_line", b"last_line", "leader_epoch", b"leader_epoch", "log_ref", b"log_ref", "lost_count", b"lost_count", "max_attempts", b"max_attempts", "origin", b"origin", "orphaned_until", b"orphaned_until", "payload_json", b"payload_json", "phase", b"phase", "progress_json", b"progress_json", "reason", b"reason", "rerun_of", b"rerun_of", "result_json", b"result_json", "schedule", b"schedule", "scheduled_for", b"scheduled_for", "scope", b"scope", "scope_id", b"scope_id", "signal", b"signal", "slot", b"slot", "started_at", b"started_at", "state", b"state", "steps", b"steps", "token", b"token", "trigger", b"trigger", "version", b"version", "waiting", b"waiting", "worker_id", b"worker_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_exit_code", b"_exit_code", "_signal", b"_signal", "after_run", b"after_run", "assigned_at", b"assigned_at", "attempt", b"attempt", "attempts", b"attempts", "cancel_reason", b"cancel_reason", "cancel_requested_at", b"cancel_requested_at", "chain_depth", b"chain_depth", "continuation_check_deadline_at", b"continuation_check_deadline_at", "continuation_check_started_at", b"continuation_check_started_at", "continuation_state", b"continuation_state", "created_at", b"created_at", "created_by", b"created_by", "deferred_on", b"deferred_on", "definition_version", b"definition_version", "dispatched_at", b"dispatched_at", "error_summary", b"error_summary", "event_id", b"event_id", "events", b"events", "executor", b"executor", "exit_code", b"exit_code", "finished_at", b"finished_at", "has_checkpoint", b"has_checkpoint", "id", b"id", "idempotency_key", b"idempotency_key", "job", b"job", "last_line", b"last_line", "leader_epoch", b"leader_epoch", "log_ref", b"log_ref", "lost_count", b"lost_count", "max_attempts", b"max_attempts", "origin", b"origin", "orphaned_until", b"orphaned_until", "payload_json", b"payload_json", "phase", b"phase", "progress_json", b"progress_json", "reason", b"reason", "rerun_of", b"rerun_of", "reruns", b"reruns", "result_json", b"result_json", "schedule", b"schedule", "scheduled_for", b"scheduled_for", "scope", b"scope", "scope_id", b"scope_id", "signal", b"signal", "slot", b"slot", "started_at", b"started_at", "state", b"state", "steps", b"steps", "token", b"token", "trigger", b"trigger", "version", b"version", "waiting", b"waiting", "worker_id", b"worker_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__exit_code: _TypeAlias = _typing.Literal["exit_code"]  # noqa: Y015
     _WhichOneofArgType__exit_code: _TypeAlias = _typing.Literal["_exit_code", b"_exit_code"]  # noqa: Y015
@@ -2890,17 +2903,45 @@ class RerunRunRequest(_message.Message):
 
     ID_FIELD_NUMBER: _builtins.int
     PAYLOAD_JSON_FIELD_NUMBER: _builtins.int
+    REPLACE_PAYLOAD_FIELD_NUMBER: _builtins.int
+    LATEST_DEFINITION_FIELD_NUMBER: _builtins.int
+    PRIORITY_FIELD_NUMBER: _builtins.int
+    SCOPE_FIELD_NUMBER: _builtins.int
+    SCOPE_ID_FIELD_NUMBER: _builtins.int
+    IDEMPOTENCY_KEY_FIELD_NUMBER: _builtins.int
+    REASON_FIELD_NUMBER: _builtins.int
     id: _builtins.int
+    """A finished run."""
     payload_json: _builtins.str
+    """JSON object merged over the payload of that run."""
+    replace_payload: _builtins.bool
+    """`payload_json` is merged over the default payload of the job instead."""
+    latest_definition: _builtins.bool
+    """The definition as it is now, not as it was for that run."""
+    priority: _builtins.int
+    """0 = that of the run."""
+    scope: _builtins.str
+    """Empty = that of the run."""
+    scope_id: _builtins.str
+    idempotency_key: _builtins.str
+    reason: _builtins.str
+    """Why; in the event of the run that is repeated."""
     def __init__(
         self,
         *,
         id: _builtins.int = ...,
         payload_json: _builtins.str = ...,
+        replace_payload: _builtins.bool = ...,
+        latest_definition: _builtins.bool = ...,
+        priority: _builtins.int = ...,
+        scope: _builtins.str = ...,
+        scope_id: _builtins.str = ...,
+        idempotency_key: _builtins.str = ...,
+        reason: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["id", b"id", "payload_json", b"payload_json"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["id", b"id", "idempotency_key", b"idempotency_key", "latest_definition", b"latest_definition", "payload_json", b"payload_json", "priority", b"priority", "reason", b"reason", "replace_payload", b"replace_payload", "scope", b"scope", "scope_id", b"scope_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -2911,34 +2952,233 @@ class RerunRunResponse(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     RUN_ID_FIELD_NUMBER: _builtins.int
+    CREATED_FIELD_NUMBER: _builtins.int
     run_id: _builtins.int
+    created: _builtins.bool
+    """False when the idempotency key matched an existing run."""
     def __init__(
         self,
         *,
         run_id: _builtins.int = ...,
+        created: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["run_id", b"run_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["created", b"created", "run_id", b"run_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___RerunRunResponse: _TypeAlias = RerunRunResponse  # noqa: Y015
 
 @_typing.final
+class CancelRunsRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    FILTER_FIELD_NUMBER: _builtins.int
+    DRY_RUN_FIELD_NUMBER: _builtins.int
+    REASON_FIELD_NUMBER: _builtins.int
+    MODE_FIELD_NUMBER: _builtins.int
+    dry_run: _builtins.bool
+    """Counts, and changes nothing."""
+    reason: _builtins.str
+    mode: _builtins.str
+    """As in CancelRunRequest."""
+    @_builtins.property
+    def filter(self) -> Global___ListRunsRequest:
+        """As for ListRuns; of its page only the cursor is used. Without states: all that are not terminal."""
+
+    def __init__(
+        self,
+        *,
+        filter: Global___ListRunsRequest | None = ...,
+        dry_run: _builtins.bool = ...,
+        reason: _builtins.str = ...,
+        mode: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["filter", b"filter"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["dry_run", b"dry_run", "filter", b"filter", "mode", b"mode", "reason", b"reason"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CancelRunsRequest: _TypeAlias = CancelRunsRequest  # noqa: Y015
+
+@_typing.final
+class RerunRunsRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    FILTER_FIELD_NUMBER: _builtins.int
+    DRY_RUN_FIELD_NUMBER: _builtins.int
+    REASON_FIELD_NUMBER: _builtins.int
+    LATEST_DEFINITION_FIELD_NUMBER: _builtins.int
+    PRIORITY_FIELD_NUMBER: _builtins.int
+    OPERATION_FIELD_NUMBER: _builtins.int
+    dry_run: _builtins.bool
+    reason: _builtins.str
+    latest_definition: _builtins.bool
+    priority: _builtins.int
+    """0 = those of the runs."""
+    operation: _builtins.str
+    """A name for all parts of one operation: within it each run is repeated once, however often a part is sent."""
+    @_builtins.property
+    def filter(self) -> Global___ListRunsRequest:
+        """As for ListRuns; of its page only the cursor is used. Without states: FAILED, TIMED_OUT and EXPIRED."""
+
+    def __init__(
+        self,
+        *,
+        filter: Global___ListRunsRequest | None = ...,
+        dry_run: _builtins.bool = ...,
+        reason: _builtins.str = ...,
+        latest_definition: _builtins.bool = ...,
+        priority: _builtins.int = ...,
+        operation: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["filter", b"filter"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["dry_run", b"dry_run", "filter", b"filter", "latest_definition", b"latest_definition", "operation", b"operation", "priority", b"priority", "reason", b"reason"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RerunRunsRequest: _TypeAlias = RerunRunsRequest  # noqa: Y015
+
+@_typing.final
+class ChangeRunsResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    MATCHED_FIELD_NUMBER: _builtins.int
+    CHANGED_FIELD_NUMBER: _builtins.int
+    SKIPPED_FIELD_NUMBER: _builtins.int
+    NEXT_CURSOR_FIELD_NUMBER: _builtins.int
+    RUN_IDS_FIELD_NUMBER: _builtins.int
+    matched: _builtins.int
+    """Runs of this part that the filter names and the person may see."""
+    changed: _builtins.int
+    next_cursor: _builtins.str
+    """More runs match: the next part begins at this cursor."""
+    @_builtins.property
+    def skipped(self) -> _containers.RepeatedCompositeFieldContainer[Global___SkippedRuns]: ...
+    @_builtins.property
+    def run_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """The new runs, of RerunRuns."""
+
+    def __init__(
+        self,
+        *,
+        matched: _builtins.int = ...,
+        changed: _builtins.int = ...,
+        skipped: _abc.Iterable[Global___SkippedRuns] | None = ...,
+        next_cursor: _builtins.str = ...,
+        run_ids: _abc.Iterable[_builtins.int] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["changed", b"changed", "matched", b"matched", "next_cursor", b"next_cursor", "run_ids", b"run_ids", "skipped", b"skipped"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ChangeRunsResponse: _TypeAlias = ChangeRunsResponse  # noqa: Y015
+
+@_typing.final
+class SkippedRuns(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CODE_FIELD_NUMBER: _builtins.int
+    MESSAGE_FIELD_NUMBER: _builtins.int
+    RUNS_FIELD_NUMBER: _builtins.int
+    RUN_IDS_FIELD_NUMBER: _builtins.int
+    code: _builtins.str
+    """An error code."""
+    message: _builtins.str
+    """What the first one was refused for."""
+    runs: _builtins.int
+    @_builtins.property
+    def run_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """At most 10 of them."""
+
+    def __init__(
+        self,
+        *,
+        code: _builtins.str = ...,
+        message: _builtins.str = ...,
+        runs: _builtins.int = ...,
+        run_ids: _abc.Iterable[_builtins.int] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["code", b"code", "message", b"message", "run_ids", b"run_ids", "runs", b"runs"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SkippedRuns: _TypeAlias = SkippedRuns  # noqa: Y015
+
+@_typing.final
+class NoteRunRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ID_FIELD_NUMBER: _builtins.int
+    TEXT_FIELD_NUMBER: _builtins.int
+    id: _builtins.int
+    text: _builtins.str
+    """At most 1000 characters."""
+    def __init__(
+        self,
+        *,
+        id: _builtins.int = ...,
+        text: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["id", b"id", "text", b"text"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___NoteRunRequest: _TypeAlias = NoteRunRequest  # noqa: Y015
+
+@_typing.final
+class NoteRunResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___NoteRunResponse: _TypeAlias = NoteRunResponse  # noqa: Y015
+
+@_typing.final
 class DeleteJobRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     NAME_FIELD_NUMBER: _builtins.int
+    REASON_FIELD_NUMBER: _builtins.int
+    WITH_SCHEDULES_FIELD_NUMBER: _builtins.int
+    WITH_TRIGGERS_FIELD_NUMBER: _builtins.int
+    CANCEL_RUNS_FIELD_NUMBER: _builtins.int
     name: _builtins.str
+    reason: _builtins.str
+    with_schedules: _builtins.bool
+    """Its schedules are deleted with it; without this a job that has some is refused. The same for its triggers, and for live runs, which
+    are canceled.
+    """
+    with_triggers: _builtins.bool
+    cancel_runs: _builtins.bool
     def __init__(
         self,
         *,
         name: _builtins.str = ...,
+        reason: _builtins.str = ...,
+        with_schedules: _builtins.bool = ...,
+        with_triggers: _builtins.bool = ...,
+        cancel_runs: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["name", b"name"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cancel_runs", b"cancel_runs", "name", b"name", "reason", b"reason", "with_schedules", b"with_schedules", "with_triggers", b"with_triggers"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -2948,12 +3188,24 @@ Global___DeleteJobRequest: _TypeAlias = DeleteJobRequest  # noqa: Y015
 class DeleteJobResponse(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
+    SCHEDULES_FIELD_NUMBER: _builtins.int
+    TRIGGERS_FIELD_NUMBER: _builtins.int
+    CANCELED_RUNS_FIELD_NUMBER: _builtins.int
+    canceled_runs: _builtins.int
+    @_builtins.property
+    def schedules(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
+    @_builtins.property
+    def triggers(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
     def __init__(
         self,
+        *,
+        schedules: _abc.Iterable[_builtins.str] | None = ...,
+        triggers: _abc.Iterable[_builtins.str] | None = ...,
+        canceled_runs: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["canceled_runs", b"canceled_runs", "schedules", b"schedules", "triggers", b"triggers"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

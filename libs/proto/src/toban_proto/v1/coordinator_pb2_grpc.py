@@ -1091,6 +1091,21 @@ class JobControlStub:
                 request_serializer=toban__proto_dot_v1_dot_coordinator__pb2.DeleteTriggerRequest.SerializeToString,
                 response_deserializer=toban__proto_dot_v1_dot_coordinator__pb2.DeleteTriggerResponse.FromString,
                 _registered_method=True)
+        self.CancelRuns = channel.unary_unary(
+                '/toban_proto.v1.JobControl/CancelRuns',
+                request_serializer=toban__proto_dot_v1_dot_coordinator__pb2.CancelRunsRequest.SerializeToString,
+                response_deserializer=toban__proto_dot_v1_dot_coordinator__pb2.ChangeRunsResponse.FromString,
+                _registered_method=True)
+        self.RerunRuns = channel.unary_unary(
+                '/toban_proto.v1.JobControl/RerunRuns',
+                request_serializer=toban__proto_dot_v1_dot_coordinator__pb2.RerunRunsRequest.SerializeToString,
+                response_deserializer=toban__proto_dot_v1_dot_coordinator__pb2.ChangeRunsResponse.FromString,
+                _registered_method=True)
+        self.NoteRun = channel.unary_unary(
+                '/toban_proto.v1.JobControl/NoteRun',
+                request_serializer=toban__proto_dot_v1_dot_coordinator__pb2.NoteRunRequest.SerializeToString,
+                response_deserializer=toban__proto_dot_v1_dot_coordinator__pb2.NoteRunResponse.FromString,
+                _registered_method=True)
 
 
 class JobControlServicer:
@@ -1164,6 +1179,27 @@ class JobControlServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def CancelRuns(self, request, context):
+        """Cancels the runs that a filter names, each as CancelRun does; those that cannot be canceled are skipped. A part of them in each call.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def RerunRuns(self, request, context):
+        """Repeats the runs that a filter names, each as RerunRun does. A part of them in each call.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def NoteRun(self, request, context):
+        """A person's remark, kept among the events of a run.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_JobControlServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -1221,6 +1257,21 @@ def add_JobControlServicer_to_server(servicer, server):
                     servicer.DeleteTrigger,
                     request_deserializer=toban__proto_dot_v1_dot_coordinator__pb2.DeleteTriggerRequest.FromString,
                     response_serializer=toban__proto_dot_v1_dot_coordinator__pb2.DeleteTriggerResponse.SerializeToString,
+            ),
+            'CancelRuns': grpc.unary_unary_rpc_method_handler(
+                    servicer.CancelRuns,
+                    request_deserializer=toban__proto_dot_v1_dot_coordinator__pb2.CancelRunsRequest.FromString,
+                    response_serializer=toban__proto_dot_v1_dot_coordinator__pb2.ChangeRunsResponse.SerializeToString,
+            ),
+            'RerunRuns': grpc.unary_unary_rpc_method_handler(
+                    servicer.RerunRuns,
+                    request_deserializer=toban__proto_dot_v1_dot_coordinator__pb2.RerunRunsRequest.FromString,
+                    response_serializer=toban__proto_dot_v1_dot_coordinator__pb2.ChangeRunsResponse.SerializeToString,
+            ),
+            'NoteRun': grpc.unary_unary_rpc_method_handler(
+                    servicer.NoteRun,
+                    request_deserializer=toban__proto_dot_v1_dot_coordinator__pb2.NoteRunRequest.FromString,
+                    response_serializer=toban__proto_dot_v1_dot_coordinator__pb2.NoteRunResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -1520,6 +1571,87 @@ class JobControl:
             '/toban_proto.v1.JobControl/DeleteTrigger',
             toban__proto_dot_v1_dot_coordinator__pb2.DeleteTriggerRequest.SerializeToString,
             toban__proto_dot_v1_dot_coordinator__pb2.DeleteTriggerResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def CancelRuns(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/toban_proto.v1.JobControl/CancelRuns',
+            toban__proto_dot_v1_dot_coordinator__pb2.CancelRunsRequest.SerializeToString,
+            toban__proto_dot_v1_dot_coordinator__pb2.ChangeRunsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def RerunRuns(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/toban_proto.v1.JobControl/RerunRuns',
+            toban__proto_dot_v1_dot_coordinator__pb2.RerunRunsRequest.SerializeToString,
+            toban__proto_dot_v1_dot_coordinator__pb2.ChangeRunsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def NoteRun(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/toban_proto.v1.JobControl/NoteRun',
+            toban__proto_dot_v1_dot_coordinator__pb2.NoteRunRequest.SerializeToString,
+            toban__proto_dot_v1_dot_coordinator__pb2.NoteRunResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -299,6 +299,12 @@ class JobControlStub:
     EmitEvent: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.EmitEventRequest, _coordinator_pb2.EmitEventResponse]
     DeleteSchedule: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.DeleteScheduleRequest, _coordinator_pb2.DeleteScheduleResponse]
     DeleteTrigger: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.DeleteTriggerRequest, _coordinator_pb2.DeleteTriggerResponse]
+    CancelRuns: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.CancelRunsRequest, _coordinator_pb2.ChangeRunsResponse]
+    """Cancels the runs that a filter names, each as CancelRun does; those that cannot be canceled are skipped. A part of them in each call."""
+    RerunRuns: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.RerunRunsRequest, _coordinator_pb2.ChangeRunsResponse]
+    """Repeats the runs that a filter names, each as RerunRun does. A part of them in each call."""
+    NoteRun: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.NoteRunRequest, _coordinator_pb2.NoteRunResponse]
+    """A person's remark, kept among the events of a run."""
 
 @_typing.type_check_only
 class JobControlAsyncStub(JobControlStub):
@@ -316,6 +322,12 @@ class JobControlAsyncStub(JobControlStub):
     EmitEvent: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.EmitEventRequest, _coordinator_pb2.EmitEventResponse]  # type: ignore[assignment]
     DeleteSchedule: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.DeleteScheduleRequest, _coordinator_pb2.DeleteScheduleResponse]  # type: ignore[assignment]
     DeleteTrigger: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.DeleteTriggerRequest, _coordinator_pb2.DeleteTriggerResponse]  # type: ignore[assignment]
+    CancelRuns: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.CancelRunsRequest, _coordinator_pb2.ChangeRunsResponse]  # type: ignore[assignment]
+    """Cancels the runs that a filter names, each as CancelRun does; those that cannot be canceled are skipped. A part of them in each call."""
+    RerunRuns: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.RerunRunsRequest, _coordinator_pb2.ChangeRunsResponse]  # type: ignore[assignment]
+    """Repeats the runs that a filter names, each as RerunRun does. A part of them in each call."""
+    NoteRun: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.NoteRunRequest, _coordinator_pb2.NoteRunResponse]  # type: ignore[assignment]
+    """A person's remark, kept among the events of a run."""
 
 class JobControlServicer(metaclass=_abc_1.ABCMeta):
     @_abc_1.abstractmethod
@@ -396,6 +408,30 @@ class JobControlServicer(metaclass=_abc_1.ABCMeta):
         request: _coordinator_pb2.DeleteTriggerRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_coordinator_pb2.DeleteTriggerResponse, _abc.Awaitable[_coordinator_pb2.DeleteTriggerResponse]]: ...
+
+    @_abc_1.abstractmethod
+    def CancelRuns(
+        self,
+        request: _coordinator_pb2.CancelRunsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_coordinator_pb2.ChangeRunsResponse, _abc.Awaitable[_coordinator_pb2.ChangeRunsResponse]]:
+        """Cancels the runs that a filter names, each as CancelRun does; those that cannot be canceled are skipped. A part of them in each call."""
+
+    @_abc_1.abstractmethod
+    def RerunRuns(
+        self,
+        request: _coordinator_pb2.RerunRunsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_coordinator_pb2.ChangeRunsResponse, _abc.Awaitable[_coordinator_pb2.ChangeRunsResponse]]:
+        """Repeats the runs that a filter names, each as RerunRun does. A part of them in each call."""
+
+    @_abc_1.abstractmethod
+    def NoteRun(
+        self,
+        request: _coordinator_pb2.NoteRunRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_coordinator_pb2.NoteRunResponse, _abc.Awaitable[_coordinator_pb2.NoteRunResponse]]:
+        """A person's remark, kept among the events of a run."""
 
 def add_JobControlServicer_to_server(servicer: JobControlServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...
 

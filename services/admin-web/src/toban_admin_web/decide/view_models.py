@@ -117,6 +117,8 @@ class Run:
     phase: str
     steps: tuple[RunStep, ...]
     has_checkpoint: bool
+    reruns: tuple[int, ...]
+    after_run: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -131,8 +131,11 @@ class Apply:
         job_specs = {m.name: m.spec for m in read.manifests if isinstance(m.spec, JobSpec)}
         trigger_specs = [(m, m.spec) for m in read.manifests if isinstance(m.spec, TriggerSpec)]
         users = [(m.source, m.spec.job) for m in read.manifests if not isinstance(m.spec, JobSpec)]
-        work.definitions = await jobs.lock_current(work.t, sorted({*job_specs, *(job for _, job in users)}))
+        # Jobs whose runs triggers wait for: locked too, so that none is deleted meanwhile.
+        ends = [(m.source, spec.on_run_end.job) for m, spec in trigger_specs if spec.on_run_end and spec.on_run_end.job]
+        work.definitions = await jobs.lock_current(work.t, sorted({*job_specs, *(job for _, job in users + ends)}))
         await _check_jobs_exist(work, job_specs, users)
+        await _check_jobs_exist(work, job_specs, ends, path="spec.on_run_end.job")
         _check_jobs_readable(work, job_specs, users)
         for name in job_specs:
             work.expect("Job", name, work.definitions[name].version if name in work.definitions else 0)
@@ -190,7 +193,9 @@ def _schema_problems(manifest: Manifest) -> list[ManifestProblem]:
     return problems
 
 
-async def _check_jobs_exist(work: _Work, job_specs: Mapping[str, JobSpec], users: Sequence[tuple[str, str]]) -> None:
+async def _check_jobs_exist(
+    work: _Work, job_specs: Mapping[str, JobSpec], users: Sequence[tuple[str, str]], *, path: str = "spec.job"
+) -> None:
     """`users`: sources of schedules and triggers, and the jobs that they name."""
     known = {*job_specs, *work.definitions}
     missing = [(source, job) for source, job in users if job not in known]
@@ -201,7 +206,7 @@ async def _check_jobs_exist(work: _Work, job_specs: Mapping[str, JobSpec], users
     problems = []
     for source, job in missing:
         hint = f"did you mean {near[job]!r}?" if near.get(job) else "apply the job first, or in the same call"
-        problems.append(ManifestProblem(source, "spec.job", f"there is no job {job!r}", hint, ErrorCode.JOB_NOT_FOUND))
+        problems.append(ManifestProblem(source, path, f"there is no job {job!r}", hint, ErrorCode.JOB_NOT_FOUND))
     raise_for(problems)
 
 

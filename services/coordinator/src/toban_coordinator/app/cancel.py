@@ -26,8 +26,9 @@ class CancelRun:
     pool: Pool
     definitions: DefinitionCache
 
-    async def cancel(self, run_id: int, *, reason: str, mode: str, actor: str) -> None:
-        """`mode` "" is that of the definition; `kill` is an operator's kill, which is audited and waits for no step.
+    async def cancel(self, run_id: int, *, reason: str, mode: str, actor: str) -> bool:
+        """`mode` "" is that of the definition; `kill` is an operator's kill, which is audited and waits for no step. False: it was asked to
+        stop before.
 
         Raises RUN_NOT_FOUND, RESOURCE_INVALID_STATE for a terminal run, CANCEL_UNSUPPORTED for a sent one whose job says so and that is not killed.
         """
@@ -38,19 +39,24 @@ class CancelRun:
             )
         reason = reason.replace("\0", "�")[:MAX_REASON]
         async with tx(self.pool) as t:
-            run = await runs.lock_for_cancel(t, run_id)
-            if run is None:
-                raise await _not_live(t, run_id)
-            if mode == "kill" and run.sent:
-                await audit.note(t, _kill_action(run, actor, reason))
-            if run.state is RunState.CANCEL_REQUESTED:
-                if mode == "kill" and await runs.kill_canceled(t, run_id, reason=reason, actor=actor):
-                    await t.notify("dispatch")
-                return
-            if run.sent and run.state is not RunState.ORPHANED:
-                await self._request(t, run, reason, mode, actor)
-            else:
-                await _end(t, run, reason, actor)
+            return await self.cancel_in(t, run_id, reason=reason, mode=mode, actor=actor)
+
+    async def cancel_in(self, t: Tx, run_id: int, *, reason: str, mode: str, actor: str) -> bool:
+        """As `cancel`, in a transaction of the caller."""
+        run = await runs.lock_for_cancel(t, run_id)
+        if run is None:
+            raise await _not_live(t, run_id)
+        if mode == "kill" and run.sent:
+            await audit.note(t, _kill_action(run, actor, reason))
+        if run.state is RunState.CANCEL_REQUESTED:
+            if mode != "kill" or not await runs.kill_canceled(t, run_id, reason=reason, actor=actor):
+                return False
+            await t.notify("dispatch")
+        elif run.sent and run.state is not RunState.ORPHANED:
+            await self._request(t, run, reason, mode, actor)
+        else:
+            await _end(t, run, reason, actor)
+        return True
 
     async def _request(self, t: Tx, run: CancelView, reason: str, mode: str, actor: str) -> None:
         key = (run.definition_id, run.definition_version)

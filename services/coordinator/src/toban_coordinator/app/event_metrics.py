@@ -24,6 +24,10 @@ defects = metrics.counter(
     "toban_event_defects_total",
     "Events that failed because evaluating them raised an unexpected exception: a defect of Toban.",
 )
+chains_cut = metrics.counter(
+    "toban_chains_cut_total",
+    "Ends of runs that started nothing because their chain of runs has max_chain_depth runs: mostly triggers that start each other.",
+)
 lag = metrics.histogram(
     "toban_event_lag_seconds", "Time from accepting an event to removing it from the inbox.", (), LAG
 )

@@ -9,6 +9,7 @@ from toban_coordinator.app.definition_cache import DefinitionCache
 from toban_coordinator.app.large_payload import CheckPending
 from toban_coordinator.app.payload_validator import Key, PayloadValidator
 from toban_coordinator.decide import fire
+from toban_domain.concurrency import DEFAULT_SCOPE
 from toban_domain.errors import ErrorCode, TobanError
 from toban_domain.event import DueTrigger
 from toban_domain.event_mapping import passes_all_on
@@ -19,10 +20,18 @@ from toban_domain.job import JobSpec
 class Templates:
     """Of one event: triggers that pass its whole payload on to the same definition share the answer."""
 
-    def __init__(self, definitions: DefinitionCache, payloads: PayloadValidator, specs: Mapping[Key, JobSpec]) -> None:
+    def __init__(
+        self,
+        definitions: DefinitionCache,
+        payloads: PayloadValidator,
+        specs: Mapping[Key, JobSpec],
+        *,
+        scope: tuple[str, str] = DEFAULT_SCOPE,
+    ) -> None:
         self._definitions = definitions
         self._payloads = payloads
         self._specs = specs
+        self._scope = scope
         self._whole: dict[Key, RunTemplate | TobanError] = {}
         self._pending: list[CheckPending] = []
 
@@ -46,7 +55,7 @@ class Templates:
         if spec is None:
             raise TobanError(ErrorCode.INTERNAL, self._definitions.broken(key))
         try:
-            return fire.template(spec, self._payloads.make(key, spec, payload))
+            return fire.template(spec, self._payloads.make(key, spec, payload), of=self._scope)
         except CheckPending as pending:
             self._pending.append(pending)
             raise

@@ -63,7 +63,8 @@ missed_slots = metrics.counter(
 )
 fire_failures = metrics.counter(
     "toban_schedule_fire_failures_total",
-    "Failures to create the runs of a due schedule, by outcome: retry (attempted again) or failed (the schedule is stopped).",
+    "Failures to create the runs of a due schedule, by outcome: retry (attempted again), failed (the schedule is stopped) or removed "
+    "(by its on_failure).",
     ("outcome",),
 )
 set_aside = metrics.counter(
@@ -84,7 +85,7 @@ undelivered = metrics.counter("toban_dispatch_undelivered_total", "Order RPCs th
 # A series that begins with its first event has no increase: those that alerts look at begin with 0.
 for _outcome in ("run", "skipped"):
     missed_slots.labels(_outcome)
-for _outcome in ("retry", "failed"):
+for _outcome in ("retry", "failed", "removed"):
     fire_failures.labels(_outcome)
 for _kind in ("refused", "slow"):
     set_aside.labels(_kind)

@@ -15,7 +15,7 @@ from toban_coordinator.app.large_payload import with_large_checks
 from toban_coordinator.app.metrics import submitted
 from toban_coordinator.app.payload_validator import PayloadValidator
 from toban_coordinator.decide.start_runs import refusal
-from toban_coordinator.store import audit, breakers, jobs, run_traces, runs
+from toban_coordinator.store import audit, breakers, jobs, reruns, run_traces, runs
 from toban_domain.concurrency import DEFAULT_SCOPE, SCOPES
 from toban_domain.errors import ErrorCode, TobanError
 from toban_domain.job import JobSpec
@@ -54,6 +54,17 @@ class RunRequest:
     scope: str = ""
     scope_id: str = ""
     ignore_limits: bool = False
+    rerun: Rerun | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rerun:
+    """The run that a new one repeats, for `reason`. `version` is that of its definition; None = the current one."""
+
+    run_id: int
+    definition_id: int
+    version: int | None
+    reason: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +87,8 @@ class StartRuns:
     heads: LRUCache[str, jobs.Head] = field(default_factory=lambda: LRUCache(KEPT_HEADS))
 
     async def start(self, wanted: Sequence[RunRequest], actor: str, *, reason: str = "") -> list[StartedRun]:
-        """Raises JOB_NOT_FOUND, JOB_DISABLED, PAYLOAD_INVALID, PAYLOAD_TOO_LARGE, CONFLICT (key of another job), INVALID_ARGUMENT (time, scope),
+        """Raises JOB_NOT_FOUND, JOB_DISABLED, PAYLOAD_INVALID, PAYLOAD_TOO_LARGE, CONFLICT (key of another job, or a rerun whose job was
+        deleted and made again), INVALID_ARGUMENT (time, scope),
         DUPLICATE_SCOPE (policy reject_same_scope, and a live run has the same dedupe keys)."""
         if len(wanted) > MAX_RUNS:
             raise TobanError(ErrorCode.INVALID_ARGUMENT, f"{len(wanted)} runs in one call, the limit is {MAX_RUNS}")
@@ -87,19 +99,22 @@ class StartRuns:
     async def _start(self, wanted: Sequence[RunRequest], actor: str, reason: str) -> list[StartedRun]:
         origin = tracing.current()
         ignoring = any(run.ignore_limits for run in wanted)
-        if not ignoring and (placed := await self._place(wanted, actor)) is not None:
+        repeating = any(run.rerun for run in wanted)
+        if not ignoring and not repeating and (placed := await self._place(wanted, actor)) is not None:
             submitted.labels("demand").inc(len(placed))
             if origin is not None:
                 await self._keep_origin(placed, origin)
             return [StartedRun(run, True) for run in placed]
         # Without keys one statement writes everything; with keys a later check may still refuse the whole call.
-        opened = tx if origin or ignoring or any(run.idempotency_key for run in wanted) else autocommit
+        opened = tx if origin or ignoring or repeating or any(run.idempotency_key for run in wanted) else autocommit
         try:
             async with opened(self.pool) as t:
                 new, made = await self._enqueue(t, wanted, actor)
                 earlier = await _runs_of_keys(t, new, made)
                 if origin is not None:
                     await run_traces.keep(t, [one.id for one in made if one.created], origin)
+                if repeating:
+                    await _note_reruns(t, wanted, made, actor)
                 if ignoring:
                     pairs = zip(wanted, made, strict=True)
                     ids = [one.id for run, one in pairs if run.ignore_limits and one.created]
@@ -111,7 +126,9 @@ class StartRuns:
             async with autocommit(self.pool) as t:
                 await self._enqueue(t, wanted, actor, make=False)
             raise TobanError(ErrorCode.CONFLICT, "another run of the same scope has just ended; try again") from None
-        submitted.labels("demand").inc(sum(one.created for one in made))
+        again = sum(one.created for run, one in zip(wanted, made, strict=True) if run.rerun)
+        submitted.labels("rerun").inc(again)
+        submitted.labels("demand").inc(sum(one.created for one in made) - again)
         return [
             StartedRun(one.id if one.created else earlier[run.key], one.created)
             for run, one in zip(new, made, strict=True)
@@ -151,8 +168,9 @@ class StartRuns:
         for _ in range(LOOK_UPS):
             heads = {name: head for name in names if (head := self.heads.get(name)) is not None}
             heads |= await self._look_up(t, [name for name in names if name not in heads])
-            specs = {key: await self.definitions.get(t, key) for key in {(h.id, h.version) for h in heads.values()}}
-            new = [self._new(run, heads[run.job], specs) for run in wanted]
+            wanted_heads = [_head(run, heads[run.job]) for run in wanted]
+            specs = {key: await self.definitions.get(t, key) for key in {(h.id, h.version) for h in wanted_heads}}
+            new = [self._new(run, head, specs) for run, head in zip(wanted, wanted_heads, strict=True)]
             await _refuse_same_scope(t, new)
             if not make:
                 return new, []
@@ -198,7 +216,30 @@ class StartRuns:
             timeout_seconds=spec.timeout_seconds,
             key=run.idempotency_key,
             place=tracing.current(),
+            rerun_of=run.rerun.run_id if run.rerun else None,
         )
+
+
+def _head(run: RunRequest, current: jobs.Head) -> jobs.Head:
+    """The definition that a run is made from."""
+    if run.rerun is None or run.rerun.version is None:
+        return current
+    if run.rerun.definition_id != current.id:
+        raise TobanError(
+            ErrorCode.CONFLICT,
+            f"job {run.job!r} was deleted and made again since run {run.rerun.run_id}; repeat that run with the latest definition",
+        )
+    return jobs.Head(current.id, run.rerun.version, current.enabled)
+
+
+async def _note_reruns(t: Tx, wanted: Sequence[RunRequest], made: Sequence[runs.Enqueued], actor: str) -> None:
+    repeated = [
+        reruns.Repeated(run.rerun.run_id, one.id, run.rerun.reason)
+        for run, one in zip(wanted, made, strict=True)
+        if run.rerun and one.created
+    ]
+    if repeated:
+        await reruns.note(t, repeated, actor=actor)
 
 
 async def _ignore_limits(t: Tx, ids: Sequence[int], *, reason: str, actor: str) -> None:

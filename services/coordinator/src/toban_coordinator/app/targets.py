@@ -7,8 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from toban_coordinator.app.manifests import ManifestText, parse_json
-from toban_coordinator.store import targets
+from toban_coordinator.app.run_queries import MAX_LABELLED
+from toban_coordinator.store import run_lists, targets
 from toban_domain.access import Target
+from toban_domain.event import TriggerSpec
 from toban_domain.job import JobSpec
 from toban_domain.schedule import ScheduleSpec
 from toban_manifests.read import Document, Manifest, read_manifests
@@ -27,9 +29,19 @@ class Named:
     keys: Sequence[str] = ()
     scopes: Sequence[tuple[str, str]] = ()
     manifests: Sequence[ManifestText] = ()
+    # Another scope that each of them gets as well.
+    into: tuple[str, str] | None = None
 
 
-async def find_targets(pool: Pool, named: Named) -> list[Target]:
+@dataclass(frozen=True, slots=True)
+class Targets:
+    """What a request is about, and the jobs of which it lets others know something: the ends of their runs, results and payloads."""
+
+    about: list[Target]
+    shown: list[Target]
+
+
+async def find_targets(pool: Pool, named: Named) -> Targets:
     """Each target once it exists, or will by a manifest; none for an object that does not exist. Raises MANIFEST_INVALID, SCHEDULE_INVALID."""
     manifests = await asyncio.to_thread(_read, named.manifests) if named.manifests else []
     async with autocommit(pool) as t:
@@ -38,7 +50,12 @@ async def find_targets(pool: Pool, named: Named) -> list[Target]:
         if named.scopes:
             wanted = zip(named.keys, named.scopes, strict=True)
             found = [replace(by_key[key], scope=one[0], scope_id=one[1]) for key, one in wanted if key in by_key]
-        return found + (await _of_manifests(t, manifests) if manifests else [])
+        if named.into is not None:
+            found += [replace(one, scope=named.into[0], scope_id=named.into[1]) for one in found]
+        return Targets(
+            found + (await _of_manifests(t, manifests) if manifests else []),
+            await _shown(t, manifests) if manifests else [],
+        )
 
 
 async def find_by_key(pool: Pool, kind: str, keys: Sequence[str]) -> dict[str, Target]:
@@ -53,6 +70,20 @@ def _read(texts: Sequence[ManifestText]) -> list[Manifest]:
         for i, text in enumerate(texts, start=1)
     ]
     return read_manifests(documents, check_rule=rule_problems)
+
+
+async def _shown(t: Tx, manifests: Sequence[Manifest]) -> list[Target]:
+    """The jobs at whose ends triggers start others, for those by labels all that have them."""
+    ends = [m.spec.on_run_end for m in manifests if isinstance(m.spec, TriggerSpec) and m.spec.on_run_end is not None]
+    made = {m.name: Target(job=m.name, labels=m.spec.labels) for m in manifests if isinstance(m.spec, JobSpec)}
+    names = {one.job for one in ends if one.job}
+    shown: list[Target] = []
+    for one in ends:
+        if not one.job:
+            shown.append(Target(labels=one.labels))
+            names |= {*await run_lists.jobs_labelled(t, one.labels, limit=MAX_LABELLED)}
+    stored = await targets.find(t, "job", sorted(names))
+    return shown + [made.get(name) or stored.get(name) or Target(job=name) for name in sorted(names)]
 
 
 async def _of_manifests(t: Tx, manifests: Sequence[Manifest]) -> list[Target]:

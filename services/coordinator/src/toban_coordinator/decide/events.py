@@ -15,6 +15,7 @@ from toban_domain.event_filter import matches
 from toban_domain.event_mapping import EventFacts, fill
 from toban_domain.fire_plan import RunTemplate
 from toban_domain.payload import parse_payload
+from toban_domain.run_end import MAX_CHAIN_DEPTH, RUN_END
 
 # Tries after the first, when another one could help.
 EVENT_RETRIES = 5
@@ -46,11 +47,17 @@ def first_of_keys(plans: Iterable[EventPlan], holders: Holders) -> list[EventPla
     return kept
 
 
-def judge(event: InboxEvent, triggers: Iterable[DueTrigger], make: MakeTemplate) -> Iterator[Start | Failure | None]:
+def judge(
+    event: InboxEvent, triggers: Iterable[DueTrigger], make: MakeTemplate, *, max_depth: int = MAX_CHAIN_DEPTH
+) -> Iterator[Start | Failure | None]:
     """What each enabled trigger of the event's type says, one at a time: a start, why there is none, or None when its filter leaves the
-    event out. Never raises: an unexpected error is a final failure of that trigger and event."""
+    event out. A chain of runs that is `max_depth` long goes on no more. Never raises: an unexpected error is a final failure of that trigger
+    and event."""
     candidates = [trigger for trigger in triggers if event.tries == 0 or trigger.name in event.retry_triggers]
     if not candidates:
+        return
+    if event.type == RUN_END:
+        yield from _judge_end(event, candidates, make, max_depth)
         return
     try:
         payload = parse_payload(event.payload)
@@ -64,6 +71,36 @@ def judge(event: InboxEvent, triggers: Iterable[DueTrigger], make: MakeTemplate)
     for trigger in candidates:
         try:
             yield _judge(facts, trigger, make)
+        except Exception as error:
+            yield _defect(trigger, error)
+
+
+def _judge_end(
+    event: InboxEvent, candidates: Sequence[DueTrigger], make: MakeTemplate, max_depth: int
+) -> Iterator[Start | Failure | None]:
+    run = event.ended
+    if run is None:
+        why = "the run that ended is gone: its retention has passed"
+        yield from (Failure(trigger, why, final=True) for trigger in candidates)
+        return
+    facts = EventFacts(id=event.id, type=event.type, key="", payload=run.facts, of_run=run.facts)
+    for trigger in candidates:
+        try:
+            ends = trigger.spec.on_run_end if trigger.spec is not None else None
+            if trigger.spec is not None and (ends is None or not ends.fits(run, target=trigger.job)):
+                yield None
+                continue
+            judged = _judge(facts, trigger, make)
+            if isinstance(judged, Start) and run.depth >= max_depth:
+                yield Failure(
+                    trigger,
+                    f"run {run.id} is number {run.depth + 1} of a chain of runs, which ends here; look for triggers that start each other, or "
+                    "raise the setting max_chain_depth",
+                    final=True,
+                    cut=True,
+                )
+            else:
+                yield replace(judged, ended=run) if isinstance(judged, Start) else judged
         except Exception as error:
             yield _defect(trigger, error)
 

@@ -24,9 +24,11 @@ FORESEEN_WRONG = timedelta(hours=3)
 INSTANT = timedelta(microseconds=1)
 
 
-def template(spec: JobSpec, payload: str, schedule: DueSchedule | None = None) -> RunTemplate:
-    """What the runs of a schedule, or of an event, get from the definition; `payload` is the merged one, canonical JSON."""
-    scope, scope_id = (schedule.spec.scope, schedule.spec.scope_id) if schedule else DEFAULT_SCOPE
+def template(
+    spec: JobSpec, payload: str, schedule: DueSchedule | None = None, *, of: tuple[str, str] = DEFAULT_SCOPE
+) -> RunTemplate:
+    """What the runs of a schedule, or of an event for scope `of`, get from the definition; `payload` is the merged one, canonical JSON."""
+    scope, scope_id = (schedule.spec.scope, schedule.spec.scope_id) if schedule else of
     group = spec.concurrency.group(
         payload, scope=scope, scope_id=scope_id, schedule_id=schedule.id if schedule else None
     )

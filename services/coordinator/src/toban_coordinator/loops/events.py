@@ -5,7 +5,9 @@ Only an event whose runs do not fit into one is written in several: it stays in 
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 
 from toban_coordinator.app import event_metrics as metrics
@@ -17,15 +19,17 @@ from toban_coordinator.app.payload_validator import PayloadValidator
 from toban_coordinator.decide import events as decide
 from toban_coordinator.decide.event_batching import Room, front, rows_of
 from toban_coordinator.loops.term_loop import LoopDeps, TurnOutcome
-from toban_coordinator.store import events, triggers
+from toban_coordinator.store import events, run_ends, triggers
 from toban_coordinator.store.pending_work import Agenda
+from toban_domain.concurrency import DEFAULT_SCOPE
 from toban_domain.errors import FencedOut
 from toban_domain.event import DueTrigger, EventPlan, Failure, InboxEvent, Start
 from toban_domain.job import JobSpec
+from toban_domain.run_end import RUN_END, type_of
 from toban_observability.logs import get_logger
 from toban_runtime.cooperative_yield import CooperativeYield
 from toban_store.errors import DidNotHappen, Refused, StoreError, Unsuitable
-from toban_store.tx import autocommit, fenced_tx
+from toban_store.tx import Tx, autocommit, fenced_tx
 
 TICK_SECONDS = 0.5
 # Events of one turn.
@@ -45,9 +49,10 @@ _log = get_logger(__name__)
 class _Turn:
     """What one turn has read. `held` grows with what it writes."""
 
-    def __init__(self, *, now: datetime, days: int) -> None:
+    def __init__(self, *, now: datetime, days: int, max_depth: int) -> None:
         self.now = now
         self.days = days
+        self.max_depth = max_depth
         self.triggers: dict[str, list[DueTrigger]] = {}
         self.specs: Mapping[tuple[int, int], JobSpec] = {}
         self.held: dict[tuple[str, str], int] = {}
@@ -68,7 +73,11 @@ class Events:
     async def run_once(self) -> TurnOutcome:
         """One turn."""
         settings = await self._deps.settings.get()
-        turn = _Turn(now=self._deps.server_time.now(), days=settings.whole("dedupe_days"))
+        turn = _Turn(
+            now=self._deps.server_time.now(),
+            days=settings.whole("dedupe_days"),
+            max_depth=settings.whole("max_chain_depth"),
+        )
         due = await self._read(turn)
         pause = CooperativeYield(self._deps.clock)
         part: list[EventPlan] = []
@@ -93,7 +102,8 @@ class Events:
     async def _read(self, turn: _Turn) -> list[InboxEvent]:
         async with autocommit(self._deps.pool) as t:
             due = await events.due(t, limit=READ_EVENTS)
-            found = await triggers.of_types(t, sorted({event.type for event in due}))
+            due, types = await _with_ends(t, due)
+            found = await triggers.of_types(t, types)
             turn.held = await events.keys(t, {(event.type, event.key) for event in due if event.key}, days=turn.days)
             versions = {(trigger.definition_id, trigger.definition_version) for trigger in found}
             turn.specs = await self._definitions.find(t, versions) if versions else {}
@@ -107,7 +117,8 @@ class Events:
         known = decide.duplicate(event, turn.held)
         if known is not None:
             return known
-        templates = Templates(self._definitions, self._payloads, turn.specs)
+        scope = (event.ended.scope, event.ended.scope_id) if event.ended else DEFAULT_SCOPE
+        templates = Templates(self._definitions, self._payloads, turn.specs, scope=scope)
         judged = await self._judge(turn, event, templates, pause)
         if await templates.check_pending():
             judged = await self._judge(turn, event, templates, pause)
@@ -117,7 +128,10 @@ class Events:
         self, turn: _Turn, event: InboxEvent, templates: Templates, pause: CooperativeYield
     ) -> list[Start | Failure | None]:
         judged: list[Start | Failure | None] = []
-        for one in decide.judge(event, turn.triggers.get(event.type, ()), templates.make):
+        waiting = list(turn.triggers.get(event.type, ()))
+        if event.ended is not None:
+            waiting += turn.triggers.get(type_of(event.ended.job), ())
+        for one in decide.judge(event, waiting, templates.make, max_depth=turn.max_depth):
             judged.append(one)
             await pause.yield_if_due()
         return judged
@@ -156,6 +170,8 @@ class Events:
     async def _process(self, turn: _Turn, plans: Sequence[EventPlan]) -> None:
         async with fenced_tx(self._deps.pool, self._deps.term) as t:
             settled = await events.process(t, plans, days=turn.days)
+            if cut := _failed_ends(plans, settled):
+                await run_ends.note_failed(t, cut)
         for plan in plans:
             if plan.keeps_key and settled.get(plan.event.id, "duplicate") != "duplicate":
                 turn.held[plan.event.type, plan.event.key] = plan.event.id
@@ -200,6 +216,28 @@ class Events:
         metrics.oldest.set(found.oldest)
 
 
+async def _with_ends(t: Tx, due: Sequence[InboxEvent]) -> tuple[list[InboxEvent], list[str]]:
+    """The events, ends of runs with their runs, and the types under which their triggers are stored."""
+    numbers = {event.id: _run_of(event) for event in due if event.type == RUN_END}
+    runs = await run_ends.ended(t, sorted(set(numbers.values())))
+    filled = [replace(event, ended=runs.get(numbers[event.id])) if event.id in numbers else event for event in due]
+    return filled, sorted({event.type for event in due} | {type_of(run.job) for run in runs.values()})
+
+
+def _run_of(event: InboxEvent) -> int:
+    number = json.loads(event.payload).get("run")
+    return number if isinstance(number, int) else 0
+
+
+def _failed_ends(plans: Sequence[EventPlan], settled: Mapping[int, str]) -> list[tuple[int, str]]:
+    """Runs at whose ends a trigger has failed for good, and why."""
+    return [
+        (plan.event.ended.id, plan.message)
+        for plan in plans
+        if plan.event.ended is not None and settled.get(plan.event.id) == "failed"
+    ]
+
+
 def _count(plans: Sequence[EventPlan], settled: Mapping[int, str], now: datetime) -> None:
     for plan in plans:
         outcome = settled.get(plan.event.id)
@@ -214,6 +252,7 @@ def _count(plans: Sequence[EventPlan], settled: Mapping[int, str], now: datetime
             metrics.started.inc(len(plan.starts))
             submitted.labels("event").inc(len(plan.starts))
             metrics.failures.inc(len(plan.failures))
+            metrics.chains_cut.inc(sum(failure.cut for failure in plan.failures))
             if any(failure.defect for failure in plan.failures):
                 metrics.defects.inc()
 

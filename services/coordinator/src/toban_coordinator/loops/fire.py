@@ -14,6 +14,7 @@ from toban_coordinator.app.definition_cache import DefinitionCache
 from toban_coordinator.app.large_payload import with_large_checks
 from toban_coordinator.app.payload_validator import PayloadValidator
 from toban_coordinator.decide import fire as decide
+from toban_coordinator.decide import skipped_slots
 from toban_coordinator.decide.leader_health import MAX_SKEW_SECONDS
 from toban_coordinator.loops.fire_progress import Failure, Progress, batches_of, log_failures, rows_of
 from toban_coordinator.loops.term_loop import LoopDeps, TurnOutcome
@@ -293,13 +294,26 @@ class Fire:
         delay = decide.retry_seconds(failures)
         expected = isinstance(cause, (TobanError, ScheduleError))
         error = str(cause) if expected else f"cannot be planned ({type(cause).__name__}: {cause}); apply it again"
-        metrics.fire_failures.labels("failed" if final else "retry").inc()
+        removed = final and schedule.removed_on_failure
+        metrics.fire_failures.labels("removed" if removed else "failed" if final else "retry").inc()
         progress.failures.append(
             Failure(schedule, failures, error, None if final else delay, None if expected else cause)
         )
+        # A stretch of days takes a while to count: not in the way of everything else.
+        last, slots = await asyncio.to_thread(self._due_slots, schedule) if removed else (None, 0)
         async with fenced_tx(self._deps.pool, self._deps.term) as t:
             noted = await schedules.fire_failed(t, schedule, error[:500], delay_seconds=delay, final=final)
+            if noted and last is not None:
+                await schedules.remove_failed(t, schedule, last=last, slots=slots)
         progress.behind += not noted
+
+    def _due_slots(self, schedule: DueSchedule) -> tuple[datetime | None, int]:
+        """The slots that are due, the failed one at least: the last, and how many."""
+        try:
+            counted = skipped_slots.count(schedule, decide.rule_of(schedule), self._deps.server_time.now())
+        except ScheduleError:
+            return schedule.next_run_at, 1
+        return counted.last, counted.slots
 
     async def _postpone(self, progress: Progress, schedule: DueSchedule, cause: TooLong) -> None:
         """One slot alone does not fit into a fenced transaction: the schedule waits, and is never given up for that."""

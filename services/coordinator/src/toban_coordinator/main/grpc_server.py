@@ -6,10 +6,12 @@ from toban_coordinator.app.accounts import Accounts
 from toban_coordinator.app.apply import Apply
 from toban_coordinator.app.breakers import BreakerOperations
 from toban_coordinator.app.cancel import CancelRun
+from toban_coordinator.app.change_runs import ChangeRuns
 from toban_coordinator.app.continuations import Continuations
 from toban_coordinator.app.credentials import Credentials
 from toban_coordinator.app.declare_lost import DeclareLost
 from toban_coordinator.app.definition_cache import DefinitionCache
+from toban_coordinator.app.delete_job import DeleteJob
 from toban_coordinator.app.diagnose import Diagnose
 from toban_coordinator.app.events import Events
 from toban_coordinator.app.executor_sessions import ExecutorSessions, Neighbours, SessionDeps
@@ -22,6 +24,7 @@ from toban_coordinator.app.operations_settings import SettingsOperations
 from toban_coordinator.app.passwords import Passwords
 from toban_coordinator.app.payload_validator import PayloadValidator
 from toban_coordinator.app.report_queue import ReportQueue
+from toban_coordinator.app.rerun import RunRepeats
 from toban_coordinator.app.schedules import Schedules
 from toban_coordinator.app.sign_in import SignIn
 from toban_coordinator.app.start_runs import StartRuns
@@ -113,16 +116,22 @@ def _gateway(config: CoordinatorConfig, parts: Coordinator) -> Gateway:
 
 def _job_control(parts: Coordinator) -> JobControl:
     pool, definitions = parts.connections.pool, DefinitionCache()
+    start = StartRuns(pool=pool, definitions=definitions, payloads=PayloadValidator(), fast_path=parts.fast_path)
+    cancel = CancelRun(pool=pool, definitions=definitions)
+    repeats = RunRepeats(pool=pool, start=start)
     deps = JobControlDeps(
         apply=Apply(pool=pool),
-        start=StartRuns(pool=pool, definitions=definitions, payloads=PayloadValidator(), fast_path=parts.fast_path),
-        cancel=CancelRun(pool=pool, definitions=definitions),
+        start=start,
+        cancel=cancel,
+        repeats=repeats,
+        changes=ChangeRuns(pool=pool, cancel_run=cancel, repeats=repeats, clock=parts.clock),
+        jobs=DeleteJob(pool=pool, cancel=cancel),
         lost=DeclareLost(pool=pool),
         events=Events(pool=pool),
         schedules=Schedules(pool=pool),
         reads=JobReads(pool=pool, clock=parts.clock),
     )
-    return JobControl(deps=deps)  # type: ignore[abstract]
+    return JobControl(deps=deps)
 
 
 def _job_reader(parts: Coordinator, health: Health) -> JobReader:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
+from toban_coordinator.app.change_runs import ChangeRequest, Rights
 from toban_coordinator.app.manifests import ManifestText
 from toban_coordinator.app.operations_settings import SettingChange
 from toban_coordinator.app.paging import PageRequest
+from toban_coordinator.app.rerun import RerunRequest
 from toban_coordinator.app.run_queries import RunQuery
 from toban_coordinator.app.start_runs import RunRequest
 from toban_domain.errors import ErrorCode, TobanError
@@ -51,6 +53,35 @@ def run_request_from_pb(message: pb.StartRunRequest) -> RunRequest:
         scope=message.scope,
         scope_id=message.scope_id,
         ignore_limits=message.ignore_limits,
+    )
+
+
+def rerun_from_pb(message: pb.RerunRunRequest) -> RerunRequest:
+    """A run to repeat."""
+    return RerunRequest(
+        run_id=message.id,
+        payload_json=message.payload_json,
+        replace_payload=message.replace_payload,
+        latest_definition=message.latest_definition,
+        priority=message.priority,
+        scope=message.scope,
+        scope_id=message.scope_id,
+        idempotency_key=message.idempotency_key,
+        reason=message.reason,
+    )
+
+
+def change_request_from_pb(
+    message: pb.CancelRunsRequest | pb.RerunRunsRequest, *, actor: str, rights: Rights
+) -> ChangeRequest:
+    """The runs to change. Raises INVALID_ARGUMENT for a time that is none."""
+    return ChangeRequest(
+        query=run_query_from_pb(message.filter),
+        cursor=message.filter.page.cursor,
+        dry_run=message.dry_run,
+        reason=message.reason,
+        actor=actor,
+        rights=rights,
     )
 
 

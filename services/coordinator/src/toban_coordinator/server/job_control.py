@@ -7,13 +7,23 @@ from typing import Any
 
 from toban_coordinator.app.apply import Apply
 from toban_coordinator.app.cancel import CancelRun
+from toban_coordinator.app.change_runs import ChangeRuns
 from toban_coordinator.app.declare_lost import DeclareLost
+from toban_coordinator.app.delete_job import DeleteJob, DeleteRequest
 from toban_coordinator.app.events import Events
 from toban_coordinator.app.job_reads import JobReads
+from toban_coordinator.app.rerun import RunRepeats
 from toban_coordinator.app.schedules import Schedules
 from toban_coordinator.app.start_runs import StartRuns
-from toban_coordinator.server.from_proto import manifest_from_pb, run_request_from_pb
-from toban_coordinator.server.to_proto import applied_to_pb, run_details_to_pb, schedule_to_pb
+from toban_coordinator.server.from_proto import (
+    change_request_from_pb,
+    manifest_from_pb,
+    rerun_from_pb,
+    run_request_from_pb,
+)
+from toban_coordinator.server.person_check import run_rights
+from toban_coordinator.server.to_proto import applied_to_pb, changes_to_pb, run_details_to_pb, schedule_to_pb
+from toban_domain.access import Action
 from toban_proto.v1 import coordinator_pb2 as pb
 from toban_proto.v1.coordinator_pb2_grpc import JobControlServicer
 from toban_transport.server import actor_of
@@ -28,6 +38,9 @@ class JobControlDeps:
     apply: Apply
     start: StartRuns
     cancel: CancelRun
+    repeats: RunRepeats
+    changes: ChangeRuns
+    jobs: DeleteJob
     lost: DeclareLost
     events: Events
     schedules: Schedules
@@ -57,6 +70,44 @@ class JobControl(JobControlServicer):
         actor = actor_of(context)
         await self._deps.cancel.cancel(request.id, reason=request.reason, mode=request.mode, actor=actor)
         return pb.CancelRunResponse(run=run_details_to_pb(await self._deps.reads.get_run(request.id)))
+
+    async def CancelRuns(self, request: pb.CancelRunsRequest, context: Context) -> pb.ChangeRunsResponse:
+        """A part of the runs that a filter names."""
+        wanted = change_request_from_pb(request, actor=actor_of(context), rights=run_rights(Action.CANCEL))
+        return changes_to_pb(await self._deps.changes.cancel(wanted, mode=request.mode))
+
+    async def RerunRuns(self, request: pb.RerunRunsRequest, context: Context) -> pb.ChangeRunsResponse:
+        """A part of the runs that a filter names."""
+        wanted = change_request_from_pb(request, actor=actor_of(context), rights=run_rights(Action.RUN))
+        done = await self._deps.changes.rerun(
+            wanted,
+            operation=request.operation,
+            latest_definition=request.latest_definition,
+            priority=request.priority,
+        )
+        return changes_to_pb(done)
+
+    async def RerunRun(self, request: pb.RerunRunRequest, context: Context) -> pb.RerunRunResponse:
+        """A finished run again."""
+        started = await self._deps.repeats.rerun(rerun_from_pb(request), actor_of(context))
+        return pb.RerunRunResponse(run_id=started.run_id, created=started.created)
+
+    async def NoteRun(self, request: pb.NoteRunRequest, context: Context) -> pb.NoteRunResponse:
+        """A person's remark about a run."""
+        await self._deps.repeats.note(request.id, request.text, actor=actor_of(context))
+        return pb.NoteRunResponse()
+
+    async def DeleteJob(self, request: pb.DeleteJobRequest, context: Context) -> pb.DeleteJobResponse:
+        """Deletes a job; its runs stay readable."""
+        wanted = DeleteRequest(
+            name=request.name,
+            reason=request.reason,
+            with_schedules=request.with_schedules,
+            with_triggers=request.with_triggers,
+            cancel_runs=request.cancel_runs,
+        )
+        done = await self._deps.jobs.delete(wanted, actor_of(context))
+        return pb.DeleteJobResponse(schedules=done.schedules, triggers=done.triggers, canceled_runs=done.canceled)
 
     async def DeclareRunLost(self, request: pb.DeclareRunLostRequest, context: Context) -> pb.DeclareRunLostResponse:
         """An ORPHANED run waits no more."""

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
 
+from toban_coordinator.app.change_runs import Rights, every_right
 from toban_coordinator.app.credentials import Credentials, actor_name
 from toban_coordinator.app.targets import find_by_key, find_targets
 from toban_coordinator.server.person_targets import LISTED, NAMED, WITH_RUNS, also_needs
@@ -44,6 +46,7 @@ class PersonAdmission:
         self._secret = secret
         self._address = address
         self._targets: Sequence[Target] = ()
+        self._shown: Sequence[Target] = ()
         self._person = Person(name="", enabled=False)
 
     @property
@@ -56,7 +59,8 @@ class PersonAdmission:
         await self._resolve()
         rule = PERSON_RULES[self._method]
         if rule.about is About.JOBS and is_restricted(self._person, rule.action):
-            self._targets = await find_targets(self._check.pool, NAMED[self._method](request))
+            found = await find_targets(self._check.pool, NAMED[self._method](request))
+            self._targets, self._shown = found.about, found.shown
         self._require(rule)
         if self._method == START_RUNS and (further := also_needs(request)) is not None:
             self._require(PersonRule(further, About.CLUSTER))
@@ -103,11 +107,33 @@ class PersonAdmission:
     def _verdicts(self, rule: PersonRule) -> Sequence[Verdict]:
         person, action = self._person, rule.action
         somewhere = may_somewhere(person, action)
-        if not is_restricted(person, action) or rule.about in (About.ANY, About.LIST):
+        if not is_restricted(person, action) or rule.about in (About.ANY, About.LIST, About.EACH):
             return [somewhere]
         if rule.about is About.JOBS:
-            return [somewhere, *(may(person, action, target) for target in self._targets)]
+            seen = (may(person, Action.VIEW, target) for target in self._shown)
+            return [somewhere, *(may(person, action, target) for target in self._targets), *seen]
         return [may(person, action), Verdict(False, "this concerns every job, and a rule leaves some of them out")]
+
+    async def rights(self, action: Action, runs: Sequence[int]) -> Mapping[int, bool]:
+        """Those of `runs` that the person may see, and whether they may do this with each."""
+        found = await find_by_key(self._check.pool, "run", [str(run) for run in runs])
+        seen = {run: target for run in runs if self._may_see(target := found.get(str(run))) and target is not None}
+        return {run: may(self._person, action, target).allowed for run, target in seen.items()}
+
+
+_admission: ContextVar[PersonAdmission | None] = ContextVar("admission", default=None)
+
+
+def run_rights(action: Action) -> Rights:
+    """What the person of the call that the current task serves may do with runs; without a person everything."""
+    admission = _admission.get()
+    if admission is None:
+        return every_right
+
+    async def rights(runs: Sequence[int]) -> Mapping[int, bool]:
+        return await admission.rights(action, runs)
+
+    return rights
 
 
 class PeopleCheck:
@@ -129,6 +155,7 @@ class PeopleCheck:
             raise TobanError(ErrorCode.UNAUTHENTICATED, message, detail={"sign_in": True})
         admission = PersonAdmission(self, method, secret, given.get(ADDRESS, ""))
         await admission.decide(about)
+        _admission.set(admission)
         return admission
 
 

@@ -25,6 +25,11 @@ def _starts(request: Any) -> Named:
     return Named(keys=[run.job for run in request.runs], scopes=scopes)
 
 
+def _rerun(request: Any) -> Named:
+    into = (request.scope, request.scope_id) if request.scope else None
+    return Named(kind="run", keys=[str(request.id)], into=into)
+
+
 def _slots(request: Any) -> Named:
     if request.HasField("manifest"):
         return Named(manifests=[manifest_from_pb(request.manifest)])
@@ -43,10 +48,11 @@ _READ: Mapping[str, NameOf] = {
 _WRITE: Mapping[str, NameOf] = {
     "Apply": lambda request: Named(manifests=[manifest_from_pb(one) for one in request.manifests]),
     "StartRuns": _starts,
-    "RerunRun": _run,
+    "RerunRun": _rerun,
+    "NoteRun": _run,
     "CancelRun": _run,
     "DeclareRunLost": _run,
-    "DeleteJob": _by_name("job"),
+    "DeleteJob": _by_name("job_uses"),
     "PauseSchedule": _by_name("schedule"),
     "ResumeSchedule": _by_name("schedule"),
     "DeleteSchedule": _by_name("schedule"),

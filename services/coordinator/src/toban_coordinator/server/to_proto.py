@@ -6,6 +6,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
+from toban_coordinator.app.change_runs import Changes
 from toban_coordinator.app.job_reads import JobDetails, RunDetails
 from toban_coordinator.app.manifests import Applied
 from toban_coordinator.decide.step_states import StepState
@@ -47,6 +48,8 @@ def run_to_pb(row: Row) -> pb.Run:
         progress_json=row["progress"] or "",
         result_json=row["result"] or "",
         phase=row["phase"],
+        after_run=row["after_run"] or 0,
+        chain_depth=row["chain_depth"],
         event_id=row["event_id"] or 0,
         trigger=row["trigger_name"],
         scope=row["scope"],
@@ -68,9 +71,21 @@ def run_details_to_pb(run: RunDetails) -> pb.Run:
     message.waiting = run.waiting
     message.steps.extend(_step_to_pb(step) for step in run.steps)
     message.has_checkpoint = run.has_checkpoint
+    message.reruns.extend(row["rerun"] for row in run.events if row["rerun"] is not None)
     if run.orphaned_until is not None:
         message.orphaned_until.FromDatetime(run.orphaned_until)
     return message
+
+
+def changes_to_pb(done: Changes) -> pb.ChangeRunsResponse:
+    """What one part of a change of many runs did."""
+    skipped = [
+        pb.SkippedRuns(code=code.value, message=one.message, runs=one.count, run_ids=one.runs)
+        for code, one in done.skipped.items()
+    ]
+    return pb.ChangeRunsResponse(
+        matched=done.matched, changed=done.changed, skipped=skipped, next_cursor=done.next_cursor, run_ids=done.made
+    )
 
 
 def _step_to_pb(step: StepState) -> pb.RunStep:

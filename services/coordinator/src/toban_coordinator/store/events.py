@@ -6,6 +6,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from toban_domain.concurrency import DEFAULT_SCOPE
 from toban_domain.event import EventPlan, InboxEvent
 from toban_store import queries
 from toban_store.tx import FencedTx, Row, Tx
@@ -123,7 +124,12 @@ def _judged(plans: Sequence[EventPlan]) -> dict[str, list[int]]:
 
 def _starts(plans: Sequence[EventPlan]) -> dict[str, list[Any]]:
     starts = [(p.event.id, start.trigger, start.template) for p in plans for start in p.starts]
+    ended = [start.ended for p in plans for start in p.starts]
     return {
+        "scopes": [run.scope if run else DEFAULT_SCOPE[0] for run in ended],
+        "scope_ids": [run.scope_id if run else DEFAULT_SCOPE[1] for run in ended],
+        "after_runs": [run.id if run else None for run in ended],
+        "depths": [run.depth + 1 if run else 0 for run in ended],
         "event_ids": [event for event, _, _ in starts],
         "trigger_ids": [trigger.id for _, trigger, _ in starts],
         "triggers": [trigger.name for _, trigger, _ in starts],

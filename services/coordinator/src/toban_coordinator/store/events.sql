@@ -60,8 +60,10 @@ WITH plan AS MATERIALIZED (
     SELECT nextval('scheduler.run_id_seq') AS run_id, f.*
       FROM unnest(%(event_ids)s::bigint[], %(trigger_ids)s::bigint[], %(triggers)s::text[], %(definition_ids)s::bigint[], %(versions)s::bigint[],
                   %(jobs)s::text[], %(priorities)s::integer[], %(max_attempts)s::integer[], %(max_lost)s::integer[], %(timeouts)s::integer[],
-                  %(payloads)s::text[], %(groups)s::text[])
-           AS f(event_id, trigger_id, trigger_name, definition_id, version, job, priority, max_attempts, max_lost, timeout, payload, concurrency_group)
+                  %(payloads)s::text[], %(groups)s::text[], %(scopes)s::text[], %(scope_ids)s::text[], %(after_runs)s::bigint[],
+                  %(depths)s::integer[])
+           AS f(event_id, trigger_id, trigger_name, definition_id, version, job, priority, max_attempts, max_lost, timeout, payload, concurrency_group,
+                scope, scope_id, after_run, chain_depth)
       JOIN settled s ON s.id = f.event_id AND s.became <> 'duplicate'
 ), once AS (
     INSERT INTO scheduler.event_runs (event_id, trigger_id, run_id) SELECT event_id, trigger_id, run_id FROM starts
@@ -69,14 +71,16 @@ WITH plan AS MATERIALIZED (
     RETURNING run_id
 ), made AS (
     INSERT INTO scheduler.runs_live (id, definition_id, definition_version, job_name, origin, scheduled_for, priority, max_attempts, max_lost,
-                                     timeout_seconds, payload, event_id, trigger_name, log_ref, created_by, concurrency_group)
+                                     timeout_seconds, payload, event_id, trigger_name, log_ref, created_by, concurrency_group, scope, scope_id,
+                                     after_run, chain_depth)
     SELECT s.run_id, s.definition_id, s.version, s.job, 'event', now(), s.priority, s.max_attempts, s.max_lost, s.timeout, s.payload::jsonb,
-           s.event_id, s.trigger_name, 'toban-log:' || s.run_id, 'trigger', s.concurrency_group
+           s.event_id, s.trigger_name, 'toban-log:' || s.run_id, 'trigger', s.concurrency_group, s.scope, s.scope_id, s.after_run, s.chain_depth
       FROM starts s JOIN once o ON o.run_id = s.run_id
-    RETURNING id, event_id, trigger_name
+    RETURNING id, event_id, trigger_name, after_run
 ), noted AS (
     INSERT INTO scheduler.job_events (run_id, type, to_state, message, actor)
-    SELECT id, 'created', 'PENDING', 'by event ' || event_id || ' and trigger ' || trigger_name, 'trigger' FROM made
+    SELECT id, 'created', 'PENDING', 'by ' || COALESCE('the end of run ' || after_run, 'event ' || event_id) || ' and trigger ' || trigger_name, 'trigger'
+      FROM made
 ), gone AS (
     DELETE FROM scheduler.events e USING settled s WHERE e.id = s.id AND s.became <> 'retry' RETURNING e.id
 ), history AS (

@@ -16,12 +16,6 @@
 INSERT INTO scheduler.job_attempts (log_day, run_id, token, attempt, leader_epoch, incarnation, worker_id, dispatched_at)
 SELECT log_day, id, token, attempt, %(fence_epoch)s::bigint, assigned_incarnation, assigned_worker_id, dispatched_at FROM sent
 
--- fragment: stale_definitions
--- A row for each definition of CTE `wanted` that is not the current, enabled one any more.
-SELECT 1 FROM (SELECT DISTINCT definition_id, version FROM wanted) w
-         LEFT JOIN scheduler.job_definitions d ON d.id = w.definition_id AND d.version = w.version AND d.enabled
- WHERE d.id IS NULL
-
 -- fragment: run_to_decide
 -- The columns of a live run that a decision about it reads.
 r.id, r.state::text AS state, r.token, r.assigned_incarnation::text AS incarnation, r.attempt, r.max_attempts, r.lost_count, r.max_lost,
@@ -112,7 +106,7 @@ r.id, r.job_name, r.definition_version, r.schedule_name, r.origin, r.slot, r.sch
 r.lost_count, r.token, r.leader_epoch, r.assigned_worker_id, r.created_at, r.assigned_at, r.dispatched_at, r.started_at, r.finished_at,
 r.exit_code, r.term_signal, r.error_summary, r.reason, r.payload::text AS payload, r.log_ref, r.cancel_reason, r.created_by, r.last_line,
 r.version, r.rerun_of, r.idempotency_key, r.cancel_requested_at, r.event_id, r.trigger_name, r.scope, r.scope_id, r.deferred_on,
-r.progress::text AS progress, r.result::text AS result, r.phase, e.node_id AS executor,
+r.progress::text AS progress, r.result::text AS result, r.phase, r.after_run, r.chain_depth, e.node_id AS executor,
 CASE WHEN r.continuation_state = 'CONFIRMING' AND r.continuation_check_deadline_at > now() AND r.finished_at IS NULL
 THEN 'CONFIRMING' ELSE 'NONE' END AS continuation_state, r.continuation_check_started_at, r.continuation_check_deadline_at
 

@@ -37,6 +37,15 @@ class Definition:
     broken: str = ""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Users:
+    """What uses a definition: schedules and triggers by name, live runs that are not being canceled."""
+
+    schedules: Sequence[str] = ()
+    triggers: Sequence[str] = ()
+    runs: Sequence[int] = ()
+
+
 async def lock_current(t: Tx, names: Sequence[str]) -> dict[str, Definition]:
     """The definitions of those `names` that exist, locked against other changes."""
     rows = await t.fetch_all(_sql.lock_current, {"names": list(names)})
@@ -110,6 +119,18 @@ def _definition(row: Row, version: JobSpec | str) -> Definition:
         spec_hash=row["spec_hash"],
         broken=broken,
     )
+
+
+async def users(t: Tx, definition_id: int, name: str, *, most: int) -> Users:
+    """What uses a locked definition, at most so many of each kind."""
+    row = await t.fetch_one(_sql.users, {"id": definition_id, "name": name, "most": most})
+    assert row is not None
+    return Users(**{kind: tuple(found) for kind, found in row.items()})
+
+
+async def delete(t: Tx, old: Definition, *, actor: str) -> bool:
+    """Deletes a locked definition: its name is free, and its runs still show it. False when it changed meanwhile."""
+    return await t.execute(_sql.delete, {"id": old.id, "version": old.version, "actor": actor}) > 0
 
 
 async def server_now(t: Tx) -> datetime:

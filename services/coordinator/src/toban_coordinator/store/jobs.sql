@@ -12,7 +12,7 @@ SELECT d.id, d.name, d.version, d.enabled FROM scheduler.job_definitions d WHERE
 
 -- name: names
 -- All names of definitions, for hints.
-SELECT d.name FROM scheduler.job_definitions d ORDER BY d.name LIMIT 5000
+SELECT d.name FROM scheduler.job_definitions d WHERE d.deleted_at IS NULL ORDER BY d.name LIMIT 5000
 
 -- name: versions
 -- Definitions as they were at some versions; these rows never change.
@@ -44,6 +44,26 @@ WITH changed AS (
     INSERT INTO scheduler.job_definition_versions (definition_id, version, spec, created_by) SELECT id, version, spec, updated_by FROM changed
 )
 SELECT id, version FROM changed
+
+-- name: users
+-- What uses a definition that is locked: its schedules, triggers that start it or wait for the end of its runs, and live runs that are not being canceled. Runs ahead of their slots are left out:
+-- they go with their schedules.
+SELECT ARRAY(SELECT s.name FROM scheduler.schedules s WHERE s.definition_id = %(id)s::bigint ORDER BY s.name LIMIT %(most)s::integer) AS schedules,
+       ARRAY(SELECT g.name FROM scheduler.event_triggers g
+              WHERE g.definition_id = %(id)s::bigint OR (g.run_end AND g.event_type = '@run-end:' || %(name)s::text)
+              ORDER BY g.name LIMIT %(most)s::integer) AS triggers,
+       ARRAY(SELECT r.id FROM scheduler.runs_live r
+              WHERE r.definition_id = %(id)s::bigint AND r.state <> 'CANCEL_REQUESTED'
+                AND NOT (r.origin = 'slot' AND r.slot > clock_timestamp() AND r.dispatched_at IS NULL)
+              ORDER BY r.id LIMIT %(most)s::integer) AS runs
+
+-- name: delete
+-- A definition that is locked → deleted: its name is free, its versions stay for its runs.
+UPDATE scheduler.job_definitions d
+   SET name = 'deleted/' || d.id, deleted_name = d.name, deleted_at = now(), enabled = false, version = d.version + 1, updated_at = now(),
+       updated_by = %(actor)s::text
+ WHERE d.id = %(id)s::bigint AND d.version = %(version)s::bigint AND d.deleted_at IS NULL
+RETURNING d.id
 
 -- name: server_now
 -- PostgreSQL's time: that of schedules.

@@ -24,7 +24,7 @@ DELETE FROM scheduler.limits l WHERE l.name = %(name)s::text
 -- Current definitions that take of a pool, and how much; the heaviest first.
 SELECT d.name, (d.spec -> 'concurrency' -> 'pools' ->> %(pool)s::text)::integer AS weight
   FROM scheduler.job_definitions d
- WHERE d.spec ? 'concurrency' AND d.spec -> 'concurrency' -> 'pools' ? %(pool)s::text
+ WHERE d.spec ? 'concurrency' AND d.spec -> 'concurrency' -> 'pools' ? %(pool)s::text AND d.deleted_at IS NULL
  ORDER BY 2 DESC, 1
  LIMIT 20
 

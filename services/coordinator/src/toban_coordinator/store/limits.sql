@@ -12,7 +12,7 @@ SELECT s.name, NULL, s.level, s.updated_at, NULL, s.reason, s.updated_by, s.fact
 -- The concurrency sections of the current versions of all definitions that have one, and of the definitions called `names`.
 SELECT d.name, d.version, d.spec -> 'concurrency' AS concurrency
   FROM scheduler.job_definitions d
- WHERE d.spec ? 'concurrency'
+ WHERE d.spec ? 'concurrency' AND d.deleted_at IS NULL
 UNION ALL
 SELECT d.name, d.version, NULL
   FROM scheduler.job_definitions d

@@ -30,7 +30,8 @@ SELECT a.token, a.attempt, a.state, a.worker_id, e.node_id AS executor, a.dispat
 
 -- name: events
 -- What happened to a run, in order.
-SELECT v.at, v.type, v.from_state, v.to_state, v.message, v.actor
+SELECT v.at, v.type, v.from_state, v.to_state, v.message, v.actor,
+       CASE WHEN v.type = 'rerun' THEN (v.metadata ->> 'run')::bigint END AS rerun
   FROM scheduler.job_events v
  WHERE v.run_id = %(id)s::bigint
  ORDER BY v.at
@@ -55,7 +56,7 @@ SELECT x.*
 -- Definitions after a name.
 SELECT d.name, d.version, d.enabled, d.spec::text AS spec, d.spec ->> 'description' AS description, d.updated_at
   FROM scheduler.job_definitions d
- WHERE d.name > %(after)s::text AND (%(only)s::text = '' OR d.name = %(only)s::text)
+ WHERE d.deleted_at IS NULL AND d.name > %(after)s::text AND (%(only)s::text = '' OR d.name = %(only)s::text)
  ORDER BY d.name
  LIMIT %(limit)s::integer
 

@@ -54,15 +54,22 @@ class RunFilter:
 
 async def page(t: Tx, wanted: RunFilter) -> list[Row]:
     """Runs, newest first."""
+    newest = await ids(t, wanted)
+    return await t.fetch_all(_sql.runs, {"ids": newest}) if newest else []
+
+
+async def ids(t: Tx, wanted: RunFilter) -> list[int]:
+    """The numbers of runs, newest first."""
     below = wanted.below
     if wanted.active_until is not None:
         below = min(below, await first_id_since(t, wanted.active_until + COMMIT_WITHIN))
     live, finished = looks_at(wanted.states)
     # Live ones first: a run that ends in between is found twice, and not left out.
-    ids = await _ids(t, "live", parameters_of(wanted, None) | {"below": below}) if live else set()
-    ids |= await _ids(t, wanted.driver, parameters_of(wanted, wanted.driver) | {"below": below}) if finished else set()
-    newest = sorted(ids, reverse=True)[: wanted.limit]
-    return await t.fetch_all(_sql.runs, {"ids": newest}) if newest else []
+    found = await _ids(t, "live", parameters_of(wanted, None) | {"below": below}) if live else set()
+    found |= (
+        await _ids(t, wanted.driver, parameters_of(wanted, wanted.driver) | {"below": below}) if finished else set()
+    )
+    return sorted(found, reverse=True)[: wanted.limit]
 
 
 def parameters_of(wanted: RunFilter, driver: Driver | None) -> dict[str, Any]:

@@ -120,5 +120,5 @@ SELECT e.worker_id FROM scheduler.executors e
 -- name: jobs_labelled
 -- The jobs whose present definition has all of some labels.
 SELECT d.name FROM scheduler.job_definitions d
- WHERE d.spec -> 'labels' @> %(labels)s::jsonb AND (%(job)s::text = '' OR d.name = %(job)s::text)
+ WHERE d.spec -> 'labels' @> %(labels)s::jsonb AND (%(job)s::text = '' OR d.name = %(job)s::text) AND d.deleted_at IS NULL
  ORDER BY d.name LIMIT %(limit)s::integer

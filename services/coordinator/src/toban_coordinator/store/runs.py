@@ -34,6 +34,8 @@ class NewRun:
     # Of the definition's concurrency policy; `claims`: no other live run may have claimed it.
     group: str | None = None
     claims: bool = False
+    # The run that it repeats.
+    rerun_of: int | None = None
     # Where in a trace the call is that starts it; kept by `traces.keep`.
     place: TraceContext | None = None
 
@@ -79,7 +81,8 @@ class Waiting:
 async def enqueue(t: Tx, new: Sequence[NewRun], *, actor: str) -> list[Enqueued]:
     """∅ → PENDING and a wake-up for loop `assign`, in one statement; answers in the order given.
 
-    Empty, and nothing is made, when a definition in `new` is not the current, enabled one any more: look it up again.
+    Empty, and nothing is made, when a definition in `new` is not the current, enabled one any more: look it up again. One that repeats
+    another run may be of an earlier version.
     """
     rows = await t.fetch_all(
         _sql.enqueue,
@@ -99,6 +102,7 @@ async def enqueue(t: Tx, new: Sequence[NewRun], *, actor: str) -> list[Enqueued]
             "scope_ids": json.dumps([n.scope_id for n in new]),
             "groups": json.dumps([n.group for n in new]),
             "claims": [n.claims for n in new],
+            "reruns": array_literals.numbers(n.rerun_of for n in new),
             "actor": actor,
         },
     )

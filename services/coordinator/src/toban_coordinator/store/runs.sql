@@ -1,6 +1,7 @@
 -- name: enqueue
 -- ∅ → PENDING: one row a run with its first event, in the order given, and a wake-up. A run whose idempotency key is taken is not made.
--- Nothing is made, and no row answered, when a definition is not the current, enabled one any more.
+-- Nothing is made, and no row answered, when a definition is not the current, enabled one any more; a run that repeats another (`rerun_of`) may
+-- be of an earlier version.
 WITH wanted AS MATERIALIZED (
     SELECT nextval('scheduler.run_id_seq') AS id, u.*
       FROM ROWS FROM (
@@ -11,26 +12,30 @@ WITH wanted AS MATERIALIZED (
                jsonb_array_elements_text(%(scopes)s::jsonb),
                jsonb_array_elements_text(%(scope_ids)s::jsonb),
                jsonb_array_elements_text(%(groups)s::jsonb),
-               unnest(%(claims)s::boolean[]))
+               unnest(%(claims)s::boolean[], %(reruns)s::bigint[]))
            WITH ORDINALITY
            AS u(definition_id, version, job, scheduled_for, priority, max_attempts, max_lost, timeout, payload, key, scope, scope_id, concurrency_group,
-                claims, ord)
+                claims, rerun_of, ord)
 ), stale AS MATERIALIZED (
-    {{stale_definitions}}
+    SELECT 1 FROM (SELECT DISTINCT definition_id, CASE WHEN rerun_of IS NULL THEN version END AS version FROM wanted) w
+             LEFT JOIN scheduler.job_definitions d ON d.id = w.definition_id AND d.version = COALESCE(w.version, d.version) AND d.enabled
+     WHERE d.id IS NULL
 ), claimed AS (
     INSERT INTO scheduler.run_idempotency (key, run_id)
     SELECT key, id FROM wanted WHERE key IS NOT NULL AND NOT EXISTS (SELECT 1 FROM stale) ON CONFLICT (key) DO NOTHING
     RETURNING run_id
 ), made AS (
     INSERT INTO scheduler.runs_live (id, definition_id, definition_version, job_name, origin, scheduled_for, priority, max_attempts, max_lost,
-                                     timeout_seconds, payload, idempotency_key, log_ref, created_by, scope, scope_id, concurrency_group, group_claimed)
-    SELECT w.id, w.definition_id, w.version, w.job, 'demand', COALESCE(w.scheduled_for, now()), w.priority, w.max_attempts, w.max_lost, w.timeout,
-           w.payload, w.key, 'toban-log:' || w.id, %(actor)s::text, w.scope, w.scope_id, w.concurrency_group, w.claims
+                                     timeout_seconds, payload, idempotency_key, log_ref, created_by, scope, scope_id, concurrency_group, group_claimed,
+                                     rerun_of)
+    SELECT w.id, w.definition_id, w.version, w.job, CASE WHEN w.rerun_of IS NULL THEN 'demand' ELSE 'rerun' END, COALESCE(w.scheduled_for, now()), w.priority, w.max_attempts, w.max_lost, w.timeout,
+           w.payload, w.key, 'toban-log:' || w.id, %(actor)s::text, w.scope, w.scope_id, w.concurrency_group, w.claims, w.rerun_of
       FROM wanted w LEFT JOIN claimed c ON c.run_id = w.id
      WHERE (w.key IS NULL OR c.run_id IS NOT NULL) AND NOT EXISTS (SELECT 1 FROM stale)
-    RETURNING id
+    RETURNING id, rerun_of
 ), event AS (
-    INSERT INTO scheduler.job_events (run_id, type, to_state, actor) SELECT id, 'created', 'PENDING', %(actor)s::text FROM made
+    INSERT INTO scheduler.job_events (run_id, type, to_state, message, actor)
+    SELECT id, 'created', 'PENDING', COALESCE('repeats run ' || rerun_of, ''), %(actor)s::text FROM made
 )
 SELECT w.id, m.id IS NOT NULL AS created, (SELECT pg_notify('toban_wake', 'assign'))::text AS woken
   FROM wanted w LEFT JOIN made m ON m.id = w.id

@@ -32,8 +32,8 @@ SELECT id FROM moved
 
 -- name: finish
 -- live → SUCCEEDED | FAILED | TIMED_OUT | CANCELED | SKIPPED | EXPIRED: the row goes to the history; its attempt and event with it, and loop
--- `assign` is woken when a run waits, loop `resume` when one is deferred. A source of '' is any state in which the
--- executor `reporter` holds the run.
+-- `assign` is woken when a run waits, loop `resume` when one is deferred. An end that a trigger waits for is an event from then on. A source of
+-- '' is any state in which the executor `reporter` holds the run.
 WITH input AS MATERIALIZED (
     SELECT i.id, i.source, i.reporter, i.token, i.target, COALESCE(i.reason, '') AS new_reason, COALESCE(i.error, '') AS new_error,
            COALESCE(i.message, '') AS message, COALESCE(i.actor, '') AS actor, COALESCE(i.attempt_state, '') AS attempt_state, i.outcome,
@@ -67,7 +67,7 @@ WITH input AS MATERIALIZED (
         assigned_worker_id, assigned_at, dispatched_at, started_at, finished_at, exit_code, term_signal, reason, error_summary, last_line, log_ref,
         payload, progress, result, idempotency_key, cancel_requested_at, cancel_reason, cancel_mode, cancel_actor, continuation_state,
         continuation_check_started_at, continuation_check_deadline_at, locked_by, locked_until, rerun_of, created_at, created_by, event_id, trigger_name,
-        concurrency_group, deferred_on, deferred_at, catch_up)
+        concurrency_group, deferred_on, deferred_at, catch_up, after_run, chain_depth)
     SELECT id, definition_id, definition_version, job_name, schedule_id, schedule_name, origin, slot, scheduled_for, target::scheduler.run_state,
            CASE WHEN outcome ? 'steps' THEN COALESCE({{phase_of_outcome}}, phase) ELSE phase END,
            priority, scope, scope_id, attempt, max_attempts, lost_count, max_lost, timeout_seconds, version + 1, not_before, token, log_day,
@@ -76,7 +76,7 @@ WITH input AS MATERIALIZED (
            new_error, new_last_line, COALESCE(outcome ->> 'log_ref', log_ref), payload, COALESCE(outcome -> 'progress', progress),
            COALESCE(outcome -> 'result', result), idempotency_key, cancel_requested_at, cancel_reason, cancel_mode,
            cancel_actor, continuation_state, continuation_check_started_at, continuation_check_deadline_at, NULL, NULL, rerun_of, created_at, created_by,
-           event_id, trigger_name, concurrency_group, deferred_on, deferred_at, catch_up
+           event_id, trigger_name, concurrency_group, deferred_on, deferred_at, catch_up, after_run, chain_depth
       FROM gone
 ), attempt AS (
     UPDATE scheduler.job_attempts a
@@ -95,6 +95,22 @@ WITH input AS MATERIALIZED (
                     WHERE w.state = 'ASSIGNED' AND w.dispatched_at IS NULL AND w.scheduled_for <= now()) AS assign,
            (SELECT 1 FROM scheduler.runs_live w
              WHERE w.state = 'DEFERRED' AND w.deferred_on IS NOT NULL ORDER BY w.deferred_on LIMIT 1) IS NOT NULL AS resume
+), chained AS (
+    INSERT INTO scheduler.events (event_type, payload, created_by)
+    SELECT '@run-end', jsonb_build_object('run', g.id), 'run ' || g.id
+      FROM gone g
+     -- Asked once for all of them: most have no such trigger.
+     WHERE (SELECT 1 FROM scheduler.event_triggers t WHERE t.enabled AND t.run_end LIMIT 1) IS NOT NULL AND g.new_reason <> 'withdrawn'
+       AND EXISTS (
+            SELECT 1 FROM scheduler.event_triggers t
+             WHERE t.enabled AND t.run_end AND t.event_type IN ('@run-end', '@run-end:' || g.job_name)
+               AND (t.spec -> 'on_run_end' -> 'states' ? g.target
+                    OR (g.new_reason = 'late' AND g.target = 'SKIPPED' AND t.spec -> 'on_run_end' -> 'states' ? 'LATE'))
+               AND (t.event_type <> '@run-end'
+                    OR (t.definition_id <> g.definition_id
+                        AND (SELECT d.spec -> 'labels' FROM scheduler.job_definitions d WHERE d.id = g.definition_id)
+                            @> (t.spec -> 'on_run_end' -> 'labels'))))
+    RETURNING id
 )
 SELECT id, token, assigned_incarnation::text AS incarnation, job_name, target, origin, new_reason, message, definition_id, definition_version,
        schedule_id, slot,
@@ -104,7 +120,8 @@ SELECT id, token, assigned_incarnation::text AS incarnation, job_name, target, o
        extract(epoch FROM ended_at - began_at)::double precision AS seconds,
        (SELECT assign FROM waiting) AS assign, (SELECT resume FROM waiting) AS resume,
        (SELECT pg_notify('toban_wake', 'assign') FROM waiting w WHERE w.assign AND %(notify)s::boolean)::text AS woken,
-       (SELECT pg_notify('toban_wake', 'resume') FROM waiting w WHERE w.resume AND %(notify)s::boolean)::text AS resumed
+       (SELECT pg_notify('toban_wake', 'resume') FROM waiting w WHERE w.resume AND %(notify)s::boolean)::text AS resumed,
+       (SELECT pg_notify('toban_wake', 'events') WHERE EXISTS (SELECT 1 FROM chained))::text AS chained
   FROM gone
 
 -- name: release

@@ -26,7 +26,9 @@ WITH fence AS MATERIALIZED (
            WITH ORDINALITY
            AS u(definition_id, version, job, priority, max_attempts, max_lost, timeout, token, incarnation, payload, key, scope, scope_id, ord)
 ), refused AS MATERIALIZED (
-    {{stale_definitions}}
+    SELECT 1 FROM (SELECT DISTINCT definition_id, version FROM wanted) w
+             LEFT JOIN scheduler.job_definitions d ON d.id = w.definition_id AND d.version = w.version AND d.enabled
+     WHERE d.id IS NULL
     UNION ALL
     SELECT 1 FROM wanted w JOIN scheduler.run_idempotency k ON k.key = w.key
 ), input AS MATERIALIZED (

@@ -141,6 +141,12 @@ async def fire_failed(
     return row is not None
 
 
+async def remove_failed(t: FencedTx, schedule: DueSchedule, *, last: datetime, slots: int) -> None:
+    """Removes a schedule that `fire_failed` of this transaction has given up on; `slots` slots up to `last` are due and have no runs."""
+    parameters = {"id": schedule.id, "row_version": schedule.version, "last": last, "slots": slots}
+    await t.execute(_sql.remove_failed, parameters)
+
+
 async def counts(t: Tx) -> dict[str, int]:
     """How many schedules are active, paused, failed, disabled."""
     row = await t.fetch_one(_sql.counts)

@@ -125,6 +125,25 @@ WITH free AS MATERIALIZED (
 )
 SELECT id FROM hit
 
+-- name: remove_failed
+-- A schedule that `fire_failed` has given up on in this transaction goes away. The ledger row of its first slot stands for all that are due; what
+-- its ledger and one of the same name need is kept, and the audit has it.
+WITH gone AS (
+    DELETE FROM scheduler.schedules s WHERE s.id = %(id)s::bigint AND s.version = %(row_version)s::bigint AND s.status = 'failed'
+    RETURNING s.id, s.name, s.spec, s.version, s.next_run_at, s.last_error
+), due AS (
+    UPDATE scheduler.fire_ledger l SET last_slot = %(last)s::timestamptz, slots = %(slots)s::bigint
+      FROM gone g
+     WHERE l.schedule_id = g.id AND l.first_slot = g.next_run_at AND l.outcome = 'submit_failed'
+), kept AS (
+    INSERT INTO scheduler.schedules_deleted (id, name, spec, settled_until, deleted_by, reason)
+    SELECT id, name, spec, %(last)s::timestamptz, 'leader', 'on_failure: ' || last_error FROM gone
+)
+INSERT INTO scheduler.admin_action_log (actor, action, target, before, after, reason)
+SELECT 'leader', 'schedule.delete', 'schedule ' || name,
+       jsonb_build_object('version', version, 'status', 'failed', 'spec', spec, 'until', next_run_at), NULL, 'on_failure: ' || last_error
+  FROM gone
+
 -- name: counts
 -- How many schedules there are by status; disabled ones by that word.
 SELECT count(*) FILTER (WHERE s.enabled AND s.status = 'active') AS active, count(*) FILTER (WHERE s.enabled AND s.status = 'paused') AS paused,

@@ -11,6 +11,7 @@ from toban_store.tx import Tx
 _sql = queries.load(__name__)
 _STATEMENTS = {
     "job": _sql.of_jobs,
+    "job_uses": _sql.of_job_uses,
     "run": _sql.of_runs,
     "schedule": _sql.of_schedules,
     "ledger": _sql.of_ledgers,
@@ -19,8 +20,8 @@ _STATEMENTS = {
 
 
 async def find(t: Tx, kind: str, keys: Sequence[str]) -> dict[str, Target]:
-    """By name (for runs: by id as text); what does not exist is left out. `kind` is job, run, schedule, trigger, or ledger for schedules that
-    have or had a name, by their ids."""
+    """By name (for runs: by id as text); what does not exist is left out. `kind` is job, run, schedule, trigger, ledger for schedules that
+    have or had a name, by their ids, or job_uses for jobs with the scopes of their schedules and live runs."""
     rows = await t.fetch_all(_STATEMENTS[kind], {"keys": list(keys)}) if keys else []
     return {
         row["key"]: Target(job=row["job"], labels=row["labels"], scope=row["scope"], scope_id=row["scope_id"])

@@ -5,7 +5,7 @@ SELECT d.name AS key, d.name AS job, coalesce(d.spec -> 'labels', '{}') AS label
 
 -- name: of_runs
 -- The jobs and scopes of runs, live or finished.
-SELECT r.id::text AS key, d.name AS job, coalesce(d.spec -> 'labels', '{}') AS labels, r.scope, r.scope_id
+SELECT r.id::text AS key, r.job_name AS job, coalesce(d.spec -> 'labels', '{}') AS labels, r.scope, r.scope_id
   FROM unnest(%(keys)s::text[]) AS k(id)
   JOIN scheduler.job_runs r ON r.id = k.id::bigint
   JOIN scheduler.job_definitions d ON d.id = r.definition_id
@@ -24,8 +24,26 @@ SELECT s.id::text AS key, d.name AS job, coalesce(d.spec -> 'labels', '{}') AS l
 UNION ALL
 SELECT 'deleted ' || x.id, x.spec ->> 'job', coalesce(d.spec -> 'labels', '{}'), coalesce(x.spec ->> 'scope', 'system'),
        coalesce(x.spec ->> 'scope_id', '')
-  FROM scheduler.schedules_deleted x LEFT JOIN scheduler.job_definitions d ON d.name = x.spec ->> 'job'
+  FROM scheduler.schedules_deleted x
+  LEFT JOIN LATERAL (SELECT j.spec FROM scheduler.job_definitions j
+                      WHERE j.name = x.spec ->> 'job' OR (j.deleted_at IS NOT NULL AND j.deleted_name = x.spec ->> 'job')
+                      ORDER BY j.deleted_at DESC NULLS FIRST LIMIT 1) d ON true
  WHERE x.name = ANY(%(keys)s::text[])
+
+-- name: of_job_uses
+-- Jobs by name with everything that is deleted or canceled with them: schedules, the scopes of live runs, triggers that start other jobs at
+-- their ends.
+SELECT concat_ws(' ', d.id, u.scope, u.scope_id) AS key, d.name AS job, coalesce(d.spec -> 'labels', '{}') AS labels, u.scope, u.scope_id
+  FROM scheduler.job_definitions d
+ CROSS JOIN LATERAL (
+    SELECT 'system' AS scope, '' AS scope_id
+     UNION SELECT s.scope, s.scope_id FROM scheduler.schedules s WHERE s.definition_id = d.id
+     UNION SELECT r.scope, r.scope_id FROM scheduler.runs_live r WHERE r.definition_id = d.id) u
+ WHERE d.name = ANY(%(keys)s::text[])
+UNION
+SELECT 'trigger ' || g.id, d.name, coalesce(d.spec -> 'labels', '{}'), 'system', ''
+  FROM scheduler.event_triggers g JOIN scheduler.job_definitions d ON d.id = g.definition_id
+ WHERE g.run_end AND g.event_type IN (SELECT '@run-end:' || k.name FROM unnest(%(keys)s::text[]) AS k(name))
 
 -- name: of_triggers
 -- The jobs of triggers.

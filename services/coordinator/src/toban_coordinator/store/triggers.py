@@ -87,6 +87,7 @@ def _written(spec: TriggerSpec, spec_hash: str, definition_id: int, actor: str) 
     return {
         "name": spec.name,
         "event_type": spec.event_type,
+        "run_end": spec.on_run_end is not None,
         "definition_id": definition_id,
         "enabled": spec.enabled,
         "spec": canonical_json(spec.to_json()),

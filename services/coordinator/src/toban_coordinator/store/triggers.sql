@@ -8,15 +8,15 @@ SELECT g.id, g.name, g.version, g.spec_hash, g.definition_id, g.spec
 
 -- name: create
 -- A new trigger; no row when the name was taken meanwhile.
-INSERT INTO scheduler.event_triggers (name, event_type, definition_id, enabled, spec, spec_hash, updated_by)
-VALUES (%(name)s::text, %(event_type)s::text, %(definition_id)s::bigint, %(enabled)s::boolean, %(spec)s::jsonb, %(hash)s::text, %(actor)s::text)
+INSERT INTO scheduler.event_triggers (name, event_type, run_end, definition_id, enabled, spec, spec_hash, updated_by)
+VALUES (%(name)s::text, %(event_type)s::text, %(run_end)s::boolean, %(definition_id)s::bigint, %(enabled)s::boolean, %(spec)s::jsonb, %(hash)s::text, %(actor)s::text)
     ON CONFLICT (name) DO NOTHING
 RETURNING version
 
 -- name: update
 -- version n → n + 1 of a trigger that is locked; an edit also clears its last error.
 UPDATE scheduler.event_triggers g
-   SET event_type = %(event_type)s::text, definition_id = %(definition_id)s::bigint, enabled = %(enabled)s::boolean, spec = %(spec)s::jsonb,
+   SET event_type = %(event_type)s::text, run_end = %(run_end)s::boolean, definition_id = %(definition_id)s::bigint, enabled = %(enabled)s::boolean, spec = %(spec)s::jsonb,
        spec_hash = %(hash)s::text, version = g.version + 1, last_error = '', updated_at = now(), updated_by = %(actor)s::text
  WHERE g.id = %(id)s::bigint AND g.version = %(version)s::bigint
 RETURNING g.version

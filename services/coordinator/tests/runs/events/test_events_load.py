@@ -192,9 +192,9 @@ async def test_an_event_that_breaks_the_connection_steps_aside_and_nothing_is_pl
             raise DidNotHappen(ErrorCode.UNAVAILABLE, "the connection to PostgreSQL was lost: test")
         return await process(t, plans, **named)
 
-    def noted(event: Any, *given: Any) -> Any:
+    def noted(event: Any, *given: Any, **named: Any) -> Any:
         planned.append(event.id)
-        return judge(event, *given)
+        return judge(event, *given, **named)
 
     monkeypatch.setattr(store, "process", breaks)
     monkeypatch.setattr(decide, "judge", noted)

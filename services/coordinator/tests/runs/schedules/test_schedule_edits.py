@@ -104,6 +104,31 @@ async def test_a_short_pause_loses_no_slot(world: Any, make: Any, desk: Any) -> 
     assert await live(world) == ["PENDING"] * len(after)
 
 
+async def test_a_schedule_that_fails_for_good_is_removed_where_it_says_so(world: Any, make: Any, desk: Any) -> None:
+    await world.apply(make.job(), make.schedule(on_failure="remove"))
+    await world.apply(make.job(payload_schema={"type": "object", "required": ["n"]}))
+    first = await desk.passed(50)
+    for _ in range(5):
+        await world.sql("UPDATE scheduler.schedules SET fire_retry_at = NULL")
+        await world.turn("fire")
+    assert await world.sql("SELECT status FROM scheduler.schedules") == [{"status": "active"}]
+    await world.sql("UPDATE scheduler.schedules SET fire_retry_at = NULL")
+    await world.turn("fire")
+    assert await world.sql("SELECT 1 FROM scheduler.schedules") == []
+    [row] = (await desk.fires()).fires
+    assert row.outcome == "submit_failed" and row.slots >= 5 and row.first_slot.ToDatetime(first.tzinfo) == first
+    [action] = await world.sql(
+        "SELECT actor, target, reason FROM scheduler.admin_action_log WHERE action = 'schedule.delete'"
+    )
+    assert (action["actor"], action["target"]) == ("leader", "schedule often")
+    assert action["reason"].startswith("on_failure: ") and "payload" in action["reason"]
+    await world.apply(make.job(), make.schedule())
+    await world.turn("fire")
+    assert min(
+        one["slot"] for one in await world.sql("SELECT slot FROM scheduler.run_slots")
+    ) > row.last_slot.ToDatetime(first.tzinfo)
+
+
 async def test_resume_clears_a_failure(world: Any, make: Any, desk: Any) -> None:
     await world.apply(make.job(), make.schedule())
     await world.apply(make.job(payload_schema={"type": "object", "required": ["n"]}))

@@ -1,0 +1,31 @@
+-- name: source
+-- What a run was made from, live or finished.
+SELECT r.id, r.job_name AS job, r.definition_id, r.definition_version, r.state::text AS state, r.payload::text AS payload, r.priority, r.scope,
+       r.scope_id
+  FROM scheduler.job_runs r
+ WHERE r.id = %(id)s::bigint
+ LIMIT 1
+
+-- name: note
+-- Names the runs that repeat others among the events of those.
+INSERT INTO scheduler.job_events (run_id, type, message, actor, metadata)
+SELECT i.source, 'rerun', 'run ' || i.made || ' repeats it' || CASE WHEN i.reason = '' THEN '' ELSE ': ' || i.reason END, %(actor)s::text,
+       jsonb_build_object('run', i.made)
+  FROM jsonb_to_recordset(%(runs)s::jsonb) AS i(source bigint, made bigint, reason text)
+
+-- name: remark
+-- A person's remark among the events of a run. The same one sent twice within a minute is kept once, and a run has so many at most.
+WITH run AS (
+    SELECT r.id FROM scheduler.job_runs r WHERE r.id = %(id)s::bigint LIMIT 1
+), earlier AS (
+    SELECT count(*) AS notes,
+           bool_or(e.message = %(text)s::text AND e.actor = %(actor)s::text AND e.at > now() - interval '1 minute') AS same
+      FROM scheduler.job_events e
+     WHERE e.run_id = %(id)s::bigint AND e.type = 'note'
+), made AS (
+    INSERT INTO scheduler.job_events (run_id, type, message, actor)
+    SELECT r.id, 'note', %(text)s::text, %(actor)s::text FROM run r CROSS JOIN earlier x
+     WHERE x.same IS NOT TRUE AND x.notes < %(most)s::integer
+    RETURNING run_id
+)
+SELECT EXISTS (SELECT 1 FROM made) OR COALESCE(x.same, false) AS kept, EXISTS (SELECT 1 FROM run) AS found FROM earlier x

@@ -1,0 +1,164 @@
+"""Reruns: a finished run again, as it was or with changes; notes about runs."""
+
+import json
+from typing import Any
+
+import pytest
+
+from toban_coordinator.app.cancel import CancelRun
+from toban_coordinator.app.delete_job import DeleteJob, DeleteRequest
+from toban_coordinator.app.payload_validator import PayloadValidator
+from toban_coordinator.app.rerun import MAX_NOTE, MAX_NOTES, RerunRequest, RunRepeats
+from toban_coordinator.app.start_runs import StartRuns
+from toban_domain.errors import ErrorCode, TobanError
+from toban_proto.v1 import coordinator_pb2 as pb
+
+
+def repeats(world: Any) -> RunRepeats:
+    start = StartRuns(
+        pool=world.pool, definitions=world.definitions, payloads=PayloadValidator(), fast_path=world.fast_path
+    )
+    return RunRepeats(pool=world.pool, start=start)
+
+
+async def rerun(world: Any, run: int, **changes: Any) -> int:
+    return (await repeats(world).rerun(RerunRequest(run_id=run, **changes), "user ada")).run_id
+
+
+async def ended(world: Any, make: Any, *, payload: dict[str, Any] | None = None, **fields: Any) -> int:
+    await world.executor()
+    await world.apply(make.job(default_payload={"size": 1, "colour": "red"}, priority=3))
+    [run] = await world.start(payload_json=json.dumps(payload or {"size": 2}), **fields)
+    await world.turn("assign")
+    await world.report(world.key(run), make.outcome("FAILED", exit_code=3))
+    return int(run)
+
+
+async def test_as_it_was_whatever_the_job_has_become(world: Any, make: Any) -> None:
+    run = await ended(world, make, scope="account", scope_id="17", priority=8)
+    await world.apply(make.job(default_payload={"size": 9, "new": True}))
+    again = await world.run(await rerun(world, run, reason="the disk was full"))
+    assert (again["origin"], again["rerun_of"], again["state"]) == ("rerun", run, "PENDING")
+    assert again["payload"] == {"size": 2, "colour": "red"}
+    assert (again["definition_version"], again["priority"]) == (1, 8)
+    assert (again["scope"], again["scope_id"], again["created_by"]) == ("account", "17", "user ada")
+    assert again["scheduled_for"] == again["created_at"]
+
+
+async def test_both_runs_name_each_other(world: Any, make: Any) -> None:
+    run = await ended(world, make)
+    first, second = await rerun(world, run, reason="the disk was full"), await rerun(world, run)
+    old = await world.reader.GetRun(pb.GetRunRequest(id=run), None)
+    new = await world.reader.GetRun(pb.GetRunRequest(id=first), None)
+    assert list(old.reruns) == [first, second] and new.rerun_of == run
+    assert (old.events[-2].type, old.events[-2].actor) == ("rerun", "user ada")
+    assert old.events[-2].message == f"run {first} repeats it: the disk was full"
+    assert new.events[0].message == f"repeats run {run}"
+    assert not new.reruns
+
+
+async def test_with_changes(world: Any, make: Any) -> None:
+    run = await ended(world, make)
+    await world.apply(make.job(default_payload={"size": 9, "new": True}, priority=1))
+    changed = await world.run(
+        await rerun(
+            world, run, payload_json='{"size": 5}', latest_definition=True, priority=4, scope="user", scope_id="a"
+        )
+    )
+    assert changed["payload"] == {"size": 5, "colour": "red", "new": True}
+    assert (changed["definition_version"], changed["priority"], changed["scope"]) == (2, 4, "user")
+    fresh = await world.run(await rerun(world, run, payload_json='{"own": 1}', replace_payload=True))
+    assert fresh["payload"] == {"size": 1, "colour": "red", "own": 1}
+
+
+async def test_a_rerun_runs_like_any_other(world: Any, make: Any) -> None:
+    run = await ended(world, make)
+    again = await rerun(world, run)
+    await world.finished(again)
+    assert await world.state(again) == "SUCCEEDED"
+    assert (await world.run(again))["rerun_of"] == run
+
+
+async def test_a_key_makes_one_rerun(world: Any, make: Any) -> None:
+    run = await ended(world, make)
+    first = await rerun(world, run, idempotency_key="again")
+    assert await rerun(world, run, idempotency_key="again") == first
+    assert (await world.events(run)).count("rerun") == 1
+
+
+async def test_only_what_has_ended_is_repeated(world: Any, make: Any) -> None:
+    await world.apply(make.job())
+    [run] = await world.start()
+    with pytest.raises(TobanError, match=f"run {run} is PENDING: only a finished run is repeated") as caught:
+        await rerun(world, run)
+    assert caught.value.code is ErrorCode.RESOURCE_INVALID_STATE
+    with pytest.raises(TobanError, match="there is no run 999999"):
+        await rerun(world, 999_999)
+
+
+async def test_the_payload_is_checked_by_the_version_that_runs(world: Any, make: Any) -> None:
+    run = await ended(world, make)
+    schema = {"type": "object", "properties": {"size": {"type": "string"}}}
+    await world.apply(make.job(payload_schema=schema))
+    await rerun(world, run)
+    with pytest.raises(TobanError) as caught:
+        await rerun(world, run, latest_definition=True)
+    assert caught.value.code is ErrorCode.PAYLOAD_INVALID
+
+
+async def test_a_disabled_job_is_not_repeated(world: Any, make: Any) -> None:
+    run = await ended(world, make)
+    await world.apply(make.job(enabled=False))
+    with pytest.raises(TobanError, match="disabled") as caught:
+        await rerun(world, run)
+    assert caught.value.code is ErrorCode.JOB_DISABLED
+
+
+async def test_the_policy_of_the_job_holds(world: Any, make: Any) -> None:
+    policy = {"policy": "reject_same_scope", "dedupe_keys": ["scope"]}
+    await world.executor()
+    await world.apply(make.job(concurrency=policy))
+    [run] = await world.start()
+    await world.finished(run)
+    first = await rerun(world, run)
+    with pytest.raises(TobanError, match=f"run {first} of job 'hello' is live") as caught:
+        await rerun(world, run)
+    assert caught.value.code is ErrorCode.DUPLICATE_SCOPE
+
+
+async def test_a_rerun_needs_a_job_of_that_name(world: Any, make: Any) -> None:
+    run = await ended(world, make)
+    cancel = CancelRun(pool=world.pool, definitions=world.definitions)
+    await DeleteJob(pool=world.pool, cancel=cancel).delete(DeleteRequest(name="hello"), "user ada")
+    with pytest.raises(TobanError) as caught:
+        await rerun(world, run)
+    assert caught.value.code is ErrorCode.JOB_NOT_FOUND
+    await world.apply(make.job())
+    with pytest.raises(TobanError, match="was deleted and made again") as caught:
+        await rerun(world, run)
+    assert caught.value.code is ErrorCode.CONFLICT
+    assert (await world.run(await rerun(world, run, latest_definition=True)))["rerun_of"] == run
+
+
+async def test_a_note_is_among_the_events_with_secrets_masked(world: Any, make: Any) -> None:
+    run = await ended(world, make)
+    await repeats(world).note(run, " looked into it, password=hunter2 was wrong ", actor="user ada")
+    await repeats(world).note(run, " looked into it, password=hunter2 was wrong ", actor="user ada")
+    found = await world.reader.GetRun(pb.GetRunRequest(id=run), None)
+    [note] = [event for event in found.events if event.type == "note"]
+    assert (note.message, note.actor) == ("looked into it, password=*** was wrong", "user ada")
+    assert (note.from_state, note.to_state) == ("", "")
+
+
+async def test_notes_are_bounded(world: Any, make: Any) -> None:
+    run = await ended(world, make)
+    for text in ("", " ", "x" * (MAX_NOTE + 1)):
+        with pytest.raises(TobanError, match=f"write 1 to {MAX_NOTE}"):
+            await repeats(world).note(run, text, actor="user ada")
+    for number in range(MAX_NOTES):
+        await repeats(world).note(run, f"note {number}", actor="user ada")
+    with pytest.raises(TobanError, match=f"{MAX_NOTES} notes already") as caught:
+        await repeats(world).note(run, "one more", actor="user ada")
+    assert caught.value.code is ErrorCode.RESOURCE_INVALID_STATE
+    with pytest.raises(TobanError, match="there is no run"):
+        await repeats(world).note(999_999, "hello", actor="user ada")
