@@ -12,6 +12,7 @@ from typing import Any
 
 from toban_domain.concurrency import ConcurrencySpec
 from toban_domain.retry import ExponentialBackoff, RetrySpec
+from toban_domain.secret import SecretRef
 
 __all__ = [
     "CancelSpec",
@@ -199,6 +200,7 @@ class JobSpec:
     max_wait_seconds: int = 0
     skip_late_after_seconds: int | None = None
     allow_shell: bool = False
+    secrets: tuple[SecretRef, ...] = ()
 
     @property
     def lease_loss_action(self) -> str:
@@ -213,6 +215,7 @@ class JobSpec:
         for key in ("payload_schema", "result_schema"):
             schema = getattr(self, key)
             full[key] = None if schema is None else dict(schema)
+        full["secrets"] = [secret.to_json() for secret in self.secrets]
         kept = compact(full, _DEFAULTS)
         return {"name": self.name, **kept, "steps": [step.to_json() for step in self.steps]}
 
@@ -232,6 +235,7 @@ class JobSpec:
             concurrency=ConcurrencySpec.from_json(data.get("concurrency", {})),
             selector=SelectorSpec(dict(data.get("selector", {}).get("labels", {}))),
             logs=LogSpec.from_json(data.get("logs", {})),
+            secrets=tuple(SecretRef.from_json(one) for one in data.get("secrets", ())),
             **{key: data.get(key, default) for key, default in _PLAIN.items()},
         )
 
@@ -257,5 +261,6 @@ _DEFAULTS: Mapping[str, Any] = {
     **_PLAIN,
     "payload_schema": None,
     "result_schema": None,
+    "secrets": [],
     **dict.fromkeys(("labels", "default_payload", "env", "retry", "cancel", "concurrency", "selector", "logs"), _EMPTY),
 }

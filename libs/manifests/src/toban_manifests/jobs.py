@@ -23,6 +23,7 @@ from toban_domain.job import (
 from toban_domain.payload import kind_of
 from toban_manifests.concurrency import Concurrency, payload_problems
 from toban_manifests.retries import Retry
+from toban_manifests.secrets import Secret, check_secrets, variable_problems
 from toban_manifests.section import IfMissing, Reading, Section, key, part, problem, raise_problems
 from toban_manifests.steps import MAX_STEPS, STEPS_HINT, Step, check_steps
 from toban_manifests.values import DAY, Env, Folder, Labels, ManifestModel, Payload, check_json
@@ -144,7 +145,6 @@ class Job(Section):
         "log": "logs",
     }
     LATER = (
-        "secrets",
         "notify",
         "repeatable",
         "schedulable",
@@ -189,6 +189,11 @@ class Job(Section):
         {"name": "world"},
     )
     env: Env = key({}, "variables of the command; names beginning with `TOBAN_` are Toban's", {"LANG": "C.UTF-8"})
+    secrets: Annotated[list[Secret], WrapValidator(check_secrets)] = key(
+        [],
+        "values from `toban secret set` that the job finds in files ([secrets.md](secrets.md))",
+        [{"name": "db-password"}],
+    )
     working_dir: Folder = key(
         "",
         "folder of the command. A relative one counts from the folder of the YAML file: `toban apply` makes it absolute; "
@@ -284,7 +289,10 @@ class Job(Section):
 
     @classmethod
     def check_after(cls, given: dict[str, Any], wrong: set[str], reading: Reading) -> Iterator[PydanticCustomError]:  # noqa: ARG003
-        """Keys of `concurrency` that name what the payload never has, and a policy that the rest of the job does not allow."""
+        """Keys of `concurrency` that name what the payload never has, a policy that the rest of the job does not allow, and a variable that is set
+        twice."""
+        if not wrong & {"env", "secrets"}:
+            yield from variable_problems(given)
         if not wrong & {"concurrency", "payload_schema", "default_payload", "cancel"}:
             yield from payload_problems(given)
 
@@ -318,5 +326,6 @@ spec:
                 "selector": SelectorSpec(dict(spec.selector.labels)),
                 "logs": LogSpec(**vars(spec.logs)),
                 "on_lease_loss": spec.on_lease_loss or "",
+                "secrets": tuple(one.to_spec() for one in spec.secrets),
             },
         )

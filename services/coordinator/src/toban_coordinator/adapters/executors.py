@@ -8,10 +8,20 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from toban_coordinator.adapters.order_messages import cancel_request, header, revoke_request, start_requests
-from toban_coordinator.ports.orders import QUEUED, CancelOrder, OrderQueue, StartOrder, StartResult, Target
+from toban_coordinator.ports.orders import (
+    QUEUED,
+    SECRET_UNAVAILABLE,
+    CancelOrder,
+    OrderQueue,
+    StartOrder,
+    StartResult,
+    Target,
+)
+from toban_coordinator.ports.secrets import SecretSource, SecretUse
 from toban_domain.epoch import Term
 from toban_domain.errors import ErrorCode, TobanError
 from toban_domain.outcome import AttemptKey
+from toban_domain.secret import SecretFile
 from toban_observability import metrics
 from toban_observability.logs import get_logger
 from toban_proto.v1.executor_pb2 import PingRequest, StartJobRequest
@@ -37,10 +47,13 @@ _seconds = metrics.histogram("toban_order_seconds", "Duration of an order RPC.",
 class ExecutorOrders:
     """`WorkerOrders` over gRPC. One object for the life of the process; serials begin again with each term."""
 
-    def __init__(self, *, channels: ChannelPool, signer: TicketSigner, queue: OrderQueue) -> None:
+    def __init__(
+        self, *, channels: ChannelPool, signer: TicketSigner, queue: OrderQueue, secrets: SecretSource
+    ) -> None:
         self._channels = channels
         self._signer = signer
         self._queue = queue
+        self._secrets = secrets
         self._epoch = 0
         self._serials: dict[str, int] = {}
         self._turns: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
@@ -49,7 +62,10 @@ class ExecutorOrders:
         self, target: Target, term: Term, orders: Sequence[StartOrder], smallest_live_token: int
     ) -> list[StartResult]:
         """Start attempts in requests that fit; raises TobanError when the delivery of the first one is not certain."""
-        requests, results = start_requests(target, orders, smallest_live_token, self._signer)
+        opened, refused = await self._open_secrets(orders)
+        ready = [order for order in orders if order.key not in refused] if refused else orders
+        requests, results = start_requests(target, ready, smallest_live_token, self._signer, opened)
+        results += [StartResult(key, False, SECRET_UNAVAILABLE, why) for key, why in refused.items()]
         for number, request in enumerate(requests):
             try:
                 results += await self._start(target, term, request)
@@ -64,6 +80,17 @@ class ExecutorOrders:
                 )
                 break
         return results
+
+    async def _open_secrets(
+        self, orders: Sequence[StartOrder]
+    ) -> tuple[dict[AttemptKey, Sequence[SecretFile]], dict[AttemptKey, str]]:
+        """The values for the orders that have secrets, and why some cannot have theirs."""
+        uses = [SecretUse(key=one.key, job=one.job_name, secrets=one.secrets) for one in orders if one.secrets]
+        if not uses:
+            return {}, {}
+        found = await self._secrets.values(uses)
+        refused = {key: one.problem for key, one in found.items() if one.problem}
+        return {key: one.files for key, one in found.items() if not one.problem}, refused
 
     async def _start(self, target: Target, term: Term, request: StartJobRequest) -> list[StartResult]:
         async def send(stub: Any, serial: int) -> list[StartResult]:

@@ -17,6 +17,7 @@ from toban_coordinator.app.manifests import Applied, ManifestText, parse_json
 from toban_coordinator.app.operations_limits import check_pools
 from toban_coordinator.app.payload_schema import PayloadSchema
 from toban_coordinator.app.payload_validator import PayloadValidator
+from toban_coordinator.app.secret_values import problems as secret_problems
 from toban_coordinator.app.slot_counting import Counts, with_counts
 from toban_coordinator.app.write_batches import WriteBatches
 from toban_coordinator.store import audit, jobs, limit_admin
@@ -138,7 +139,7 @@ class Apply:
             work.expect("Job", name, work.definitions[name].version if name in work.definitions else 0)
         writer = await _begin_schedules(work, read.schedules, job_specs)
         done: dict[tuple[str, str], Applied] = {}
-        await _check_pools(work, read.manifests)
+        await _check_pools_and_secrets(work, read.manifests)
         if any(not spec.concurrency.is_plain for spec in job_specs.values()) or _have_limits(work):
             await work.t.notify(limit_admin.WAKE)
         for spec in job_specs.values():
@@ -205,12 +206,16 @@ async def _check_jobs_exist(work: _Work, job_specs: Mapping[str, JobSpec], users
     raise_for(problems)
 
 
-async def _check_pools(work: _Work, manifests: Sequence[Manifest]) -> None:
-    """Pools that jobs of this request take of: they are made before, since their sizes are an operator's."""
+async def _check_pools_and_secrets(work: _Work, manifests: Sequence[Manifest]) -> None:
+    """Pools that jobs of this request take of, and secrets that they name: they are made before, since they are an operator's."""
     problems = []
     for manifest in manifests:
         if isinstance(manifest.spec, JobSpec):
-            for path, message, hint in await check_pools(work.t, manifest.spec.concurrency.pools):
+            found = [
+                *await check_pools(work.t, manifest.spec.concurrency.pools),
+                *await secret_problems(work.t, manifest.spec),
+            ]
+            for path, message, hint in found:
                 problems.append(ManifestProblem(manifest.source, path, message, hint))
     raise_for(problems)
 

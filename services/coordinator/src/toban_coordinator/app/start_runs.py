@@ -14,6 +14,7 @@ from toban_coordinator.app.fast_path import CurrentFastPath
 from toban_coordinator.app.large_payload import with_large_checks
 from toban_coordinator.app.metrics import submitted
 from toban_coordinator.app.payload_validator import PayloadValidator
+from toban_coordinator.app.secret_values import check_start
 from toban_coordinator.decide.start_runs import refusal
 from toban_coordinator.store import audit, breakers, jobs, run_traces, runs
 from toban_domain.concurrency import DEFAULT_SCOPE, SCOPES
@@ -77,7 +78,7 @@ class StartRuns:
 
     async def start(self, wanted: Sequence[RunRequest], actor: str, *, reason: str = "") -> list[StartedRun]:
         """Raises JOB_NOT_FOUND, JOB_DISABLED, PAYLOAD_INVALID, PAYLOAD_TOO_LARGE, CONFLICT (key of another job), INVALID_ARGUMENT (time, scope),
-        DUPLICATE_SCOPE (policy reject_same_scope, and a live run has the same dedupe keys)."""
+        DUPLICATE_SCOPE (policy reject_same_scope, and a live run has the same dedupe keys), SECRET_NOT_FOUND."""
         if len(wanted) > MAX_RUNS:
             raise TobanError(ErrorCode.INVALID_ARGUMENT, f"{len(wanted)} runs in one call, the limit is {MAX_RUNS}")
         if not wanted:
@@ -126,7 +127,8 @@ class StartRuns:
         specs: dict[tuple[int, int], JobSpec] = {}
         for head in heads.values():
             spec = self.definitions.known((head.id, head.version))
-            if spec is None:
+            if spec is None or spec.secrets:
+                # What the job needs beside its payload is checked on the way through the queue.
                 return None
             specs[head.id, head.version] = spec
         return await self.fast_path.place([self._new(run, heads[run.job], specs) for run in wanted], specs, actor=actor)
@@ -154,6 +156,7 @@ class StartRuns:
             specs = {key: await self.definitions.get(t, key) for key in {(h.id, h.version) for h in heads.values()}}
             new = [self._new(run, heads[run.job], specs) for run in wanted]
             await _refuse_same_scope(t, new)
+            await check_start(t, specs.values())
             if not make:
                 return new, []
             if made := await runs.enqueue(t, new, actor=actor):

@@ -14,6 +14,7 @@ from typing import Any, Protocol
 from toban_domain.epoch import Term
 from toban_domain.job import DEFAULT_LEASE_LOSS_GRACE_SECONDS, LEASE_LOSS_ACTION, LogSpec
 from toban_domain.outcome import AttemptKey
+from toban_domain.secret import SecretRef
 from toban_observability.tracing import OpenSpan
 
 # Refusals of an order as a whole: the executor did not look at the attempts, so these say nothing about them (not "gone").
@@ -24,6 +25,11 @@ QUEUED = "queued"
 
 # The leader's own refusal of a start: no message can be made of it, so it was not sent.
 ORDER_INVALID = "ORDER_INVALID"
+
+# So is this: a secret that its job names cannot be given to it.
+SECRET_UNAVAILABLE = "SECRET_UNAVAILABLE"
+
+NOT_SENT = frozenset({ORDER_INVALID, SECRET_UNAVAILABLE})
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +82,8 @@ class StartOrder:
     checkpoint_json: str = ""
     first_step: int = 0
     result_expected: bool = False
+    # By name only: the values come in when the order is sent.
+    secrets: tuple[SecretRef, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +124,8 @@ class WorkerOrders(Protocol):
         """Start attempts, in as many calls as their size needs. Raises TobanError (UNAVAILABLE, DEADLINE_EXCEEDED …) when the first call is not
         certainly delivered; after a later one that fails, its orders and those behind it have no result. Send again what has none: it is idempotent.
 
-        ORDER_INVALID is the refusal of an order of which no message can be made. The executor has not seen this order.
+        ORDER_INVALID is the refusal of an order of which no message can be made, SECRET_UNAVAILABLE of one whose secrets cannot be had. The
+        executor has not seen these orders.
         """
         ...
 
