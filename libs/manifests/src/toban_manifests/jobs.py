@@ -21,6 +21,7 @@ from toban_domain.job import (
     SelectorSpec,
 )
 from toban_domain.payload import kind_of
+from toban_domain.secret import MAX_SECRETS
 from toban_manifests.concurrency import Concurrency, payload_problems
 from toban_manifests.retries import Retry
 from toban_manifests.secrets import Secret, check_secrets, variable_problems
@@ -191,8 +192,10 @@ class Job(Section):
     env: Env = key({}, "variables of the command; names beginning with `TOBAN_` are Toban's", {"LANG": "C.UTF-8"})
     secrets: Annotated[list[Secret], WrapValidator(check_secrets)] = key(
         [],
-        "values from `toban secret set` that the job finds in files ([secrets.md](secrets.md))",
+        "values of `toban secret set` that the job finds in files ([secrets.md](secrets.md))",
         [{"name": "db-password"}],
+        type_name="list of secrets",
+        schema={"maxItems": MAX_SECRETS},
     )
     working_dir: Folder = key(
         "",
