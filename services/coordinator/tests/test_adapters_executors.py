@@ -8,6 +8,7 @@ import pytest
 
 from toban_coordinator.adapters.executors import ExecutorOrders
 from toban_coordinator.app.order_results import UndeliveredOrders
+from toban_coordinator.app.order_templates import StoredOrderTemplates
 from toban_coordinator.ports.orders import CancelOrder, OrderStep, StartOrder, Target
 from toban_coordinator.ports.secrets import SecretValues
 from toban_coordinator.store import executors, leader
@@ -102,6 +103,7 @@ async def setting(pg_url, tls, worker):
         channels=channels,
         signer=TicketSigner(TlsFiles(tls / "coordinator")),
         queue=UndeliveredOrders(pool=pool),
+        templates=StoredOrderTemplates(pool=pool),
         secrets=Vault(),
     )
     yield made, term, Target(new.incarnation, row.worker_id, worker.address), pool

@@ -13,6 +13,7 @@ from typing import Any
 from toban_domain.concurrency import ConcurrencySpec
 from toban_domain.retry import ExponentialBackoff, RetrySpec
 from toban_domain.secret import SecretRef
+from toban_domain.template import has_template
 
 __all__ = [
     "CancelSpec",
@@ -201,6 +202,12 @@ class JobSpec:
     skip_late_after_seconds: int | None = None
     allow_shell: bool = False
     secrets: tuple[SecretRef, ...] = ()
+    # Whether argv or env refers to values of the run: looked for once a definition, not once a run.
+    templated: bool = field(init=False, default=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        texts = [dict(self.env), *(step.argv for step in self.steps)]
+        object.__setattr__(self, "templated", has_template(texts))
 
     @property
     def lease_loss_action(self) -> str:

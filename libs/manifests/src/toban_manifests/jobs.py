@@ -27,6 +27,7 @@ from toban_manifests.retries import Retry
 from toban_manifests.secrets import Secret, check_secrets, variable_problems
 from toban_manifests.section import IfMissing, Reading, Section, key, part, problem, raise_problems
 from toban_manifests.steps import MAX_STEPS, STEPS_HINT, Step, check_steps
+from toban_manifests.templates import job_problems as template_problems
 from toban_manifests.values import DAY, Env, Folder, Labels, ManifestModel, Payload, check_json
 
 _MAX_NAMES = 100
@@ -189,7 +190,11 @@ class Job(Section):
         "parameters, each overridden by the payload of a schedule or of `run start`; 32 KiB in all",
         {"name": "world"},
     )
-    env: Env = key({}, "variables of the command; names beginning with `TOBAN_` are Toban's", {"LANG": "C.UTF-8"})
+    env: Env = key(
+        {},
+        "variables of the command; names beginning with `TOBAN_` are Toban's. Values may have [templates](jobs.md#templates)",
+        {"LANG": "C.UTF-8"},
+    )
     secrets: Annotated[list[Secret], WrapValidator(check_secrets)] = key(
         [],
         "values of `toban secret set` that the job finds in files ([secrets.md](secrets.md))",
@@ -294,6 +299,7 @@ class Job(Section):
     def check_after(cls, given: dict[str, Any], wrong: set[str], reading: Reading) -> Iterator[PydanticCustomError]:  # noqa: ARG003
         """Keys of `concurrency` that name what the payload never has, a policy that the rest of the job does not allow, and a variable that is set
         twice."""
+        yield from template_problems(given, wrong)
         if not wrong & {"env", "secrets"}:
             yield from variable_problems(given)
         if not wrong & {"concurrency", "payload_schema", "default_payload", "cancel"}:

@@ -11,8 +11,10 @@ from toban_coordinator.adapters.order_messages import cancel_request, header, re
 from toban_coordinator.ports.orders import (
     QUEUED,
     SECRET_UNAVAILABLE,
+    TEMPLATE_INVALID,
     CancelOrder,
     OrderQueue,
+    OrderTemplates,
     StartOrder,
     StartResult,
     Target,
@@ -48,11 +50,18 @@ class ExecutorOrders:
     """`WorkerOrders` over gRPC. One object for the life of the process; serials begin again with each term."""
 
     def __init__(
-        self, *, channels: ChannelPool, signer: TicketSigner, queue: OrderQueue, secrets: SecretSource
+        self,
+        *,
+        channels: ChannelPool,
+        signer: TicketSigner,
+        queue: OrderQueue,
+        templates: OrderTemplates,
+        secrets: SecretSource,
     ) -> None:
         self._channels = channels
         self._signer = signer
         self._queue = queue
+        self._templates = templates
         self._secrets = secrets
         self._epoch = 0
         self._serials: dict[str, int] = {}
@@ -62,10 +71,12 @@ class ExecutorOrders:
         self, target: Target, term: Term, orders: Sequence[StartOrder], smallest_live_token: int
     ) -> list[StartResult]:
         """Start attempts in requests that fit; raises TobanError when the delivery of the first one is not certain."""
-        opened, refused = await self._open_secrets(orders)
-        ready = [order for order in orders if order.key not in refused] if refused else orders
+        filled, unfilled = await self._fill_templates(orders)
+        opened, closed = await self._open_secrets(filled)
+        ready = [order for order in filled if order.key not in closed]
         requests, results = start_requests(target, ready, smallest_live_token, self._signer, opened)
-        results += [StartResult(key, False, SECRET_UNAVAILABLE, why) for key, why in refused.items()]
+        results += [StartResult(key, False, TEMPLATE_INVALID, why) for key, why in unfilled.items()]
+        results += [StartResult(key, False, SECRET_UNAVAILABLE, why) for key, why in closed.items()]
         for number, request in enumerate(requests):
             try:
                 results += await self._start(target, term, request)
@@ -80,6 +91,16 @@ class ExecutorOrders:
                 )
                 break
         return results
+
+    async def _fill_templates(self, orders: Sequence[StartOrder]) -> tuple[Sequence[StartOrder], dict[AttemptKey, str]]:
+        """The orders that can be sent, and why others cannot. Without templates nothing is done."""
+        wanted = [order for order in orders if order.templated]
+        if not wanted:
+            return orders, {}
+        found = await self._templates.expanded(wanted)
+        made = [found.get(order.key, order) for order in orders]
+        refused = {key: why for key, why in found.items() if isinstance(why, str)}
+        return [order for order in made if not isinstance(order, str)], refused
 
     async def _open_secrets(
         self, orders: Sequence[StartOrder]

@@ -7,6 +7,7 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from functools import partial
 
 from toban_coordinator.app.apply_schedule import ScheduleWriter, WantedSchedule
@@ -44,6 +45,8 @@ MAX_MANIFESTS = 2000
 MAX_SCHEDULES_WITH_SLOTS = 20
 # Jobs that are missing for which the nearest name is looked for.
 MAX_HINTS = 10
+# For which the payload of a schedule is checked when its texts refer to the slot.
+EXAMPLE_SLOT = datetime(2026, 1, 1, tzinfo=UTC)
 _WORDS = {"Job": "job", "Schedule": "schedule", "EventTrigger": "trigger"}
 
 
@@ -293,7 +296,7 @@ async def _check_payloads(work: _Work, wanted: Sequence[WantedSchedule], job_spe
     for one in wanted:
         job = one.spec.job
         try:
-            payloads.make(keys[job], specs[job], one.spec.payload)
+            payloads.make(keys[job], specs[job], one.spec.payload_at(EXAMPLE_SLOT))
         except CheckPending:
             raise
         except TobanError as error:

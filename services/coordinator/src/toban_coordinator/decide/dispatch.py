@@ -10,7 +10,14 @@ from toban_domain.transitions import CloseAttempt, Finish, LiveRun, Release
 
 # These say that the job cannot run as it is defined: the attempt failed. Every other refusal that means "gone" sends the run elsewhere.
 JOB_FAULTS = frozenset(
-    {"UNSUPPORTED_STEP", "PROGRAM_NOT_ALLOWED", "SPAWN_FAILED", "ORDER_INVALID", "SECRET_UNAVAILABLE"}
+    {
+        "UNSUPPORTED_STEP",
+        "PROGRAM_NOT_ALLOWED",
+        "SPAWN_FAILED",
+        "ORDER_INVALID",
+        "SECRET_UNAVAILABLE",
+        "TEMPLATE_INVALID",
+    }
 )
 # Seconds before a refused run is placed again, so that a refusing executor does not make the loops spin.
 REFUSED_DELAY_SECONDS = 0.2

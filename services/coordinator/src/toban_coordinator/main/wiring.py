@@ -11,6 +11,7 @@ from toban_coordinator.adapters.redis_registry import RedisMirror
 from toban_coordinator.adapters.secret_keys import FileKeys
 from toban_coordinator.app.fast_path import CurrentFastPath
 from toban_coordinator.app.order_results import UndeliveredOrders
+from toban_coordinator.app.order_templates import StoredOrderTemplates
 from toban_coordinator.app.secret_values import StoredSecretValues
 from toban_coordinator.app.settings_stream import SettingsStreams
 from toban_coordinator.config import CoordinatorConfig
@@ -84,6 +85,7 @@ class Coordinator:
             channels=connections.channels,
             signer=TicketSigner(connections.tls),
             queue=UndeliveredOrders(pool=pool),
+            templates=StoredOrderTemplates(pool=pool),
             secrets=StoredSecretValues(pool=pool, keys=self.secret_keys),
         )
         self.fast_path = CurrentFastPath()
