@@ -37,6 +37,7 @@ PAIRED = {"limit_key": "customer", "limit_per_key": 1}
 # Keys that another one must allow.
 NEEDED: dict[str, dict[str, Any]] = {
     "lease_loss_grace_seconds": {"on_lease_loss": "kill"},
+    "repeatable": {"concurrency": {"dedupe_keys": ["x"]}},
     "lost_after_seconds": {"on_lease_loss": "continue", "idempotent": True},
 }
 COMMANDS = [(path, one) for path, one in commands(typer.main.get_command(build()), "toban") if path != "toban"]

@@ -239,6 +239,7 @@ def test_a_full_schedule() -> None:
             "needs on_lease_loss: kill",
         ),
         (job(on_lease_loss="kill", lease_loss_grace_seconds=301), "spec.lease_loss_grace_seconds", "use 0 … 300"),
+        (job(repeatable=False), "spec.repeatable", "add concurrency: {dedupe_keys: [KEY]}"),
         (job(env={"A": "${{ payload.a"}), "spec.env.A", "has ${{ without }}"),
         (job(env={"A": "${{ pay.a }}"}), "spec.env.A", "did you mean 'payload'?"),
         (job(steps=[{"argv": ["x", "${{ run.idd }}"]}]), "spec.steps[0].argv[1]", "did you mean 'run.id'?"),

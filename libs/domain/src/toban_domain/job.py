@@ -7,7 +7,7 @@ ignores unknown keys, which a newer release may have written.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from toban_domain.concurrency import ConcurrencySpec
@@ -202,6 +202,8 @@ class JobSpec:
     skip_late_after_seconds: int | None = None
     allow_shell: bool = False
     secrets: tuple[SecretRef, ...] = ()
+    repeatable: bool = True
+    schedulable: bool = True
     # Whether argv or env refers to values of the run: looked for once a definition, not once a run.
     templated: bool = field(init=False, default=False, repr=False, compare=False)
 
@@ -239,7 +241,9 @@ class JobSpec:
             env=dict(data.get("env", {})),
             retry=RetrySpec.from_json(data.get("retry", {})),
             cancel=CancelSpec.from_json(data.get("cancel", {})),
-            concurrency=ConcurrencySpec.from_json(data.get("concurrency", {})),
+            concurrency=replace(
+                ConcurrencySpec.from_json(data.get("concurrency", {})), once=data.get("repeatable") is False
+            ),
             selector=SelectorSpec(dict(data.get("selector", {}).get("labels", {}))),
             logs=LogSpec.from_json(data.get("logs", {})),
             secrets=tuple(SecretRef.from_json(one) for one in data.get("secrets", ())),
@@ -262,6 +266,8 @@ _PLAIN: Mapping[str, Any] = {
     "max_wait_seconds": 0,
     "skip_late_after_seconds": None,
     "allow_shell": False,
+    "repeatable": True,
+    "schedulable": True,
 }
 _EMPTY: Mapping[str, Any] = {}
 _DEFAULTS: Mapping[str, Any] = {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Annotated, Any, Literal
 
 from pydantic import PlainValidator, WithJsonSchema, WrapValidator
@@ -148,8 +149,6 @@ class Job(Section):
     }
     LATER = (
         "notify",
-        "repeatable",
-        "schedulable",
         "scope",
         "schedule",
     )
@@ -219,6 +218,12 @@ class Job(Section):
     )
     retry: Retry = part(Retry, "how often a run is tried again")
     cancel: Cancel = part(Cancel, "how a run is stopped")
+    repeatable: bool = key(
+        True,
+        "false: once a run with the same `dedupe_keys` has SUCCEEDED, no other is started; needs `concurrency.dedupe_keys`",
+        False,
+    )
+    schedulable: bool = key(True, "false: schedules and triggers of the job are refused", False)
     concurrency: Concurrency = part(Concurrency, "runs at the same time ([limits.md](limits.md))")
     priority: int = key(0, "−1000 … 1000; higher goes first", 10, ge=-1000, le=1000)
     selector: Selector = part(Selector, "which executors")
@@ -282,6 +287,12 @@ class Job(Section):
                 "add idempotent: true if that does no harm, else use freeze or kill",
                 below=".on_lease_loss",
             )
+        if given.get("repeatable") is False and not _has_keys(given.get("concurrency")):
+            yield problem(
+                "false needs keys by which runs are the same",
+                "add concurrency: {dedupe_keys: [KEY]} with top-level keys of the payload",
+                below=".repeatable",
+            )
         if "lost_after_seconds" in given and given.get("on_lease_loss") != "continue":
             yield problem(
                 "needs on_lease_loss: continue; other runs go on as soon as their executor is fenced",
@@ -304,6 +315,10 @@ class Job(Section):
             yield from variable_problems(given)
         if not wrong & {"concurrency", "payload_schema", "default_payload", "cancel"}:
             yield from payload_problems(given)
+
+
+def _has_keys(concurrency: Any) -> bool:
+    return isinstance(concurrency, Mapping) and bool(concurrency.get("dedupe_keys"))
 
 
 class JobManifest(ManifestModel):
@@ -331,7 +346,7 @@ spec:
                 "steps": tuple(step.to_spec(index) for index, step in enumerate(spec.steps)),
                 "retry": spec.retry.to_spec(),
                 "cancel": CancelSpec(**vars(spec.cancel)),
-                "concurrency": spec.concurrency.to_spec(),
+                "concurrency": replace(spec.concurrency.to_spec(), once=not spec.repeatable),
                 "selector": SelectorSpec(dict(spec.selector.labels)),
                 "logs": LogSpec(**vars(spec.logs)),
                 "on_lease_loss": spec.on_lease_loss or "",

@@ -64,6 +64,7 @@ TABLES: Mapping[str, str] = {
     "scheduler.secrets": "SELECT INSERT UPDATE DELETE",
     "scheduler.settings": "SELECT INSERT UPDATE",
     "scheduler.sign_in_failures": "SELECT INSERT UPDATE DELETE",
+    "scheduler.succeeded_keys": "SELECT INSERT",
     "scheduler.unresolved_attempts": "SELECT INSERT UPDATE DELETE",
     "scheduler.user_groups": "SELECT INSERT DELETE",
     "scheduler.user_sessions": "SELECT INSERT UPDATE DELETE",

@@ -138,6 +138,7 @@ class Apply:
         work.definitions = await jobs.lock_current(work.t, sorted({*job_specs, *(job for _, job in users)}))
         await _check_jobs_exist(work, job_specs, users)
         _check_jobs_readable(work, job_specs, users)
+        await _check_schedulable(work, read.manifests, job_specs)
         for name in job_specs:
             work.expect("Job", name, work.definitions[name].version if name in work.definitions else 0)
         writer = await _begin_schedules(work, read.schedules, job_specs)
@@ -235,6 +236,28 @@ def _check_jobs_readable(work: _Work, job_specs: Mapping[str, JobSpec], users: S
         if job not in job_specs and (why := work.definitions[job].broken):
             message = f"job {job!r} cannot be read as it is stored ({why})"
             problems.append(ManifestProblem(source, "spec.job", message, "apply that job again, or in the same call"))
+    raise_for(problems)
+
+
+async def _check_schedulable(work: _Work, manifests: Sequence[Manifest], job_specs: Mapping[str, JobSpec]) -> None:
+    """Jobs with `schedulable: false` have no schedules and triggers: neither in this request, nor from before."""
+    stored = {name: one.spec for name, one in work.definitions.items() if one.spec is not None}
+    closed = {name for name, spec in {**stored, **job_specs}.items() if not spec.schedulable}
+    if not closed:
+        return
+    users = await jobs.users(work.t, sorted(closed & job_specs.keys()))
+    problems = []
+    for manifest in manifests:
+        if not isinstance(manifest.spec, JobSpec) and manifest.spec.job in closed:
+            message = f"job {manifest.spec.job!r} has schedulable: false; its runs are started on demand only"
+            problems.append(
+                ManifestProblem(
+                    manifest.source, "spec.job", message, "name another job, or apply that one with schedulable: true"
+                )
+            )
+        elif found := users.get(manifest.name, ()) if isinstance(manifest.spec, JobSpec) else ():
+            message = f"false, but the job has {', '.join(found)}"
+            problems.append(ManifestProblem(manifest.source, "spec.schedulable", message, "remove them first"))
     raise_for(problems)
 
 

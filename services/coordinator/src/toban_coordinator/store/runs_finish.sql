@@ -87,6 +87,10 @@ WITH input AS MATERIALIZED (
 ), event AS (
     INSERT INTO scheduler.job_events (at, run_id, type, from_state, to_state, message, actor)
     SELECT clock_timestamp(), id, lower(target), source, target, message, actor FROM gone
+), done AS (
+    INSERT INTO scheduler.succeeded_keys (definition_id, concurrency_group, run_id)
+    SELECT definition_id, concurrency_group, id FROM gone WHERE target = 'SUCCEEDED' AND concurrency_group LIKE 'once:%%'
+        ON CONFLICT (definition_id, concurrency_group) DO NOTHING
 )
 SELECT id, job_name, target, origin, new_reason, message, definition_id, definition_version, schedule_id, slot,
        CASE WHEN attempt = 1 AND lost_count = 0 THEN extract(epoch FROM began_at - scheduled_for)::double precision END AS start_lag,
