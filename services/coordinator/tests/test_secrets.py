@@ -13,11 +13,13 @@ from toban_coordinator.app.operations_secrets import SecretChange, SecretOperati
 from toban_coordinator.app.secret_values import StoredSecretValues
 from toban_coordinator.decide.diagnose.secret_keys import KeyFile, secret_keys
 from toban_coordinator.ports.secrets import Sealed, SecretUse
+from toban_coordinator.store import jobs
 from toban_domain.errors import ErrorCode, TobanError
+from toban_domain.job import JobSpec, StepSpec
 from toban_domain.outcome import AttemptKey
 from toban_domain.secret import MAX_VALUE, SecretRef
 from toban_store.pool import Pool, open_pool
-from toban_store.tx import autocommit
+from toban_store.tx import autocommit, tx
 
 VALUE = b"hunter2-Zaphod"
 ACTOR = "ada"
@@ -58,6 +60,15 @@ def read(file: Path) -> list[str]:
 def use(*names: str, job: str = "report") -> SecretUse:
     refs = [SecretRef(name=name, file_env=f"{name.upper()}_FILE") for name in names]
     return SecretUse(key=AttemptKey(1, 2), job=job, secrets=refs)
+
+
+async def jobs_with(pool: Pool, secret: str) -> None:
+    """Two jobs that name the secret, and one that does not."""
+    step = StepSpec(id="s", argv=("true",))
+    refs = (SecretRef(name=secret), SecretRef(name=secret, file="again"))
+    async with tx(pool) as t:
+        for name, secrets in (("a", refs), ("b", refs[:1]), ("c", ())):
+            await jobs.create(t, JobSpec(name=name, steps=(step,), secrets=secrets), "hash", actor=ACTOR)
 
 
 async def given(desk: SecretOperations, one: SecretUse) -> list[bytes] | str:
@@ -115,11 +126,16 @@ def test_a_wrong_key_file_says_what_to_do(tmp_path: Path, content: str, problem:
     with pytest.raises(TobanError) as refused:
         keys.seal("one", VALUE)
     assert f"key file {path}: {problem}; write one with `openssl rand -base64 32`" in refused.value.message
-    # It is read again as soon as it has changed.
+    # It is read again as soon as it has changed; while somebody writes it, the last good keys stay.
     path.write_text(key())
-    assert keys.open("one", keys.seal("one", VALUE)) == VALUE
+    sealed = keys.seal("one", VALUE)
+    path.write_text(content)
+    assert keys.open("one", sealed) == VALUE
+    assert problem in keys.status().problem
     path.unlink()
     assert "No such file" in keys.status().problem
+    with pytest.raises(TobanError, match="No such file"):
+        keys.open("one", sealed)
 
 
 def test_modes_of_the_key_file(file: Path) -> None:
@@ -138,7 +154,11 @@ async def test_set_list_and_remove_without_a_value_anywhere(desk: SecretOperatio
     assert (await desk.set(SecretChange(name="db", value=b"another value"), ACTOR)).stored.version == 2
     assert [(one.stored.name, one.stored.updated_by) for one in await desk.list()] == [("db", ACTOR)]
     assert await given(desk, use("db")) == [b"another value"]
-    await desk.remove("db", force=False, reason="", actor=ACTOR)
+    await jobs_with(pool, "db")
+    assert [one.stored.used_by for one in await desk.list()] == [["a", "b"]]
+    with pytest.raises(TobanError, match="secret 'db' is used by jobs a, b: their runs would fail"):
+        await desk.remove("db", force=False, reason="", actor=ACTOR)
+    await desk.remove("db", force=True, reason="", actor=ACTOR)
     assert await desk.list() == []
     noted = (await list_audit(pool)).rows
     assert [(row["action"], row["target"]) for row in noted][:3] == [

@@ -11,7 +11,7 @@ import base64
 import binascii
 import os
 import stat
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
 
@@ -45,6 +45,7 @@ class FileKeys:
 
     def __init__(self, path: Path | None) -> None:
         self._path = path
+        self._mode = 0
         self._keys = _Keys(KeyFile(problem=f"no key file is configured; {REMEDY}"))
 
     def status(self) -> KeyFile:
@@ -92,8 +93,6 @@ class FileKeys:
             self._fail(error)
         return self._keys
 
-    _mode = 0
-
     def _load(self, stamp: tuple[int, int, int]) -> _Keys:
         assert self._path is not None
         ciphers = {_key_id(key): AESGCM(key) for key in _parse(self._path.read_text(encoding="ascii"))}
@@ -104,12 +103,21 @@ class FileKeys:
         return _Keys(status, ciphers, stamp)
 
     def _fail(self, error: OSError | ValueError) -> None:
-        """Keys that were read before do not outlive their file: an operator who takes it away means it."""
+        """Keys that were read before do not outlive their file: an operator who takes it away means it. While it is there and cannot be read as
+        keys, as when somebody is writing it, the last good ones stay."""
+        gone = isinstance(error, OSError)
         reason = error.strerror if isinstance(error, OSError) else _what(error)
-        status = KeyFile(path=str(self._path), problem=f"key file {self._path}: {reason}; {REMEDY}")
-        if replace(self._keys.status, path="") != replace(status, path=""):
-            _log.error("no keys of secrets: runs that need one fail", path=status.path, error=reason, remedy=REMEDY)
-        self._keys = _Keys(status)
+        ciphers = {} if gone else self._keys.ciphers
+        problem = f"key file {self._path}: {reason}; {REMEDY}"
+        status = KeyFile(path=str(self._path), ids=tuple(ciphers), problem=problem)
+        if self._keys.status.problem != problem:
+            what = (
+                "key file of secrets cannot be read; the keys read before stay"
+                if ciphers
+                else "no keys of secrets: runs that need one fail"
+            )
+            _log.error(what, path=status.path, error=reason, remedy=REMEDY)
+        self._keys = _Keys(status, ciphers)
 
 
 def _parse(text: str) -> list[bytes]:

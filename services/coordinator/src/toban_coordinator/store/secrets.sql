@@ -8,11 +8,13 @@ SELECT s.name FROM scheduler.secrets s ORDER BY s.name LIMIT 5000
 
 -- name: stored
 -- Every secret without its value, or the one called `name`, with the current definitions that use it.
-SELECT s.name, s.key_id, s.jobs, s.version, s.created_at, s.updated_at, s.updated_by,
-       ARRAY(SELECT d.name FROM scheduler.job_definitions d
-              WHERE d.spec ? 'secrets' AND d.spec -> 'secrets' @> jsonb_build_array(jsonb_build_object('name', s.name))
-              ORDER BY d.name LIMIT 100) AS used_by
+SELECT s.name, s.key_id, s.jobs, s.version, s.created_at, s.updated_at, s.updated_by, COALESCE(u.jobs, '{}') AS used_by
   FROM scheduler.secrets s
+  LEFT JOIN (
+       SELECT jsonb_path_query(d.spec, '$.secrets[*].name') #>> '{}' AS secret, array_agg(DISTINCT d.name ORDER BY d.name) AS jobs
+         FROM scheduler.job_definitions d
+        WHERE d.spec ? 'secrets'
+        GROUP BY 1) u ON u.secret = s.name
  WHERE %(name)s::text = '' OR s.name = %(name)s::text
  ORDER BY s.name
  LIMIT 10000
