@@ -126,7 +126,7 @@ def test_a_wrong_key_file_says_what_to_do(tmp_path: Path, content: str, problem:
     with pytest.raises(TobanError) as refused:
         keys.seal("one", VALUE)
     assert f"key file {path}: {problem}; write one with `openssl rand -base64 32`" in refused.value.message
-    # It is read again as soon as it has changed; while somebody writes it, the last good keys stay.
+    # It is read again as soon as it has changed; in the middle of a write the last good keys stay.
     path.write_text(key())
     sealed = keys.seal("one", VALUE)
     path.write_text(content)

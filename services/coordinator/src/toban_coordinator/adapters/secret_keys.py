@@ -104,7 +104,7 @@ class FileKeys:
 
     def _fail(self, error: OSError | ValueError) -> None:
         """Keys that were read before do not outlive their file: an operator who takes it away means it. While it is there and cannot be read as
-        keys, as when somebody is writing it, the last good ones stay."""
+        keys, as in the middle of a write, the last good ones stay."""
         gone = isinstance(error, OSError)
         reason = error.strerror if isinstance(error, OSError) else _what(error)
         ciphers = {} if gone else self._keys.ciphers
