@@ -31,6 +31,7 @@ SECRETS = {
     "redis/url": "redis+sentinel://:k1DF8s@a:26379,b:26379/turns",
     "s3/access_key": "AK1DF8s",
     "s3/secret_key": "k1DF8s",
+    "jobs/keys": "azFERjhz",
 }
 
 
@@ -95,6 +96,7 @@ def test_what_the_values_say_arrives(example: Any, in_pod: Any) -> None:
     in_pod(made["coordinator"])
     coordinator = read(CoordinatorConfig)
     assert coordinator.redis_url == SECRETS["redis/url"]
+    assert coordinator.secrets_key_file is not None
     assert (coordinator.trust_domain, coordinator.node_id) == ("toban.example.com", "node-a")
     in_pod(made["log-archiver"])
     archiver = read(LogArchiverConfig)

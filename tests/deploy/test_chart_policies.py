@@ -125,6 +125,7 @@ def test_only_owners_of_a_store_hold_its_credentials(example: Any, name: str) ->
                 )
     assert holders.get("SCHEDULER_DATABASE_URL_FILE", set()) <= {"coordinator", "log-archiver", "migrate"}
     assert holders.get("SCHEDULER_REDIS_URL_FILE", set()) <= {"coordinator"}
+    assert holders.get("SCHEDULER_SECRETS_KEY_FILE", set()) <= {"coordinator"}
     assert holders.get("SCHEDULER_S3_SECRET_KEY_FILE", set()) <= {"log-archiver"}
 
 

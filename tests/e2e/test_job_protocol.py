@@ -127,3 +127,56 @@ def test_steps_and_a_retry_from_the_one_that_failed(stack: Stack, admin: AdminCl
     assert step_log(stack, run, "step-1") == "one\ntwo\n"
     assert step_log(stack, run, "Flaky", "--attempt", "1") == "failing\n"
     assert step_log(stack, run, "3") == "last\n"
+
+
+def test_templates_fill_in_argv_and_env_and_words_stay_words(admin: AdminClient) -> None:
+    """The payload, the run and the result of the run before. A value with blanks and quotes is one argument."""
+    script = """
+import json, os, sys
+print(sys.argv[1:], os.environ["WHO"])
+print("::output " + json.dumps({"n": int(sys.argv[3]) + 1}) + "::")
+"""
+    words = ["${{ payload.user.name }}", "$${{ x", "${{ previous.result.n ?? 0 }}"]
+    step = {"argv": [sys.executable, "-c", script, *words]}
+    payload = {"user": {"name": "A'da; $(reboot)"}}
+    env = {"WHO": "run ${{ run.id }} of ${{ run.job }}, slot '${{ slot }}'"}
+    for number in ("0", "1"):
+        run = start(admin, "filled", step, default_payload=payload, env=env)
+        ended = admin.until_ended(run, seconds=60)
+        assert (ended.state, json.loads(ended.result_json)) == ("SUCCEEDED", {"n": int(number) + 1})
+        [line, _] = admin.log(run)
+        assert line == f"{[payload['user']['name'], '${{ x', number]} run {run} of filled, slot ''"
+
+
+def test_a_reference_to_nothing_fails_that_run_alone(admin: AdminClient) -> None:
+    run = start(admin, "refers", {"argv": ["echo", "${{ payload.who }}"]})
+    ended = admin.until_ended(run, seconds=60)
+    assert (ended.state, ended.reason) == ("FAILED", "spawn_failed")
+    assert ended.error_summary.startswith("TEMPLATE_INVALID: steps[0].argv[1]: there is no payload.who")
+    [other] = admin.start("refers", payload={"who": "Ada"})
+    assert admin.until_ended(other, seconds=60).state == "SUCCEEDED"
+    assert admin.log(other) == ["Ada"]
+
+
+def test_the_payload_of_a_schedule_has_its_slot(stack: Stack, admin: AdminClient) -> None:
+    schema = {"type": "object", "properties": {"at": {"type": "string", "pattern": "^20"}}, "required": ["at"]}
+    start(
+        admin,
+        "slotted",
+        {"argv": ["echo", "${{ payload.at }}", "${{ slot }}"]},
+        default_payload={"at": "2000"},
+        payload_schema=schema,
+    )
+    payload = {"at": "${{ slot }}", "who": "${{ schedule.name }}"}
+    spec = {"job": "slotted", "interval_seconds": 2, "payload": payload}
+    admin.apply({"apiVersion": "toban/v1", "kind": "Schedule", "metadata": {"name": "every"}, "spec": spec})
+
+    def ended() -> Any:
+        runs = [run for run in admin.runs(schedule="every") if run.state == "SUCCEEDED"]
+        return runs if len(runs) >= 2 else None
+
+    runs = admin.until(ended, seconds=60, of="two slots")
+    for run in runs:
+        slot = run.slot.ToDatetime().isoformat() + "+00:00"
+        assert json.loads(admin.run(run.id).payload_json) == {"at": slot, "who": "every"}
+        assert admin.log(run.id) == [f"{slot} {slot}"]

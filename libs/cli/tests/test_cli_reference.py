@@ -30,11 +30,14 @@ SPECS: dict[str, dict[str, Any]] = {
     "Schedule": {"job": "x", "interval_seconds": 5},
     "EventTrigger": {"event_type": "a.b", "job": "x"},
 }
+# The least that an item of a list has.
+LISTED: dict[str, dict[str, Any]] = {"steps": {"argv": ["true"]}, "secrets": {"name": "x"}}
 # Keys that belong together.
 PAIRED = {"limit_key": "customer", "limit_per_key": 1}
 # Keys that another one must allow.
 NEEDED: dict[str, dict[str, Any]] = {
     "lease_loss_grace_seconds": {"on_lease_loss": "kill"},
+    "repeatable": {"concurrency": {"dedupe_keys": ["x"]}},
     "lost_after_seconds": {"on_lease_loss": "continue", "idempotent": True},
 }
 COMMANDS = [(path, one) for path, one in commands(typer.main.get_command(build()), "toban") if path != "toban"]
@@ -62,8 +65,8 @@ def document(kind: str, path: tuple[str, ...], value: Any) -> Manifest:
         del body["spec"]["interval_seconds"]
     at: Any = body
     for key in path[:-1]:
-        at[key] = [{"argv": ["true"]}] if key == "steps" else dict(at.get(key) or {})
-        at = at[key][0] if key == "steps" else at[key]
+        at[key] = [dict(LISTED[key])] if key in LISTED else dict(at.get(key) or {})
+        at = at[key][0] if key in LISTED else at[key]
     if path[-1] in ("callable", "python_path"):
         del at["argv"]
         at |= {"type": "python", "callable": "a:b"}

@@ -239,7 +239,6 @@ def test_a_full_schedule() -> None:
             "needs on_lease_loss: kill",
         ),
         (job(on_lease_loss="kill", lease_loss_grace_seconds=301), "spec.lease_loss_grace_seconds", "use 0 … 300"),
-        (job(secrets={"a": "b"}), "spec.secrets", "not available in this version"),
         (job(env={"TOBAN_X": "1"}), "spec.env.TOBAN_X", "set by the executor"),
         (job(env={"1X": "1"}), "spec.env", "is not a name of a variable"),
         (job(env={"X": 1}), "spec.env.X", "must be text"),

@@ -8,12 +8,15 @@ import pytest
 
 from toban_coordinator.adapters.executors import ExecutorOrders
 from toban_coordinator.app.order_results import UndeliveredOrders
+from toban_coordinator.app.order_templates import StoredOrderTemplates
 from toban_coordinator.ports.orders import CancelOrder, OrderStep, StartOrder, Target
+from toban_coordinator.ports.secrets import SecretValues
 from toban_coordinator.store import executors, leader
 from toban_coordinator.store import queued_orders as queue
 from toban_domain.errors import ErrorCode, TobanError
 from toban_domain.job import LogSpec
 from toban_domain.outcome import AttemptKey
+from toban_domain.secret import SecretFile, SecretRef
 from toban_proto.v1 import executor_pb2 as pb
 from toban_proto.v1.executor_pb2_grpc import WorkerServiceServicer, add_WorkerServiceServicer_to_server
 from toban_runtime.clock import SystemClock
@@ -66,6 +69,15 @@ class Worker(WorkerServiceServicer):
         return pb.PingResponse(incarnation="me")
 
 
+class Vault:
+    """Has one secret."""
+
+    async def values(self, uses):
+        file = SecretFile(file="db", file_env="DB_FILE", value=b"hunter22")
+        good = SecretValues(files=[file])
+        return {use.key: good if use.secrets[0].name == "db" else SecretValues(problem="there is none") for use in uses}
+
+
 @pytest.fixture
 async def worker(tls):
     made = Worker()
@@ -88,7 +100,11 @@ async def setting(pg_url, tls, worker):
     )
     row = await executors.register(pool, new, key_hash=b"", lease_ms=10_000)
     made = ExecutorOrders(
-        channels=channels, signer=TicketSigner(TlsFiles(tls / "coordinator")), queue=UndeliveredOrders(pool=pool)
+        channels=channels,
+        signer=TicketSigner(TlsFiles(tls / "coordinator")),
+        queue=UndeliveredOrders(pool=pool),
+        templates=StoredOrderTemplates(pool=pool),
+        secrets=Vault(),
     )
     yield made, term, Target(new.incarnation, row.worker_id, worker.address), pool
     await channels.close()
@@ -121,6 +137,26 @@ async def test_a_start_carries_authority_and_a_ticket(setting, worker, tls):
     verifier = TicketVerifier(TlsFiles(tls / "log-archiver"), DOMAIN)
     body = verifier.verify(request.orders[0].log_ticket, now=SystemClock().wall())
     assert (body.run_id, body.token, body.incarnation, body.log_day) == (1, 1001, target.incarnation, "2026-11-21")
+
+
+async def test_secrets_are_in_the_message_of_their_order_only(setting, worker):
+    """An order without what it needs is not sent."""
+    orders, term, target, _ = setting
+    batch = [
+        start_order(1),
+        start_order(2, secrets=(SecretRef(name="db"),)),
+        start_order(3, secrets=(SecretRef(name="other"),)),
+    ]
+    results = {result.key.run_id: result for result in await orders.start(target, term, batch, 7)}
+    (request,) = worker.seen
+    sent = {order.key.run_id: list(order.secrets) for order in request.orders}
+    assert sent == {1: [], 2: [pb.SecretFile(file="db", file_env="DB_FILE", value=b"hunter22")]}
+    assert (results[3].accepted, results[3].refusal, results[3].message) == (
+        False,
+        "SECRET_UNAVAILABLE",
+        "there is none",
+    )
+    assert "hunter22" not in repr(batch)
 
 
 async def test_serials_grow_and_orders_never_overlap(setting, worker):

@@ -11,6 +11,7 @@ import pytest
 import redis
 from psycopg.conninfo import make_conninfo
 
+from toban_coordinator.adapters.secret_keys import FileKeys
 from toban_coordinator.app.diagnose import Diagnose
 from toban_coordinator.server.cluster_to_proto import diagnosis_to_pb
 from toban_coordinator.store import cluster_stats, executors
@@ -31,7 +32,7 @@ async def doctor(coordinator_url: str, redis_url: str) -> AsyncIterator[Diagnose
     clock = SystemClock()
     pool = await open_pool(coordinator_url, application_name="toban-test", min_size=1, max_size=2)
     link = RedisLink(client=open_client(redis_url), clock=clock)
-    yield Diagnose(pool=pool, redis=link, clock=clock, release=VERSION)
+    yield Diagnose(pool=pool, redis=link, secret_keys=FileKeys(None), clock=clock, release=VERSION)
     await link.close()
     await pool.close()
 
@@ -219,7 +220,7 @@ async def test_servers_that_are_away(free_port: int) -> None:
     )
     link = RedisLink(client=open_client(f"redis://127.0.0.1:{free_port}/0"), clock=clock)
     try:
-        found = await unwell(Diagnose(pool=pool, redis=link, clock=clock, release=VERSION))
+        found = await unwell(Diagnose(pool=pool, redis=link, secret_keys=FileKeys(None), clock=clock, release=VERSION))
         assert found == {"postgresql": "error", "redis": "warning"}
     finally:
         await link.close()

@@ -32,6 +32,24 @@
 {{- include "toban.caVolume" (dict "volume" "redis-ca" "secret" .root.Values.redis.caSecret) }}
 {{- end }}
 
+{{- define "toban.secretsKeyEnv" -}}
+{{- if .root.Values.secrets.existingSecret }}
+- {name: SCHEDULER_SECRETS_KEY_FILE, value: /etc/scheduler/secrets/jobs/keys}
+{{- end }}
+{{- end }}
+{{- define "toban.secretsKeyMount" -}}
+{{- if .root.Values.secrets.existingSecret }}
+- {name: secrets-key, mountPath: /etc/scheduler/secrets/jobs, readOnly: true}
+{{- end }}
+{{- end }}
+{{- define "toban.secretsKeyVolume" -}}
+{{- with .root.Values.secrets }}
+{{- if .existingSecret }}
+{{ include "toban.secretFiles" (dict "volume" "secrets-key" "name" .existingSecret "items" (dict .key "keys")) }}
+{{- end }}
+{{- end }}
+{{- end }}
+
 {{- define "toban.s3Env" -}}
 {{- with .root.Values.s3 }}
 {{- if .bucket }}

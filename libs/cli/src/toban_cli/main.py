@@ -32,6 +32,7 @@ from toban_cli.commands import (
     runs,
     schedule_write,
     schedules,
+    secrets,
     settings,
     tokens,
     users,
@@ -129,6 +130,15 @@ _NOUNS: Mapping[str, tuple[str, Verbs]] = {
             "open": limits.open_limit,
             "close": limits.close_limit,
             "signal": limits.signal_limit,
+        },
+    ),
+    "secret": (
+        "Secrets of jobs: set them, list their names, rotate their key.",
+        {
+            "set": secrets.set_secret,
+            "list": secrets.list_secrets,
+            "rm": secrets.remove,
+            "rotate": secrets.rotate,
         },
     ),
     "settings": (

@@ -10,6 +10,8 @@ from typing import Any
 
 from toban_domain.payload import canonical_json
 
+# How groups begin whose key is done for good when a run of it has SUCCEEDED: the statement that ends runs knows them by it.
+ONCE = "once:"
 POLICIES = ("allow", "forbid", "replace", "queue", "reject_same_scope")
 # Values of dedupe_keys that name the run's scope; all others name top-level keys of its payload.
 SCOPE_KEYS = ("scope", "scope_id")
@@ -61,6 +63,8 @@ class ConcurrencySpec:
     pools: Mapping[str, int] = field(default_factory=dict)
     start_rate: StartRate = field(default_factory=StartRate)
     breaker: BreakerSpec = field(default_factory=BreakerSpec)
+    # repeatable: false of the job; not part of the JSON of this section.
+    once: bool = False
 
     def policy_for(self, origin: str) -> str:
         """The policy for runs of this origin (slot | demand | event | rerun)."""
@@ -91,7 +95,7 @@ class ConcurrencySpec:
             return "job" if schedule_id is None else f"schedule:{schedule_id}"
         values = json.loads(payload) if isinstance(payload, str) else payload
         known = {"scope": scope, "scope_id": scope_id}
-        return "key:" + short(
+        return (ONCE if self.once else "key:") + short(
             canonical_json([known[key] if key in known else values.get(key) for key in self.dedupe_keys])
         )
 

@@ -62,6 +62,7 @@ class FirePlan:
     """The firing of one schedule. `next_run_at` is its next slot that is not processed; None = there is none.
 
     `delays`: slot → by how many seconds its run starts later, of those that are spread. Slots before `missed_before` are caught up.
+    `own`: slot → what its run is made from instead of `template`, when the payload of the schedule refers to its slot.
     """
 
     schedule: DueSchedule
@@ -71,3 +72,4 @@ class FirePlan:
     next_run_at: datetime | None
     missed_before: datetime | None = None
     delays: Mapping[datetime, float] = field(default_factory=dict)
+    own: Mapping[datetime, RunTemplate] = field(default_factory=dict)

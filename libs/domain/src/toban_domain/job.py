@@ -7,11 +7,13 @@ ignores unknown keys, which a newer release may have written.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from toban_domain.concurrency import ConcurrencySpec
 from toban_domain.retry import ExponentialBackoff, RetrySpec
+from toban_domain.secret import SecretRef
+from toban_domain.template import has_template
 
 __all__ = [
     "CancelSpec",
@@ -199,6 +201,15 @@ class JobSpec:
     max_wait_seconds: int = 0
     skip_late_after_seconds: int | None = None
     allow_shell: bool = False
+    secrets: tuple[SecretRef, ...] = ()
+    repeatable: bool = True
+    schedulable: bool = True
+    # Whether argv or env refers to values of the run: looked for once a definition, not once a run.
+    templated: bool = field(init=False, default=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        texts = [dict(self.env), *(step.argv for step in self.steps)]
+        object.__setattr__(self, "templated", has_template(texts))
 
     @property
     def lease_loss_action(self) -> str:
@@ -213,6 +224,7 @@ class JobSpec:
         for key in ("payload_schema", "result_schema"):
             schema = getattr(self, key)
             full[key] = None if schema is None else dict(schema)
+        full["secrets"] = [secret.to_json() for secret in self.secrets]
         kept = compact(full, _DEFAULTS)
         return {"name": self.name, **kept, "steps": [step.to_json() for step in self.steps]}
 
@@ -229,9 +241,12 @@ class JobSpec:
             env=dict(data.get("env", {})),
             retry=RetrySpec.from_json(data.get("retry", {})),
             cancel=CancelSpec.from_json(data.get("cancel", {})),
-            concurrency=ConcurrencySpec.from_json(data.get("concurrency", {})),
+            concurrency=replace(
+                ConcurrencySpec.from_json(data.get("concurrency", {})), once=data.get("repeatable") is False
+            ),
             selector=SelectorSpec(dict(data.get("selector", {}).get("labels", {}))),
             logs=LogSpec.from_json(data.get("logs", {})),
+            secrets=tuple(SecretRef.from_json(one) for one in data.get("secrets", ())),
             **{key: data.get(key, default) for key, default in _PLAIN.items()},
         )
 
@@ -251,11 +266,14 @@ _PLAIN: Mapping[str, Any] = {
     "max_wait_seconds": 0,
     "skip_late_after_seconds": None,
     "allow_shell": False,
+    "repeatable": True,
+    "schedulable": True,
 }
 _EMPTY: Mapping[str, Any] = {}
 _DEFAULTS: Mapping[str, Any] = {
     **_PLAIN,
     "payload_schema": None,
     "result_schema": None,
+    "secrets": [],
     **dict.fromkeys(("labels", "default_payload", "env", "retry", "cancel", "concurrency", "selector", "logs"), _EMPTY),
 }

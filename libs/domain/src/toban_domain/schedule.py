@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any
 
 from toban_domain.job import compact
+from toban_domain.template import Context, expand, has_template, slot_values
 
 # The keys of which a schedule has exactly one.
 RULE_KEYS = ("interval_seconds", "every_n_minutes", "hourly_at_minute", "daily_at", "weekly_at", "cron")
@@ -83,7 +85,7 @@ class CatchUpSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScheduleSpec:
-    """A schedule: `payload` is merged over the default payload of the job."""
+    """A schedule: `payload` is merged over the default payload of the job; its texts may be templates (toban_domain.template.SCHEDULE)."""
 
     name: str
     job: str
@@ -97,6 +99,18 @@ class ScheduleSpec:
     catch_up: CatchUpSpec = field(default_factory=CatchUpSpec)
     # When its fires have failed for good: keep (status failed) | remove.
     on_failure: str = "keep"
+
+    @property
+    def has_template(self) -> bool:
+        """Whether each slot has a payload of its own."""
+        return bool(self.payload) and has_template(self.payload)
+
+    def payload_at(self, slot: datetime) -> dict[str, Any]:
+        """The payload of one slot. Raises PAYLOAD_INVALID for a reference to nothing."""
+        if not self.has_template:
+            return dict(self.payload)
+        context = Context(plain={**slot_values(slot), "schedule.name": self.name})
+        return {key: expand(item, context, f"payload.{key}") for key, item in self.payload.items()}
 
     def to_json(self) -> dict[str, Any]:
         """The canonical form, with the keys of the manifest and the name."""

@@ -36,6 +36,8 @@ _INTERPRETERS: Mapping[str, _Interpreter] = {
     "deno": _Interpreter("", words=frozenset({"eval"})),
 }
 
+_CODE_WORDS = frozenset(word for item in _INTERPRETERS.values() for word in item.words)
+
 # Modules with functions that start programs, execute code, or call functions given by name. Without leading underscores.
 _CODE_MODULES = frozenset(
     """asyncio bdb builtins cProfile cgitb code codeop commands concurrent ctypes distutils doctest ensurepip frozen_importlib
@@ -71,6 +73,22 @@ def shell_reason(argv: Sequence[str]) -> str:
         if option := _code_option(name, argv[index + 1 :]):
             return f"{name} {option} takes code as an argument"
     return ""
+
+
+def first_argument(argv: Sequence[str]) -> int:
+    """From which element on the words of a shell command are arguments of its code, and not code themselves; 0 = it is none.
+
+    The code is the first word behind the shell that is no option, or a file that has it.
+    """
+    wrapped = bool(argv) and _base(argv[0]) in _WRAPPERS
+    for index in range(len(argv) if wrapped else min(1, len(argv))):
+        name = _base(argv[index])
+        if name in _SHELLS or _code_option(name, argv[index + 1 :]):
+            words = [at for at in range(index + 1, len(argv)) if not argv[at].startswith("-")]
+            # "deno eval CODE": a word before the code.
+            skipped = 1 if words and argv[words[0]] in _CODE_WORDS else 0
+            return words[skipped] + 1 if len(words) > skipped else len(argv)
+    return 0
 
 
 def _base(path: str) -> str:

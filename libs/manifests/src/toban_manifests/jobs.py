@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Annotated, Any, Literal
 
 from pydantic import PlainValidator, WithJsonSchema, WrapValidator
@@ -21,10 +22,13 @@ from toban_domain.job import (
     SelectorSpec,
 )
 from toban_domain.payload import kind_of
+from toban_domain.secret import MAX_SECRETS
 from toban_manifests.concurrency import Concurrency, payload_problems
 from toban_manifests.retries import Retry
+from toban_manifests.secrets import Secret, check_secrets, variable_problems
 from toban_manifests.section import IfMissing, Reading, Section, key, part, problem, raise_problems
 from toban_manifests.steps import MAX_STEPS, STEPS_HINT, Step, check_steps
+from toban_manifests.templates import job_problems as template_problems
 from toban_manifests.values import DAY, Env, Folder, Labels, ManifestModel, Payload, check_json
 
 _MAX_NAMES = 100
@@ -144,10 +148,7 @@ class Job(Section):
         "log": "logs",
     }
     LATER = (
-        "secrets",
         "notify",
-        "repeatable",
-        "schedulable",
         "scope",
         "schedule",
     )
@@ -188,7 +189,18 @@ class Job(Section):
         "parameters, each overridden by the payload of a schedule or of `run start`; 32 KiB in all",
         {"name": "world"},
     )
-    env: Env = key({}, "variables of the command; names beginning with `TOBAN_` are Toban's", {"LANG": "C.UTF-8"})
+    env: Env = key(
+        {},
+        "variables of the command; names beginning with `TOBAN_` are Toban's. Values may have [templates](jobs.md#templates)",
+        {"LANG": "C.UTF-8"},
+    )
+    secrets: Annotated[list[Secret], WrapValidator(check_secrets)] = key(
+        [],
+        "values of `toban secret set` that the job finds in files ([secrets.md](secrets.md))",
+        [{"name": "db-password"}],
+        type_name="list of secrets",
+        schema={"maxItems": MAX_SECRETS},
+    )
     working_dir: Folder = key(
         "",
         "folder of the command. A relative one counts from the folder of the YAML file: `toban apply` makes it absolute; "
@@ -206,6 +218,12 @@ class Job(Section):
     )
     retry: Retry = part(Retry, "how often a run is tried again")
     cancel: Cancel = part(Cancel, "how a run is stopped")
+    repeatable: bool = key(
+        True,
+        "false: once a run with the same `dedupe_keys` has SUCCEEDED, no other is started; needs `concurrency.dedupe_keys`",
+        False,
+    )
+    schedulable: bool = key(True, "false: schedules and triggers of the job are refused", False)
     concurrency: Concurrency = part(Concurrency, "runs at the same time ([limits.md](limits.md))")
     priority: int = key(0, "−1000 … 1000; higher goes first", 10, ge=-1000, le=1000)
     selector: Selector = part(Selector, "which executors")
@@ -269,6 +287,12 @@ class Job(Section):
                 "add idempotent: true if that does no harm, else use freeze or kill",
                 below=".on_lease_loss",
             )
+        if given.get("repeatable") is False and not _has_keys(given.get("concurrency")):
+            yield problem(
+                "false needs keys by which runs are the same",
+                "add concurrency: {dedupe_keys: [KEY]} with top-level keys of the payload",
+                below=".repeatable",
+            )
         if "lost_after_seconds" in given and given.get("on_lease_loss") != "continue":
             yield problem(
                 "needs on_lease_loss: continue; other runs go on as soon as their executor is fenced",
@@ -284,9 +308,17 @@ class Job(Section):
 
     @classmethod
     def check_after(cls, given: dict[str, Any], wrong: set[str], reading: Reading) -> Iterator[PydanticCustomError]:  # noqa: ARG003
-        """Keys of `concurrency` that name what the payload never has, and a policy that the rest of the job does not allow."""
+        """Keys of `concurrency` that name what the payload never has, a policy that the rest of the job does not allow, and a variable that is set
+        twice."""
+        yield from template_problems(given, wrong)
+        if not wrong & {"env", "secrets"}:
+            yield from variable_problems(given)
         if not wrong & {"concurrency", "payload_schema", "default_payload", "cancel"}:
             yield from payload_problems(given)
+
+
+def _has_keys(concurrency: Any) -> bool:
+    return isinstance(concurrency, Mapping) and bool(concurrency.get("dedupe_keys"))
 
 
 class JobManifest(ManifestModel):
@@ -314,9 +346,10 @@ spec:
                 "steps": tuple(step.to_spec(index) for index, step in enumerate(spec.steps)),
                 "retry": spec.retry.to_spec(),
                 "cancel": CancelSpec(**vars(spec.cancel)),
-                "concurrency": spec.concurrency.to_spec(),
+                "concurrency": replace(spec.concurrency.to_spec(), once=not spec.repeatable),
                 "selector": SelectorSpec(dict(spec.selector.labels)),
                 "logs": LogSpec(**vars(spec.logs)),
                 "on_lease_loss": spec.on_lease_loss or "",
+                "secrets": tuple(one.to_spec() for one in spec.secrets),
             },
         )

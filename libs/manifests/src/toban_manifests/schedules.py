@@ -11,6 +11,7 @@ from pydantic_core import PydanticCustomError
 from toban_domain.errors import ErrorCode
 from toban_domain.schedule import DEFAULT_CATCH_UP_MAX, RULE_KEYS, CatchUpSpec, RuleSpec, ScheduleSpec
 from toban_manifests.section import Reading, Section, key, part, problem, raise_problems
+from toban_manifests.templates import schedule_problems
 from toban_manifests.values import DAY, ManifestModel, Name, Payload, Text
 
 _ONE = "one of the first six"
@@ -98,7 +99,11 @@ class Schedule(Section):
         "", "no slot at or after it", "2027-01-01T00:00:00+01:00", type_name="time with offset", unset="open"
     )
     enabled: bool = key(True, "a disabled schedule has no slots", False)
-    payload: Payload = key({}, "laid over the job's `default_payload`", {"name": "Ada"})
+    payload: Payload = key(
+        {},
+        "laid over the job's `default_payload`; its texts may refer to the slot ([templates](jobs.md#templates))",
+        {"day": "${{ slot.date }}"},
+    )
     catch_up: Annotated[
         CatchUp,
         PlainValidator(_read_catch_up, json_schema_input_type=Literal["all", "one", "skip"] | CatchUp),
@@ -127,7 +132,9 @@ class Schedule(Section):
 
     @classmethod
     def check_after(cls, given: dict[str, Any], wrong: set[str], reading: Reading) -> Iterator[PydanticCustomError]:
-        """The arithmetic of a rule whose keys are sound."""
+        """References of the payload, and the arithmetic of a rule whose keys are sound."""
+        if "payload" not in wrong:
+            yield from schedule_problems(given.get("payload") or {})
         if wrong & _RULE or sum(name in given for name in RULE_KEYS) != 1:
             return
         dst = {name: value for name, value in given.get("dst", {}).items() if value is not None}

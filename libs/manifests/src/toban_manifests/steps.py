@@ -119,7 +119,7 @@ class Step(Section):
         WithJsonSchema({"type": "array", "items": {"type": "string"}, "minItems": 1}),
     ] = key(
         (),
-        "program and arguments, each a text; nothing is split or expanded. The program is looked for in "
+        "program and arguments, each a text; nothing is split. Arguments may have [templates](jobs.md#templates). The program is looked for in "
         "`/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin`",
         ["tar", "-czf", "a.tgz", "data"],
         type_name="list of texts",

@@ -65,6 +65,7 @@ class ServiceConfig(BaseSettings):
     )
     labels: Labels = Field(default_factory=dict, description="labels of an executor, k=v,k=v")
     allow_list: Path | None = Field(None, description="file that names the programs an executor may start")
+    secrets_key_file: Path | None = Field(None, description="file with the keys that encrypt secrets of jobs")
     s3_endpoint_url: str = Field("", description="URL of the object store")
     s3_bucket: str = Field("", description="bucket of the log archive")
     s3_access_key: str = Field("", repr=False, description="access key of the object store")

@@ -45,7 +45,8 @@ def _named(*names: str) -> Mapping[str, str]:
 # Each service has a database URL with its own role, in a file of the same name. Only migrations have the administrator's.
 SHARES: Mapping[str, Share] = {
     "coordinator": Share(
-        identity="coordinator", secrets={"database_url": "coordinator_database_url", **_named("redis_url")}
+        identity="coordinator",
+        secrets={"database_url": "coordinator_database_url", **_named("redis_url", "secrets_key")},
     ),
     "log-archiver": Share(
         identity="log-archiver",
@@ -103,6 +104,7 @@ def _secrets(home: StackPaths) -> dict[str, str]:
         "s3_access_key": access,
         "s3_secret_key": secret,
         "s3.json": identities(access, secret),
+        "secrets_key": home.secrets_key().read_text(encoding="ascii"),
         "grafana_password": home.secret("grafana-password", 12),
         # Identifies the machine to executors; as durable as their state directories.
         "machine": home.secret("machine", 16),

@@ -180,6 +180,7 @@ class Services:
         plain: dict[str, str] = {}
         if role == "coordinator":
             secrets = {"DATABASE_URL": endpoints.coordinator_database_url, "REDIS_URL": endpoints.redis_url}
+            plain["SECRETS_KEY_FILE"] = str(self._home.secrets_key())
         if role == "log-archiver":
             secrets["DATABASE_URL"] = endpoints.log_archiver_database_url
             secrets |= {"S3_ACCESS_KEY": endpoints.s3_access_key, "S3_SECRET_KEY": endpoints.s3_secret_key}

@@ -1,5 +1,6 @@
 """The folder of one stack: paths of its data, certificates, secrets, logs and process records."""
 
+import base64
 import os
 import secrets
 import tempfile
@@ -15,7 +16,7 @@ MAX_SOCKET_FOLDER_BYTES = 70
 
 @dataclass(frozen=True, slots=True)
 class StackPaths:
-    """Paths below one stack's folder. Only `create`, `secret` and `keep_secret` write."""
+    """Paths below one stack's folder. Only `create`, `secret`, `secrets_key` and `keep_secret` write."""
 
     root: Path
 
@@ -91,6 +92,13 @@ class StackPaths:
         if not path.exists():
             write_private(path, secrets.token_hex(bytes_of_entropy))
         return path.read_text(encoding="utf-8").strip()
+
+    def secrets_key(self) -> Path:
+        """The key file of secrets of jobs, generated at its first use with one key; what an operator adds to it stays."""
+        path = self.secrets / "secrets-key"
+        if not path.exists():
+            write_private(path, base64.b64encode(secrets.token_bytes(32)) + b"\n")
+        return path
 
     def keep_secret(self, name: str, value: str) -> Path:
         """Stores `value` as the secret `name` (when it differs) and returns its file."""

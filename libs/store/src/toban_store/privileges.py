@@ -61,8 +61,10 @@ TABLES: Mapping[str, str] = {
     "scheduler.runs_live": "SELECT INSERT UPDATE DELETE",
     "scheduler.schedules": "SELECT INSERT UPDATE DELETE",
     "scheduler.schedules_deleted": "SELECT INSERT UPDATE DELETE",
+    "scheduler.secrets": "SELECT INSERT UPDATE DELETE",
     "scheduler.settings": "SELECT INSERT UPDATE",
     "scheduler.sign_in_failures": "SELECT INSERT UPDATE DELETE",
+    "scheduler.succeeded_keys": "SELECT INSERT",
     "scheduler.unresolved_attempts": "SELECT INSERT UPDATE DELETE",
     "scheduler.user_groups": "SELECT INSERT DELETE",
     "scheduler.user_sessions": "SELECT INSERT UPDATE DELETE",
@@ -101,9 +103,10 @@ HIDDEN: Mapping[str, tuple[str, ...]] = {
     "scheduler.user_sessions": ("secret_hash",),
     "scheduler.api_tokens": ("secret_hash",),
     "scheduler.bootstrap_link": ("secret_hash",),
+    "scheduler.secrets": ("nonce", "ciphertext"),
     "logs.chunks": ("data",),
 }
-"""Columns that toban_readonly does not see: what executors and people prove themselves by, and the output of jobs."""
+"""Columns that toban_readonly does not see: what executors and people prove themselves by, encrypted secrets, and the output of jobs."""
 
 MIGRATIONS = "public.toban_migrations"
 

@@ -59,7 +59,7 @@ METHOD_RULES: Rules = {
         "toban_proto.v1.Operations",
         [ADMIN_CLI],
         "ListSettings UpdateSetting ListAudit DetachExecutor DrainExecutor UndrainExecutor DemoteLeader AdoptEpoch SetLimit ListLimits "
-        "GetLimit SetBreaker SignalLimit Diagnose",
+        "GetLimit SetBreaker SignalLimit Diagnose SetSecret ListSecrets RemoveSecret RotateSecrets",
     ),
     # What a person can do before they have signed in; the secrets in these calls are the authority.
     **_rules("toban_proto.v1.Accounts", _READERS, "Authenticate SignOut GetAccountsState RedeemBootstrapLink"),

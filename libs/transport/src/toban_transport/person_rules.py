@@ -67,6 +67,9 @@ PERSON_RULES: Mapping[str, PersonRule] = {
         "Apply DeleteJob PauseSchedule ResumeSchedule DeleteSchedule DeleteTrigger",
     ),
     **_rules("Operations", Action.VIEW, About.ANY, "ListSettings"),
+    # Names of secrets, for those who write definitions.
+    **_rules("Operations", Action.EDIT, About.ANY, "ListSecrets"),
+    **_rules("Operations", Action.OPERATE, About.CLUSTER, "SetSecret RemoveSecret RotateSecrets"),
     # They name runs of any job.
     **_rules("Operations", Action.VIEW, About.CLUSTER, "ListLimits GetLimit"),
     # Programs report the health of what they watch.

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from toban_executor.decide.redact import Redactor, masked, patterns, secret_values
+from toban_executor.decide.redact import Redactor, byte_patterns, masked, patterns, secret_values
 
 KEY = "s3cr=t/value+x ü"
 
@@ -98,6 +98,19 @@ def test_each_line_of_a_value_of_several_lines() -> None:
     assert "MII" not in out
     assert "kqh" not in out
     assert out.endswith("}} ***".replace("}}", "}"))
+
+
+@pytest.mark.parametrize("value", [b"hunter22", "h\u00fcnter22".encode(), b"hunter\xff\0\x80"])
+def test_values_that_need_not_be_text(value: bytes) -> None:
+    """As they are, encoded, and without the line ending that a file may have."""
+    out = whole(byte_patterns([value + b"\n"]), b"a " + value + b" b " + base64.b64encode(value) + b" c")
+    assert out.startswith(b"a *** b ***")
+    # At most a few bits of the last character are left.
+    assert len(out) <= len(b"a *** b ***== c") + 1
+
+
+def test_binary_values_leave_no_empty_form() -> None:
+    assert byte_patterns([b"\xff \n", b""]) == []
 
 
 def test_names_of_variables_and_payload_keys() -> None:

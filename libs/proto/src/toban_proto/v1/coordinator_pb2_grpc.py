@@ -1742,6 +1742,26 @@ class OperationsStub:
                 request_serializer=toban__proto_dot_v1_dot_coordinator__pb2.DiagnoseRequest.SerializeToString,
                 response_deserializer=toban__proto_dot_v1_dot_coordinator__pb2.Diagnosis.FromString,
                 _registered_method=True)
+        self.SetSecret = channel.unary_unary(
+                '/toban_proto.v1.Operations/SetSecret',
+                request_serializer=toban__proto_dot_v1_dot_coordinator__pb2.SetSecretRequest.SerializeToString,
+                response_deserializer=toban__proto_dot_v1_dot_coordinator__pb2.Secret.FromString,
+                _registered_method=True)
+        self.ListSecrets = channel.unary_unary(
+                '/toban_proto.v1.Operations/ListSecrets',
+                request_serializer=toban__proto_dot_v1_dot_coordinator__pb2.ListSecretsRequest.SerializeToString,
+                response_deserializer=toban__proto_dot_v1_dot_coordinator__pb2.ListSecretsResponse.FromString,
+                _registered_method=True)
+        self.RemoveSecret = channel.unary_unary(
+                '/toban_proto.v1.Operations/RemoveSecret',
+                request_serializer=toban__proto_dot_v1_dot_coordinator__pb2.RemoveSecretRequest.SerializeToString,
+                response_deserializer=toban__proto_dot_v1_dot_coordinator__pb2.RemoveSecretResponse.FromString,
+                _registered_method=True)
+        self.RotateSecrets = channel.unary_unary(
+                '/toban_proto.v1.Operations/RotateSecrets',
+                request_serializer=toban__proto_dot_v1_dot_coordinator__pb2.RotateSecretsRequest.SerializeToString,
+                response_deserializer=toban__proto_dot_v1_dot_coordinator__pb2.RotateSecretsResponse.FromString,
+                _registered_method=True)
 
 
 class OperationsServicer:
@@ -1835,6 +1855,32 @@ class OperationsServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def SetSecret(self, request, context):
+        """Makes a secret, or gives it a new value. No method returns a value.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListSecrets(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def RemoveSecret(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def RotateSecrets(self, request, context):
+        """Encrypts every secret with the first key of the key file again.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_OperationsServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -1907,6 +1953,26 @@ def add_OperationsServicer_to_server(servicer, server):
                     servicer.Diagnose,
                     request_deserializer=toban__proto_dot_v1_dot_coordinator__pb2.DiagnoseRequest.FromString,
                     response_serializer=toban__proto_dot_v1_dot_coordinator__pb2.Diagnosis.SerializeToString,
+            ),
+            'SetSecret': grpc.unary_unary_rpc_method_handler(
+                    servicer.SetSecret,
+                    request_deserializer=toban__proto_dot_v1_dot_coordinator__pb2.SetSecretRequest.FromString,
+                    response_serializer=toban__proto_dot_v1_dot_coordinator__pb2.Secret.SerializeToString,
+            ),
+            'ListSecrets': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListSecrets,
+                    request_deserializer=toban__proto_dot_v1_dot_coordinator__pb2.ListSecretsRequest.FromString,
+                    response_serializer=toban__proto_dot_v1_dot_coordinator__pb2.ListSecretsResponse.SerializeToString,
+            ),
+            'RemoveSecret': grpc.unary_unary_rpc_method_handler(
+                    servicer.RemoveSecret,
+                    request_deserializer=toban__proto_dot_v1_dot_coordinator__pb2.RemoveSecretRequest.FromString,
+                    response_serializer=toban__proto_dot_v1_dot_coordinator__pb2.RemoveSecretResponse.SerializeToString,
+            ),
+            'RotateSecrets': grpc.unary_unary_rpc_method_handler(
+                    servicer.RotateSecrets,
+                    request_deserializer=toban__proto_dot_v1_dot_coordinator__pb2.RotateSecretsRequest.FromString,
+                    response_serializer=toban__proto_dot_v1_dot_coordinator__pb2.RotateSecretsResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -2287,6 +2353,114 @@ class Operations:
             '/toban_proto.v1.Operations/Diagnose',
             toban__proto_dot_v1_dot_coordinator__pb2.DiagnoseRequest.SerializeToString,
             toban__proto_dot_v1_dot_coordinator__pb2.Diagnosis.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def SetSecret(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/toban_proto.v1.Operations/SetSecret',
+            toban__proto_dot_v1_dot_coordinator__pb2.SetSecretRequest.SerializeToString,
+            toban__proto_dot_v1_dot_coordinator__pb2.Secret.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListSecrets(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/toban_proto.v1.Operations/ListSecrets',
+            toban__proto_dot_v1_dot_coordinator__pb2.ListSecretsRequest.SerializeToString,
+            toban__proto_dot_v1_dot_coordinator__pb2.ListSecretsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def RemoveSecret(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/toban_proto.v1.Operations/RemoveSecret',
+            toban__proto_dot_v1_dot_coordinator__pb2.RemoveSecretRequest.SerializeToString,
+            toban__proto_dot_v1_dot_coordinator__pb2.RemoveSecretResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def RotateSecrets(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/toban_proto.v1.Operations/RotateSecrets',
+            toban__proto_dot_v1_dot_coordinator__pb2.RotateSecretsRequest.SerializeToString,
+            toban__proto_dot_v1_dot_coordinator__pb2.RotateSecretsResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -458,6 +458,12 @@ class OperationsStub:
     """A program reports how healthy the subject of a limit is: soft leaves 80 % of it, hard 50 %."""
     Diagnose: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.DiagnoseRequest, _coordinator_pb2.Diagnosis]
     """The health of the whole installation as the responding coordinator observes it."""
+    SetSecret: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.SetSecretRequest, _coordinator_pb2.Secret]
+    """Makes a secret, or gives it a new value. No method returns a value."""
+    ListSecrets: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.ListSecretsRequest, _coordinator_pb2.ListSecretsResponse]
+    RemoveSecret: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.RemoveSecretRequest, _coordinator_pb2.RemoveSecretResponse]
+    RotateSecrets: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.RotateSecretsRequest, _coordinator_pb2.RotateSecretsResponse]
+    """Encrypts every secret with the first key of the key file again."""
 
 @_typing.type_check_only
 class OperationsAsyncStub(OperationsStub):
@@ -480,6 +486,12 @@ class OperationsAsyncStub(OperationsStub):
     """A program reports how healthy the subject of a limit is: soft leaves 80 % of it, hard 50 %."""
     Diagnose: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.DiagnoseRequest, _coordinator_pb2.Diagnosis]  # type: ignore[assignment]
     """The health of the whole installation as the responding coordinator observes it."""
+    SetSecret: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.SetSecretRequest, _coordinator_pb2.Secret]  # type: ignore[assignment]
+    """Makes a secret, or gives it a new value. No method returns a value."""
+    ListSecrets: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.ListSecretsRequest, _coordinator_pb2.ListSecretsResponse]  # type: ignore[assignment]
+    RemoveSecret: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.RemoveSecretRequest, _coordinator_pb2.RemoveSecretResponse]  # type: ignore[assignment]
+    RotateSecrets: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.RotateSecretsRequest, _coordinator_pb2.RotateSecretsResponse]  # type: ignore[assignment]
+    """Encrypts every secret with the first key of the key file again."""
 
 class OperationsServicer(metaclass=_abc_1.ABCMeta):
     @_abc_1.abstractmethod
@@ -583,6 +595,36 @@ class OperationsServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_coordinator_pb2.Diagnosis, _abc.Awaitable[_coordinator_pb2.Diagnosis]]:
         """The health of the whole installation as the responding coordinator observes it."""
+
+    @_abc_1.abstractmethod
+    def SetSecret(
+        self,
+        request: _coordinator_pb2.SetSecretRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_coordinator_pb2.Secret, _abc.Awaitable[_coordinator_pb2.Secret]]:
+        """Makes a secret, or gives it a new value. No method returns a value."""
+
+    @_abc_1.abstractmethod
+    def ListSecrets(
+        self,
+        request: _coordinator_pb2.ListSecretsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_coordinator_pb2.ListSecretsResponse, _abc.Awaitable[_coordinator_pb2.ListSecretsResponse]]: ...
+
+    @_abc_1.abstractmethod
+    def RemoveSecret(
+        self,
+        request: _coordinator_pb2.RemoveSecretRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_coordinator_pb2.RemoveSecretResponse, _abc.Awaitable[_coordinator_pb2.RemoveSecretResponse]]: ...
+
+    @_abc_1.abstractmethod
+    def RotateSecrets(
+        self,
+        request: _coordinator_pb2.RotateSecretsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_coordinator_pb2.RotateSecretsResponse, _abc.Awaitable[_coordinator_pb2.RotateSecretsResponse]]:
+        """Encrypts every secret with the first key of the key file again."""
 
 def add_OperationsServicer_to_server(servicer: OperationsServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...
 

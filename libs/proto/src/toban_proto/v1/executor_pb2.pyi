@@ -224,6 +224,7 @@ class StartOrder(_message.Message):
     CHECKPOINT_JSON_FIELD_NUMBER: _builtins.int
     FIRST_STEP_FIELD_NUMBER: _builtins.int
     RESULT_EXPECTED_FIELD_NUMBER: _builtins.int
+    SECRETS_FIELD_NUMBER: _builtins.int
     attempt: _builtins.int
     job_name: _builtins.str
     definition_version: _builtins.int
@@ -263,6 +264,10 @@ class StartOrder(_message.Message):
     def logs(self) -> Global___LogRules:
         """Unset = no limits and nothing redacted."""
 
+    @_builtins.property
+    def secrets(self) -> _containers.RepeatedCompositeFieldContainer[Global___SecretFile]:
+        """Never stored, neither by the coordinator nor by the executor."""
+
     def __init__(
         self,
         *,
@@ -286,16 +291,46 @@ class StartOrder(_message.Message):
         checkpoint_json: _builtins.str = ...,
         first_step: _builtins.int = ...,
         result_expected: _builtins.bool = ...,
+        secrets: _abc.Iterable[Global___SecretFile] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_lease_loss_grace_seconds", b"_lease_loss_grace_seconds", "key", b"key", "lease_loss_grace_seconds", b"lease_loss_grace_seconds", "log_ticket", b"log_ticket", "logs", b"logs", "slot", b"slot"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_lease_loss_grace_seconds", b"_lease_loss_grace_seconds", "allow_shell", b"allow_shell", "attempt", b"attempt", "checkpoint_json", b"checkpoint_json", "definition_version", b"definition_version", "env", b"env", "first_step", b"first_step", "grace_seconds", b"grace_seconds", "job_name", b"job_name", "key", b"key", "lease_loss_grace_seconds", b"lease_loss_grace_seconds", "log_ticket", b"log_ticket", "logs", b"logs", "on_lease_loss", b"on_lease_loss", "payload_json", b"payload_json", "result_expected", b"result_expected", "slot", b"slot", "steps", b"steps", "timeout_seconds", b"timeout_seconds", "traceparent", b"traceparent", "working_dir", b"working_dir"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_lease_loss_grace_seconds", b"_lease_loss_grace_seconds", "allow_shell", b"allow_shell", "attempt", b"attempt", "checkpoint_json", b"checkpoint_json", "definition_version", b"definition_version", "env", b"env", "first_step", b"first_step", "grace_seconds", b"grace_seconds", "job_name", b"job_name", "key", b"key", "lease_loss_grace_seconds", b"lease_loss_grace_seconds", "log_ticket", b"log_ticket", "logs", b"logs", "on_lease_loss", b"on_lease_loss", "payload_json", b"payload_json", "result_expected", b"result_expected", "secrets", b"secrets", "slot", b"slot", "steps", b"steps", "timeout_seconds", b"timeout_seconds", "traceparent", b"traceparent", "working_dir", b"working_dir"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__lease_loss_grace_seconds: _TypeAlias = _typing.Literal["lease_loss_grace_seconds"]  # noqa: Y015
     _WhichOneofArgType__lease_loss_grace_seconds: _TypeAlias = _typing.Literal["_lease_loss_grace_seconds", b"_lease_loss_grace_seconds"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType__lease_loss_grace_seconds) -> _WhichOneofReturnType__lease_loss_grace_seconds | None: ...
 
 Global___StartOrder: _TypeAlias = StartOrder  # noqa: Y015
+
+@_typing.final
+class SecretFile(_message.Message):
+    """A secret of the job, delivered as a file in memory."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    FILE_FIELD_NUMBER: _builtins.int
+    FILE_ENV_FIELD_NUMBER: _builtins.int
+    VALUE_FIELD_NUMBER: _builtins.int
+    file: _builtins.str
+    """Its name in the folder of the variable TOBAN_SECRETS_DIR."""
+    file_env: _builtins.str
+    """The variable that holds its path; empty = none."""
+    value: _builtins.bytes
+    def __init__(
+        self,
+        *,
+        file: _builtins.str = ...,
+        file_env: _builtins.str = ...,
+        value: _builtins.bytes = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["file", b"file", "file_env", b"file_env", "value", b"value"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SecretFile: _TypeAlias = SecretFile  # noqa: Y015
 
 @_typing.final
 class LogRules(_message.Message):

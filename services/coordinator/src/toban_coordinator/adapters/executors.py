@@ -8,10 +8,22 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from toban_coordinator.adapters.order_messages import cancel_request, header, revoke_request, start_requests
-from toban_coordinator.ports.orders import QUEUED, CancelOrder, OrderQueue, StartOrder, StartResult, Target
+from toban_coordinator.ports.orders import (
+    QUEUED,
+    SECRET_UNAVAILABLE,
+    TEMPLATE_INVALID,
+    CancelOrder,
+    OrderQueue,
+    OrderTemplates,
+    StartOrder,
+    StartResult,
+    Target,
+)
+from toban_coordinator.ports.secrets import SecretSource, SecretUse
 from toban_domain.epoch import Term
 from toban_domain.errors import ErrorCode, TobanError
 from toban_domain.outcome import AttemptKey
+from toban_domain.secret import SecretFile
 from toban_observability import metrics
 from toban_observability.logs import get_logger
 from toban_proto.v1.executor_pb2 import PingRequest, StartJobRequest
@@ -37,10 +49,20 @@ _seconds = metrics.histogram("toban_order_seconds", "Duration of an order RPC.",
 class ExecutorOrders:
     """`WorkerOrders` over gRPC. One object for the life of the process; serials begin again with each term."""
 
-    def __init__(self, *, channels: ChannelPool, signer: TicketSigner, queue: OrderQueue) -> None:
+    def __init__(
+        self,
+        *,
+        channels: ChannelPool,
+        signer: TicketSigner,
+        queue: OrderQueue,
+        templates: OrderTemplates,
+        secrets: SecretSource,
+    ) -> None:
         self._channels = channels
         self._signer = signer
         self._queue = queue
+        self._templates = templates
+        self._secrets = secrets
         self._epoch = 0
         self._serials: dict[str, int] = {}
         self._turns: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
@@ -49,7 +71,12 @@ class ExecutorOrders:
         self, target: Target, term: Term, orders: Sequence[StartOrder], smallest_live_token: int
     ) -> list[StartResult]:
         """Start attempts in requests that fit; raises TobanError when the delivery of the first one is not certain."""
-        requests, results = start_requests(target, orders, smallest_live_token, self._signer)
+        filled, unfilled = await self._fill_templates(orders)
+        opened, closed = await self._open_secrets(filled)
+        ready = [order for order in filled if order.key not in closed]
+        requests, results = start_requests(target, ready, smallest_live_token, self._signer, opened)
+        results += [StartResult(key, False, TEMPLATE_INVALID, why) for key, why in unfilled.items()]
+        results += [StartResult(key, False, SECRET_UNAVAILABLE, why) for key, why in closed.items()]
         for number, request in enumerate(requests):
             try:
                 results += await self._start(target, term, request)
@@ -64,6 +91,27 @@ class ExecutorOrders:
                 )
                 break
         return results
+
+    async def _fill_templates(self, orders: Sequence[StartOrder]) -> tuple[Sequence[StartOrder], dict[AttemptKey, str]]:
+        """The orders that can be sent, and why others cannot. Without templates nothing is done."""
+        wanted = [order for order in orders if order.templated]
+        if not wanted:
+            return orders, {}
+        found = await self._templates.expanded(wanted)
+        made = [found.get(order.key, order) for order in orders]
+        refused = {key: why for key, why in found.items() if isinstance(why, str)}
+        return [order for order in made if not isinstance(order, str)], refused
+
+    async def _open_secrets(
+        self, orders: Sequence[StartOrder]
+    ) -> tuple[dict[AttemptKey, Sequence[SecretFile]], dict[AttemptKey, str]]:
+        """The values for the orders that have secrets, and why some cannot have theirs."""
+        uses = [SecretUse(key=one.key, job=one.job_name, secrets=one.secrets) for one in orders if one.secrets]
+        if not uses:
+            return {}, {}
+        found = await self._secrets.values(uses)
+        refused = {key: one.problem for key, one in found.items() if one.problem}
+        return {key: one.files for key, one in found.items() if not one.problem}, refused
 
     async def _start(self, target: Target, term: Term, request: StartJobRequest) -> list[StartResult]:
         async def send(stub: Any, serial: int) -> list[StartResult]:

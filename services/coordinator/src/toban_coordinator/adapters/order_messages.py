@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from google.protobuf.message import EncodeError
 
 from toban_coordinator.ports.orders import ORDER_INVALID, CancelOrder, OrderStep, StartOrder, StartResult, Target
 from toban_domain.epoch import Term
 from toban_domain.outcome import AttemptKey
+from toban_domain.secret import SecretFile
 from toban_proto.v1 import executor_pb2 as pb
 from toban_transport.convert import key_to_pb, timestamp_to_pb
 from toban_transport.log_ticket import TicketSigner
@@ -24,7 +25,11 @@ def header(epoch: int, serial: int, incarnation: str) -> pb.OrderHeader:
 
 
 def start_requests(
-    target: Target, orders: Sequence[StartOrder], smallest_live_token: int, signer: TicketSigner
+    target: Target,
+    orders: Sequence[StartOrder],
+    smallest_live_token: int,
+    signer: TicketSigner,
+    secrets: Mapping[AttemptKey, Sequence[SecretFile]] | None = None,
 ) -> tuple[list[pb.StartJobRequest], list[StartResult]]:
     """Starts, each with its signed log ticket, as requests of at most REQUEST_BYTES that have no header yet, and a refusal for each order of
     which no message can be made. Raises TobanError when tickets cannot be signed."""
@@ -34,6 +39,9 @@ def start_requests(
     for order in orders:
         try:
             message = _start(order, target.incarnation, signer)
+            if order.secrets:
+                # Raises LookupError rather than start a job without its secrets.
+                message.secrets.extend(_secret(one) for one in (secrets or {})[order.key])
             length = message.ByteSize()
         except (TypeError, ValueError, OverflowError, EncodeError) as error:
             refused.append(StartResult(order.key, False, ORDER_INVALID, f"no message can be made of it: {error}"))
@@ -78,6 +86,10 @@ def _start(order: StartOrder, incarnation: str, signer: TicketSigner) -> pb.Star
         first_step=order.first_step,
         result_expected=order.result_expected,
     )
+
+
+def _secret(secret: SecretFile) -> pb.SecretFile:
+    return pb.SecretFile(file=secret.file, file_env=secret.file_env, value=secret.value)
 
 
 def _step(step: OrderStep) -> pb.Step:

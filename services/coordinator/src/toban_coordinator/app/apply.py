@@ -7,6 +7,7 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from functools import partial
 
 from toban_coordinator.app.apply_schedule import ScheduleWriter, WantedSchedule
@@ -17,6 +18,7 @@ from toban_coordinator.app.manifests import Applied, ManifestText, parse_json
 from toban_coordinator.app.operations_limits import check_pools
 from toban_coordinator.app.payload_schema import PayloadSchema
 from toban_coordinator.app.payload_validator import PayloadValidator
+from toban_coordinator.app.secret_values import problems as secret_problems
 from toban_coordinator.app.slot_counting import Counts, with_counts
 from toban_coordinator.app.write_batches import WriteBatches
 from toban_coordinator.store import audit, jobs, limit_admin
@@ -43,6 +45,8 @@ MAX_MANIFESTS = 2000
 MAX_SCHEDULES_WITH_SLOTS = 20
 # Jobs that are missing for which the nearest name is looked for.
 MAX_HINTS = 10
+# For which the payload of a schedule is checked when its texts refer to the slot.
+EXAMPLE_SLOT = datetime(2026, 1, 1, tzinfo=UTC)
 _WORDS = {"Job": "job", "Schedule": "schedule", "EventTrigger": "trigger"}
 
 
@@ -137,11 +141,12 @@ class Apply:
         await _check_jobs_exist(work, job_specs, users)
         await _check_jobs_exist(work, job_specs, ends, path="spec.on_run_end.job")
         _check_jobs_readable(work, job_specs, users)
+        await _check_schedulable(work, read.manifests, job_specs)
         for name in job_specs:
             work.expect("Job", name, work.definitions[name].version if name in work.definitions else 0)
         writer = await _begin_schedules(work, read.schedules, job_specs)
         done: dict[tuple[str, str], Applied] = {}
-        await _check_pools(work, read.manifests)
+        await _check_pools_and_secrets(work, read.manifests)
         if any(not spec.concurrency.is_plain for spec in job_specs.values()) or _have_limits(work):
             await work.t.notify(limit_admin.WAKE)
         for spec in job_specs.values():
@@ -210,12 +215,16 @@ async def _check_jobs_exist(
     raise_for(problems)
 
 
-async def _check_pools(work: _Work, manifests: Sequence[Manifest]) -> None:
-    """Pools that jobs of this request take of: they are made before, since their sizes are an operator's."""
+async def _check_pools_and_secrets(work: _Work, manifests: Sequence[Manifest]) -> None:
+    """Pools that jobs of this request take of, and secrets that they name: they are made before, since they are an operator's."""
     problems = []
     for manifest in manifests:
         if isinstance(manifest.spec, JobSpec):
-            for path, message, hint in await check_pools(work.t, manifest.spec.concurrency.pools):
+            found = [
+                *await check_pools(work.t, manifest.spec.concurrency.pools),
+                *await secret_problems(work.t, manifest.spec),
+            ]
+            for path, message, hint in found:
                 problems.append(ManifestProblem(manifest.source, path, message, hint))
     raise_for(problems)
 
@@ -232,6 +241,28 @@ def _check_jobs_readable(work: _Work, job_specs: Mapping[str, JobSpec], users: S
         if job not in job_specs and (why := work.definitions[job].broken):
             message = f"job {job!r} cannot be read as it is stored ({why})"
             problems.append(ManifestProblem(source, "spec.job", message, "apply that job again, or in the same call"))
+    raise_for(problems)
+
+
+async def _check_schedulable(work: _Work, manifests: Sequence[Manifest], job_specs: Mapping[str, JobSpec]) -> None:
+    """Jobs with `schedulable: false` have no schedules and triggers: neither in this request, nor from before."""
+    stored = {name: one.spec for name, one in work.definitions.items() if one.spec is not None}
+    closed = {name for name, spec in {**stored, **job_specs}.items() if not spec.schedulable}
+    if not closed:
+        return
+    users = await jobs.users(work.t, sorted(closed & job_specs.keys()))
+    problems = []
+    for manifest in manifests:
+        if not isinstance(manifest.spec, JobSpec) and manifest.spec.job in closed:
+            message = f"job {manifest.spec.job!r} has schedulable: false; its runs are started on demand only"
+            problems.append(
+                ManifestProblem(
+                    manifest.source, "spec.job", message, "name another job, or apply that one with schedulable: true"
+                )
+            )
+        elif found := users.get(manifest.name, ()) if isinstance(manifest.spec, JobSpec) else ():
+            message = f"false, but the job has {', '.join(found)}"
+            problems.append(ManifestProblem(manifest.source, "spec.schedulable", message, "remove them first"))
     raise_for(problems)
 
 
@@ -293,7 +324,7 @@ async def _check_payloads(work: _Work, wanted: Sequence[WantedSchedule], job_spe
     for one in wanted:
         job = one.spec.job
         try:
-            payloads.make(keys[job], specs[job], one.spec.payload)
+            payloads.make(keys[job], specs[job], one.spec.payload_at(EXAMPLE_SLOT))
         except CheckPending:
             raise
         except TobanError as error:

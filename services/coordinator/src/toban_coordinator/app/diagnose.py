@@ -9,8 +9,9 @@ from typing import Any, TypeVar
 
 from toban_coordinator.decide import diagnose as checks
 from toban_coordinator.decide.diagnose import Finding
+from toban_coordinator.ports.secrets import SecretKeys
 from toban_coordinator.store import health_facts as store
-from toban_coordinator.store import read_models
+from toban_coordinator.store import read_models, secrets
 from toban_domain.errors import TobanError
 from toban_fencing.redis_client import RedisGone, RedisLink
 from toban_fencing.redis_info import inspect
@@ -37,6 +38,7 @@ class Diagnose:
 
     pool: Pool
     redis: RedisLink
+    secret_keys: SecretKeys
     clock: Clock
     release: str
 
@@ -52,6 +54,7 @@ class Diagnose:
             async with autocommit(self.pool) as t:
                 found += _migrations(await store.migrations(t))
                 read = await store.read(t)
+                sealed = await secrets.key_ids(t)
         except TobanError as error:
             return [checks.unreachable(error.message), *found], self.clock.wall()
         now: datetime = read.server["server_time"]
@@ -66,6 +69,7 @@ class Diagnose:
         found += checks.coordinators(members, now=now, version=self.release)
         workers = [_facts(checks.ExecutorFacts, row) for row in read.executors]
         found += checks.executors(workers, now=now, version=self.release)
+        found += checks.secret_keys(self.secret_keys.status(), sealed)
         found += checks.work(_facts(checks.WorkFacts, read.work))
         return found, now
 

@@ -16,7 +16,7 @@ from toban_coordinator.decide.skipped_slots import has_to_be_counted, pass_by
 from toban_coordinator.store import schedules
 from toban_coordinator.store.schedules_edit import StoredSchedule
 from toban_domain.errors import ErrorCode, TobanError
-from toban_domain.fire_plan import DueSchedule, FirePlan
+from toban_domain.fire_plan import DueSchedule, FirePlan, RunTemplate
 from toban_domain.job import JobSpec
 from toban_runtime.clock import SystemClock
 from toban_runtime.cooperative_yield import CooperativeYield
@@ -88,14 +88,19 @@ class DueSlots:
                 raise TobanError(ErrorCode.SCHEDULE_INVALID, old.due.broken or "its rule cannot be read any more")
             if key not in self._specs:
                 raise TobanError(ErrorCode.INTERNAL, self._definitions.broken(key))
-            payload = self._payloads.make(key, self._specs[key], old.due.spec.payload)
+            made_from = self._template(key, old.due, old.due.next_run_at or self._now)
+            made = self._made.get(old.due.id, ())
+            plan = decide.plan(old.due, rule, made_from, now=self._now, until=self._now, made=made)
+            own = {slot: self._template(key, old.due, slot) for slot in plan.fires} if old.due.spec.has_template else {}
         except CheckPending:
             raise
         except TobanError as error:
             return self._pass_by(old.due, rule, "submit_failed", error.message[:500])
-        made_from = decide.template(self._specs[key], payload, old.due)
-        made = self._made.get(old.due.id, ())
-        return decide.plan(old.due, rule, made_from, now=self._now, until=self._now, made=made)
+        return replace(plan, own=own)
+
+    def _template(self, key: tuple[int, int], due: DueSchedule, slot: datetime) -> RunTemplate:
+        spec = self._specs[key]
+        return decide.template(spec, self._payloads.make(key, spec, due.spec.payload_at(slot)), due)
 
     def _pass_by(self, due: DueSchedule, rule: Rule | None, outcome: str, message: str) -> FirePlan | None:
         counted = self._counts.get(due.id)

@@ -21,6 +21,11 @@ finished_runs = metrics.counter(
     "toban_runs_finished_total", "Runs that reached a terminal state, by state.", ("state",)
 )
 submitted = metrics.counter("toban_runs_submitted_total", "Created runs by origin: slot, demand, event.", ("origin",))
+secret_orders = metrics.counter(
+    "toban_secret_orders_total",
+    "Start orders of jobs that name secrets, by result: sent with them, or refused because one cannot be had.",
+    ("result",),
+)
 deferred = metrics.counter("toban_runs_deferred_total", "Times that a limit made a run DEFERRED.")
 breaker_moves = metrics.counter(
     "toban_breaker_moves_total", "Times that failures or a probe moved a breaker, by its new state.", ("state",)

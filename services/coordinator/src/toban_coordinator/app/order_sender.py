@@ -9,7 +9,7 @@ from typing import Protocol
 from toban_coordinator.app import metrics
 from toban_coordinator.app.reachability import Reachability
 from toban_coordinator.ports.orders import (
-    ORDER_INVALID,
+    NOT_SENT,
     QUEUED,
     CancelOrder,
     StartOrder,
@@ -199,15 +199,15 @@ class OrderSender:
         self.reach.failed(lane.target.incarnation)
 
     async def _without_doubt(self, lane: Lane, results: Sequence[StartResult]) -> list[StartResult]:
-        """`results` without invalid orders that the executor may have had in another form: it must promise never to start them."""
-        invalid = [result.key for result in results if result.refusal == ORDER_INVALID]
+        """`results` without orders that were not sent and that the executor may have had in another form: it must promise never to start them."""
+        invalid = [result.key for result in results if result.refusal in NOT_SENT]
         if not invalid:
             return list(results)
         _log.error(
             "starts cannot be sent", worker_id=lane.target.worker_id, orders=len(invalid), run_id=invalid[0].run_id
         )
         promised = await self._orders.revoke(lane.target, self._term, invalid)
-        return [r for r in results if r.refusal != ORDER_INVALID or promised.get(r.key) == "gone"]
+        return [r for r in results if r.refusal not in NOT_SENT or promised.get(r.key) == "gone"]
 
     async def _send_cancels(self, lane: Lane) -> None:
         batch, lane.cancels = list(lane.cancels.values()), {}

@@ -78,6 +78,8 @@ def start_order(attempt: Attempt, spec: JobSpec, *, cluster: str) -> StartOrder:
         checkpoint_json=attempt.checkpoint,
         first_step=attempt.first_step,
         result_expected=spec.result_schema is not None,
+        secrets=spec.secrets,
+        templated=spec.templated,
         span=_dispatch_span(attempt, spec.name, cluster),
     )
 

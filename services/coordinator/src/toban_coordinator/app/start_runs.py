@@ -14,9 +14,10 @@ from toban_coordinator.app.fast_path import CurrentFastPath
 from toban_coordinator.app.large_payload import with_large_checks
 from toban_coordinator.app.metrics import submitted
 from toban_coordinator.app.payload_validator import PayloadValidator
+from toban_coordinator.app.secret_values import check_start
 from toban_coordinator.decide.start_runs import refusal
 from toban_coordinator.store import audit, breakers, jobs, reruns, run_traces, runs
-from toban_domain.concurrency import DEFAULT_SCOPE, SCOPES
+from toban_domain.concurrency import DEFAULT_SCOPE, ONCE, SCOPES
 from toban_domain.errors import ErrorCode, TobanError
 from toban_domain.job import JobSpec
 from toban_domain.nearest import nearest
@@ -88,7 +89,7 @@ class StartRuns:
 
     async def start(self, wanted: Sequence[RunRequest], actor: str, *, reason: str = "") -> list[StartedRun]:
         """Raises JOB_NOT_FOUND, JOB_DISABLED, PAYLOAD_INVALID, PAYLOAD_TOO_LARGE, CONFLICT (key of another job, or a rerun whose job was
-        deleted and made again), INVALID_ARGUMENT (time, scope),
+        deleted and made again), INVALID_ARGUMENT (time, scope), SECRET_NOT_FOUND, NOT_REPEATABLE,
         DUPLICATE_SCOPE (policy reject_same_scope, and a live run has the same dedupe keys)."""
         if len(wanted) > MAX_RUNS:
             raise TobanError(ErrorCode.INVALID_ARGUMENT, f"{len(wanted)} runs in one call, the limit is {MAX_RUNS}")
@@ -143,7 +144,8 @@ class StartRuns:
         specs: dict[tuple[int, int], JobSpec] = {}
         for head in heads.values():
             spec = self.definitions.known((head.id, head.version))
-            if spec is None:
+            if spec is None or spec.secrets:
+                # What the job needs beside its payload is checked on the way through the queue.
                 return None
             specs[head.id, head.version] = spec
         return await self.fast_path.place([self._new(run, heads[run.job], specs) for run in wanted], specs, actor=actor)
@@ -172,6 +174,8 @@ class StartRuns:
             specs = {key: await self.definitions.get(t, key) for key in {(h.id, h.version) for h in wanted_heads}}
             new = [self._new(run, head, specs) for run, head in zip(wanted, wanted_heads, strict=True)]
             await _refuse_same_scope(t, new)
+            await _refuse_repeated(t, new)
+            await check_start(t, specs.values())
             if not make:
                 return new, []
             if made := await runs.enqueue(t, new, actor=actor):
@@ -274,10 +278,26 @@ async def _refuse_same_scope(t: Tx, new: Sequence[runs.NewRun]) -> None:
             which = f"run {live} of job {run.job!r} is live" if live is not None else "two runs of this call are"
             raise TobanError(
                 ErrorCode.DUPLICATE_SCOPE,
-                f"{which} with the same dedupe keys ({run.group.removeprefix('key:')}); wait for its end, or cancel it",
+                f"{which} with the same dedupe keys ({run.group.partition(':')[2]}); wait for its end, or cancel it",
                 detail={"run_id": live, "job": run.job},
             )
         seen.add((run.definition_id, run.group))
+
+
+async def _refuse_repeated(t: Tx, new: Sequence[runs.NewRun]) -> None:
+    """Raises NOT_REPEATABLE when a run of the same keys has SUCCEEDED, of a job with repeatable: false."""
+    for run in new:
+        if run.group is None or not run.group.startswith(ONCE):
+            continue
+        done = await runs.succeeded(t, run.definition_id, run.group)
+        if done is None or (run.key and (await runs.by_keys(t, [run.key])).get(run.key)):
+            continue
+        raise TobanError(
+            ErrorCode.NOT_REPEATABLE,
+            f"run {done} of job {run.job!r} has SUCCEEDED with the same dedupe keys ({run.group.removeprefix(ONCE)}), and the job has "
+            "repeatable: false; give other values, or apply it with repeatable: true",
+            detail={"run_id": done, "job": run.job},
+        )
 
 
 async def job_not_found(t: Tx, name: str) -> TobanError:

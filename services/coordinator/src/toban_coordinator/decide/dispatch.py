@@ -9,14 +9,23 @@ from toban_domain.run import RunState
 from toban_domain.transitions import CloseAttempt, Finish, LiveRun, Release
 
 # These say that the job cannot run as it is defined: the attempt failed. Every other refusal that means "gone" sends the run elsewhere.
-JOB_FAULTS = frozenset({"UNSUPPORTED_STEP", "PROGRAM_NOT_ALLOWED", "SPAWN_FAILED", "ORDER_INVALID"})
+JOB_FAULTS = frozenset(
+    {
+        "UNSUPPORTED_STEP",
+        "PROGRAM_NOT_ALLOWED",
+        "SPAWN_FAILED",
+        "ORDER_INVALID",
+        "SECRET_UNAVAILABLE",
+        "TEMPLATE_INVALID",
+    }
+)
 # Seconds before a refused run is placed again, so that a refusing executor does not make the loops spin.
 REFUSED_DELAY_SECONDS = 0.2
 FULL_DELAY_SECONDS = 0.02
 
 
 def failed_start(refusal: str, message: str, now: datetime) -> Outcome:
-    """The outcome of an attempt that the executor could not start for a reason of the job."""
+    """The outcome of an attempt that could not start for a reason of the job."""
     return Outcome(
         kind=OutcomeKind.FAILED,
         reason=Reason.SPAWN_FAILED,

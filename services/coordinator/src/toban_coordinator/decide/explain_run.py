@@ -18,6 +18,7 @@ from toban_domain.run import RunState
 _REMEDIES = {
     "overlap": "policy `queue` lets such a run wait, `allow` starts it beside the other",
     "same_scope": "start it again when that run has ended",
+    "repeated": "nothing is left to do; a run with other dedupe keys starts",
     "replaced": "policy `queue` keeps each run",
     "late": "`skip_late_after_seconds` of the job, or the setting skip_late_runs_after_seconds, allows more",
     "max_wait": "`max_wait_seconds` of the job allows more; `toban limit list` shows what is full",

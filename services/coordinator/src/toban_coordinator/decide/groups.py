@@ -21,6 +21,8 @@ class GroupFacts:
     earliest: Place | None = None
     newest: Place | None = None
     claimed_by: int | None = None
+    # Of a job with repeatable: false: the run that SUCCEEDED.
+    succeeded: int | None = None
 
 
 @dataclass(slots=True)
@@ -41,6 +43,8 @@ class Groups:
             return None
         key = (run.definition_id, run.group)
         facts, policy = self.facts.get(key, GroupFacts()), spec.concurrency.policy_for(run.origin)
+        if facts.succeeded is not None and not run.started:
+            return "repeated", f"run {facts.succeeded} with the same dedupe keys has SUCCEEDED (repeatable: false)"
         if policy == "forbid":
             return self._forbid(run, facts)
         if policy == "reject_same_scope":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 
 from cachetools import LRUCache
@@ -21,7 +22,7 @@ from toban_coordinator.loops.term_loop import LoopDeps, TurnOutcome
 from toban_coordinator.store import schedules
 from toban_coordinator.store.pending_work import Agenda
 from toban_domain.errors import ErrorCode, TobanError
-from toban_domain.fire_plan import DueSchedule, FirePlan
+from toban_domain.fire_plan import DueSchedule, FirePlan, RunTemplate
 from toban_domain.job import JobSpec
 from toban_observability.logs import get_logger
 from toban_runtime.cooperative_yield import CooperativeYield
@@ -200,8 +201,7 @@ class Fire:
             rule = self._rules.of(schedule)
             if spec is None:
                 raise TobanError(ErrorCode.INTERNAL, self._definitions.broken(key))
-            payload = await self._payload(key, spec, schedule)
-            made_from = decide.template(spec, payload, schedule)
+            made_from = await self._template(key, spec, schedule, schedule.next_run_at or now)
             made = progress.made.get(schedule.id, ())
             if at_once:
                 plan = decide.plan_now(schedule, rule, made_from, now=now, until=until, made=made)
@@ -209,6 +209,9 @@ class Fire:
                 plan = decide.plan(schedule, rule, made_from, now=now, until=until, made=made)
             if plan is None:
                 return None
+            if schedule.spec.has_template:
+                own = {slot: await self._template(key, spec, schedule, slot) for slot in plan.fires}
+                plan = replace(plan, own=own)
             settings = self._deps.settings.known
             return self._spread.spread(
                 plan,
@@ -221,11 +224,13 @@ class Fire:
             await self._failed(progress, schedule, error)
             return None
 
-    async def _payload(self, key: tuple[int, int], spec: JobSpec, schedule: DueSchedule) -> str:
+    async def _template(
+        self, key: tuple[int, int], spec: JobSpec, schedule: DueSchedule, slot: datetime
+    ) -> RunTemplate:
         async def make() -> str:
-            return self._payloads.make(key, spec, schedule.spec.payload)
+            return self._payloads.make(key, spec, schedule.spec.payload_at(slot))
 
-        return await with_large_checks(make)
+        return decide.template(spec, await with_large_checks(make), schedule)
 
     async def _write_all(self, progress: Progress, plans: Sequence[FirePlan], now: datetime, until: datetime) -> int:
         return sum([await self._write(progress, batch, now, until) for batch in batches_of(plans)])

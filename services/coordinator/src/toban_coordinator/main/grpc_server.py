@@ -20,6 +20,7 @@ from toban_coordinator.app.job_reads import JobReads
 from toban_coordinator.app.operations_executors import ExecutorOperations
 from toban_coordinator.app.operations_leader import LeaderOperations
 from toban_coordinator.app.operations_limits import LimitOperations
+from toban_coordinator.app.operations_secrets import SecretOperations
 from toban_coordinator.app.operations_settings import SettingsOperations
 from toban_coordinator.app.passwords import Passwords
 from toban_coordinator.app.payload_validator import PayloadValidator
@@ -159,9 +160,12 @@ def _operations(parts: Coordinator) -> Operations:
         pool=pool,
         settings=SettingsOperations(pool=pool),
         limits=LimitOperations(pool=pool),
+        secrets=SecretOperations(pool=pool, keys=parts.secret_keys),
         breakers=BreakerOperations(pool=pool),
         executors=ExecutorOperations(pool=pool),
         leader=LeaderOperations(pool=pool, leader=parts.leadership, clock=clock),
-        diagnose=Diagnose(pool=pool, redis=parts.connections.redis, clock=clock, release=VERSION),
+        diagnose=Diagnose(
+            pool=pool, redis=parts.connections.redis, secret_keys=parts.secret_keys, clock=clock, release=VERSION
+        ),
     )
     return Operations(deps=deps)

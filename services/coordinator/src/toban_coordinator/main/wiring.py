@@ -8,8 +8,11 @@ from dataclasses import dataclass, field
 from toban_coordinator.adapters.executors import ExecutorOrders
 from toban_coordinator.adapters.peers import PeerCalls
 from toban_coordinator.adapters.redis_registry import RedisMirror
+from toban_coordinator.adapters.secret_keys import FileKeys
 from toban_coordinator.app.fast_path import CurrentFastPath
 from toban_coordinator.app.order_results import UndeliveredOrders
+from toban_coordinator.app.order_templates import StoredOrderTemplates
+from toban_coordinator.app.secret_values import StoredSecretValues
 from toban_coordinator.app.settings_stream import SettingsStreams
 from toban_coordinator.config import CoordinatorConfig
 from toban_coordinator.leadership import (
@@ -77,10 +80,13 @@ class Coordinator:
         self.errors = ErrorRate()
         self.mirror = RedisMirror(members=self.members, clock=clock, settings=self.settings)
         self.progress = ProgressWriter(pool=pool)
+        self.secret_keys = FileKeys(config.secrets_key_file)
         self.orders = ExecutorOrders(
             channels=connections.channels,
             signer=TicketSigner(connections.tls),
             queue=UndeliveredOrders(pool=pool),
+            templates=StoredOrderTemplates(pool=pool),
+            secrets=StoredSecretValues(pool=pool, keys=self.secret_keys),
         )
         self.fast_path = CurrentFastPath()
         self.leadership = self._make_leadership(me)

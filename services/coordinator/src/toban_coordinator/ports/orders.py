@@ -14,6 +14,7 @@ from typing import Any, Protocol
 from toban_domain.epoch import Term
 from toban_domain.job import DEFAULT_LEASE_LOSS_GRACE_SECONDS, LEASE_LOSS_ACTION, LogSpec
 from toban_domain.outcome import AttemptKey
+from toban_domain.secret import SecretRef
 from toban_observability.tracing import OpenSpan
 
 # Refusals of an order as a whole: the executor did not look at the attempts, so these say nothing about them (not "gone").
@@ -24,6 +25,14 @@ QUEUED = "queued"
 
 # The leader's own refusal of a start: no message can be made of it, so it was not sent.
 ORDER_INVALID = "ORDER_INVALID"
+
+# So is this: a secret that its job names cannot be given to it.
+SECRET_UNAVAILABLE = "SECRET_UNAVAILABLE"
+
+# And this: a value to which argv or env refers is missing.
+TEMPLATE_INVALID = "TEMPLATE_INVALID"
+
+NOT_SENT = frozenset({ORDER_INVALID, SECRET_UNAVAILABLE, TEMPLATE_INVALID})
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +85,10 @@ class StartOrder:
     checkpoint_json: str = ""
     first_step: int = 0
     result_expected: bool = False
+    # By name only: the values come in when the order is sent.
+    secrets: tuple[SecretRef, ...] = ()
+    # Texts of `steps` and `env` refer to values of the run: they are filled in when the order is sent.
+    templated: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +129,8 @@ class WorkerOrders(Protocol):
         """Start attempts, in as many calls as their size needs. Raises TobanError (UNAVAILABLE, DEADLINE_EXCEEDED …) when the first call is not
         certainly delivered; after a later one that fails, its orders and those behind it have no result. Send again what has none: it is idempotent.
 
-        ORDER_INVALID is the refusal of an order of which no message can be made. The executor has not seen this order.
+        ORDER_INVALID is the refusal of an order of which no message can be made, SECRET_UNAVAILABLE of one whose secrets cannot be had,
+        TEMPLATE_INVALID of one with a reference to nothing. The executor has not seen these orders.
         """
         ...
 
@@ -129,6 +143,14 @@ class WorkerOrders(Protocol):
 
     async def revoke(self, target: Target, term: Term, keys: Sequence[AttemptKey]) -> dict[AttemptKey, str]:
         """Take attempts back → gone | running | finished | STALE_EPOCH | WRONG_INCARNATION, or `queued` as in `cancel`."""
+        ...
+
+
+class OrderTemplates(Protocol):
+    """Fills in the texts of orders."""
+
+    async def expanded(self, orders: Sequence[StartOrder]) -> Mapping[AttemptKey, StartOrder | str]:
+        """Each of these orders filled in, or why that cannot be. Raises StoreError when PostgreSQL does not answer."""
         ...
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from toban_coordinator.app.diagnose import Diagnosis
 from toban_coordinator.app.job_reads import ClusterState
+from toban_coordinator.app.operations_secrets import SecretState
 from toban_coordinator.app.operations_settings import SettingState
 from toban_domain.settings import Settings
 from toban_proto.v1 import coordinator_pb2 as pb
@@ -102,6 +103,22 @@ def setting_to_pb(state: SettingState) -> pb.Setting:
         updated_at=at(stored.updated_at) if stored else None,
         updated_by=stored.updated_by if stored else "",
         takes_effect=spec.takes_effect,
+    )
+
+
+def secret_to_pb(state: SecretState) -> pb.Secret:
+    """A secret without its value."""
+    stored = state.stored
+    return pb.Secret(
+        name=stored.name,
+        key_id=stored.key_id,
+        readable=state.readable,
+        jobs=stored.jobs,
+        used_by=stored.used_by,
+        version=stored.version,
+        created_at=at(stored.created_at),
+        updated_at=at(stored.updated_at),
+        updated_by=stored.updated_by,
     )
 
 

@@ -12,8 +12,15 @@ from toban_coordinator.app.diagnose import Diagnose
 from toban_coordinator.app.operations_executors import ExecutorOperations
 from toban_coordinator.app.operations_leader import LeaderOperations
 from toban_coordinator.app.operations_limits import LimitOperations
+from toban_coordinator.app.operations_secrets import SecretChange, SecretOperations
 from toban_coordinator.app.operations_settings import SettingsOperations
-from toban_coordinator.server.cluster_to_proto import audit_entry_to_pb, diagnosis_to_pb, executor_to_pb, setting_to_pb
+from toban_coordinator.server.cluster_to_proto import (
+    audit_entry_to_pb,
+    diagnosis_to_pb,
+    executor_to_pb,
+    secret_to_pb,
+    setting_to_pb,
+)
 from toban_coordinator.server.from_proto import page_from_pb, setting_change_from_pb
 from toban_coordinator.server.limits_to_proto import limit_details_to_pb, limit_to_pb
 from toban_domain.errors import TobanError
@@ -39,6 +46,7 @@ class OperationsDeps:
     pool: Pool
     settings: SettingsOperations
     limits: LimitOperations
+    secrets: SecretOperations
     breakers: BreakerOperations
     executors: ExecutorOperations
     leader: LeaderOperations
@@ -134,6 +142,35 @@ class Operations(OperationsServicer):
         )
         await _counted("signal_limit", work)
         return pb.SignalLimitResponse(limit=limit_to_pb(await self._deps.limits.state(request.name)))
+
+    async def SetSecret(self, request: pb.SetSecretRequest, context: Context) -> pb.Secret:
+        """Encrypts and stores a value."""
+        change = SecretChange(
+            name=request.name,
+            value=request.value,
+            jobs=list(request.jobs),
+            all_jobs=request.all_jobs,
+            reason=request.reason,
+        )
+        return secret_to_pb(await _counted("set_secret", self._deps.secrets.set(change, actor_of(context))))
+
+    async def ListSecrets(self, _request: pb.ListSecretsRequest, _context: Context) -> pb.ListSecretsResponse:
+        """Names, and who uses them; no value."""
+        return pb.ListSecretsResponse(secrets=[secret_to_pb(one) for one in await self._deps.secrets.list()])
+
+    async def RemoveSecret(self, request: pb.RemoveSecretRequest, context: Context) -> pb.RemoveSecretResponse:
+        """Deletes a secret."""
+        work = self._deps.secrets.remove(
+            request.name, force=request.force, reason=request.reason, actor=actor_of(context)
+        )
+        await _counted("remove_secret", work)
+        return pb.RemoveSecretResponse()
+
+    async def RotateSecrets(self, request: pb.RotateSecretsRequest, context: Context) -> pb.RotateSecretsResponse:
+        """Every secret under the first key."""
+        work = self._deps.secrets.rotate(reason=request.reason, actor=actor_of(context))
+        done = await _counted("rotate_secrets", work)
+        return pb.RotateSecretsResponse(rotated=done.rotated, key_id=done.key_id, unreadable=done.unreadable)
 
     async def Diagnose(self, _request: pb.DiagnoseRequest, _context: Context) -> pb.Diagnosis:
         """What this coordinator knows about the health of the whole installation."""

@@ -62,6 +62,14 @@ async def heads(t: Tx, names: Sequence[str]) -> dict[str, Head]:
     return {row["name"]: Head(row["id"], row["version"], row["enabled"]) for row in rows}
 
 
+async def users(t: Tx, wanted: Sequence[str]) -> dict[str, list[str]]:
+    """The first few schedules and triggers ("schedule nightly") of definitions, by their names."""
+    found: dict[str, list[str]] = {}
+    for row in await t.fetch_all(_sql.users, {"names": list(wanted)}) if wanted else []:
+        found.setdefault(row["name"], []).append(row["used_by"])
+    return found
+
+
 async def names(t: Tx) -> list[str]:
     """All names, for hints."""
     return [row["name"] for row in await t.fetch_all(_sql.names)]

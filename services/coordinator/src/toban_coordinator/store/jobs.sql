@@ -14,6 +14,17 @@ SELECT d.id, d.name, d.version, d.enabled FROM scheduler.job_definitions d WHERE
 -- All names of definitions, for hints.
 SELECT d.name FROM scheduler.job_definitions d WHERE d.deleted_at IS NULL ORDER BY d.name LIMIT 5000
 
+-- name: users
+-- Schedules and triggers of some definitions, the first few of each.
+SELECT d.name, u.name AS used_by
+  FROM scheduler.job_definitions d
+  CROSS JOIN LATERAL (
+       (SELECT 'schedule ' || s.name AS name FROM scheduler.schedules s WHERE s.definition_id = d.id ORDER BY 1 LIMIT 3)
+       UNION ALL
+       (SELECT 'trigger ' || g.name FROM scheduler.event_triggers g WHERE g.definition_id = d.id ORDER BY 1 LIMIT 3)) u
+ WHERE d.name = ANY(%(names)s::text[])
+ ORDER BY 1, 2
+
 -- name: versions
 -- Definitions as they were at some versions; these rows never change.
 SELECT v.definition_id, v.version, v.spec

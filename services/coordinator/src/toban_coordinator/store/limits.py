@@ -126,5 +126,6 @@ async def groups(t: Tx, keys: Collection[tuple[int, str]], now: datetime) -> dic
             earliest=None if row["earliest_id"] is None else (row["earliest_time"], row["earliest_id"]),
             newest=None if row["newest_id"] is None else (row["newest_time"], row["newest_id"]),
             claimed_by=row["claimed_by"],
+            succeeded=row["succeeded"],
         )
     return found

@@ -98,7 +98,9 @@ SELECT i.definition_id, i.concurrency_group AS "group",
               ORDER BY r.scheduled_for, r.id LIMIT 100) AS deferred,
        e.scheduled_for AS earliest_time, e.id AS earliest_id, n.scheduled_for AS newest_time, n.id AS newest_id,
        (SELECT r.id FROM scheduler.runs_live r
-         WHERE r.definition_id = i.definition_id AND r.concurrency_group = i.concurrency_group AND r.group_claimed) AS claimed_by
+         WHERE r.definition_id = i.definition_id AND r.concurrency_group = i.concurrency_group AND r.group_claimed) AS claimed_by,
+       (SELECT d.run_id FROM scheduler.succeeded_keys d
+         WHERE d.definition_id = i.definition_id AND d.concurrency_group = i.concurrency_group) AS succeeded
   FROM unnest(%(definition_ids)s::bigint[], %(groups)s::text[]) AS i(definition_id, concurrency_group)
   LEFT JOIN LATERAL (
     SELECT r.scheduled_for, r.id FROM scheduler.runs_live r

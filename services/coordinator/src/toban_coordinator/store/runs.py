@@ -115,6 +115,12 @@ async def claimant(t: Tx, definition_id: int, group: str) -> int | None:
     return None if row is None else int(row["id"])
 
 
+async def succeeded(t: Tx, definition_id: int, group: str) -> int | None:
+    """The run of a group of a job with repeatable: false that SUCCEEDED; None when there is none yet."""
+    row = await t.fetch_one(_sql.succeeded, {"definition_id": definition_id, "group": group})
+    return None if row is None else int(row["id"])
+
+
 async def by_keys(t: Tx, keys: Sequence[str]) -> dict[str, KeyedRun]:
     """The runs that these idempotency keys name."""
     rows = await t.fetch_all(_sql.by_keys, {"keys": list(keys)})

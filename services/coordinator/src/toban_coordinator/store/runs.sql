@@ -48,6 +48,12 @@ SELECT r.id
   FROM scheduler.runs_live r
  WHERE r.definition_id = %(definition_id)s::bigint AND r.concurrency_group = %(group)s::text AND r.group_claimed
 
+-- name: succeeded
+-- The run of a group that SUCCEEDED, of a job with repeatable: false.
+SELECT d.run_id AS id
+  FROM scheduler.succeeded_keys d
+ WHERE d.definition_id = %(definition_id)s::bigint AND d.concurrency_group = %(group)s::text
+
 -- name: by_keys
 -- Runs that idempotency keys name, with their jobs.
 SELECT k.key, k.run_id, r.job_name

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 
 from toban_domain.lease import ExecutorState
 from toban_domain.placement import DueRun, ExecutorLoad
@@ -211,3 +212,10 @@ async def to_cancel(t: Tx, *, after: int = 0, limit: int) -> list[CancelingRun]:
 def _addressed(row: Row) -> Row:
     host, port = row.pop("grpc_host"), row.pop("grpc_port")
     return {**row, "address": f"{host}:{port}"}
+
+
+async def previous_results(t: Tx, run_ids: Sequence[int]) -> dict[int, Any]:
+    """For each of these live runs the result of the last run of its job and scope that SUCCEEDED before; None when that set none. A run without
+    such a run is left out."""
+    rows = await t.fetch_all(_sql.previous_results, {"runs": list(run_ids)})
+    return {row["id"]: row["result"] for row in rows}

@@ -208,3 +208,15 @@ SELECT r.id, r.token, r.definition_id, r.definition_version, r.cancel_mode, r.ca
  WHERE r.state = 'CANCEL_REQUESTED' AND r.token IS NOT NULL AND e.state <> 'off' AND r.id > %(after)s::bigint
  ORDER BY r.id
  LIMIT %(limit)s::integer
+
+-- name: previous_results
+-- For live runs: the result of the last run of the same job and scope before it that SUCCEEDED.
+SELECT r.id, p.result
+  FROM scheduler.runs_live r
+  CROSS JOIN LATERAL (
+       SELECT h.result
+         FROM scheduler.runs_history h
+        WHERE h.job_name = r.job_name AND h.id < r.id AND h.state = 'SUCCEEDED' AND h.scope = r.scope AND h.scope_id = r.scope_id
+        ORDER BY h.id DESC
+        LIMIT 1) p
+ WHERE r.id = ANY(%(runs)s::bigint[])

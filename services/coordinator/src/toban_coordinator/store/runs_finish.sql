@@ -111,6 +111,10 @@ WITH input AS MATERIALIZED (
                         AND (SELECT d.spec -> 'labels' FROM scheduler.job_definitions d WHERE d.id = g.definition_id)
                             @> (t.spec -> 'on_run_end' -> 'labels'))))
     RETURNING id
+), done AS (
+    INSERT INTO scheduler.succeeded_keys (definition_id, concurrency_group, run_id)
+    SELECT definition_id, concurrency_group, id FROM gone WHERE target = 'SUCCEEDED' AND concurrency_group LIKE 'once:%%'
+        ON CONFLICT (definition_id, concurrency_group) DO NOTHING
 )
 SELECT id, token, assigned_incarnation::text AS incarnation, job_name, target, origin, new_reason, message, definition_id, definition_version,
        schedule_id, slot,

@@ -98,6 +98,7 @@ def _plan_parameters(plans: Sequence[FirePlan]) -> dict[str, str]:
 
 def _fire_parameters(plans: Sequence[FirePlan]) -> dict[str, str]:
     fires = [(p, slot) for p in plans for slot in p.fires]
+    own = [p.own.get(slot) for p, slot in fires] if any(p.own for p in plans) else []
     return {
         "fire_ids": array_literals.numbers(p.schedule.id for p, _ in fires),
         "fire_slots": array_literals.times(slot for _, slot in fires),
@@ -105,6 +106,8 @@ def _fire_parameters(plans: Sequence[FirePlan]) -> dict[str, str]:
         "fire_late": "{"
         + ",".join("t" if p.missed_before and slot < p.missed_before else "f" for p, slot in fires)
         + "}",
+        "fire_payloads": "[" + ",".join(one.payload if one else "null" for one in own) + "]",
+        "fire_groups": json.dumps([one.group if one else None for one in own]),
     }
 
 

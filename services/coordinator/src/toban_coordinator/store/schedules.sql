@@ -53,9 +53,14 @@ WITH plan AS MATERIALIZED (
 ), fires AS MATERIALIZED (
     -- Numbered in the order of their slots: people read lists of runs by number.
     SELECT nextval('scheduler.run_id_seq') AS run_id, o.*
-      FROM (SELECT f.slot, f.delay, f.late, p.*
-              FROM unnest(%(fire_ids)s::bigint[], %(fire_slots)s::timestamptz[], %(fire_delays)s::double precision[], %(fire_late)s::boolean[])
-                   AS f(schedule_id, slot, delay, late)
+      FROM (SELECT f.slot, f.delay, f.late, f.own_payload, f.own_group, p.*
+              -- Payloads and groups of slots that have their own; without any, there are none to read.
+              FROM ROWS FROM (
+                       unnest(%(fire_ids)s::bigint[], %(fire_slots)s::timestamptz[], %(fire_delays)s::double precision[],
+                              %(fire_late)s::boolean[]),
+                       jsonb_array_elements(%(fire_payloads)s::jsonb),
+                       jsonb_array_elements_text(%(fire_groups)s::jsonb))
+                   AS f(schedule_id, slot, delay, late, own_payload, own_group)
               JOIN won w ON w.id = f.schedule_id
               JOIN plan p ON p.id = f.schedule_id
              ORDER BY f.slot, f.schedule_id) o
@@ -67,7 +72,8 @@ WITH plan AS MATERIALIZED (
                                      max_attempts, max_lost, timeout_seconds, scope, scope_id, payload, log_ref, created_by, concurrency_group,
                                      not_before, catch_up)
     SELECT f.run_id, f.definition_id, f.version, f.job, f.id, f.name, 'slot', f.slot, f.slot, f.priority, f.max_attempts, f.max_lost, f.timeout,
-           f.scope, f.scope_id, f.payload, 'toban-log:' || f.run_id, 'schedule', f.concurrency_group,
+           f.scope, f.scope_id, COALESCE(NULLIF(f.own_payload, 'null'), f.payload), 'toban-log:' || f.run_id, 'schedule',
+           CASE WHEN f.own_payload <> 'null' THEN f.own_group ELSE f.concurrency_group END,
            CASE WHEN f.delay > 0 THEN f.slot + make_interval(secs => f.delay) END, f.late
       FROM fires f JOIN slots s ON s.run_id = f.run_id
     RETURNING id, schedule_id, slot, not_before

@@ -87,6 +87,27 @@ async def test_the_payload_of_a_schedule_is_laid_over_the_default_of_its_job(wor
     assert row["payload"] == {"a": 1, "b": 3, "d": 4}
 
 
+async def test_each_slot_has_the_payload_that_refers_to_it(world: Any, make: Any) -> None:
+    """Also those that an edit settles; its group is that of its own payload."""
+    await world.executor()
+    concurrency = {"dedupe_keys": ["at"]}
+    slotted = make.schedule(payload={"at": "${{ slot }}", "x": "${{ schedule.name }}"}, interval_seconds=1)
+    await world.apply(make.job(default_payload={"at": "", "b": 1}, concurrency=concurrency), slotted)
+    await world.steady()
+    await world.turn("fire")
+    read = "SELECT slot, payload, concurrency_group FROM scheduler.runs_live ORDER BY slot"
+    rows = await world.sql(read)
+    assert len(rows) > 2
+    await world.sql("UPDATE scheduler.schedules SET next_run_at = date_trunc('second', now()) - interval '600 s'")
+    await world.apply(make.schedule(payload={"at": "edited"}, interval_seconds=1))
+    settled = [row for row in await world.sql(read) if row["slot"] < rows[0]["slot"]]
+    assert len(settled) > 2
+    for row in [*rows, *settled]:
+        at = row["slot"].astimezone(UTC).isoformat()
+        assert row["payload"] == {"at": at, "b": 1, "x": slotted["metadata"]["name"]}
+        assert at in row["concurrency_group"]
+
+
 async def test_a_zone_that_changes_moves_the_next_slot_and_an_edit_of_anything_else_keeps_both(
     world: Any, make: Any
 ) -> None:

@@ -11,6 +11,7 @@ from google.protobuf.message import DecodeError
 from toban_domain.errors import TobanError
 from toban_domain.job import DEFAULT_LEASE_LOSS_GRACE_SECONDS
 from toban_domain.outcome import AttemptKey, AttemptState
+from toban_domain.secret import SecretFile
 from toban_domain.settings import Settings
 from toban_executor.adapters.program_lookup import python_step_command
 from toban_executor.decide.models import CancelOrder, LogRules, Report, StartOrder, StepEnd, StepOrder
@@ -90,6 +91,7 @@ def start_from_pb(message: executor_pb2.StartOrder) -> StartOrder:
         else DEFAULT_LEASE_LOSS_GRACE_SECONDS,
         checkpoint_json=message.checkpoint_json,
         result_expected=message.result_expected,
+        secrets=tuple(SecretFile(file=one.file, file_env=one.file_env, value=one.value) for one in message.secrets),
         first_step=min(max(0, message.first_step), max(0, len(message.steps) - 1)),
     )
 

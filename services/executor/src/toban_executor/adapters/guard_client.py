@@ -121,7 +121,7 @@ class GuardClient:
         )
         data = self._encode(slot, command)
         if len(data) > MAX_MESSAGE:
-            self._end_unstarted(slot, f"argv, environment and payload together exceed {MAX_MESSAGE} bytes")
+            self._end_unstarted(slot, f"argv, environment, payload and secrets together exceed {MAX_MESSAGE} bytes")
         elif not self._send(slot, data):
             self._end_unstarted(slot, "the guard of the slot does not take orders")
 

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from toban_domain.job import DEFAULT_LEASE_LOSS_GRACE_SECONDS
 from toban_domain.outcome import AttemptKey, Outcome
+from toban_domain.secret import SecretFile
 
 
 class StepOrder(NamedTuple):
@@ -62,6 +63,8 @@ class StartOrder:
     first_step: int = 0
     # The definition has a schema for the output of the job.
     result_expected: bool = False
+    # In memory only: neither the journal nor a log has them.
+    secrets: tuple[SecretFile, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -44,6 +44,17 @@ def patterns(values: Iterable[str]) -> list[bytes]:
     return sorted(form for form in forms if len(form) >= MIN_BYTES)
 
 
+def byte_patterns(values: Iterable[bytes]) -> list[bytes]:
+    """As `patterns`, of values that need not be text; a line ending at the end of a value is not part of it."""
+    forms: set[bytes] = set()
+    for value in values:
+        try:
+            forms.update(patterns([value.decode()]))
+        except UnicodeDecodeError:
+            forms.update(_byte_forms(value), _byte_forms(value.strip()))
+    return sorted(form for form in forms if len(form) >= MIN_BYTES)
+
+
 def masked(text: str, forms: Iterable[bytes]) -> str:
     """A whole text without the values."""
     redactor = Redactor(forms)
@@ -131,9 +142,15 @@ def _forms(text: str) -> Iterator[bytes]:
     raw = _bytes(text)
     if len(raw) < MIN_BYTES:
         return
-    yield raw
+    yield from _byte_forms(raw)
     yield json.dumps(text)[1:-1].encode()
     yield _bytes(json.dumps(text, ensure_ascii=False)[1:-1])
+
+
+def _byte_forms(raw: bytes) -> Iterator[bytes]:
+    if len(raw) < MIN_BYTES:
+        return
+    yield raw
     for encoded in (quote(raw, safe=""), quote(raw), quote_plus(raw)):
         yield encoded.encode()
         yield _lower_escapes(encoded).encode()

@@ -25,7 +25,7 @@ MAX_WAITING = 64
 
 
 class JobSession:
-    """One attempt. `send` gets notes for the executor, `redact` masks secret values."""
+    """One attempt. `send` gets notes for the executor, `redact` masks what the log masks, `redact_secrets` the values of secrets alone."""
 
     def __init__(
         self,
@@ -34,6 +34,7 @@ class JobSession:
         socket: JobSocket,
         send: Callable[[JobNote], None],
         redact: Callable[[str], str],
+        redact_secrets: Callable[[str], str],
         now_ns: Callable[[], int],
     ) -> None:
         self._key = order.key
@@ -42,6 +43,7 @@ class JobSession:
         self._socket = socket
         self._send = send
         self._redact = redact
+        self._redact_secrets = redact_secrets
         self._now_ns = now_ns
         self._cancelled = False
         self.result_json = ""
@@ -116,6 +118,8 @@ class JobSession:
             self.log_ref = self._redact(request.value)
 
     def _put_checkpoint(self, text: str) -> int:
+        # It is stored: a later attempt would find the value of a secret there.
+        text = _json_or_mask(self._redact_secrets(text))
         self._earlier = text
         self._number += 1
         if self._sent:

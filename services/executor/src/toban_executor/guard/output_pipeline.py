@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from toban_executor.decide.log_block import STDOUT, SYSTEM, LogBlock
 from toban_executor.decide.log_limits import Limiter, LogLimits
 from toban_executor.decide.models import LogRules
-from toban_executor.decide.redact import MIN_BYTES, Redactor, masked, patterns, secret_values
+from toban_executor.decide.redact import MIN_BYTES, Redactor, byte_patterns, masked, patterns, secret_values
 from toban_executor.guard.line_splitter import LineNumbering, LineSplitter
 
 
@@ -23,6 +23,7 @@ class OutputPipeline:
         *,
         env: Mapping[str, str],
         payload_json: str,
+        secrets: Iterable[bytes] = (),
         now: Callable[[], float],
         now_ns: Callable[[], int],
     ) -> None:
@@ -31,7 +32,8 @@ class OutputPipeline:
             # Reads the whole payload.
             values, self._short = secret_values(rules.redact, env=env, payload_json=payload_json)
         self.numbering = LineNumbering()
-        self._forms = patterns(values)
+        self._secret_forms = byte_patterns(secrets)
+        self._forms = sorted({*patterns(values), *self._secret_forms})
         self._now = now
         self._now_ns = now_ns
         self._limiter = Limiter(LogLimits(max_bytes=rules.max_bytes, lines_per_second=rules.lines_per_second))
@@ -84,6 +86,10 @@ class OutputPipeline:
     def redact(self, text: str) -> str:
         """A text about the attempt with the secret values masked."""
         return masked(text, self._forms) if self._forms else text
+
+    def redact_secrets(self, text: str) -> str:
+        """A text of the job's own with the values of its secrets masked, and nothing else."""
+        return masked(text, self._secret_forms) if self._secret_forms else text
 
     @property
     def redacted(self) -> int:

@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from toban_domain.outcome import AttemptKey
+from toban_domain.secret import SecretFile
 from toban_executor.decide.guard_types import (
     Acknowledge,
     AttemptStart,
@@ -122,6 +123,7 @@ def _spawn_fields(spawn: Spawn) -> tuple[Any, ...]:
         order.checkpoint_json,
         order.first_step,
         order.result_expected,
+        [(secret.file, secret.file_env, secret.value) for secret in order.secrets],
     )
 
 
@@ -143,6 +145,7 @@ def _spawn(
     checkpoint_json: str,
     first_step: int,
     result_expected: bool,
+    secrets: list[tuple[str, str, bytes]],
 ) -> Spawn:
     order = StartOrder(
         key=AttemptKey._make(key),
@@ -157,6 +160,7 @@ def _spawn(
         checkpoint_json=checkpoint_json,
         first_step=first_step,
         result_expected=result_expected,
+        secrets=tuple([SecretFile(file=file, file_env=variable, value=value) for file, variable, value in secrets]),
     )
     return Spawn(
         order=order,

@@ -48,7 +48,12 @@ class SlotJob:
         self._first_seqs.clear()
         self._output = output
         self._session = JobSession(
-            order=order, socket=self._socket, send=self._send, redact=output.redact, now_ns=wall_ns
+            order=order,
+            socket=self._socket,
+            send=self._send,
+            redact=output.redact,
+            redact_secrets=output.redact_secrets,
+            now_ns=wall_ns,
         )
         output.read_marker = self._session.read_marker
 

@@ -11,6 +11,7 @@ import signal
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from toban_domain.outcome import AttemptKey
 from toban_executor.decide.guard import decide, next_due
 from toban_executor.decide.guard_types import (
     CheckTree,
@@ -44,7 +45,7 @@ from toban_executor.decide.guard_types import (
     TreeSignaled,
 )
 from toban_executor.decide.log_block import STDERR, STDOUT, LogBlock
-from toban_executor.decide.models import LogRules
+from toban_executor.decide.models import StartOrder
 from toban_executor.decide.slot_state import SlotState
 from toban_executor.guard.cgroup import SlotCgroup
 from toban_executor.guard.channel import Channel
@@ -79,7 +80,7 @@ class SlotSupervisor:
         # Processes that refused the last signals.
         self._unreachable = 0
         # Of the attempt in the slot; the pipes are registered with poll unless paused.
-        self._no_output = _pipeline(LogRules(), env={}, payload_json="")
+        self._no_output = _pipeline(StartOrder(key=AttemptKey(0, 0)), env={})
         self._output = self._no_output
         self._pipes: dict[int, OutputStream] = {}
         self._paused = False
@@ -208,14 +209,14 @@ class SlotSupervisor:
     def _prepare(self, spawn: Spawn) -> None:
         order = spawn.order
         self._unreachable = 0
-        self._output = _pipeline(order.logs, env=spawn.env, payload_json=order.payload_json)
+        self._output = _pipeline(order, env=spawn.env)
         self._job.begin(order, self._output)
-        self._work_dir.prepare(order.payload_json)
+        self._work_dir.prepare(order.payload_json, order.secrets)
         self._send_blocks(self._output.opening())
 
     def _spawn(self, spawn: Spawn, number: int) -> int:
         step = spawn.order.steps[number]
-        env = dict(spawn.env)
+        env = {**spawn.env, **self._work_dir.environment(spawn.order.secrets)}
         env["TOBAN_PAYLOAD_FILE"] = self._work_dir.payload
         env["TOBAN_LEASE_FD"] = str(LEASE_FD)
         if self._job.path:
@@ -363,8 +364,15 @@ class SlotSupervisor:
             self._channel.send(encode_block(block))
 
 
-def _pipeline(rules: LogRules, *, env: Mapping[str, str], payload_json: str) -> OutputPipeline:
-    return OutputPipeline(rules, env=env, payload_json=payload_json, now=boottime, now_ns=wall_ns)
+def _pipeline(order: StartOrder, *, env: Mapping[str, str]) -> OutputPipeline:
+    return OutputPipeline(
+        order.logs,
+        env=env,
+        payload_json=order.payload_json,
+        secrets=[secret.value for secret in order.secrets],
+        now=boottime,
+        now_ns=wall_ns,
+    )
 
 
 def serve(*, channel: Channel, incarnation: str, work_dir: WorkDir, group: SlotCgroup | None, losses: int = 0) -> bool:

@@ -8,8 +8,11 @@ import contextlib
 import errno
 import os
 import shutil
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from toban_domain.secret import SecretFile
+from toban_executor.guard.secret_files import SecretFiles
 from toban_executor.guard.spawn import SpawnError
 
 _MEMORY = Path("/dev/shm")
@@ -37,19 +40,26 @@ class WorkDir:
         self.directory = str(directory)
         self.payload = str(payload)
         self.socket = socket
+        self._secrets = SecretFiles(payload.with_suffix(".secrets"))
         shutil.rmtree(directory, ignore_errors=True)
 
-    def prepare(self, payload: str) -> None:
-        """Write the payload file for the first step of an attempt. Raises SpawnError when the disk does not let us."""
+    def prepare(self, payload: str, secrets: Sequence[SecretFile] = ()) -> None:
+        """Write the files for the first step of an attempt. Raises SpawnError when the disk does not let us."""
         try:
             with contextlib.suppress(FileExistsError):
                 os.mkdir(self.directory, 0o700)  # noqa: PTH102 (hot path)
             self._write(payload or "{}")
         except OSError as error:
             raise SpawnError(f"work directory '{self.directory}': {os.strerror(error.errno or 0)}") from None
+        self._secrets.write(secrets)
+
+    def environment(self, secrets: Sequence[SecretFile]) -> Mapping[str, str]:
+        """The variables by which a job finds its secrets."""
+        return self._secrets.environment(secrets)
 
     def clear(self) -> None:
-        """Remove the payload file and whatever the attempt left in its directory."""
+        """Remove the payload file, the secrets, and whatever the attempt left in its directory."""
+        self._secrets.clear()
         with contextlib.suppress(FileNotFoundError):
             os.unlink(self.payload)  # noqa: PTH108 (hot path)
         try:

@@ -22,6 +22,7 @@ from toban_coordinator.decide.diagnose.fleet import (
     executors,
     leader,
 )
+from toban_coordinator.decide.diagnose.secret_keys import secret_keys
 from toban_coordinator.decide.diagnose.work import WorkFacts, work
 from toban_domain.finding import Finding
 
@@ -43,6 +44,7 @@ __all__ = [
     "migrations",
     "partitions",
     "redis",
+    "secret_keys",
     "server",
     "standbys",
     "unreachable",

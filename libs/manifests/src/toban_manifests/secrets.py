@@ -1,0 +1,121 @@
+"""`secrets:` of a job: the values that it needs, by name (docs/secrets.md)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, ValidationError, ValidatorFunctionWrapHandler, WithJsonSchema
+from pydantic_core import InitErrorDetails, PydanticCustomError
+
+from toban_domain.payload import kind_of
+from toban_domain.secret import FILE, MAX_SECRETS, NAME, NAME_HINT, VARIABLE, SecretRef
+from toban_manifests.section import IfMissing, Section, key, problem, problems_of, raise_problems
+from toban_manifests.values import Text
+
+_NOT_BY_VALUE = (
+    "write file_env: {0}: it holds the path of a file with the value. The environment of a process is inherited by every program "
+    "that it starts, and can be read in /proc"
+)
+
+
+def _check_name(value: str) -> str:
+    if not NAME.fullmatch(value):
+        raise problem(f"{value!r} is not a name of a secret", NAME_HINT)
+    return value
+
+
+def _check_file(value: str) -> str:
+    if value and not FILE.fullmatch(value):
+        raise problem(
+            f"{value!r} is not a name of a file", "use 1 to 64 of A-Z, a-z, 0-9, '.', '_' and '-', without folders"
+        )
+    return value
+
+
+def _check_variable(value: str) -> str:
+    if value and not VARIABLE.fullmatch(value):
+        raise problem(f"{value!r} is not a name of a variable", "use letters, digits and '_', such as PGPASSFILE")
+    if value.startswith("TOBAN_"):
+        raise problem(f"{value!r} belongs to Toban", "choose a name without TOBAN_ at its beginning")
+    return value
+
+
+class Secret(Section):
+    """A value that is stored with `toban secret set`."""
+
+    MEANT = {"secret": "name", "key": "name", "path_env": "file_env", "path": "file"}
+
+    name: Annotated[
+        Text,
+        AfterValidator(_check_name),
+        WithJsonSchema({"type": "string", "pattern": f"^{NAME.pattern}$"}),
+        IfMissing("add `name:` of a secret of `toban secret list`"),
+    ] = key(..., "name of the secret", "db-password", type_name="name")
+    file: Annotated[
+        Text, AfterValidator(_check_file), WithJsonSchema({"type": "string", "pattern": f"^{FILE.pattern}$"})
+    ] = key(
+        "",
+        "its file in the folder `$TOBAN_SECRETS_DIR`",
+        "db.pass",
+        type_name="name of a file",
+        unset="the name of the secret",
+    )
+    file_env: Annotated[
+        Text, AfterValidator(_check_variable), WithJsonSchema({"type": "string", "pattern": f"^{VARIABLE.pattern}$"})
+    ] = key(
+        "",
+        "a variable that holds the path of the file; a value is never put into the environment",
+        "PGPASSFILE",
+        type_name="name of a variable",
+    )
+
+    @classmethod
+    def _refused(cls, value: Mapping[Any, Any]) -> Iterator[PydanticCustomError]:
+        """A wish for the value itself in the environment is answered with the reason."""
+        if "env" in value:
+            wanted = value["env"]
+            shown = wanted if isinstance(wanted, str) and VARIABLE.fullmatch(wanted) else "NAME_FILE"
+            yield problem("is not offered: secrets are files", _NOT_BY_VALUE.format(shown), below=".env")
+        yield from super()._refused({name: item for name, item in value.items() if name != "env"})
+
+    def to_spec(self) -> SecretRef:
+        """As the domain has it."""
+        return SecretRef(name=self.name, file=self.file if self.file != self.name else "", file_env=self.file_env)
+
+
+def check_secrets(value: Any, handler: ValidatorFunctionWrapHandler) -> list[Secret]:
+    """How many, each of them, and what may occur once only."""
+    if not isinstance(value, list):
+        raise problem(f"must be a list, is {kind_of(value)}", "write [{name: db-password}]")
+    found: list[PydanticCustomError | InitErrorDetails] = []
+    if len(value) > MAX_SECRETS:
+        found.append(problem(f"has {len(value)} secrets", f"use at most {MAX_SECRETS}"))
+    secrets: list[Secret] = []
+    try:
+        secrets = handler(value)
+    except ValidationError as error:
+        found += problems_of(error)
+    raise_problems([*found, *_used_twice(secrets)])
+    return secrets
+
+
+def variable_problems(job: Mapping[str, Any]) -> Iterator[PydanticCustomError]:
+    """Variables that `env` of the job sets as well."""
+    for index, secret in enumerate(job.get("secrets") or ()):
+        if secret.get("file_env") in (job.get("env") or {}):
+            message = f"{secret['file_env']!r} is a variable of `env` as well"
+            yield problem(message, "choose another name for one of them", below=f".secrets[{index}].file_env")
+
+
+def _used_twice(secrets: list[Secret]) -> Iterator[PydanticCustomError]:
+    files: set[str] = set()
+    variables: set[str] = set()
+    for index, secret in enumerate(secrets):
+        ref = secret.to_spec()
+        if ref.file_name in files:
+            yield problem(f"file {ref.file_name!r} is used twice", "give each its own `file:`", below=f"[{index}]")
+        if ref.file_env and ref.file_env in variables:
+            yield problem(f"{ref.file_env!r} is used twice", "give each its own variable", below=f"[{index}].file_env")
+        files.add(ref.file_name)
+        variables.add(ref.file_env)

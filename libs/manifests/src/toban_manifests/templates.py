@@ -1,0 +1,74 @@
+"""References in texts of a job or schedule: what can be known to be wrong before a run (docs/jobs.md)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence, Set
+from typing import Any
+
+from pydantic_core import PydanticCustomError
+
+from toban_domain import template
+from toban_domain.nearest import nearest
+from toban_domain.shell_detection import first_argument
+from toban_manifests.section import problem
+
+_PAYLOAD = "payload."
+
+
+def job_problems(job: Mapping[str, Any], wrong: Set[str]) -> Iterator[PydanticCustomError]:
+    """Of `argv` and `env`, as far as these keys themselves are sound."""
+    known = None if wrong & {"payload_schema", "default_payload"} else _known_keys(job)
+    if "env" not in wrong:
+        for name, text in (job.get("env") or {}).items():
+            yield from _text_problems(text, f".env.{name}", known)
+    if "steps" not in wrong:
+        for index, step in enumerate(job.get("steps") or ()):
+            yield from _argv_problems(step.get("argv") or (), f".steps[{index}].argv", known)
+
+
+def schedule_problems(payload: Mapping[str, Any]) -> Iterator[PydanticCustomError]:
+    """Of the payload of a schedule."""
+    for at, text in template.texts_of(payload):
+        message, hint = template.problem(text, template.SCHEDULE) if template.MARK in text else ("", "")
+        if message:
+            yield problem(message, hint, below=f".payload{at}")
+
+
+def _argv_problems(argv: Sequence[str], at: str, known: Set[str] | None) -> Iterator[PydanticCustomError]:
+    code = first_argument(argv)
+    for index, word in enumerate(argv):
+        if template.MARK not in word:
+            continue
+        below = f"{at}[{index}]"
+        if index == 0:
+            yield problem("is the program, which cannot be a template", "name the program", below=below)
+        elif index < code and not template.is_literal(word):
+            hint = 'pass the value behind the code: [sh, -c, \'echo "$1"\', sh, "${{ payload.name }}"]'
+            yield problem("is code, in which a value could become a command", hint, below=below)
+        else:
+            yield from _text_problems(word, below, known)
+
+
+def _text_problems(text: str, below: str, known: Set[str] | None) -> Iterator[PydanticCustomError]:
+    if template.MARK not in text:
+        return
+    message, hint = template.problem(text, template.STEP)
+    if message:
+        yield problem(message, hint, below=below)
+        return
+    for name in template.references(text):
+        key = name.removeprefix(_PAYLOAD).partition(".")[0]
+        if known is not None and name.startswith(_PAYLOAD) and key not in known:
+            near = nearest(key, known)
+            hint = f"did you mean {near!r}?" if near else "add it to `properties` of payload_schema"
+            yield problem(f"refers to {name!r}, which payload_schema does not allow", hint, below=below)
+
+
+def _known_keys(job: Mapping[str, Any]) -> Set[str] | None:
+    """The keys that a payload can have; None: any."""
+    schema = job.get("payload_schema")
+    if not isinstance(schema, Mapping) or schema.get("additionalProperties") is not False:
+        return None
+    if any(name in schema for name in ("patternProperties", "allOf", "anyOf", "oneOf", "$ref", "if")):
+        return None
+    return {*(schema.get("properties") or {}), *(job.get("default_payload") or {})}

@@ -1,0 +1,111 @@
+"""What a manifest may refer to: secrets, and values of a run in templates."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from toban_domain.job import JobSpec
+from toban_domain.schedule import RuleSpec
+from toban_domain.shell_detection import first_argument
+from toban_manifests.read import Document, find_problems, read_manifests
+
+
+def no_check(rule: RuleSpec) -> list[tuple[str, str, str]]:
+    return []
+
+
+def job(**spec: Any) -> dict[str, Any]:
+    body = {"steps": [{"argv": ["true"]}], **spec}
+    return {"apiVersion": "toban/v1", "kind": "Job", "metadata": {"name": "x"}, "spec": body}
+
+
+def schedule(**spec: Any) -> dict[str, Any]:
+    body = {"job": "x", "interval_seconds": 5, **spec}
+    return {"apiVersion": "toban/v1", "kind": "Schedule", "metadata": {"name": "s"}, "spec": body}
+
+
+@pytest.mark.parametrize(
+    ("body", "path", "words"),
+    [
+        (job(repeatable=False), "spec.repeatable", "add concurrency: {dedupe_keys: [KEY]}"),
+        (job(env={"A": "${{ payload.a"}), "spec.env.A", "has ${{ without }}"),
+        (job(env={"A": "${{ pay.a }}"}), "spec.env.A", "did you mean 'payload'?"),
+        (job(steps=[{"argv": ["x", "${{ run.idd }}"]}]), "spec.steps[0].argv[1]", "did you mean 'run.id'?"),
+        (job(steps=[{"argv": ["${{ payload.x }}"]}]), "spec.steps[0].argv[0]", "is the program"),
+        (
+            job(steps=[{"argv": ["sh", "-c", "echo ${{ payload.x }}"]}], allow_shell=True),
+            "spec.steps[0].argv[2]",
+            "is code, in which a value could become a command",
+        ),
+        (
+            job(
+                steps=[{"argv": ["x", "${{ payload.usr.id }}"]}],
+                payload_schema={"type": "object", "properties": {"user": {}}, "additionalProperties": False},
+            ),
+            "spec.steps[0].argv[1]",
+            "did you mean 'user'?",
+        ),
+        (schedule(payload={"a": [{"b": "${{ payload.x }}"}]}), "spec.payload.a[0].b", "known here: slot"),
+        (job(secrets={"a": "b"}), "spec.secrets", "must be a list"),
+        (job(secrets=[{"file": "x"}]), "spec.secrets[0].name", "add `name:` of a secret"),
+        (job(secrets=[{"name": "A/B"}]), "spec.secrets[0].name", "is not a name of a secret"),
+        (job(secrets=[{"name": "a", "file": "../a"}]), "spec.secrets[0].file", "without folders"),
+        (job(secrets=[{"name": "a", "file_env": "A-B"}]), "spec.secrets[0].file_env", "is not a name of a variable"),
+        (job(secrets=[{"name": "a", "file_env": "TOBAN_A"}]), "spec.secrets[0].file_env", "belongs to Toban"),
+        (job(secrets=[{"name": "a", "env": "A"}]), "spec.secrets[0].env", "write file_env: A"),
+        (job(secrets=[{"name": "a"}, {"name": "b", "file": "a"}]), "spec.secrets[1]", "is used twice"),
+        (
+            job(secrets=[{"name": "a", "file_env": "A"}], env={"A": "b"}),
+            "spec.secrets[0].file_env",
+            "variable of `env`",
+        ),
+        (job(secrets=[{"name": f"s{n}"} for n in range(21)]), "spec.secrets", "use at most 20"),
+    ],
+)
+def test_a_mistake_names_its_path_and_the_way_out(body: dict[str, Any], path: str, words: str) -> None:
+    _, problems = find_problems([Document("a.yaml", body)], check_rule=no_check)
+    [found] = [one.line() for one in problems if one.path == path]
+    assert words in found
+    assert "\n" not in found
+
+
+def test_sound_ones_are_kept_as_they_are() -> None:
+    words = ["sh", "-c", 'echo "$1"', "sh", "${{ payload.name ?? 0 }}", "$${{ literal"]
+    body = job(
+        steps=[{"argv": words}],
+        allow_shell=True,
+        secrets=[{"name": "db", "file": "db", "file_env": "DB_FILE"}, {"name": "key", "file": "id.pem"}],
+        repeatable=False,
+        schedulable=False,
+        concurrency={"dedupe_keys": ["name"]},
+    )
+    [manifest] = read_manifests([Document("a", body)], check_rule=no_check)
+    spec = manifest.spec
+    assert isinstance(spec, JobSpec)
+    assert spec.templated
+    assert spec.concurrency.once
+    assert [(one.name, one.file_name, one.file_env) for one in spec.secrets] == [
+        ("db", "db", "DB_FILE"),
+        ("key", "id.pem", ""),
+    ]
+    assert JobSpec.from_json(spec.to_json()) == spec
+
+
+@pytest.mark.parametrize(
+    ("argv", "first"),
+    [
+        (["echo", "x"], 0),
+        (["sh", "-c", "code", "sh", "x"], 3),
+        (["sh", "-ec", "code"], 3),
+        (["sh", "file.sh", "x"], 2),
+        (["timeout", "5", "bash", "-c", "code", "x"], 5),
+        (["python3", "-c", "code", "x"], 3),
+        (["node", "--eval=code", "x"], 3),
+        (["deno", "eval", "code", "x"], 3),
+        (["sh", "-c"], 2),
+    ],
+)
+def test_where_the_arguments_of_code_begin(argv: list[str], first: int) -> None:
+    assert first_argument(argv) == first

@@ -1,0 +1,57 @@
+"""Fills in argv and env of orders when they are sent: from the run, its payload and the result of the run before."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from toban_coordinator.ports.orders import OrderStep, StartOrder
+from toban_coordinator.store import runs_assign
+from toban_domain.errors import TobanError
+from toban_domain.event_filter import MISSING
+from toban_domain.outcome import AttemptKey
+from toban_domain.template import Context, expand_text, slot_values
+from toban_store.pool import Pool
+from toban_store.tx import autocommit
+
+PREVIOUS = "previous.result"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredOrderTemplates:
+    """`OrderTemplates` with results from PostgreSQL, which are read only for orders that refer to one."""
+
+    pool: Pool
+
+    async def expanded(self, orders: Sequence[StartOrder]) -> Mapping[AttemptKey, StartOrder | str]:
+        """Each order filled in, or why not. Raises StoreError."""
+        asking = [order.key.run_id for order in orders if _mentions(order, PREVIOUS)]
+        results: Mapping[int, Any] = {}
+        if asking:
+            async with autocommit(self.pool) as t:
+                results = await runs_assign.previous_results(t, asking)
+        return {order.key: _expanded(order, results) for order in orders}
+
+
+def _mentions(order: StartOrder, name: str) -> bool:
+    words = [word for step in order.steps for word in step.argv]
+    return any(name in text for text in (*order.env.values(), *words))
+
+
+def _expanded(order: StartOrder, results: Mapping[int, Any]) -> StartOrder | str:
+    run = {"run.id": order.key.run_id, "run.attempt": order.attempt, "run.job": order.job_name}
+    trees = {"payload": json.loads(order.payload_json), PREVIOUS: results.get(order.key.run_id, MISSING)}
+    context = Context(plain={**slot_values(order.slot), **run}, trees=trees)
+    try:
+        steps = tuple(_step(step, index, context) for index, step in enumerate(order.steps))
+        env = {name: expand_text(text, context, f"env.{name}") for name, text in order.env.items()}
+    except TobanError as error:
+        return error.message
+    return replace(order, steps=steps, env=env)
+
+
+def _step(step: OrderStep, index: int, context: Context) -> OrderStep:
+    words = [expand_text(word, context, f"steps[{index}].argv[{at}]") for at, word in enumerate(step.argv)]
+    return replace(step, argv=tuple(words))

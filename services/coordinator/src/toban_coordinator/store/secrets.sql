@@ -1,0 +1,48 @@
+-- name: find
+-- Encrypted values of some names, with the jobs that may use them.
+SELECT s.name, s.key_id, s.nonce, s.ciphertext, s.jobs FROM scheduler.secrets s WHERE s.name = ANY(%(names)s::text[])
+
+-- name: names
+-- All names, for hints.
+SELECT s.name FROM scheduler.secrets s ORDER BY s.name LIMIT 5000
+
+-- name: stored
+-- Every secret without its value, or the one called `name`, with the current definitions that use it.
+SELECT s.name, s.key_id, s.jobs, s.version, s.created_at, s.updated_at, s.updated_by, COALESCE(u.jobs, '{}') AS used_by
+  FROM scheduler.secrets s
+  LEFT JOIN (
+       SELECT jsonb_path_query(d.spec, '$.secrets[*].name') #>> '{}' AS secret, array_agg(DISTINCT d.name ORDER BY d.name) AS jobs
+         FROM scheduler.job_definitions d
+        WHERE d.spec ? 'secrets'
+        GROUP BY 1) u ON u.secret = s.name
+ WHERE %(name)s::text = '' OR s.name = %(name)s::text
+ ORDER BY s.name
+ LIMIT 10000
+
+-- name: key_ids
+-- How many secrets each key encrypts.
+SELECT s.key_id, count(*) AS secrets FROM scheduler.secrets s GROUP BY s.key_id
+
+-- name: store
+-- ∅ or a value → a value. `jobs` NULL: they stay.
+INSERT INTO scheduler.secrets AS s (name, key_id, nonce, ciphertext, jobs, created_by, updated_by)
+VALUES (%(name)s::text, %(key_id)s::text, %(nonce)s::bytea, %(ciphertext)s::bytea, COALESCE(%(jobs)s::text[], '{}'), %(actor)s::text,
+        %(actor)s::text)
+    ON CONFLICT (name) DO UPDATE
+       SET key_id = EXCLUDED.key_id, nonce = EXCLUDED.nonce, ciphertext = EXCLUDED.ciphertext, jobs = COALESCE(%(jobs)s::text[], s.jobs),
+           version = s.version + 1, updated_at = now(), updated_by = EXCLUDED.updated_by
+RETURNING s.version
+
+-- name: with_other_key
+-- Secrets that another key than the first one encrypts, locked.
+SELECT s.name, s.key_id, s.nonce, s.ciphertext, s.jobs
+  FROM scheduler.secrets s WHERE s.key_id <> %(key_id)s::text ORDER BY s.name FOR UPDATE
+
+-- name: reseal
+-- A value → the same value under another key.
+UPDATE scheduler.secrets s SET key_id = %(key_id)s::text, nonce = %(nonce)s::bytea, ciphertext = %(ciphertext)s::bytea
+ WHERE s.name = %(name)s::text AND s.key_id = %(old_key_id)s::text
+
+-- name: remove
+-- A value → ∅.
+DELETE FROM scheduler.secrets s WHERE s.name = %(name)s::text RETURNING s.version
