@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from toban_coordinator.adapters.executors import ExecutorOrders
 from toban_coordinator.adapters.peers import PeerCalls
 from toban_coordinator.adapters.redis_registry import RedisMirror
+from toban_coordinator.app.external_claims import ExternalClaims
 from toban_coordinator.app.fast_path import CurrentFastPath
 from toban_coordinator.app.order_results import UndeliveredOrders
 from toban_coordinator.app.settings_stream import SettingsStreams
@@ -25,6 +26,7 @@ from toban_coordinator.leadership import (
 )
 from toban_coordinator.loops import LoopDeps, leader_loops, lease_loops
 from toban_coordinator.loops.executor_leases import LeaseDeps, Observer, least_lease_ms
+from toban_coordinator.loops.external_locks import ClaimObserver
 from toban_coordinator.loops.progress_writer import ProgressWriter
 from toban_coordinator.loops.standing import StandingDeps, standing_loops
 from toban_coordinator.main.connections import Connections, connect
@@ -74,6 +76,8 @@ class Coordinator:
         self.settings = SettingsCache(pool=pool, clock=clock)
         self.settings_streams = SettingsStreams(source=self.settings)
         self.observer = Observer(pool=pool, clock=clock)
+        self.claim_observer = ClaimObserver(pool=pool, clock=clock)
+        self.claims = ExternalClaims(pool=pool, clock=clock)
         self.errors = ErrorRate()
         self.mirror = RedisMirror(members=self.members, clock=clock, settings=self.settings)
         self.progress = ProgressWriter(pool=pool)
@@ -96,6 +100,7 @@ class Coordinator:
             settings=self.settings,
         )
         self.wakes.register("leader", self.leadership.read_leader_row)
+        self.wakes.register("claims", self.claims.wake)
         self.standing_loops = standing_loops(
             StandingDeps(
                 pool=pool,
@@ -104,6 +109,7 @@ class Coordinator:
                 settings=self.settings,
                 errors=self.errors,
                 observer=self.observer,
+                claims=self.claim_observer,
                 progress=self.progress,
                 wakes=self.wakes,
                 presence=self.presence.run_once,
@@ -175,4 +181,4 @@ class Coordinator:
             settings=self.settings,
             holds=deps.holds,
         )
-        return [*leader_loops(deps), *lease_loops(lease_deps, term, on_turn)]
+        return [*leader_loops(deps, self.claim_observer), *lease_loops(lease_deps, term, on_turn)]

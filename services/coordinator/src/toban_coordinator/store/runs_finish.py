@@ -110,6 +110,23 @@ async def finish_held(
     return await _finish(t, moves, (incarnation,)) if moves else []
 
 
+async def finish_claimed(t: Tx, outcomes: Sequence[tuple[AttemptKey, str, Outcome]]) -> list[Finished]:
+    """(claim, worker) → SUCCEEDED, where the worker holds the claim of the last step of a run, without looking at it before."""
+    moves = [
+        {
+            "id": key.run_id,
+            "source": "claimed",
+            "token": key.token,
+            "worker": worker,
+            "target": RunState.SUCCEEDED.value,
+            "attempt_state": RunState.SUCCEEDED.value,
+            "outcome": outcome_json(outcome),
+        }
+        for key, worker, outcome in outcomes
+    ]
+    return await _finish(t, moves, ()) if moves else []
+
+
 def _move(move: Finish, source: str) -> dict[str, Any]:
     return {
         "id": move.run_id,
@@ -166,6 +183,8 @@ async def release(t: Tx, moves: Sequence[Release]) -> set[int]:
             "messages": [m.message for m in moves],
             "started": [m.started_at for m in moves],
             "first_steps": [m.first_step for m in moves],
+            "keeps_limits": [m.keeps_limits for m in moves],
+            "results": [m.result_json for m in moves],
         },
     )
     return {row["id"] for row in rows}
@@ -190,7 +209,7 @@ async def orphan(t: Tx, moves: Sequence[Orphan]) -> set[int]:
 
 
 async def request_cancel(t: Tx, moves: Sequence[RequestCancel]) -> set[int]:
-    """ASSIGNED | RUNNING → CANCEL_REQUESTED."""
+    """ASSIGNED | RUNNING | WAITING_WORKER → CANCEL_REQUESTED."""
     if not moves:
         return set()
     rows = await t.fetch_all(
@@ -202,6 +221,7 @@ async def request_cancel(t: Tx, moves: Sequence[RequestCancel]) -> set[int]:
             "reasons": [m.reason for m in moves],
             "modes": [m.mode for m in moves],
             "actors": [m.actor for m in moves],
+            "holds": [m.hold_seconds for m in moves],
         },
     )
     return {row["id"] for row in rows}
