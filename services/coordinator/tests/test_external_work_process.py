@@ -2,13 +2,18 @@
 
 import asyncio
 import json
+import os
+import sys
+from pathlib import Path
 
 import pytest
+import yaml
 
 from toban_domain.errors import ErrorCode, TobanError
 from toban_proto.v1 import coordinator_pb2 as pb
 from toban_proto.v1 import coordinator_pb2_grpc as rpc
 
+EXAMPLE = Path(__file__).resolve().parents[3] / "examples" / "external-worker"
 JOB = {
     "apiVersion": "toban/v1",
     "kind": "Job",
@@ -115,3 +120,25 @@ async def test_only_external_workers_may_claim(work, call):
     with pytest.raises(TobanError) as caught:
         await call("admin-cli", rpc.ExternalWorkStub, "Claim", claim(wait=0))
     assert caught.value.code is ErrorCode.PERMISSION_DENIED
+
+
+async def test_the_example_of_a_worker_does_the_steps_of_its_job(process, tls, call):
+    job = yaml.safe_load((EXAMPLE / "job.yaml").read_text())
+    manifest = pb.Manifest(json=json.dumps(job))
+    await call("admin-cli", rpc.JobControlStub, "Apply", pb.ApplyRequest(manifests=[manifest]))
+    wanted = [pb.StartRunRequest(job="word-count", payload_json='{"text": "one two three"}') for _ in range(2)]
+    made = await call("admin-cli", rpc.JobControlStub, "StartRuns", pb.StartRunsRequest(runs=wanted))
+    worker = await asyncio.create_subprocess_exec(
+        sys.executable,
+        str(EXAMPLE / "worker.py"),
+        f"127.0.0.1:1,127.0.0.1:{process['grpc_port']}",
+        "2",
+        env={**os.environ, "SCHEDULER_TLS_DIR": str(tls / "external-worker")},
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+    )
+    async with asyncio.timeout(60):
+        said = (await worker.communicate())[0].decode()
+    for one in made.runs:
+        run = await call("admin-cli", rpc.JobReaderStub, "GetRun", pb.GetRunRequest(id=one.run_id))
+        assert (run.state, json.loads(run.result_json or "{}")) == ("SUCCEEDED", {"words": 3}), said
