@@ -31,10 +31,6 @@ def python(**step: Any) -> dict[str, Any]:
     return job(steps=[{"type": "python", "callable": "a:b", **step}])
 
 
-def external(**step: Any) -> dict[str, Any]:
-    return job(steps=[{"type": "external", "worker_type": "transcode", **step}])
-
-
 def schedule(**spec: Any) -> dict[str, Any]:
     return {"apiVersion": "toban/v1", "kind": "Schedule", "metadata": {"name": "s"}, "spec": {"job": "x", **spec}}
 
@@ -46,17 +42,6 @@ def read(body: object) -> Any:
 def problems(*bodies: object) -> list[tuple[str, str]]:
     _, found = find_problems([Document("a.yaml", body) for body in bodies], check_rule=no_check)
     return [(problem.path, problem.line()) for problem in found]
-
-
-def test_an_external_step_beside_one_on_an_executor() -> None:
-    body = job(
-        steps=[{"argv": ["true"]}, {"type": "external", "worker_type": "transcode", "lock_ttl_seconds": 5}],
-        env={"A": "b"},
-    )
-    local, step = read(body).steps
-    assert (step.type, step.worker_type, step.lock_ttl_seconds) == ("external", "transcode", 5)
-    assert (local.worker_type, "lock_ttl_seconds" in local.to_json()) == ("", False)
-    assert JobSpec.from_json(read(body).to_json()) == read(body)
 
 
 def test_a_full_job() -> None:
@@ -187,19 +172,6 @@ def test_a_full_schedule() -> None:
         (python(python_path=["lib"]), "spec.steps[0].python_path[0]", "is not absolute"),
         (python(python_path=[""]), "spec.steps[0].python_path[0]", "must be a folder"),
         (python(function="a:b"), "spec.steps[0].function", "did you mean 'callable'?"),
-        (job(steps=[{"type": "external"}]), "spec.steps[0].worker_type", "is missing; add `worker_type:`"),
-        (external(worker_type=""), "spec.steps[0].worker_type", "is missing"),
-        (external(worker_type="Trans code"), "spec.steps[0].worker_type", "is not a name"),
-        (external(lock_ttl_seconds=0), "spec.steps[0].lock_ttl_seconds", "use 1 … 86400"),
-        (external(heartbeat_seconds=5), "spec.steps[0].heartbeat_seconds", "`lock_ttl_seconds` says how long"),
-        (external(argv=["x"]), "spec.steps[0].argv", "belongs to `type: command` and not to external"),
-        (external(lock_ttl=5), "spec.steps[0].lock_ttl", "did you mean 'lock_ttl_seconds'?"),
-        (job(steps=[{"argv": ["x"], "worker_type": "a"}]), "spec.steps[0].worker_type", "belongs to `type: external`"),
-        (
-            job(steps=[{"type": "external", "worker_type": "a"}], env={"A": "b"}),
-            "spec.env",
-            "external workers do all steps of this job; take it out, or add a step that runs on an executor",
-        ),
         (job(steps=[{"type": "comand", "argv": ["x"]}]), "spec.steps[0].type", "did you mean 'command'?"),
         (job(steps=[{"id": "a", "argv": ["x"]}, {"id": "a", "argv": ["x"]}]), "spec.steps[1].id", "is used twice"),
         (job(timeout_seconds="5"), "spec.timeout_seconds", "must be a whole number, is '5'"),

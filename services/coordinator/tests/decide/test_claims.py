@@ -70,7 +70,7 @@ def test_a_lock_is_over_only_after_a_whole_wait_without_an_extension() -> None:
     assert seen_over([*reads(10.0, SEEN), *reads(WAIT - 0.01, extended, begin=10.5)]) == []
 
 
-def test_a_gap_between_reads_another_cluster_and_another_token_begin_the_wait_anew() -> None:
+def test_a_gap_between_reads_another_cluster_and_another_token_begin_the_wait_again() -> None:
     assert seen_over([*reads(9.0, SEEN), *reads(9.0, SEEN, begin=11.0)]) == []
     other = replace(SEEN, cluster="1/2")
     assert seen_over([*reads(9.0, SEEN), *reads(9.0, other, begin=9.5)]) == []

@@ -76,7 +76,7 @@ class _Line:
     task: asyncio.Task[None] | None = None
 
     def waiting(self) -> list[_Call]:
-        """Calls that nobody has given up."""
+        """Calls whose caller has not given up."""
         while self.calls and self.calls[0].done.done():
             self.calls.popleft()
         return [call for call in self.calls if not call.done.done()]

@@ -91,14 +91,6 @@ class Coordinator:
         self.presence = self._make_presence(me, release)
         peers = PeerCalls(channels=connections.channels, incarnation=me.incarnation)
         self.watcher = Watcher(leadership=self.leadership, peers=peers, clock=clock)
-        checker = Checker(
-            pool=pool,
-            leadership=self.leadership,
-            peers=peers,
-            members=self.members,
-            now=self.server_time,
-            settings=self.settings,
-        )
         self.wakes.register("leader", self.leadership.read_leader_row)
         self.wakes.register("claims", self.claims.wake)
         self.standing_loops = standing_loops(
@@ -114,7 +106,7 @@ class Coordinator:
                 wakes=self.wakes,
                 presence=self.presence.run_once,
                 mirror=self.mirror.run_once,
-                subleader=checker.run_once,
+                subleader=self._make_checker(peers).run_once,
             )
         )
 
@@ -139,6 +131,16 @@ class Coordinator:
                 tick_seconds=lambda: self.settings.known["leader_tick_seconds"],
                 wakes=self.wakes,
             ),
+        )
+
+    def _make_checker(self, peers: PeerCalls) -> Checker:
+        return Checker(
+            pool=self.connections.pool,
+            leadership=self.leadership,
+            peers=peers,
+            members=self.members,
+            now=self.server_time,
+            settings=self.settings,
         )
 
     def _make_presence(self, me: Contender, release: str) -> Presence:

@@ -121,7 +121,7 @@ SELECT scheduler.current_system_id() || '/' || scheduler.current_timeline() AS c
  WHERE r.locked_by IS NOT NULL
 
 -- name: lock_still
--- Locks those of some claims that nobody has extended since they were seen, by (run, token, counter).
+-- Locks those of some claims that were not extended since they were seen, by (run, token, counter).
 SELECT {{run_to_decide}}, r.claim_deadline IS NOT NULL AND r.claim_deadline <= now() AS timed_out, r.claimed_at
   FROM unnest(%(ids)s::bigint[], %(tokens)s::bigint[], %(seqs)s::bigint[]) AS i(id, token, seq)
   JOIN scheduler.runs_live r ON r.id = i.id AND r.token = i.token AND r.lock_seq = i.seq
