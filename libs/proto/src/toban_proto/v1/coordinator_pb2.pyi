@@ -5127,7 +5127,7 @@ class StepAnswer(_message.Message):
     result: _builtins.str
     """accepted | already_accepted | refused"""
     code: _builtins.str
-    """Of a refusal: CLAIM_LOST, RESULT_INVALID or INVALID_ARGUMENT."""
+    """Of a refusal: CLAIM_LOST or INVALID_ARGUMENT. With `accepted`: RESULT_INVALID, the attempt has failed because its result does not fit."""
     message: _builtins.str
     @_builtins.property
     def key(self) -> _common_pb2.AttemptKey: ...

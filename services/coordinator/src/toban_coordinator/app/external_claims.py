@@ -32,6 +32,8 @@ LOOK_SECONDS = 1.0
 # Weights of scopes are read again after this time, seconds.
 WEIGHTS_SECONDS = 5.0
 KEPT_TURNS = 1000
+# How long a round waits whose steps were all taken by others, seconds.
+TAKEN_SECONDS = 0.01
 
 _claimed = metrics.counter(
     "toban_external_claims_total", "Steps that external workers have claimed from this coordinator."
@@ -165,6 +167,9 @@ class ExternalClaims:
             # A call whose steps another coordinator has claimed looks again.
             if (mine or (now >= call.until and not steps)) and not call.done.done():
                 call.done.set_result(mine)
+        if claims and not made:
+            # Another transaction has them: a moment later it shows what became of them.
+            await self._clock.sleep(TAKEN_SECONDS)
         return bool(claims)
 
     async def _pause(self, line: _Line) -> None:

@@ -21,11 +21,13 @@ WITH input AS MATERIALIZED (
 SELECT id, (SELECT pg_notify('toban_wake', 'claims'))::text AS woken FROM moved
 
 -- name: offered
--- Offers to workers of one type, the most urgent rank first, and within it scopes in turn; as many of each scope as its share.
+-- Offers to workers of one type, the most urgent rank first, and within it scopes in turn. None in a cluster that is not settled: claims may have
+-- been lost there (docs/fencing.md 3.2).
 WITH RECURSIVE queue AS NOT MATERIALIZED (
     SELECT r.priority * 2 - r.catch_up::integer AS rank, r.*
       FROM scheduler.runs_live r
      WHERE r.state = 'WAITING_WORKER' AND r.locked_by IS NULL AND r.worker_type = %(type)s::text
+       AND (SELECT scheduler.is_settled(l) FROM scheduler.leader l)
 ), scopes AS (
     {{fair_scopes}}
 ), listed AS MATERIALIZED (

@@ -216,3 +216,14 @@ async def test_a_wrong_argument_is_named(workers: Any, call: Any, what: str) -> 
     with pytest.raises(TobanError, match=what) as caught:
         await call(workers)
     assert caught.value.code is ErrorCode.INVALID_ARGUMENT
+
+
+async def test_nothing_is_claimed_in_a_cluster_that_is_not_settled(world: Any, make: Any, workers: Any) -> None:
+    await world.apply(make.job(steps=[STEP]))
+    await world.start()
+    await world.turn("assign")
+    (before,) = await world.sql("SELECT settled_timeline FROM scheduler.leader")
+    await world.sql("UPDATE scheduler.leader SET settled_timeline = settled_timeline + 1")
+    assert await workers.claim() == []
+    await world.sql("UPDATE scheduler.leader SET settled_timeline = %(t)s", t=before["settled_timeline"])
+    assert len(await workers.claim()) == 1

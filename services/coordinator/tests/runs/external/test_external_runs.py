@@ -26,7 +26,7 @@ async def test_a_canceled_claim_is_told_and_ends_with_its_acknowledgement(world:
     assert "cancel_timeout" not in await world.events(run)
 
 
-async def test_a_cancel_that_nobody_acknowledges_ends_with_the_lock(world: Any, make: Any, workers: Any) -> None:
+async def test_a_cancel_without_an_acknowledgement_ends_with_the_lock(world: Any, make: Any, workers: Any) -> None:
     await world.apply(make.job(steps=[STEP], cancel={"grace_seconds": 0}))
     (run,) = await world.start()
     await world.turn("assign")
