@@ -14,7 +14,7 @@ from toban_domain.lease import ExecutorState
 from toban_domain.placement import DueRun, ExecutorLoad
 from toban_domain.run import RunState
 from toban_domain.settings import Settings
-from toban_domain.transitions import Defer, Finish, Offer, Release
+from toban_domain.transitions import Defer, Finish, Offer, Placement, Release
 
 # New work goes only to executors whose last heartbeat is at most this old, seconds.
 FRESH_SECONDS = 2.0
@@ -49,6 +49,18 @@ class Offered:
             next_step=next_step(spec, self.run.first_step or 0),
             phase=self.step.id if len(spec.steps) > 1 else "",
         )
+
+
+@dataclass(frozen=True, slots=True)
+class Moves:
+    """What one transaction writes; `due` are the runs that are placed and offered."""
+
+    placements: Sequence[Placement]
+    offers: Sequence[Offer]
+    releases: Sequence[Release]
+    skips: Sequence[Finish]
+    defers: Sequence[Defer]
+    due: Mapping[int, DueRun]
 
 
 def fresh_seconds(settings: Settings) -> float:

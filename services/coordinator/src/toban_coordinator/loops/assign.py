@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from toban_coordinator.app import metrics
@@ -41,21 +40,11 @@ SPARE = 16
 LOOK_AHEAD_SECONDS = 0.5
 # While nothing waits, free slots are read this often for the fast path, whose write checks the executor again anyway, seconds.
 BOARD_SECONDS = 5.0
+# While runs wait for a slot, those that need none are looked for this often, seconds.
+OFFERS_SECONDS = 0.2
 
 Move = decide.Placed | decide.Offered | Finish | Defer
 Specs = dict[tuple[int, int], JobSpec]
-
-
-@dataclass(frozen=True, slots=True)
-class Moves:
-    """What one transaction writes; `due` are the runs that are placed and offered."""
-
-    placements: Sequence[Placement]
-    offers: Sequence[Offer]
-    releases: Sequence[Release]
-    skips: Sequence[Finish]
-    defers: Sequence[Defer]
-    due: Mapping[int, DueRun]
 
 
 class Assign:
@@ -87,6 +76,8 @@ class Assign:
         # (definition, version) that no executor with a free slot fits: left out of the reads, so that they hold up no others.
         self._blocked: set[tuple[int, int]] = set()
         self._looked_ahead_at = 0.0
+        # When runs that need no slot were looked for apart, and whether this turn has left that out.
+        self._offers_at, self._offers_skipped = -OFFERS_SECONDS, False
         # Less than that while the fenced transaction does not fit into its bound, for example on a slow disk.
         self._batch = AdaptiveBatch(BATCH)
         self._aside = SetAside(clock=deps.clock)
@@ -144,7 +135,7 @@ class Assign:
             return TurnOutcome(moved, 0.0)
         if self._blocked and self._deps.clock.monotonic() - self._looked_ahead_at < LOOK_AHEAD_SECONDS:
             # Runs wait for a slot: the report that frees one wakes this loop.
-            return TurnOutcome(moved)
+            return TurnOutcome(moved, max(0.001, self._offers_in()) if self._offers_skipped else None)
         return await self._look_ahead(moved, usable, now, settings["assign_ahead_seconds"])
 
     def _runs_wait(self, usable: Sequence[ExecutorLoad]) -> bool:
@@ -173,8 +164,15 @@ class Assign:
         self._unblock(decide.with_room(usable))
         free = decide.free_slots(usable)
         due, specs = await self._due(now, min(free, self._batch.size)) if free else ([], {})
+        self._offers_skipped = self._offers_in() > 0
+        if self._offers_skipped:
+            return usable, due, specs
+        self._offers_at = self._deps.clock.monotonic()
         offers, of_offers = await self._due_offers(now, {run.id for run in due})
         return usable, [*due, *offers], {**specs, **of_offers}
+
+    def _offers_in(self) -> float:
+        return self._offers_at + OFFERS_SECONDS - self._deps.clock.monotonic()
 
     async def _due_offers(self, now: datetime, seen: Collection[int]) -> tuple[list[DueRun], Specs]:
         """Runs that go on with an external step: while others wait for executors, they are read apart."""
@@ -272,7 +270,7 @@ class Assign:
         offered = 0
         if offers or defers or skips or self._admission is not None:
             due = {move.run.id: move.run for move in part if isinstance(move, decide.Placed | decide.Offered)}
-            moves = Moves(placements, offers, releases, skips, defers, due)
+            moves = decide.Moves(placements, offers, releases, skips, defers, due)
             days, offered, finished, waiting = await self._commit_all(moves)
             metrics.count_finished(finished)
             metrics.deferred.inc(waiting)
@@ -286,7 +284,7 @@ class Assign:
         self._send(sent, days, specs, origins)
         return len(days) + offered + len(finished) + waiting
 
-    async def _commit_all(self, moves: Moves) -> tuple[dict[int, str], int, list[runs_finish.Finished], int]:
+    async def _commit_all(self, moves: decide.Moves) -> tuple[dict[int, str], int, list[runs_finish.Finished], int]:
         """Days of the logs of what was sent, how many were offered, what was skipped, how many were deferred; runs that a limit does not admit
         any more stay PENDING."""
         placements, offers = moves.placements, moves.offers

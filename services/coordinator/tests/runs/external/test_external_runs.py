@@ -108,8 +108,10 @@ async def test_offers_need_no_executor_while_others_wait_for_one(world: Any, mak
     await world.start("local", count=3)
     await world.turn("assign", "assign")
     (run,) = await world.start("outside")
-    await world.turn("assign")
-    assert await world.state(run) == "WAITING_WORKER"
+    async with asyncio.timeout(20):
+        while await world.state(run) != "WAITING_WORKER":
+            await world.turn("assign")
+    assert (await world.sql("SELECT count(*) AS n FROM scheduler.runs_live WHERE state = 'PENDING'"))[0]["n"] == 2
 
 
 async def test_a_flood_of_one_tenant_does_not_delay_another(world: Any, make: Any, workers: Any) -> None:
