@@ -19,6 +19,7 @@ from toban_coordinator.app.report_queue import ReportQueue
 from toban_coordinator.app.start_runs import RunRequest, StartRuns
 from toban_coordinator.decide.report import Report
 from toban_coordinator.loops.build_loops import leader_loops
+from toban_coordinator.loops.external_locks import ClaimObserver
 from toban_coordinator.loops.term_loop import LoopDeps
 from toban_coordinator.ports.orders import StartResult
 from toban_domain.epoch import Epoch, Term, TokenSource
@@ -110,7 +111,7 @@ class Bench:
             settings=Defaults(),
             fast_path=CurrentFastPath(),
         )
-        self.loops = {loop.name: loop for loop in leader_loops(deps)}
+        self.loops = {loop.name: loop for loop in leader_loops(deps, ClaimObserver(pool=pool, clock=deps.clock))}
         self.assign = self.loops["assign"]
         # A fast path of its own, which no leader serves: these runs are created and assigned in two steps.
         self.starter = StartRuns(

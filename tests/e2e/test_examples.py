@@ -4,7 +4,8 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -59,6 +60,7 @@ def expectations(stack: Stack, work: Path) -> dict[str, Expected]:
         "tokyo-mornings": Expected("おはようございます"),
         "one-at-a-time": Expected(""),
         "limits": Expected("1 of 1 seconds", {"seconds": 1}),
+        "word-count": Expected("", {"text": "one two three"}),
     }
 
 
@@ -84,6 +86,21 @@ def toban(stack: Stack, *arguments: str) -> str:
     done = subprocess.run(command, env=environment, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout
+
+
+@contextmanager
+def external_worker(stack: Stack) -> Iterator[None]:
+    """The worker of external-worker/, which serves every coordinator."""
+    addresses = ",".join(stack.coordinators)
+    environment = {**os.environ, "SCHEDULER_TLS_DIR": str(stack.home.tls / "external-worker")}
+    worker = subprocess.Popen(
+        [sys.executable, str(EXAMPLES / "external-worker" / "worker.py"), addresses], env=environment
+    )
+    try:
+        yield
+    finally:
+        worker.kill()
+        worker.wait()
 
 
 def log_of(admin: AdminClient, run_id: int, words: str) -> str:
@@ -118,7 +135,8 @@ def test_every_example_does_what_it_says(tmp_path: Path) -> None:
             admin.start(name, payload={**one.payload, **failing.get(name, {})})[0]: (name, one)
             for name, one in FAILURES.items()
         }
-        ends_as(admin, started)
+        with external_worker(stack):
+            ends_as(admin, started)
         by_name = {name: run_id for run_id, (name, one) in started.items() if one.state == "SUCCEEDED"}
         assert admin.run(by_name["flaky-with-retry"]).attempt == 2
         assert '"percentage": 100' in admin.run(by_name["long-with-progress"]).progress_json

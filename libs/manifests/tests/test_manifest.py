@@ -371,7 +371,7 @@ def test_no_document_is_left_out_silently(kind: Any) -> None:
 @pytest.mark.parametrize(
     ("body", "choices"),
     [
-        (job(steps=[{"argv": ["x"], "type": ""}]), "command, python"),
+        (job(steps=[{"argv": ["x"], "type": ""}]), "command, python, external"),
         (job(concurrency={"policy": ""}), "allow, forbid, replace, queue, reject_same_scope"),
         (job(on_lease_loss=""), "freeze, kill, continue"),
     ],

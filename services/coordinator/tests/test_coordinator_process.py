@@ -113,7 +113,6 @@ async def test_a_storm_of_reads_does_not_make_heartbeats_wait(call, executor, pg
 async def test_services_of_later_releases_answer_unimplemented(call):
     for service, stub, method, request, metadata in (
         ("admin-cli", rpc.JobControlStub, "DeleteJob", pb.DeleteJobRequest(), ()),
-        ("external-worker", rpc.ExternalWorkStub, "Claim", pb.ClaimRequest(), ()),
     ):
         with pytest.raises(TobanError) as caught:
             await call(service, stub, method, request, metadata)

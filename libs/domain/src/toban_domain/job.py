@@ -33,6 +33,7 @@ DEFAULT_GRACE_SECONDS = 10.0
 DEFAULT_LEASE_LOSS_GRACE_SECONDS = 2.0
 DEFAULT_MAX_LOST = 3
 DEFAULT_LOST_AFTER_SECONDS = 3600
+DEFAULT_LOCK_TTL_SECONDS = 60
 DEFAULT_LOG_MB = 1024
 DEFAULT_LOG_LINES_PER_SECOND = 10_000
 
@@ -50,6 +51,8 @@ _STEP_DEFAULTS: Mapping[str, Any] = {
     "callable": "",
     "python_path": [],
     "heartbeat_seconds": 0,
+    "worker_type": "",
+    "lock_ttl_seconds": DEFAULT_LOCK_TTL_SECONDS,
 }
 
 
@@ -58,7 +61,8 @@ class StepSpec:
     """One command of a job. Steps run in sequence; the first failure ends the attempt. `timeout_seconds` 0 = only the job's timeout.
 
     `heartbeat_seconds`: how long it may be silent on its socket, 0 = for ever. A step that is not `cancelable` ends before a cancel takes effect.
-    `argv` belongs to the type command; `callable` ("package.module:function") and `python_path` (absolute folders) to the type python.
+    `argv` belongs to the type command; `callable` ("package.module:function") and `python_path` (absolute folders) to the type python;
+    `worker_type` and `lock_ttl_seconds` (how long a claim is valid without an extension) to the type external.
     """
 
     id: str
@@ -70,6 +74,8 @@ class StepSpec:
     callable: str = ""
     python_path: tuple[str, ...] = ()
     heartbeat_seconds: int = 0
+    worker_type: str = ""
+    lock_ttl_seconds: int = DEFAULT_LOCK_TTL_SECONDS
 
     def to_json(self) -> dict[str, Any]:
         """The canonical form, with the keys of the manifest."""
@@ -83,6 +89,8 @@ class StepSpec:
             "callable": self.callable,
             "python_path": list(self.python_path),
             "heartbeat_seconds": self.heartbeat_seconds,
+            "worker_type": self.worker_type,
+            "lock_ttl_seconds": self.lock_ttl_seconds,
         }
         return compact(full, _STEP_DEFAULTS)
 
@@ -99,6 +107,8 @@ class StepSpec:
             callable=data.get("callable", ""),
             python_path=tuple(data.get("python_path", ())),
             heartbeat_seconds=int(data.get("heartbeat_seconds", 0)),
+            worker_type=data.get("worker_type", ""),
+            lock_ttl_seconds=int(data.get("lock_ttl_seconds", DEFAULT_LOCK_TTL_SECONDS)),
         )
 
 

@@ -50,6 +50,7 @@ class Reason(StrEnum):
     LEASE_LOST = "lease_lost"
     FORCED_SHUTDOWN = "forced_shutdown"
     RESULT_INVALID = "result_invalid"
+    WORKER_FAILED = "worker_failed"
 
 
 # The job's executor was lost or stopped; such an attempt uses no retry and is repeated up to max_lost (docs/fencing.md 3.7, 3.8).

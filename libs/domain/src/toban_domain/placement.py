@@ -16,6 +16,7 @@ class DueRun:
 
     `overlaps`: an earlier run of the same schedule is still live. `started`: an earlier attempt of it has run. `deferred_on`: the limit that
     it has waited for. `group`: of the concurrency policy; `claimed`: no other run can be live in it. `catch_up`: its slot was missed.
+    `keeps_limits`: it goes on after a dispatch, and holds its limits already.
     """
 
     id: int
@@ -43,6 +44,7 @@ class DueRun:
     deferred_on: str | None = None
     catch_up: bool = False
     not_before: datetime | None = None
+    keeps_limits: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -27,6 +27,12 @@ class LiveRun:
     definition_id: int
     definition_version: int
     started: bool = False
+    # The step with which its dispatch begins.
+    first_step: int = 0
+    # The step with which the run goes on when its dispatch succeeds; None = that ends it.
+    next_step: int | None = None
+    # The external worker that has claimed its step.
+    locked_by: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,6 +76,7 @@ class Release:
     """live → PENDING: a retry, a reassignment or a refused start. `attempt` and `lost_count` are the new values.
 
     `started_at`: start of the attempt that ended; None when it never started. `first_step`: index of the step to begin with; None = no change.
+    `keeps_limits`: it goes on at once, and keeps what it takes of limits. `result_json`: what an external step gave, "" = no change.
     """
 
     run_id: int
@@ -82,6 +89,8 @@ class Release:
     event: str
     message: str = ""
     started_at: datetime | None = None
+    keeps_limits: bool = False
+    result_json: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,7 +106,10 @@ class Orphan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestCancel:
-    """ASSIGNED (dispatched) | RUNNING → CANCEL_REQUESTED."""
+    """ASSIGNED (dispatched) | RUNNING | WAITING_WORKER (claimed) → CANCEL_REQUESTED.
+
+    `hold_seconds`: for how long a canceled claim may still be extended; None = its worker is not told.
+    """
 
     run_id: int
     source: RunState
@@ -105,6 +117,7 @@ class RequestCancel:
     reason: str
     mode: str
     actor: str
+    hold_seconds: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,3 +139,16 @@ class Placement:
     run_id: int
     token: int
     incarnation: str
+    # The step with which the run goes on after this dispatch; None = it is the last.
+    next_step: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Offer:
+    """PENDING → WAITING_WORKER, with a new token. `phase` is the id of the step, "" for a job of one step."""
+
+    run_id: int
+    token: int
+    worker_type: str
+    next_step: int | None = None
+    phase: str = ""

@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 from pydantic import PlainValidator, WithJsonSchema, WrapValidator
 from pydantic_core import PydanticCustomError
 
+from toban_domain.dispatches import EXTERNAL
 from toban_domain.job import (
     DEFAULT_GRACE_SECONDS,
     DEFAULT_LEASE_LOSS_GRACE_SECONDS,
@@ -32,6 +33,8 @@ from toban_manifests.templates import job_problems as template_problems
 from toban_manifests.values import DAY, Env, Folder, Labels, ManifestModel, Payload, check_json
 
 _MAX_NAMES = 100
+# What only concerns steps on executors.
+_OF_EXECUTORS = {"allow_shell", "env", "logs", "on_lease_loss", "selector", "working_dir"}
 _MAX_NAME = 128
 
 
@@ -308,11 +311,15 @@ class Job(Section):
 
     @classmethod
     def check_after(cls, given: dict[str, Any], wrong: set[str], reading: Reading) -> Iterator[PydanticCustomError]:  # noqa: ARG003
-        """Keys of `concurrency` that name what the payload never has, a policy that the rest of the job does not allow, and a variable that is set
-        twice."""
+        """Keys of `concurrency` that name what the payload never has, a policy that the rest of the job does not allow, a variable that is set
+        twice, and keys about executors in a job that needs none."""
         yield from template_problems(given, wrong)
         if not wrong & {"env", "secrets"}:
             yield from variable_problems(given)
+        if "steps" not in wrong and all(step.get("type") == EXTERNAL for step in given["steps"]):
+            for name in sorted(_OF_EXECUTORS & given.keys()):
+                hint = "take it out, or add a step that runs on an executor"
+                yield problem("has no effect: external workers do all steps of this job", hint, below=f".{name}")
         if not wrong & {"concurrency", "payload_schema", "default_payload", "cancel"}:
             yield from payload_problems(given)
 

@@ -1,4 +1,4 @@
-"""The steps of a job: commands and functions in Python."""
+"""The steps of a job: commands, functions in Python, and work of external workers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ from pydantic import (
 )
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
-from toban_domain.job import StepSpec
+from toban_domain.dispatches import MAX_LOCK_TTL_SECONDS, MIN_LOCK_TTL_SECONDS
+from toban_domain.job import DEFAULT_LOCK_TTL_SECONDS, StepSpec
 from toban_domain.payload import kind_of
 from toban_domain.shell_detection import callable_reason, shell_reason
 from toban_manifests.section import NotYet, Reading, Section, key, problem, problems_of, raise_problems
@@ -28,9 +29,15 @@ _CALLABLE = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*")
 _MAX_CALLABLE = 256
 _MAX_FOLDERS = 20
 _MAX_FOLDER = 1024
-_NEEDS = {"command": "argv", "python": "callable"}
-_OWNERS = {"argv": "command", "callable": "python", "python_path": "python"}
-_LATER_TYPES = NotYet(("django", "http", "external"), "use `type: command` or `type: python`")
+_NEEDS = {"command": "argv", "python": "callable", "external": "worker_type"}
+_OWNERS = {
+    "argv": "command",
+    "callable": "python",
+    "python_path": "python",
+    "worker_type": "external",
+    "lock_ttl_seconds": "external",
+}
+_LATER_TYPES = NotYet(("django", "http"), "use `type: command`, `type: python` or `type: external`")
 STEPS_HINT = 'add `steps:` with `- argv: ["echo", "hello"]`'
 _ARGV_HINT = 'write argv: ["program", "argument"]'
 
@@ -91,16 +98,17 @@ def _folder_problems(folders: list[Any]) -> Iterator[PydanticCustomError]:
             yield problem(f"{folder!r} is not absolute", ABSOLUTE, below=f"[{index}]")
 
 
-class Step(Section):
-    """One step: a command, or a function in Python."""
+def _keys_of(kind: str) -> dict[str, Any]:
+    """In the JSON Schema: what a step of this type needs, and the keys of other types, which it does not have."""
+    others = {name: False for name, owner in _OWNERS.items() if owner != kind}
+    is_kind = {"properties": {"type": {"const": kind}}, **({} if kind == "command" else {"required": ["type"]})}
+    return {"if": is_kind, "then": {"required": [_NEEDS[kind]], "properties": others}}
 
-    model_config = ConfigDict(
-        json_schema_extra={
-            "if": {"properties": {"type": {"const": "python"}}, "required": ["type"]},
-            "then": {"required": ["callable"], "properties": {"argv": False}},
-            "else": {"required": ["argv"], "properties": {"callable": False, "python_path": False}},
-        }
-    )
+
+class Step(Section):
+    """One step: a command, a function in Python, or work of an external worker."""
+
+    model_config = ConfigDict(json_schema_extra={"allOf": [_keys_of(kind) for kind in _NEEDS]})
 
     MEANT = {
         "run": "argv",
@@ -110,8 +118,10 @@ class Step(Section):
         "heartbeat": "heartbeat_seconds",
         "function": "callable",
         "pythonpath": "python_path",
+        "queue": "worker_type",
+        "lock_ttl": "lock_ttl_seconds",
     }
-    LATER = ("worker_type", "lock_ttl_seconds", "command", "args", "url")
+    LATER = ("command", "args", "url")
 
     argv: Annotated[
         tuple[str, ...],
@@ -125,9 +135,10 @@ class Step(Section):
         type_name="list of texts",
         unset="required for `command`",
     )
-    type: Annotated[Literal["command", "python"], _LATER_TYPES] = key(
+    type: Annotated[Literal["command", "python", "external"], _LATER_TYPES] = key(
         "command",
-        "`command` starts a program, `python` calls a function; other kinds are not available in this version",
+        "`command` starts a program, `python` calls a function, `external` waits for a worker of yours "
+        "([external-workers.md](external-workers.md)); other kinds are not available in this version",
         "command",
     )
     callable: Annotated[
@@ -151,6 +162,20 @@ class Step(Section):
         "YAML file",
         [".", "lib"],
         type_name="list of folders",
+    )
+    worker_type: Name = key(
+        "",
+        "of an `external` step: which workers do it; they ask for steps by this name",
+        "transcode",
+        type_name="name",
+        unset="required for `external`",
+    )
+    lock_ttl_seconds: int = key(
+        DEFAULT_LOCK_TTL_SECONDS,
+        "of an `external` step: how long a claim is valid unless its worker extends it; then the step is offered again",
+        30,
+        ge=MIN_LOCK_TTL_SECONDS,
+        le=MAX_LOCK_TTL_SECONDS,
     )
     id: Name = key("", "its own within the job", "pack", type_name="name", unset="`step-N`")
     name: Text = key("", "for people", "Pack the folder")
@@ -178,6 +203,11 @@ class Step(Section):
             if owner != kind and given.pop(name, None) is not None and kind in _NEEDS:
                 hint = "take it out, or change the type"
                 yield problem(f"belongs to `type: {owner}` and not to {kind}", hint, below=f".{name}")
+        if given.get("worker_type") == "":
+            del given["worker_type"]
+        if kind == "external" and given.pop("heartbeat_seconds", None) is not None:
+            hint = "take it out; `lock_ttl_seconds` says how long the worker may be silent"
+            yield problem("belongs to steps on executors and not to external", hint, below=".heartbeat_seconds")
         if kind in _NEEDS and (name := _NEEDS[kind]) not in given:
             yield problem("is missing", _ARGV_HINT if name == "argv" else f"add `{name}:`", below=f".{name}")
 

@@ -15,6 +15,8 @@ MAX_SECONDS: Mapping[str, float] = {
     "/toban_proto.v1.ExecutorGateway/Register": 10.0,
     "/toban_proto.v1.ExecutorGateway/Heartbeat": 10.0,
     "/toban_proto.v1.ExecutorGateway/ConfirmContinuation": 5.0,
+    # It waits for an offer for up to 30 s.
+    "/toban_proto.v1.ExternalWork/Claim": 40.0,
     "/toban_proto.v1.Peer/Ping": 5.0,
     "/toban_proto.v1.Peer/GetStatus": 5.0,
 }

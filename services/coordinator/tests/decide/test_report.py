@@ -40,7 +40,7 @@ def decide(
         runs,
         known or {},
         reporters=frozenset({ME}),
-        retry_delay=lambda run, retry: 2.0**retry,
+        rule=lambda run: (False, 2.0**run.attempt),
         same=lambda outcome, stored: stored == {"kind": outcome.kind.value},
     )
 

@@ -24,6 +24,7 @@ from toban_coordinator.app.schedules import Schedules
 from toban_coordinator.app.start_runs import RunRequest, StartRuns
 from toban_coordinator.decide.report import Answer, Report
 from toban_coordinator.loops.build_loops import leader_loops
+from toban_coordinator.loops.external_locks import ClaimObserver
 from toban_coordinator.loops.term_loop import LoopDeps, TermLoop, TurnOutcome
 from toban_coordinator.ports.orders import QUEUED, CancelOrder, StartOrder, StartResult, Target
 from toban_coordinator.ports.worker_registry import RunMarks
@@ -166,7 +167,9 @@ class World:
             fast_path=self.fast_path,
             marks=self.marks,
         )
-        self.loops: dict[str, TermLoop] = {loop.name: loop for loop in leader_loops(deps)}  # type: ignore[misc]
+        self.loops: dict[str, TermLoop] = {
+            loop.name: loop for loop in leader_loops(deps, ClaimObserver(pool=self.pool, clock=deps.clock))
+        }  # type: ignore[misc]
 
     async def turn(self, *names: str) -> TurnOutcome:
         """One turn of each loop, orders carried out."""

@@ -179,7 +179,7 @@ async def test_a_run_that_cannot_be_placed_stops_no_other(
     assert {await world.state(run) for run in bad} == {"PENDING"}
     lines = [record.getMessage() for record in caplog.records if "cannot be placed" in record.getMessage()]
     assert len(lines) == 2 and all("no_poison" in line and "'sqlstate': '23514'" in line for line in lines)
-    world.loops["assign"]._work.__self__._aside.clear()
+    world.loops["assign"]._work.__self__._aside._until.clear()
     await world.sql("ALTER TABLE scheduler.runs_live DROP CONSTRAINT no_poison")
     await world.turn("assign")
     assert {await world.state(run) for run in bad} == {"ASSIGNED"}
@@ -219,11 +219,11 @@ async def test_what_was_slow_once_and_is_due_no_longer_is_forgotten(world: Any, 
     await world.sql("CREATE TRIGGER slow BEFORE UPDATE ON scheduler.runs_live FOR EACH ROW EXECUTE FUNCTION slow()")
     with pytest.raises(TooLong):
         await world.turn("assign")
-    assert set(assign._slow) == {bad}
+    assert set(assign._aside._slow) == {bad}
     await world.sql("UPDATE scheduler.runs_live SET scheduled_for = now() + interval '1 hour'")
     await world.turn("assign")
     await quick.close()
-    assert not assign._slow
+    assert not assign._aside._slow
 
 
 async def test_reap_cuts_what_takes_too_long(world: Any, make: Any) -> None:

@@ -11,8 +11,8 @@ pytestmark = pytest.mark.pg_versions
 
 INSERT = """
 INSERT INTO scheduler.runs_live (id, definition_id, definition_version, job_name, origin, scheduled_for, state, token,
-                                 assigned_incarnation, started_at, deferred_on)
-VALUES (%(id)s, 1, 1, 'demo', 'demand', now(), %(state)s, 5, gen_random_uuid(), now(), 'job:demo')
+                                 assigned_incarnation, started_at, deferred_on, worker_type)
+VALUES (%(id)s, 1, 1, 'demo', 'demand', now(), %(state)s, 5, gen_random_uuid(), now(), 'job:demo', 'demo')
 """
 HISTORY = """
 INSERT INTO scheduler.runs_history (id, definition_id, definition_version, job_name, origin, scheduled_for, state, finished_at)

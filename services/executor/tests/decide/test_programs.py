@@ -1,5 +1,7 @@
 """What counts as a shell, and what the allow-list lets through."""
 
+from dataclasses import replace
+
 import pytest
 
 from toban_domain.outcome import AttemptKey
@@ -80,6 +82,15 @@ def test_orders(argv: tuple[str, ...], allow_shell: bool, file: str | None, refu
 
 def test_other_kinds_of_steps() -> None:
     assert verdict(("x",), allow_shell=False, file=None, kind="http") == "UNSUPPORTED_STEP"
+
+
+def test_steps_of_earlier_dispatches_are_not_looked_at() -> None:
+    rules = ProgramRules(allowed=AllowList(), resolve=lambda name: (name, name))
+    steps = (StepOrder(type="external", argv=()), StepOrder(type="command", argv=("tar",)))
+    order = StartOrder(key=AttemptKey(1, 1), steps=steps, allow_shell=False)
+    assert rules.unfit(replace(order, first_step=1)) is None
+    unfit = rules.unfit(order)
+    assert unfit is not None and unfit.message.startswith("step 1 has type 'external'")
 
 
 @pytest.mark.parametrize(

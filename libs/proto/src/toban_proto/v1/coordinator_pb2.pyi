@@ -1697,6 +1697,7 @@ class Run(_message.Message):
     RERUNS_FIELD_NUMBER: _builtins.int
     AFTER_RUN_FIELD_NUMBER: _builtins.int
     CHAIN_DEPTH_FIELD_NUMBER: _builtins.int
+    EXTERNAL_FIELD_NUMBER: _builtins.int
     id: _builtins.int
     job: _builtins.str
     definition_version: _builtins.int
@@ -1780,6 +1781,10 @@ class Run(_message.Message):
     def reruns(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
         """Runs that repeat this one, the oldest first. Only in GetRun."""
 
+    @_builtins.property
+    def external(self) -> Global___ExternalClaim:
+        """Of a run in WAITING_WORKER, or one that is canceled there. Only in GetRun."""
+
     def __init__(
         self,
         *,
@@ -1836,10 +1841,11 @@ class Run(_message.Message):
         reruns: _abc.Iterable[_builtins.int] | None = ...,
         after_run: _builtins.int = ...,
         chain_depth: _builtins.int = ...,
+        external: Global___ExternalClaim | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_exit_code", b"_exit_code", "_signal", b"_signal", "assigned_at", b"assigned_at", "cancel_requested_at", b"cancel_requested_at", "continuation_check_deadline_at", b"continuation_check_deadline_at", "continuation_check_started_at", b"continuation_check_started_at", "created_at", b"created_at", "dispatched_at", b"dispatched_at", "exit_code", b"exit_code", "finished_at", b"finished_at", "orphaned_until", b"orphaned_until", "scheduled_for", b"scheduled_for", "signal", b"signal", "slot", b"slot", "started_at", b"started_at"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_exit_code", b"_exit_code", "_signal", b"_signal", "assigned_at", b"assigned_at", "cancel_requested_at", b"cancel_requested_at", "continuation_check_deadline_at", b"continuation_check_deadline_at", "continuation_check_started_at", b"continuation_check_started_at", "created_at", b"created_at", "dispatched_at", b"dispatched_at", "exit_code", b"exit_code", "external", b"external", "finished_at", b"finished_at", "orphaned_until", b"orphaned_until", "scheduled_for", b"scheduled_for", "signal", b"signal", "slot", b"slot", "started_at", b"started_at"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_exit_code", b"_exit_code", "_signal", b"_signal", "after_run", b"after_run", "assigned_at", b"assigned_at", "attempt", b"attempt", "attempts", b"attempts", "cancel_reason", b"cancel_reason", "cancel_requested_at", b"cancel_requested_at", "chain_depth", b"chain_depth", "continuation_check_deadline_at", b"continuation_check_deadline_at", "continuation_check_started_at", b"continuation_check_started_at", "continuation_state", b"continuation_state", "created_at", b"created_at", "created_by", b"created_by", "deferred_on", b"deferred_on", "definition_version", b"definition_version", "dispatched_at", b"dispatched_at", "error_summary", b"error_summary", "event_id", b"event_id", "events", b"events", "executor", b"executor", "exit_code", b"exit_code", "finished_at", b"finished_at", "has_checkpoint", b"has_checkpoint", "id", b"id", "idempotency_key", b"idempotency_key", "job", b"job", "last_line", b"last_line", "leader_epoch", b"leader_epoch", "log_ref", b"log_ref", "lost_count", b"lost_count", "max_attempts", b"max_attempts", "origin", b"origin", "orphaned_until", b"orphaned_until", "payload_json", b"payload_json", "phase", b"phase", "progress_json", b"progress_json", "reason", b"reason", "rerun_of", b"rerun_of", "reruns", b"reruns", "result_json", b"result_json", "schedule", b"schedule", "scheduled_for", b"scheduled_for", "scope", b"scope", "scope_id", b"scope_id", "signal", b"signal", "slot", b"slot", "started_at", b"started_at", "state", b"state", "steps", b"steps", "token", b"token", "trigger", b"trigger", "version", b"version", "waiting", b"waiting", "worker_id", b"worker_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_exit_code", b"_exit_code", "_signal", b"_signal", "after_run", b"after_run", "assigned_at", b"assigned_at", "attempt", b"attempt", "attempts", b"attempts", "cancel_reason", b"cancel_reason", "cancel_requested_at", b"cancel_requested_at", "chain_depth", b"chain_depth", "continuation_check_deadline_at", b"continuation_check_deadline_at", "continuation_check_started_at", b"continuation_check_started_at", "continuation_state", b"continuation_state", "created_at", b"created_at", "created_by", b"created_by", "deferred_on", b"deferred_on", "definition_version", b"definition_version", "dispatched_at", b"dispatched_at", "error_summary", b"error_summary", "event_id", b"event_id", "events", b"events", "executor", b"executor", "exit_code", b"exit_code", "external", b"external", "finished_at", b"finished_at", "has_checkpoint", b"has_checkpoint", "id", b"id", "idempotency_key", b"idempotency_key", "job", b"job", "last_line", b"last_line", "leader_epoch", b"leader_epoch", "log_ref", b"log_ref", "lost_count", b"lost_count", "max_attempts", b"max_attempts", "origin", b"origin", "orphaned_until", b"orphaned_until", "payload_json", b"payload_json", "phase", b"phase", "progress_json", b"progress_json", "reason", b"reason", "rerun_of", b"rerun_of", "reruns", b"reruns", "result_json", b"result_json", "schedule", b"schedule", "scheduled_for", b"scheduled_for", "scope", b"scope", "scope_id", b"scope_id", "signal", b"signal", "slot", b"slot", "started_at", b"started_at", "state", b"state", "steps", b"steps", "token", b"token", "trigger", b"trigger", "version", b"version", "waiting", b"waiting", "worker_id", b"worker_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__exit_code: _TypeAlias = _typing.Literal["exit_code"]  # noqa: Y015
     _WhichOneofArgType__exit_code: _TypeAlias = _typing.Literal["_exit_code", b"_exit_code"]  # noqa: Y015
@@ -1851,6 +1857,37 @@ class Run(_message.Message):
     def WhichOneof(self, oneof_group: _WhichOneofArgType__signal) -> _WhichOneofReturnType__signal | None: ...
 
 Global___Run: _TypeAlias = Run  # noqa: Y015
+
+@_typing.final
+class ExternalClaim(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    WORKER_TYPE_FIELD_NUMBER: _builtins.int
+    WORKER_FIELD_NUMBER: _builtins.int
+    CLAIMED_AT_FIELD_NUMBER: _builtins.int
+    LOCKED_UNTIL_FIELD_NUMBER: _builtins.int
+    worker_type: _builtins.str
+    worker: _builtins.str
+    """The worker that has claimed the step; empty = it is offered."""
+    @_builtins.property
+    def claimed_at(self) -> _timestamp_pb2.Timestamp: ...
+    @_builtins.property
+    def locked_until(self) -> _timestamp_pb2.Timestamp: ...
+    def __init__(
+        self,
+        *,
+        worker_type: _builtins.str = ...,
+        worker: _builtins.str = ...,
+        claimed_at: _timestamp_pb2.Timestamp | None = ...,
+        locked_until: _timestamp_pb2.Timestamp | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["claimed_at", b"claimed_at", "locked_until", b"locked_until"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["claimed_at", b"claimed_at", "locked_until", b"locked_until", "worker", b"worker", "worker_type", b"worker_type"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ExternalClaim: _TypeAlias = ExternalClaim  # noqa: Y015
 
 @_typing.final
 class RunStep(_message.Message):
@@ -5289,19 +5326,25 @@ class ClaimRequest(_message.Message):
     WORKER_FIELD_NUMBER: _builtins.int
     WORKER_TYPE_FIELD_NUMBER: _builtins.int
     LIMIT_FIELD_NUMBER: _builtins.int
+    WAIT_SECONDS_FIELD_NUMBER: _builtins.int
     worker: _builtins.str
+    """A name of this worker process, unique among its kind: a host name and a process number, for example. Each later call gives the same one."""
     worker_type: _builtins.str
     limit: _builtins.int
+    """At most so many steps; 0 = 1, at most 500."""
+    wait_seconds: _builtins.float
+    """How long the call waits for the first step, at most 30 and less than its deadline; 0 = it does not wait."""
     def __init__(
         self,
         *,
         worker: _builtins.str = ...,
         worker_type: _builtins.str = ...,
         limit: _builtins.int = ...,
+        wait_seconds: _builtins.float = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["limit", b"limit", "worker", b"worker", "worker_type", b"worker_type"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["limit", b"limit", "wait_seconds", b"wait_seconds", "worker", b"worker", "worker_type", b"worker_type"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -5335,11 +5378,34 @@ class ClaimedStep(_message.Message):
     STEP_ID_FIELD_NUMBER: _builtins.int
     PAYLOAD_JSON_FIELD_NUMBER: _builtins.int
     LOCK_TTL_MS_FIELD_NUMBER: _builtins.int
+    LOCK_MARGIN_MS_FIELD_NUMBER: _builtins.int
+    JOB_FIELD_NUMBER: _builtins.int
+    STEP_NAME_FIELD_NUMBER: _builtins.int
+    ATTEMPT_FIELD_NUMBER: _builtins.int
+    TIMEOUT_MS_FIELD_NUMBER: _builtins.int
+    PREVIOUS_RESULT_JSON_FIELD_NUMBER: _builtins.int
+    RESULT_EXPECTED_FIELD_NUMBER: _builtins.int
+    SCHEDULED_FOR_FIELD_NUMBER: _builtins.int
     step_id: _builtins.str
     payload_json: _builtins.str
     lock_ttl_ms: _builtins.int
+    """The claim is valid until the send time of the call that made or extended it + lock_ttl_ms - lock_margin_ms, by the worker's own clock."""
+    lock_margin_ms: _builtins.int
+    job: _builtins.str
+    step_name: _builtins.str
+    attempt: _builtins.int
+    timeout_ms: _builtins.int
+    """0 = none. The claim ends that long after the send time of the Claim, whatever was extended."""
+    previous_result_json: _builtins.str
+    """What the last external step before this one gave as its result (JSON); empty = nothing."""
+    result_expected: _builtins.bool
+    """The result that is expected of the run has a schema."""
     @_builtins.property
-    def key(self) -> _common_pb2.AttemptKey: ...
+    def key(self) -> _common_pb2.AttemptKey:
+        """Its token is the fencing token of this claim: it grows over all claims and dispatches."""
+
+    @_builtins.property
+    def scheduled_for(self) -> _timestamp_pb2.Timestamp: ...
     def __init__(
         self,
         *,
@@ -5347,10 +5413,18 @@ class ClaimedStep(_message.Message):
         step_id: _builtins.str = ...,
         payload_json: _builtins.str = ...,
         lock_ttl_ms: _builtins.int = ...,
+        lock_margin_ms: _builtins.int = ...,
+        job: _builtins.str = ...,
+        step_name: _builtins.str = ...,
+        attempt: _builtins.int = ...,
+        timeout_ms: _builtins.int = ...,
+        previous_result_json: _builtins.str = ...,
+        result_expected: _builtins.bool = ...,
+        scheduled_for: _timestamp_pb2.Timestamp | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["key", b"key"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "scheduled_for", b"scheduled_for"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "lock_ttl_ms", b"lock_ttl_ms", "payload_json", b"payload_json", "step_id", b"step_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempt", b"attempt", "job", b"job", "key", b"key", "lock_margin_ms", b"lock_margin_ms", "lock_ttl_ms", b"lock_ttl_ms", "payload_json", b"payload_json", "previous_result_json", b"previous_result_json", "result_expected", b"result_expected", "scheduled_for", b"scheduled_for", "step_id", b"step_id", "step_name", b"step_name", "timeout_ms", b"timeout_ms"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -5364,7 +5438,9 @@ class ExternalHeartbeatRequest(_message.Message):
     KEYS_FIELD_NUMBER: _builtins.int
     worker: _builtins.str
     @_builtins.property
-    def keys(self) -> _containers.RepeatedCompositeFieldContainer[_common_pb2.AttemptKey]: ...
+    def keys(self) -> _containers.RepeatedCompositeFieldContainer[_common_pb2.AttemptKey]:
+        """At most 1000."""
+
     def __init__(
         self,
         *,
@@ -5386,9 +5462,13 @@ class ExternalHeartbeatResponse(_message.Message):
     LOST_FIELD_NUMBER: _builtins.int
     CANCEL_FIELD_NUMBER: _builtins.int
     @_builtins.property
-    def lost(self) -> _containers.RepeatedCompositeFieldContainer[_common_pb2.AttemptKey]: ...
+    def lost(self) -> _containers.RepeatedCompositeFieldContainer[_common_pb2.AttemptKey]:
+        """Claims that are not this worker's any more: it stops working on them."""
+
     @_builtins.property
-    def cancel(self) -> _containers.RepeatedCompositeFieldContainer[_common_pb2.AttemptKey]: ...
+    def cancel(self) -> _containers.RepeatedCompositeFieldContainer[_common_pb2.AttemptKey]:
+        """Claims to be canceled: the worker stops, and calls AcknowledgeCancel."""
+
     def __init__(
         self,
         *,
@@ -5410,8 +5490,11 @@ class UpdateProgressRequest(_message.Message):
     KEY_FIELD_NUMBER: _builtins.int
     SUMMARY_FIELD_NUMBER: _builtins.int
     PERCENTAGE_FIELD_NUMBER: _builtins.int
+    WORKER_FIELD_NUMBER: _builtins.int
     summary: _builtins.str
     percentage: _builtins.int
+    """0 to 100; -1 = as before."""
+    worker: _builtins.str
     @_builtins.property
     def key(self) -> _common_pb2.AttemptKey: ...
     def __init__(
@@ -5420,10 +5503,11 @@ class UpdateProgressRequest(_message.Message):
         key: _common_pb2.AttemptKey | None = ...,
         summary: _builtins.str = ...,
         percentage: _builtins.int = ...,
+        worker: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["key", b"key"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "percentage", b"percentage", "summary", b"summary"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "percentage", b"percentage", "summary", b"summary", "worker", b"worker"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -5433,12 +5517,16 @@ Global___UpdateProgressRequest: _TypeAlias = UpdateProgressRequest  # noqa: Y015
 class UpdateProgressResponse(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
+    CANCEL_REQUESTED_FIELD_NUMBER: _builtins.int
+    cancel_requested: _builtins.bool
     def __init__(
         self,
+        *,
+        cancel_requested: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cancel_requested", b"cancel_requested"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -5448,9 +5536,35 @@ Global___UpdateProgressResponse: _TypeAlias = UpdateProgressResponse  # noqa: Y0
 class CompleteRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
+    WORKER_FIELD_NUMBER: _builtins.int
+    STEPS_FIELD_NUMBER: _builtins.int
+    worker: _builtins.str
+    @_builtins.property
+    def steps(self) -> _containers.RepeatedCompositeFieldContainer[Global___CompletedStep]:
+        """At most 500."""
+
+    def __init__(
+        self,
+        *,
+        worker: _builtins.str = ...,
+        steps: _abc.Iterable[Global___CompletedStep] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["steps", b"steps", "worker", b"worker"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CompleteRequest: _TypeAlias = CompleteRequest  # noqa: Y015
+
+@_typing.final
+class CompletedStep(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
     KEY_FIELD_NUMBER: _builtins.int
     RESULT_JSON_FIELD_NUMBER: _builtins.int
     result_json: _builtins.str
+    """JSON of at most 32 KiB; empty = none."""
     @_builtins.property
     def key(self) -> _common_pb2.AttemptKey: ...
     def __init__(
@@ -5465,22 +5579,58 @@ class CompleteRequest(_message.Message):
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
-Global___CompleteRequest: _TypeAlias = CompleteRequest  # noqa: Y015
+Global___CompletedStep: _TypeAlias = CompletedStep  # noqa: Y015
+
+@_typing.final
+class StepAnswer(_message.Message):
+    """The answer to the end of one step."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    KEY_FIELD_NUMBER: _builtins.int
+    RESULT_FIELD_NUMBER: _builtins.int
+    CODE_FIELD_NUMBER: _builtins.int
+    MESSAGE_FIELD_NUMBER: _builtins.int
+    result: _builtins.str
+    """accepted | already_accepted | refused"""
+    code: _builtins.str
+    """Of a refusal: CLAIM_LOST or INVALID_ARGUMENT. With `accepted`: RESULT_INVALID, the attempt has failed because its result does not fit."""
+    message: _builtins.str
+    @_builtins.property
+    def key(self) -> _common_pb2.AttemptKey: ...
+    def __init__(
+        self,
+        *,
+        key: _common_pb2.AttemptKey | None = ...,
+        result: _builtins.str = ...,
+        code: _builtins.str = ...,
+        message: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["key", b"key"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["code", b"code", "key", b"key", "message", b"message", "result", b"result"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___StepAnswer: _TypeAlias = StepAnswer  # noqa: Y015
 
 @_typing.final
 class CompleteResponse(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
-    RESULT_FIELD_NUMBER: _builtins.int
-    result: _builtins.str
+    ANSWERS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def answers(self) -> _containers.RepeatedCompositeFieldContainer[Global___StepAnswer]:
+        """One for each step, in their order."""
+
     def __init__(
         self,
         *,
-        result: _builtins.str = ...,
+        answers: _abc.Iterable[Global___StepAnswer] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["result", b"result"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["answers", b"answers"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -5493,8 +5643,11 @@ class FailRequest(_message.Message):
     KEY_FIELD_NUMBER: _builtins.int
     ERROR_FIELD_NUMBER: _builtins.int
     RETRYABLE_FIELD_NUMBER: _builtins.int
+    WORKER_FIELD_NUMBER: _builtins.int
     error: _builtins.str
     retryable: _builtins.bool
+    """False: the run fails, also when it has retries left."""
+    worker: _builtins.str
     @_builtins.property
     def key(self) -> _common_pb2.AttemptKey: ...
     def __init__(
@@ -5503,10 +5656,11 @@ class FailRequest(_message.Message):
         key: _common_pb2.AttemptKey | None = ...,
         error: _builtins.str = ...,
         retryable: _builtins.bool = ...,
+        worker: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["key", b"key"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["error", b"error", "key", b"key", "retryable", b"retryable"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["error", b"error", "key", b"key", "retryable", b"retryable", "worker", b"worker"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -5518,6 +5672,7 @@ class FailResponse(_message.Message):
 
     RESULT_FIELD_NUMBER: _builtins.int
     result: _builtins.str
+    """accepted | already_accepted"""
     def __init__(
         self,
         *,
@@ -5536,16 +5691,19 @@ class AcknowledgeCancelRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     KEY_FIELD_NUMBER: _builtins.int
+    WORKER_FIELD_NUMBER: _builtins.int
+    worker: _builtins.str
     @_builtins.property
     def key(self) -> _common_pb2.AttemptKey: ...
     def __init__(
         self,
         *,
         key: _common_pb2.AttemptKey | None = ...,
+        worker: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["key", b"key"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "worker", b"worker"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -5557,6 +5715,7 @@ class AcknowledgeCancelResponse(_message.Message):
 
     RESULT_FIELD_NUMBER: _builtins.int
     result: _builtins.str
+    """accepted | already_accepted"""
     def __init__(
         self,
         *,

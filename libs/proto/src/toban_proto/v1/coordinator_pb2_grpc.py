@@ -3322,7 +3322,7 @@ class Accounts:
 
 
 class ExternalWorkStub:
-    """---- callers: external-worker
+    """---- callers: external-worker (docs/external-workers.md)
     """
 
     def __init__(self, channel):
@@ -3364,17 +3364,19 @@ class ExternalWorkStub:
 
 
 class ExternalWorkServicer:
-    """---- callers: external-worker
+    """---- callers: external-worker (docs/external-workers.md)
     """
 
     def Claim(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """Waits until steps of this type are offered, or for `wait_seconds`.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Heartbeat(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """Extends the locks of claimed steps, and says which of them are lost or to be canceled.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
@@ -3398,7 +3400,8 @@ class ExternalWorkServicer:
         raise NotImplementedError('Method not implemented!')
 
     def AcknowledgeCancel(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """The worker has stopped working on a step whose cancel it was told.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
@@ -3445,7 +3448,7 @@ def add_ExternalWorkServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class ExternalWork:
-    """---- callers: external-worker
+    """---- callers: external-worker (docs/external-workers.md)
     """
 
     @staticmethod

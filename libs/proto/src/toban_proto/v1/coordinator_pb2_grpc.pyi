@@ -822,47 +822,55 @@ class AccountsServicer(metaclass=_abc_1.ABCMeta):
 def add_AccountsServicer_to_server(servicer: AccountsServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...
 
 class ExternalWorkStub:
-    """---- callers: external-worker"""
+    """---- callers: external-worker (docs/external-workers.md)"""
 
     @_typing.overload
     def __new__(cls, channel: _grpc.Channel) -> _Self: ...
     @_typing.overload
     def __new__(cls, channel: _aio.Channel) -> ExternalWorkAsyncStub: ...
     Claim: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.ClaimRequest, _coordinator_pb2.ClaimResponse]
+    """Waits until steps of this type are offered, or for `wait_seconds`."""
     Heartbeat: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.ExternalHeartbeatRequest, _coordinator_pb2.ExternalHeartbeatResponse]
+    """Extends the locks of claimed steps, and says which of them are lost or to be canceled."""
     UpdateProgress: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.UpdateProgressRequest, _coordinator_pb2.UpdateProgressResponse]
     Complete: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.CompleteRequest, _coordinator_pb2.CompleteResponse]
     Fail: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.FailRequest, _coordinator_pb2.FailResponse]
     AcknowledgeCancel: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.AcknowledgeCancelRequest, _coordinator_pb2.AcknowledgeCancelResponse]
+    """The worker has stopped working on a step whose cancel it was told."""
 
 @_typing.type_check_only
 class ExternalWorkAsyncStub(ExternalWorkStub):
-    """---- callers: external-worker"""
+    """---- callers: external-worker (docs/external-workers.md)"""
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     Claim: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.ClaimRequest, _coordinator_pb2.ClaimResponse]  # type: ignore[assignment]
+    """Waits until steps of this type are offered, or for `wait_seconds`."""
     Heartbeat: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.ExternalHeartbeatRequest, _coordinator_pb2.ExternalHeartbeatResponse]  # type: ignore[assignment]
+    """Extends the locks of claimed steps, and says which of them are lost or to be canceled."""
     UpdateProgress: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.UpdateProgressRequest, _coordinator_pb2.UpdateProgressResponse]  # type: ignore[assignment]
     Complete: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.CompleteRequest, _coordinator_pb2.CompleteResponse]  # type: ignore[assignment]
     Fail: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.FailRequest, _coordinator_pb2.FailResponse]  # type: ignore[assignment]
     AcknowledgeCancel: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.AcknowledgeCancelRequest, _coordinator_pb2.AcknowledgeCancelResponse]  # type: ignore[assignment]
+    """The worker has stopped working on a step whose cancel it was told."""
 
 class ExternalWorkServicer(metaclass=_abc_1.ABCMeta):
-    """---- callers: external-worker"""
+    """---- callers: external-worker (docs/external-workers.md)"""
 
     @_abc_1.abstractmethod
     def Claim(
         self,
         request: _coordinator_pb2.ClaimRequest,
         context: _ServicerContext,
-    ) -> _typing.Union[_coordinator_pb2.ClaimResponse, _abc.Awaitable[_coordinator_pb2.ClaimResponse]]: ...
+    ) -> _typing.Union[_coordinator_pb2.ClaimResponse, _abc.Awaitable[_coordinator_pb2.ClaimResponse]]:
+        """Waits until steps of this type are offered, or for `wait_seconds`."""
 
     @_abc_1.abstractmethod
     def Heartbeat(
         self,
         request: _coordinator_pb2.ExternalHeartbeatRequest,
         context: _ServicerContext,
-    ) -> _typing.Union[_coordinator_pb2.ExternalHeartbeatResponse, _abc.Awaitable[_coordinator_pb2.ExternalHeartbeatResponse]]: ...
+    ) -> _typing.Union[_coordinator_pb2.ExternalHeartbeatResponse, _abc.Awaitable[_coordinator_pb2.ExternalHeartbeatResponse]]:
+        """Extends the locks of claimed steps, and says which of them are lost or to be canceled."""
 
     @_abc_1.abstractmethod
     def UpdateProgress(
@@ -890,7 +898,8 @@ class ExternalWorkServicer(metaclass=_abc_1.ABCMeta):
         self,
         request: _coordinator_pb2.AcknowledgeCancelRequest,
         context: _ServicerContext,
-    ) -> _typing.Union[_coordinator_pb2.AcknowledgeCancelResponse, _abc.Awaitable[_coordinator_pb2.AcknowledgeCancelResponse]]: ...
+    ) -> _typing.Union[_coordinator_pb2.AcknowledgeCancelResponse, _abc.Awaitable[_coordinator_pb2.AcknowledgeCancelResponse]]:
+        """The worker has stopped working on a step whose cancel it was told."""
 
 def add_ExternalWorkServicer_to_server(servicer: ExternalWorkServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...
 

@@ -48,6 +48,7 @@ LABELS = {
     "status": "a status of a schedule, or an HTTP status code",
     "table": "a table of PostgreSQL: a fixed list",
     "version": "a release",
+    "worker_type": "a type of external workers: a bounded number of them, and other",
     "view": "a page of the site: a fixed list",
 }
 """Label → its bounded values. Other labels are rejected: runs, jobs, schedules, users and addresses are never labels."""

@@ -250,7 +250,7 @@ async def _check_schedulable(work: _Work, manifests: Sequence[Manifest], job_spe
     closed = {name for name, spec in {**stored, **job_specs}.items() if not spec.schedulable}
     if not closed:
         return
-    users = await jobs.users(work.t, sorted(closed & job_specs.keys()))
+    users = await jobs.starters(work.t, sorted(closed & job_specs.keys()))
     problems = []
     for manifest in manifests:
         if not isinstance(manifest.spec, JobSpec) and manifest.spec.job in closed:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from toban_coordinator.app.definition_cache import DefinitionCache
 from toban_coordinator.app.metrics import count_finished
+from toban_coordinator.app.withdraw_offers import hold_seconds, withdraw_offers
 from toban_coordinator.store import audit, runs, runs_finish
 from toban_coordinator.store.audit import AdminAction
 from toban_coordinator.store.runs import CancelView
@@ -52,6 +53,9 @@ class CancelRun:
             if mode != "kill" or not await runs.kill_canceled(t, run_id, reason=reason, actor=actor):
                 return False
             await t.notify("dispatch")
+        elif run.state is RunState.WAITING_WORKER and not run.claimed:
+            await withdraw_offers(t, [run.id], "canceled before a worker claimed it")
+            await _end(t, replace(run, state=RunState.PENDING, token=None), reason, actor)
         elif run.sent and run.state is not RunState.ORPHANED:
             await self._request(t, run, reason, mode, actor)
         else:
@@ -66,7 +70,15 @@ class CancelRun:
                 ErrorCode.CANCEL_UNSUPPORTED,
                 f"job {spec.name!r} says `cancel.supported: false`; an operator may end it: toban run kill {run.id}",
             )
-        move = RequestCancel(run_id=run.id, source=run.state, token=run.token, reason=reason, mode=mode, actor=actor)
+        move = RequestCancel(
+            run_id=run.id,
+            source=run.state,
+            token=run.token,
+            reason=reason,
+            mode=mode,
+            actor=actor,
+            hold_seconds=hold_seconds(spec, run.step, mode) if run.claimed else None,
+        )
         await runs_finish.request_cancel(t, [move])
         await t.notify("dispatch")
 

@@ -11,11 +11,11 @@ from toban_coordinator.app.adaptive_batch import split_on_refusal
 from toban_coordinator.app.certain_ends import NO_LOOPS, certain_of, end_certain
 from toban_coordinator.app.definition_cache import DefinitionCache
 from toban_coordinator.app.metrics import count_finished
+from toban_coordinator.app.retry_rules import retry_rule
 from toban_coordinator.decide import report as decide
 from toban_coordinator.decide.report import Answer, KnownAttempt, Report, ReportPlan
 from toban_coordinator.store import attempts, executors, orphan_waits, runs_finish
 from toban_domain.outcome import AttemptKey, Outcome
-from toban_domain.retry import FAILED_STEP, RetrySpec
 from toban_domain.transitions import LiveRun
 from toban_observability.logs import get_logger
 from toban_runtime.loop import WakeRegistry
@@ -161,21 +161,8 @@ async def _decide(
         reporters = await executors.same_instance(t, incarnation)
         strays = _strays(reports, live, reporters)
     known = await _find_attempts(t, strays) if strays else {}
-    retrying = [run for run in live.values() if run.attempt < run.max_attempts]
-    specs = await definitions.find(t, {(run.definition_id, run.definition_version) for run in retrying})
-
-    def delay(run: LiveRun, retry: int) -> float:
-        # The run's id spreads retries of many runs over the jitter, the same way on each coordinator.
-        spread = (run.id * 2_654_435_761 % 1_000) / 1_000
-        spec = specs.get((run.definition_id, run.definition_version))
-        # The run was made with this many attempts; a definition that cannot be read delays them like any other.
-        return (spec.retry if spec is not None else RetrySpec()).delay_seconds(retry, spread=spread)
-
-    def resumes(run: LiveRun) -> bool:
-        spec = specs.get((run.definition_id, run.definition_version))
-        return spec is not None and spec.retry.from_step == FAILED_STEP
-
-    return decide.plan(reports, live, known, reporters=reporters, retry_delay=delay, same=_same, resumes=resumes)
+    rule = await retry_rule(t, definitions, live.values())
+    return decide.plan(reports, live, known, reporters=reporters, rule=rule, same=_same)
 
 
 def _strays(reports: Sequence[Report], live: Mapping[int, LiveRun], reporters: frozenset[str]) -> list[AttemptKey]:

@@ -17,9 +17,20 @@ from toban_coordinator.decide.wait_reason import (
     candidate_reason,
     checks,
     first_of,
+    waits_for_worker,
 )
-from toban_coordinator.store import deferred, jobs, limit_admin, limits, read_models, runs_assign, settings
+from toban_coordinator.store import (
+    deferred,
+    external_claims,
+    jobs,
+    limit_admin,
+    limits,
+    read_models,
+    runs_assign,
+    settings,
+)
 from toban_coordinator.store.deferred import QueuePlace
+from toban_domain.dispatches import external_step
 from toban_domain.job import JobSpec, SelectorSpec
 from toban_domain.placement import DueRun, ExecutorLoad
 from toban_domain.run import RunState
@@ -75,7 +86,9 @@ async def explain(t: Tx, row: Row, events: Sequence[Row]) -> Explanation:
         loads = await runs_assign.executor_loads(t)
         leader, fresh = await read_models.leader(t), fresh_seconds(await settings.read(t))
         placed = [(load, candidate_reason(load, loads, selector, leader["server_time"], fresh)) for load in loads]
-        return Explanation(row=row, reasons=sent_reasons(row, events), candidates=await _candidates(t, placed))
+        waits = await why_at_worker(t, row["id"])
+        reasons = [*([waits] if waits else []), *sent_reasons(row, events)]
+        return Explanation(row=row, reasons=reasons, candidates=[] if waits else await _candidates(t, placed))
     facts = found.facts
     selector = facts.spec.selector if facts.spec else None
     placed = [
@@ -88,10 +101,29 @@ async def explain(t: Tx, row: Row, events: Sequence[Row]) -> Explanation:
         checks=found.checks,
         limits=found.limits,
         holders={one.need.key: await limit_admin.holders(t, one.need.key) for one in found.limits},
-        candidates=await _candidates(t, placed),
+        candidates=[] if _worker_type(facts) else await _candidates(t, placed),
         place=await deferred.place_of(t, facts.run),
         weights=found.weights,
     )
+
+
+async def why_at_worker(t: Tx, run_id: int) -> str:
+    """One sentence about a run whose external step is offered or claimed; "" for any other."""
+    claim = await external_claims.of_run(t, run_id)
+    if claim is None:
+        return ""
+    return waits_for_worker(
+        claim["worker_type"],
+        claim["worker"],
+        offered_at=claim["offered_at"],
+        claimed_at=claim["claimed_at"],
+        until=claim["locked_until"],
+    )
+
+
+def _worker_type(facts: RunFacts) -> str:
+    step = external_step(facts.spec, facts.run.first_step or 0) if facts.spec else None
+    return step.worker_type if step is not None else ""
 
 
 async def _find(t: Tx, run_id: int, events: Sequence[Row]) -> _Found | None:
@@ -110,6 +142,7 @@ async def _find(t: Tx, run_id: int, events: Sequence[Row]) -> _Found | None:
         selector=facts.spec.selector if facts.spec else None,
         refused_at=refused["at"] if refused else None,
         refusal=refused["message"] if refused else "",
+        worker_type=_worker_type(facts),
         rules=rule_checks(facts, needed),
     )
     executors, fresh = await runs_assign.executor_loads(t), fresh_seconds(current)

@@ -92,7 +92,7 @@ class FastPathDeps:
     settings: SettingsSource
     sender: OrderSender
     marks: RunMarker
-    # Whether runs of a definition may have limits: those take the normal path.
+    # Whether runs of a definition may have limits, or are not done in one dispatch: those take the normal path.
     limited: Callable[[JobSpec], bool] = lambda _spec: False
 
 

@@ -7,13 +7,13 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
-from toban_coordinator.app.explain_run import Explanation, explain, why_waiting
+from toban_coordinator.app.explain_run import Explanation, explain, why_at_worker, why_waiting
 from toban_coordinator.app.paging import FIRST_PAGE, MAX_LIMIT, Page, PageRequest, page_of
 from toban_coordinator.app.run_queries import RunQuery, run_filter
 from toban_coordinator.app.start_runs import job_not_found
 from toban_coordinator.decide.step_states import StepState, attempt_steps, step_states
 from toban_coordinator.decide.wait_reason import waits_for_executor
-from toban_coordinator.store import orphan_waits, read_models, run_lists, run_steps
+from toban_coordinator.store import external_claims, orphan_waits, read_models, run_lists, run_steps
 from toban_domain.errors import ErrorCode, TobanError
 from toban_domain.outcome import StepResult
 from toban_domain.run import TERMINAL, RunState
@@ -25,6 +25,7 @@ from toban_store.tx import Row, Tx, autocommit
 WATCH_SECONDS = 0.2
 WATCH_YOUNG_SECONDS = 0.02
 YOUNG_POLLS = 50
+_AT_WORKER = (RunState.WAITING_WORKER, RunState.CANCEL_REQUESTED)
 # A run that is placed ahead stays ASSIGNED until it is sent.
 _NOT_SENT = (RunState.PENDING, RunState.DEFERRED, RunState.ASSIGNED)
 
@@ -51,6 +52,8 @@ class RunDetails:
     orphan_results: Sequence[Row]
     waiting: str = ""
     orphaned_until: datetime | None = None
+    # Of a run whose external step is offered or claimed.
+    claim: Row | None = None
     steps: Sequence[StepState] = ()
     has_checkpoint: bool = False
     # By the token of the attempt.
@@ -124,10 +127,12 @@ class JobReads:
             events = await read_models.events(t, run_id)
             orphans = await read_models.orphan_results(t, run_id)
             why = await why_waiting(t, run_id, events) if waiting and row["state"] in _NOT_SENT else ""
+            claim = await external_claims.of_run(t, run_id) if row["state"] in _AT_WORKER else None
+            why = await why_at_worker(t, run_id) if claim is not None else why
             wait = await orphan_waits.until(t, run_id) if row["state"] == RunState.ORPHANED else None
             # A job that has named no step, and whose run is only watched, costs no statement.
             found = await run_steps.details(t, run_id) if waiting or row["phase"] else None
-        details = RunDetails(row, attempts, events, orphans, why)
+        details = RunDetails(row, attempts, events, orphans, why, claim=claim)
         if found is not None:
             details = _with_steps(details, found)
         if wait is None:

@@ -7,6 +7,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 
+from toban_coordinator.app.definition_cache import DefinitionCache
+from toban_coordinator.app.withdraw_offers import hold_seconds, withdraw_offers
 from toban_coordinator.decide.groups import Groups
 from toban_coordinator.decide.limits import Admission, LimitTable, Need, job_of, keys_of
 from toban_coordinator.store import limits, runs_finish
@@ -14,13 +16,14 @@ from toban_domain.epoch import Term
 from toban_domain.job import JobSpec
 from toban_domain.placement import DueRun
 from toban_domain.run import RunState
-from toban_domain.transitions import Placement, RequestCancel
+from toban_domain.transitions import Finish, LiveRun, Offer, Placement, RequestCancel
 from toban_store.pool import Pool
 from toban_store.tx import FencedTx, Tx, fenced_tx
 
 # Rows of ended runs that a limit may have beside those that count; each costs a look at its run in every count.
 DROP_AFTER = 100
 Specs = Mapping[tuple[int, int], JobSpec]
+Sent = Placement | Offer
 
 
 class LimitGate:
@@ -85,31 +88,34 @@ class LimitGate:
         return Admission(needs, usage), Groups(found)
 
     async def enter(
-        self, t: FencedTx, placements: Sequence[Placement], due: Mapping[int, DueRun], admission: Admission
-    ) -> list[Placement]:
-        """Those of `placements` that the limits admit now, in the transaction that sends them, which has the lock `limits.LOCK`: `admission` was
+        self, t: FencedTx, sent: Sequence[Sent], due: Mapping[int, DueRun], admission: Admission
+    ) -> list[Sent]:
+        """Those of `sent` that the limits admit now, in the transaction that sends them, which has the lock `limits.LOCK`: `admission` was
         counted before it."""
-        needs = {p.run_id: admission.needs.get(p.run_id, ()) for p in placements}
+        needs = {p.run_id: admission.needs.get(p.run_id, ()) for p in sent}
         keys = keys_of(needs.values())
         if not keys:
-            return list(placements)
+            return list(sent)
         await self._adopt(t, keys)
         # The plan has looked at who waits; this is about the limit alone.
         usage = await limits.usage(t, keys)
         counted = Admission(needs, {key: replace(one, waiting=False, reserved=0) for key, one in usage.items()})
         admitted = []
-        for placement in placements:
-            run = due[placement.run_id]
+        for one in sent:
+            run = due[one.run_id]
             if counted.blocked_by(run) is None:
                 counted.take(run)
-                admitted.append(placement)
+                admitted.append(one)
         return admitted
 
-    async def hold(self, t: FencedTx, sent: Sequence[Placement], admission: Admission) -> None:
-        """What sent runs take, in the transaction that sends them."""
-        taken: list[tuple[int, int, tuple[Need, ...]]] = [
-            (p.run_id, p.token, needs) for p in sent if (needs := admission.needs.get(p.run_id, ()))
-        ]
+    async def hold(self, t: FencedTx, sent: Sequence[Sent], due: Mapping[int, DueRun], admission: Admission) -> None:
+        """What sent runs take, in the transaction that sends them. One that goes on after a dispatch has started before."""
+        taken: list[tuple[int, int, tuple[Need, ...]]] = []
+        for one in sent:
+            goes_on = due[one.run_id].keeps_limits
+            needs = tuple(n for n in admission.needs.get(one.run_id, ()) if not (goes_on and n.window))
+            if needs:
+                taken.append((one.run_id, one.token, needs))
         if not taken:
             return
         self._held.update(need.key for _, _, needs in taken for need in needs if not need.window)
@@ -130,10 +136,11 @@ class LimitGate:
             await limits.adopt(t, new)
 
 
-async def cancel_replaced(pool: Pool, term: Term, replaced: Mapping[int, int]) -> None:
+async def cancel_replaced(pool: Pool, term: Term, replaced: Mapping[int, int], definitions: DefinitionCache) -> None:
     """Sent runs that a newer one replaces (run → that one) are asked to stop; the newer one waits for the proof that they have."""
     async with fenced_tx(pool, term) as t:
         live = await runs_finish.lock_live(t, sorted(replaced))
+        specs = await definitions.find(t, {(run.definition_id, run.definition_version) for run in live.values()})
         moves = [
             RequestCancel(
                 run_id=run.id,
@@ -142,12 +149,40 @@ async def cancel_replaced(pool: Pool, term: Term, replaced: Mapping[int, int]) -
                 reason=f"replaced by run {replaced[run.id]}",
                 mode="",
                 actor="leader",
+                hold_seconds=_hold_seconds(run, specs),
             )
             for run in live.values()
-            if run.token is not None and run.state in (RunState.ASSIGNED, RunState.RUNNING)
+            if run.token is not None and _may_request(run)
         ]
         await runs_finish.request_cancel(t, moves)
+        withdrawn = await withdraw_offers(t, list(live), "a newer run replaces it")
+        await runs_finish.finish(t, [_replaced(run, replaced[run]) for run in withdrawn])
         await t.notify("dispatch")
+
+
+def _may_request(run: LiveRun) -> bool:
+    return run.state in (RunState.ASSIGNED, RunState.RUNNING) or (
+        run.state is RunState.WAITING_WORKER and run.locked_by is not None
+    )
+
+
+def _hold_seconds(run: LiveRun, specs: Specs) -> float | None:
+    spec = specs.get((run.definition_id, run.definition_version))
+    if run.locked_by is None or spec is None:
+        return None
+    return hold_seconds(spec, run.first_step, "")
+
+
+def _replaced(run_id: int, by: int) -> Finish:
+    return Finish(
+        run_id=run_id,
+        source=RunState.PENDING,
+        token=None,
+        target=RunState.CANCELED,
+        reason="canceled",
+        message=f"replaced by run {by}",
+        actor="leader",
+    )
 
 
 def _with_specs(due: Sequence[DueRun], specs: Specs) -> list[tuple[DueRun, JobSpec]]:

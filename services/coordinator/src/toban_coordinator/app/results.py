@@ -52,28 +52,30 @@ class ResultChecks:
             return reports
         async with autocommit(self._pool) as t:
             keys = await runs.definitions_of(t, expected)
-            specs = await self._definitions.find(t, set(keys.values()))
+            specs = await self._definitions.find(t, {key for key, _ in keys.values()})
         return [await self._checked(report, keys, specs) if _is_checked(report) else report for report in reports]
 
     async def _checked(
         self,
         report: Report,
-        keys: Mapping[int, tuple[int, int]],
+        keys: Mapping[int, tuple[tuple[int, int], str]],
         specs: Mapping[tuple[int, int], JobSpec],
     ) -> Report:
-        key = keys.get(report.key.run_id)
+        key, earlier = keys.get(report.key.run_id, (None, ""))
         spec = specs.get(key) if key is not None else None
         if key is None or spec is None or spec.result_schema is None or not isinstance(report.what, Outcome):
             return report
         schema = self._schemas.get(key) or PayloadSchema(spec.result_schema, "result")
         self._schemas[key] = schema
         outcome = report.what
+        # What an external step gave stands until a later step gives something else.
+        given = outcome.result_json or earlier
 
         async def verdict() -> TobanError | None:
-            return self._verdict(schema, outcome.result_json)
+            return self._verdict(schema, given)
 
         error = await with_large_checks(verdict)
-        _results.labels("valid" if error is None else "invalid" if outcome.result_json else "missing").inc()
+        _results.labels("valid" if error is None else "invalid" if given else "missing").inc()
         return report if error is None else replace(report, what=_failed(outcome, error.message))
 
     def _verdict(self, schema: PayloadSchema, text: str) -> TobanError | None:

@@ -8,6 +8,7 @@ from datetime import datetime
 
 from toban_coordinator.ports.orders import OrderStep, StartOrder
 from toban_coordinator.store import run_traces
+from toban_domain.dispatches import end_of_dispatch, next_step
 from toban_domain.job import JobSpec
 from toban_domain.outcome import AttemptKey
 from toban_domain.placement import DueRun
@@ -63,7 +64,7 @@ def start_order(attempt: Attempt, spec: JobSpec, *, cluster: str) -> StartOrder:
         attempt=attempt.number,
         job_name=spec.name,
         definition_version=attempt.version,
-        steps=_steps(spec),
+        steps=_steps(spec, end_of_dispatch(spec, attempt.first_step)),
         payload_json=attempt.payload,
         env=spec.env,
         timeout_seconds=attempt.timeout_seconds,
@@ -77,7 +78,7 @@ def start_order(attempt: Attempt, spec: JobSpec, *, cluster: str) -> StartOrder:
         logs=spec.logs,
         checkpoint_json=attempt.checkpoint,
         first_step=attempt.first_step,
-        result_expected=spec.result_schema is not None,
+        result_expected=spec.result_schema is not None and next_step(spec, attempt.first_step) is None,
         secrets=spec.secrets,
         templated=spec.templated,
         span=_dispatch_span(attempt, spec.name, cluster),
@@ -92,7 +93,7 @@ async def trace_origins(pool: Pool, runs: Sequence[int]) -> Mapping[int, TraceCo
         return await run_traces.kept(t, runs)
 
 
-def _steps(spec: JobSpec) -> tuple[OrderStep, ...]:
+def _steps(spec: JobSpec, end: int) -> tuple[OrderStep, ...]:
     return tuple(
         OrderStep(
             id=step.id,
@@ -105,7 +106,7 @@ def _steps(spec: JobSpec) -> tuple[OrderStep, ...]:
             python_path=step.python_path,
             heartbeat_seconds=step.heartbeat_seconds,
         )
-        for step in spec.steps
+        for step in spec.steps[:end]
     )
 
 

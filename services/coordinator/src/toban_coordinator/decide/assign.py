@@ -8,12 +8,13 @@ from datetime import datetime, timedelta
 
 from toban_coordinator.decide.groups import Groups
 from toban_coordinator.decide.limits import Admission, Need, waits_for
-from toban_domain.job import JobSpec
+from toban_domain.dispatches import external_step, next_step
+from toban_domain.job import JobSpec, StepSpec
 from toban_domain.lease import ExecutorState
 from toban_domain.placement import DueRun, ExecutorLoad
 from toban_domain.run import RunState
 from toban_domain.settings import Settings
-from toban_domain.transitions import Defer, Finish, Release
+from toban_domain.transitions import Defer, Finish, Offer, Placement, Release
 
 # New work goes only to executors whose last heartbeat is at most this old, seconds.
 FRESH_SECONDS = 2.0
@@ -30,6 +31,36 @@ class Placed:
 
     run: DueRun
     executor: ExecutorLoad
+
+
+@dataclass(frozen=True, slots=True)
+class Offered:
+    """A due run that goes on with an external step: it is offered, and needs no executor."""
+
+    run: DueRun
+    step: StepSpec
+
+    def offer(self, token: int, spec: JobSpec) -> Offer:
+        """The move that offers it."""
+        return Offer(
+            run_id=self.run.id,
+            token=token,
+            worker_type=self.step.worker_type,
+            next_step=next_step(spec, self.run.first_step or 0),
+            phase=self.step.id if len(spec.steps) > 1 else "",
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Moves:
+    """What one transaction writes; `due` are the runs that are placed and offered."""
+
+    placements: Sequence[Placement]
+    offers: Sequence[Offer]
+    releases: Sequence[Release]
+    skips: Sequence[Finish]
+    defers: Sequence[Defer]
+    due: Mapping[int, DueRun]
 
 
 def fresh_seconds(settings: Settings) -> float:
@@ -113,6 +144,7 @@ class AssignPlan:
     # The slots that are left when `placed` is.
     board: Board
     placed: list[Placed] = field(default_factory=list)
+    offers: list[Offered] = field(default_factory=list)
     releases: list[Release] = field(default_factory=list)
     skips: list[Finish] = field(default_factory=list)
     defers: list[Defer] = field(default_factory=list)
@@ -139,7 +171,7 @@ def plan(
     board = Board(executors)
     made = AssignPlan(board)
     for run in due:
-        if len(made.placed) + len(made.skips) + len(made.defers) >= most:
+        if len(made.placed) + len(made.offers) + len(made.skips) + len(made.defers) >= most:
             break
         spec = specs.get((run.definition_id, run.definition_version))
         if spec is None:
@@ -156,11 +188,14 @@ def plan(
             admission.defer(need)
             _defer(made, run, need, wait_until(run, spec, late_seconds))
             continue
-        executor = board.take(spec, prefer=run.placed_on)
-        if executor is None:
+        step = external_step(spec, run.first_step or 0)
+        if step is not None:
+            made.offers.append(Offered(run, step))
+        elif (executor := board.take(spec, prefer=run.placed_on)) is not None:
+            made.placed.append(Placed(run, executor))
+        else:
             made.unplaced.add((run.definition_id, run.definition_version))
             continue
-        made.placed.append(Placed(run, executor))
         if admission is not None:
             admission.take(run)
     if groups is not None:
@@ -247,6 +282,8 @@ def name_ahead(
     named: list[tuple[int, ExecutorLoad]] = []
     counts = {e.incarnation: 0 for e in executors}
     for run_id, spec in runs:
+        if external_step(spec, 0) is not None:
+            continue
         fitting = [e for e in executors if spec.selector.fits(e.labels)]
         if fitting:
             chosen = min(fitting, key=lambda e: (counts[e.incarnation] / e.slots, e.worker_id))

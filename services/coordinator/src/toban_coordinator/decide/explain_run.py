@@ -24,7 +24,17 @@ _REMEDIES = {
     "max_wait": "`max_wait_seconds` of the job allows more; `toban limit list` shows what is full",
 }
 # Events that tell why a run came to where it is.
-_TOLD = ("deferred", "resumed", "refused", "released", "reassigned", "orphaned", "retry")
+_TOLD = (
+    "deferred",
+    "resumed",
+    "refused",
+    "released",
+    "reassigned",
+    "orphaned",
+    "retry",
+    "lock_expired",
+    "cancel_timeout",
+)
 TOLD_EVENTS = 10
 
 
@@ -96,7 +106,8 @@ def sent_reasons(row: Mapping[str, object], events: Sequence[Mapping[str, object
     last = next((event for event in reversed(events) if event["to_state"] == state and event["message"]), None)
     message = str(last["message"]) if last is not None else str(row["error_summary"] or "")
     why = ": ".join(part for part in (reason, message) if part)
-    where = f" on {row['executor'] or 'executor ' + str(row['assigned_worker_id'])}" if row["token"] else ""
+    at_executor = row["token"] and row["assigned_worker_id"]
+    where = f" on {row['executor'] or 'executor ' + str(row['assigned_worker_id'])}" if at_executor else ""
     first = f"it is {state}{where}" + (f": {why}" if why else "")
     remedy = f"{_REMEDIES[reason]}" if row["token"] is None and reason in _REMEDIES else ""
     told = [event for event in events if event["type"] in _TOLD and event is not last][-TOLD_EVENTS:]

@@ -178,7 +178,7 @@ class Admission:
         Room that is reserved, and a queue, keep new runs away. A resumed run has had its turn: between those the order of the batch decides,
         so that two of them that need the same limits cannot send each other back.
         """
-        if need.is_ignored:
+        if need.is_ignored or run.keeps_limits:
             return True
         usage = self.usage_of(need)
         if run.deferred_on is not None:
@@ -190,7 +190,9 @@ class Admission:
         return self._usage.get(need.key, Usage())
 
     def take(self, run: DueRun) -> None:
-        """`run` starts."""
+        """`run` starts. One that goes on after a dispatch is counted already."""
+        if run.keeps_limits:
+            return
         for need in self.needs.get(run.id, ()):
             usage = self._usage.get(need.key, Usage())
             reserved = max(0, usage.reserved - need.weight) if run.deferred_on == need.key else usage.reserved

@@ -7,19 +7,17 @@ ORPHANED, so that losses are counted in one place (reap).
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
-from toban_domain.outcome import AttemptKey, Outcome, OutcomeKind
+from toban_domain.outcome import AttemptKey, Outcome, OutcomeKind, StepResult
 from toban_domain.run import RunState
 from toban_domain.transitions import CloseAttempt, Finish, LiveRun, Orphan, Release, Started
 
-# (run, number of the retry that would come) → seconds to wait before it.
-RetryDelay = Callable[[LiveRun, int], float]
-# Whether a retry of this run begins with the step that failed.
-ResumesAtFailure = Callable[[LiveRun], bool]
+# Whether the retry of a run begins with the step that failed, and the seconds to wait before it.
+RetryRule = Callable[[LiveRun], tuple[bool, float]]
 
 _RESULTS = {
     OutcomeKind.SUCCEEDED: RunState.SUCCEEDED,
@@ -61,7 +59,7 @@ class Report:
 class KnownAttempt:
     """An attempt as stored; `outcome` is its stored result and `orphan` a result that was kept but not applied."""
 
-    incarnation: str
+    incarnation: str | None
     outcome: Mapping[str, Any] | None
     orphan: Mapping[str, Any] | None = None
 
@@ -97,9 +95,8 @@ def plan(
     known: Mapping[AttemptKey, KnownAttempt],
     *,
     reporters: frozenset[str],
-    retry_delay: RetryDelay,
+    rule: RetryRule,
     same: Callable[[Outcome, Mapping[str, Any]], bool],
-    resumes: ResumesAtFailure = lambda _run: False,
 ) -> ReportPlan:
     """Decides a batch. `runs` are the live ones, locked; `known` are the attempts of reports that no live run holds.
 
@@ -119,7 +116,7 @@ def plan(
             made.answers.append(Answer.ALREADY_ACCEPTED if settled[report.key] == report.what else Answer.ORPHAN_RESULT)
         else:
             settled[report.key] = report.what
-            _outcome(made, run, report.key.token, report.what, retry_delay, resumes)
+            _outcome(made, run, report.key.token, report.what, rule)
             made.answers.append(Answer.ACCEPTED)
     return made
 
@@ -157,11 +154,14 @@ def _outcome(
     run: LiveRun,
     token: int,
     outcome: Outcome,
-    retry_delay: RetryDelay,
-    resumes: ResumesAtFailure,
+    rule: RetryRule,
 ) -> None:
     if run.state is RunState.CANCEL_REQUESTED:
         made.finishes.append(_after_cancel(run, token, outcome))
+    elif run.next_step is not None and outcome.kind is OutcomeKind.SUCCEEDED:
+        outcome = with_step(outcome, run.next_step - 1)
+        made.closes.append(close(run, token, outcome, outcome.kind.value))
+        made.releases.append(goes_on(run, token, outcome))
     elif outcome.lost:
         if not outcome.tree_empty:
             # Some of its processes may still be alive: only the fence lets the run go on elsewhere.
@@ -171,11 +171,11 @@ def _outcome(
             made.ended_waits.append(AttemptKey(run.id, token))
         else:
             made.orphans.append(Orphan(run_id=run.id, source=run.state, token=token, message=outcome.reason.value))
-        made.closes.append(_close(run, token, outcome, "LOST"))
+        made.closes.append(close(run, token, outcome, "LOST"))
     elif _may_retry(run, outcome):
-        made.closes.append(_close(run, token, outcome, outcome.kind.value))
-        first_step = outcome.steps[-1].index if outcome.steps and resumes(run) else None
-        made.releases.append(_retry(run, token, outcome, retry_delay, first_step))
+        made.closes.append(close(run, token, outcome, outcome.kind.value))
+        resumes, delay = rule(run)
+        made.releases.append(retry(run, token, outcome, delay, resumes=resumes))
     else:
         made.finishes.append(_result(run, token, outcome))
 
@@ -186,8 +186,9 @@ def _may_retry(run: LiveRun, outcome: Outcome) -> bool:
     return failed and outcome.tree_empty and run.attempt < run.max_attempts
 
 
-def _retry(run: LiveRun, token: int, outcome: Outcome, retry_delay: RetryDelay, first_step: int | None) -> Release:
-    delay = retry_delay(run, run.attempt)
+def retry(run: LiveRun, token: int, outcome: Outcome, delay: float, *, resumes: bool) -> Release:
+    """The next attempt, `delay` seconds later: from the first step, or where it `resumes` from the one that failed."""
+    failed = outcome.steps[-1].index if outcome.steps else None
     return Release(
         run_id=run.id,
         source=run.state,
@@ -198,27 +199,60 @@ def _retry(run: LiveRun, token: int, outcome: Outcome, retry_delay: RetryDelay, 
         event="retry",
         message=f"attempt {run.attempt} of {run.max_attempts} {outcome.kind.value}, next in {delay:g} s",
         started_at=outcome.started_at,
-        first_step=first_step,
+        # A dispatch of one step does not name it: it is the one with which the dispatch began.
+        first_step=failed if resumes else 0,
     )
+
+
+def goes_on(run: LiveRun, token: int, outcome: Outcome) -> Release:
+    """The next steps of the same attempt, after a dispatch that has done its own."""
+    assert run.next_step is not None
+    return Release(
+        run_id=run.id,
+        source=run.state,
+        token=token,
+        attempt=run.attempt,
+        lost_count=run.lost_count,
+        event="step_done",
+        message=f"goes on with step {run.next_step + 1}",
+        started_at=outcome.started_at,
+        first_step=run.next_step,
+        keeps_limits=True,
+        result_json=outcome.result_json,
+    )
+
+
+def with_step(outcome: Outcome, index: int) -> Outcome:
+    """The outcome of a dispatch of one step among others: executors name steps only where they were sent more than one."""
+    if outcome.steps:
+        return outcome
+    started = outcome.started_at or outcome.finished_at
+    step = StepResult(index, started, outcome.finished_at, outcome.exit_code, outcome.signal, 1, outcome.last_seq)
+    return replace(outcome, steps=(step,))
 
 
 def _result(run: LiveRun, token: int, outcome: Outcome) -> Finish:
     # No cancel was requested, so one that the executor made by itself is a failure.
     kind = OutcomeKind.FAILED if outcome.kind is OutcomeKind.CANCELED else outcome.kind
-    return _finish(run, token, outcome, _RESULTS[kind])
+    return finish(run, token, outcome, _RESULTS[kind])
 
 
 def _after_cancel(run: LiveRun, token: int, outcome: Outcome) -> Finish:
     """CANCELED needs the word that the tree is empty; a job that ended by itself first keeps its result."""
     stopped = outcome.kind is OutcomeKind.CANCELED or outcome.lost
+    if run.next_step is not None and outcome.kind is OutcomeKind.SUCCEEDED:
+        return replace(
+            finish(run, token, outcome, RunState.CANCELED, "no further step begins"), attempt_state="SUCCEEDED"
+        )
     if stopped and outcome.tree_empty:
-        return _finish(run, token, outcome, RunState.CANCELED)
+        return finish(run, token, outcome, RunState.CANCELED)
     if stopped:
-        return _finish(run, token, outcome, RunState.FAILED, "its process tree could not be verified empty")
-    return _finish(run, token, outcome, _RESULTS[outcome.kind])
+        return finish(run, token, outcome, RunState.FAILED, "its process tree could not be verified empty")
+    return finish(run, token, outcome, _RESULTS[outcome.kind])
 
 
-def _finish(run: LiveRun, token: int, outcome: Outcome, target: RunState, message: str = "") -> Finish:
+def finish(run: LiveRun, token: int, outcome: Outcome, target: RunState, message: str = "") -> Finish:
+    """The end of a run with the outcome of its attempt."""
     return Finish(
         run_id=run.id,
         source=run.state,
@@ -232,7 +266,8 @@ def _finish(run: LiveRun, token: int, outcome: Outcome, target: RunState, messag
     )
 
 
-def _close(run: LiveRun, token: int, outcome: Outcome, state: str) -> CloseAttempt:
+def close(run: LiveRun, token: int, outcome: Outcome, state: str) -> CloseAttempt:
+    """The end of an attempt, or of a dispatch of it, whose run goes on."""
     return CloseAttempt(
         run_id=run.id,
         token=token,

@@ -42,6 +42,8 @@ class WaitingRun:
     selector: SelectorSpec | None
     refused_at: datetime | None = None
     refusal: str = ""
+    # Of the external step with which it goes on; "" = that step needs an executor.
+    worker_type: str = ""
     # What its lateness, its policy and its limits say.
     rules: tuple[Check, ...] = ()
 
@@ -64,13 +66,16 @@ def checks(
     """What the leader looks at, in its order; `executors` are those that are not off, `now` is PostgreSQL's time, and `fresh` how old the
     heartbeat of one that gets work may be, seconds."""
     blocked = _no_leader(leader, now)
-    unplaced = _no_executor_takes_it(run, executors, now, fresh)
+    unplaced = "" if run.worker_type else _no_executor_takes_it(run, executors, now, fresh)
+    fits = (
+        f"workers of type {run.worker_type} do its step" if run.worker_type else "an executor that fits has a free slot"
+    )
     return [
         _due(run, now),
         _clock(leader),
         Check("leader", blocked or f"coordinator {leader.worker_id} leads", bool(blocked)),
         *run.rules,
-        Check("executor", unplaced or "an executor that fits has a free slot", bool(unplaced)),
+        Check("executor", unplaced or fits, bool(unplaced)),
         Check("turn", _its_turn(run, now)),
     ]
 
@@ -109,6 +114,16 @@ def waits_for_executor(
         f"{where} was fenced{since}, and the job continues there if it still runs (on_lease_loss: continue); without a report the run goes on "
         f"elsewhere at {_moment(until)}, or at once after `toban run lost {run_id}`"
     )
+
+
+def waits_for_worker(
+    worker_type: str, worker: str | None, *, offered_at: datetime, claimed_at: datetime | None, until: datetime | None
+) -> str:
+    """Why a run does not go on while its external step is offered, or claimed until `until`."""
+    if worker is None or claimed_at is None or until is None:
+        since = f"offered to external workers of type {worker_type} since {_moment(offered_at)}"
+        return f"its step is {since}, and none has claimed it; see that one runs and claims this type"
+    return f"external worker {worker} has claimed its step at {_moment(claimed_at)}; unless extended, the lock ends at {_moment(until)}"
 
 
 def _due(run: WaitingRun, now: datetime) -> Check:

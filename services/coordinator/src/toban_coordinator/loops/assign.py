@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime, timedelta
 
 from toban_coordinator.app import metrics
-from toban_coordinator.app.adaptive_batch import ALONE_STRIKES, AdaptiveBatch, split_on_refusal
+from toban_coordinator.app.adaptive_batch import AdaptiveBatch, split_on_refusal
 from toban_coordinator.app.definition_cache import DefinitionCache
 from toban_coordinator.app.fast_path import FastPath
 from toban_coordinator.app.limit_gate import LimitGate, cancel_replaced
 from toban_coordinator.app.order_sender import OrderSender
 from toban_coordinator.app.run_marks import RunMarker
+from toban_coordinator.app.set_aside import SetAside
 from toban_coordinator.app.start_order import attempt_of, start_order, trace_origins
 from toban_coordinator.decide import assign as decide
 from toban_coordinator.decide.fair import RoundRobin
@@ -21,13 +22,13 @@ from toban_coordinator.decide.groups import Groups
 from toban_coordinator.decide.limits import Admission
 from toban_coordinator.loops.term_loop import LoopDeps, TurnOutcome
 from toban_coordinator.ports.orders import StartOrder, Target
-from toban_coordinator.store import deferred, limits, runs_assign, runs_finish
+from toban_coordinator.store import deferred, external_claims, limits, runs_assign, runs_finish
 from toban_coordinator.store.pending_work import Agenda
+from toban_domain.dispatches import next_step
 from toban_domain.job import JobSpec
 from toban_domain.placement import DueRun, ExecutorLoad
 from toban_domain.traceparent import TraceContext
-from toban_domain.transitions import Defer, Finish, Placement, Release
-from toban_observability.logs import get_logger
+from toban_domain.transitions import Defer, Finish, Offer, Placement, Release
 from toban_store.errors import Refused, TooLong
 from toban_store.tx import FencedTx, autocommit, fenced_statement, fenced_tx
 
@@ -39,12 +40,10 @@ SPARE = 16
 LOOK_AHEAD_SECONDS = 0.5
 # While nothing waits, free slots are read this often for the fast path, whose write checks the executor again anyway, seconds.
 BOARD_SECONDS = 5.0
-# How long a run is left out that PostgreSQL refuses to move, and one that alone takes too long, seconds.
-REFUSED_SECONDS = 30.0
-SLOW_SECONDS = 2.0
+# While runs wait for a slot, those that need none are looked for this often, seconds.
+OFFERS_SECONDS = 0.2
 
-_log = get_logger(__name__)
-Move = decide.Placed | Finish | Defer
+Move = decide.Placed | decide.Offered | Finish | Defer
 Specs = dict[tuple[int, int], JobSpec]
 
 
@@ -77,12 +76,11 @@ class Assign:
         # (definition, version) that no executor with a free slot fits: left out of the reads, so that they hold up no others.
         self._blocked: set[tuple[int, int]] = set()
         self._looked_ahead_at = 0.0
+        # When runs that need no slot were looked for apart, and whether this turn has left that out.
+        self._offers_at, self._offers_skipped = -OFFERS_SECONDS, False
         # Less than that while the fenced transaction does not fit into its bound, for example on a slow disk.
         self._batch = AdaptiveBatch(BATCH)
-        # Runs that could not be moved alone, and until when they are left out, by the monotonic clock.
-        self._aside: dict[int, float] = {}
-        # How often PostgreSQL was at work for too long on one run alone.
-        self._slow: Counter[int] = Counter()
+        self._aside = SetAside(clock=deps.clock)
         self._turned_at = 0.0
         self._pace = 0.0
 
@@ -112,21 +110,21 @@ class Assign:
             due, usable, specs, now=now, late_seconds=late, most=batch, admission=self._admission, groups=self._groups
         )
         self._blocked |= plan.unplaced
-        moves: list[Move] = [*plan.placed, *plan.skips, *plan.defers]
+        moves: list[Move] = [*plan.placed, *plan.offers, *plan.skips, *plan.defers]
         try:
             moved = await self._write(moves, plan.releases, specs)
         except TooLong as error:
             self._batch.too_long(len(moves))
             if len(moves) == 1:
-                await self._note_slow(moves[0], error)
+                self._aside.note_slow(_run_id(moves[0]), error)
             raise
-        for move in moves:
-            self._slow.pop(_run_id(move), None)
+        self._aside.moved(map(_run_id, moves))
         self._batch.fitted(moved)
         if not self._one_scope:
-            self._turns.started([(p.run.scope, p.run.scope_id) for p in plan.placed], self._limits.weights())
+            started = [p.run for p in plan.placed] or [o.run for o in plan.offers]
+            self._turns.started([(run.scope, run.scope_id) for run in started], self._limits.weights())
         if self._groups is not None and self._groups.cancels:
-            await cancel_replaced(self._deps.pool, self._deps.term, self._groups.cancels)
+            await cancel_replaced(self._deps.pool, self._deps.term, self._groups.cancels, self._definitions)
         # The orders go out before this turn goes on.
         await asyncio.sleep(0)
         # Runs that wait behind what cannot be placed now are not in view yet.
@@ -137,7 +135,7 @@ class Assign:
             return TurnOutcome(moved, 0.0)
         if self._blocked and self._deps.clock.monotonic() - self._looked_ahead_at < LOOK_AHEAD_SECONDS:
             # Runs wait for a slot: the report that frees one wakes this loop.
-            return TurnOutcome(moved)
+            return TurnOutcome(moved, max(0.001, self._offers_in()) if self._offers_skipped else None)
         return await self._look_ahead(moved, usable, now, settings["assign_ahead_seconds"])
 
     def _runs_wait(self, usable: Sequence[ExecutorLoad]) -> bool:
@@ -165,9 +163,23 @@ class Assign:
         usable = await self._usable(now)
         self._unblock(decide.with_room(usable))
         free = decide.free_slots(usable)
-        if free == 0:
-            return usable, [], {}
-        return usable, *await self._due(now, min(free, self._batch.size))
+        due, specs = await self._due(now, min(free, self._batch.size)) if free else ([], {})
+        self._offers_skipped = self._offers_in() > 0
+        if self._offers_skipped:
+            return usable, due, specs
+        self._offers_at = self._deps.clock.monotonic()
+        offers, of_offers = await self._due_offers(now, {run.id for run in due})
+        return usable, [*due, *offers], {**specs, **of_offers}
+
+    def _offers_in(self) -> float:
+        return self._offers_at + OFFERS_SECONDS - self._deps.clock.monotonic()
+
+    async def _due_offers(self, now: datetime, seen: Collection[int]) -> tuple[list[DueRun], Specs]:
+        """Runs that go on with an external step: while others wait for executors, they are read apart."""
+        async with autocommit(self._deps.pool) as t:
+            found = await runs_assign.due_offers(t, now, limit=self._batch.size + len(self._aside) + len(seen))
+            due = [run for run in found if run.id not in self._aside and run.id not in seen]
+            return due, await self._definitions.find(t, {_version(run) for run in due})
 
     async def _usable(self, now: datetime) -> list[ExecutorLoad]:
         async with autocommit(self._deps.pool) as t:
@@ -178,8 +190,7 @@ class Assign:
         return usable
 
     async def _due(self, now: datetime, most: int) -> tuple[list[DueRun], Specs]:
-        at = self._deps.clock.monotonic()
-        self._aside = {run: until for run, until in self._aside.items() if until > at}
+        self._aside.expire()
         async with autocommit(self._deps.pool) as t:
             found, self._one_scope = await runs_assign.due_runs(
                 t,
@@ -189,15 +200,13 @@ class Assign:
                 after=self._turns.start,
                 one_scope=self._one_scope,
             )
-            if self._slow:
-                # What is due no longer, for whatever reason, was not slow several times in a row.
-                self._slow &= Counter({run.id: ALONE_STRIKES for run in found if run.id not in self._aside})
+            self._aside.keep_slow(run.id for run in found)
             due = self._in_turn([run for run in found if run.id not in self._aside])[: most + SPARE]
             # The next read is the short one again when this one found no scopes that take turns.
             self._one_scope = (
                 self._one_scope or len({(run.priority, run.catch_up, run.scope, run.scope_id) for run in due}) < 2
             )
-            return due, await self._definitions.find(t, {(run.definition_id, run.definition_version) for run in due})
+            return due, await self._definitions.find(t, {_version(run) for run in due})
 
     def _in_turn(self, found: Sequence[DueRun]) -> list[DueRun]:
         """The order in which they start: by rank, scopes in turn."""
@@ -232,22 +241,37 @@ class Assign:
             nonlocal moved
             moved += await self._write_part(part, released, specs)
 
-        await split_on_refusal(moves, write, self._put_aside, refusals=(Refused,))
+        async def alone(move: Move, error: Refused | TooLong) -> None:
+            self._aside.put(_run_id(move), error)
+
+        await split_on_refusal(moves, write, alone, refusals=(Refused,))
         return moved
 
     async def _write_part(self, part: Sequence[Move], released: Mapping[int, Release], specs: Specs) -> int:
         tokens = [(move, self._deps.tokens.next_token()) for move in part if isinstance(move, decide.Placed)]
+        offers = [
+            move.offer(self._deps.tokens.next_token(), specs[_version(move.run)])
+            for move in part
+            if isinstance(move, decide.Offered)
+        ]
         skips = [move for move in part if isinstance(move, Finish)]
         defers = [move for move in part if isinstance(move, Defer)]
         placements = [
-            Placement(run_id=placed.run.id, token=token, incarnation=placed.executor.incarnation)
+            Placement(
+                run_id=placed.run.id,
+                token=token,
+                incarnation=placed.executor.incarnation,
+                next_step=next_step(specs[_version(placed.run)], placed.run.first_step or 0),
+            )
             for placed, token in tokens
         ]
         back = [*(skip.run_id for skip in skips), *(one.run_id for one in defers)]
         releases = [released[run] for run in back if run in released]
-        if defers or skips or self._admission is not None:
-            due = {placed.run.id: placed.run for placed, _ in tokens}
-            days, finished, waiting = await self._commit_all(placements, releases, skips, defers, due)
+        offered = 0
+        if offers or defers or skips or self._admission is not None:
+            due = {move.run.id: move.run for move in part if isinstance(move, decide.Placed | decide.Offered)}
+            moves = decide.Moves(placements, offers, releases, skips, defers, due)
+            days, offered, finished, waiting = await self._commit_all(moves)
             metrics.count_finished(finished)
             metrics.deferred.inc(waiting)
         else:
@@ -258,64 +282,42 @@ class Assign:
         sent = [(p, token) for p, token in tokens if p.run.id in days]
         origins = await trace_origins(self._deps.pool, [p.run.id for p, _ in sent if p.run.slot is None])
         self._send(sent, days, specs, origins)
-        return len(days) + len(finished) + waiting
+        return len(days) + offered + len(finished) + waiting
 
-    async def _commit_all(
-        self,
-        placements: Sequence[Placement],
-        releases: Sequence[Release],
-        skips: Sequence[Finish],
-        defers: Sequence[Defer],
-        due: Mapping[int, DueRun],
-    ) -> tuple[dict[int, str], list[runs_finish.Finished], int]:
-        """Days of the logs of what was sent, what was skipped, how many were deferred; runs that a limit does not admit any more stay PENDING."""
+    async def _commit_all(self, moves: decide.Moves) -> tuple[dict[int, str], int, list[runs_finish.Finished], int]:
+        """Days of the logs of what was sent, how many were offered, what was skipped, how many were deferred; runs that a limit does not admit
+        any more stay PENDING."""
+        placements, offers = moves.placements, moves.offers
         first = limits.LOCK if self._admission is not None else ""
         async with fenced_tx(self._deps.pool, self._deps.term, first=first) as t:
             if self._admission is not None:
-                wanted = len(placements)
-                placements = await self._limits.enter(t, placements, due, self._admission)
-                placements = await self._claim(t, placements)
+                wanted: list[Placement | Offer] = [*placements, *offers]
+                admitted = await self._limits.enter(t, wanted, moves.due, self._admission)
+                admitted = await self._claim(t, admitted)
                 # What the plan could not know: it is made again.
-                self._refused = self._refused or len(placements) < wanted
+                self._refused = self._refused or len(admitted) < len(wanted)
+                placements = [p for p in placements if p in admitted]
+                offers = [o for o in offers if o in admitted]
             days = await runs_assign.place(t, placements)
+            offered = await external_claims.offer(t, offers)
             if self._admission is not None:
-                await self._limits.hold(t, [p for p in placements if p.run_id in days], self._admission)
-            await runs_finish.release(t, releases)
-            waiting = await deferred.defer(t, defers)
-            finished = await runs_finish.finish(t, skips)
+                sent: list[Placement | Offer] = [
+                    *(p for p in placements if p.run_id in days),
+                    *(o for o in offers if o.run_id in offered),
+                ]
+                await self._limits.hold(t, sent, moves.due, self._admission)
+            await runs_finish.release(t, moves.releases)
+            waiting = await deferred.defer(t, moves.defers)
+            finished = await runs_finish.finish(t, moves.skips)
         self._limits.committed()
-        return days, finished, len(waiting)
+        return days, len(offered), finished, len(waiting)
 
-    async def _claim(self, t: FencedTx, placements: Sequence[Placement]) -> list[Placement]:
+    async def _claim(self, t: FencedTx, sent: Sequence[Placement | Offer]) -> list[Placement | Offer]:
         """Runs of policy reject_same_scope hold their groups when they are sent; one that is too late is looked at again."""
         claims = set(self._groups.claims.values()) if self._groups is not None else set()
-        wanted = [p.run_id for p in placements if p.run_id in claims]
+        wanted = [one.run_id for one in sent if one.run_id in claims]
         held = await limits.claim(t, wanted) if wanted else set()
-        return [p for p in placements if p.run_id not in claims or p.run_id in held]
-
-    async def _note_slow(self, move: Move, error: TooLong) -> None:
-        """One run alone took too long: it is set aside when PostgreSQL was at work on it for so long several times in a row."""
-        run_id = _run_id(move)
-        self._slow[run_id] += error.by_server
-        if self._slow[run_id] >= ALONE_STRIKES:
-            del self._slow[run_id]
-            await self._put_aside(move, error)
-
-    async def _put_aside(self, move: Move, error: Refused | TooLong) -> None:
-        self._set_aside(_run_id(move), error)
-
-    def _set_aside(self, run_id: int, error: Refused | TooLong) -> None:
-        """The one run that cannot be moved waits, so that it holds up no other."""
-        kind, seconds = ("slow", SLOW_SECONDS) if isinstance(error, TooLong) else ("refused", REFUSED_SECONDS)
-        metrics.set_aside.labels(kind).inc()
-        _log.error(
-            "run cannot be placed; set aside",
-            run_id=run_id,
-            error=error.message,
-            sqlstate=error.sqlstate,
-            next_try_seconds=seconds,
-        )
-        self._aside[run_id] = self._deps.clock.monotonic() + seconds
+        return [one for one in sent if one.run_id not in claims or one.run_id in held]
 
     def _send(
         self,
@@ -373,14 +375,14 @@ class Assign:
                 )
 
         async def alone(name: tuple[int, ExecutorLoad], error: Refused | TooLong) -> None:
-            self._set_aside(name[0], error)
+            self._aside.put(name[0], error)
 
         await self._batch.each(decide.name_ahead(wanted, usable), write, alone)
         return len(named)
 
 
 def _run_id(move: Move) -> int:
-    return move.run.id if isinstance(move, decide.Placed) else move.run_id
+    return move.run.id if isinstance(move, decide.Placed | decide.Offered) else move.run_id
 
 
 def _version(run: DueRun) -> tuple[int, int]:

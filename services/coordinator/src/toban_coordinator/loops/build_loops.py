@@ -24,6 +24,8 @@ from toban_coordinator.loops.executor_leases import (
     LeaseKeeper,
     OverdueOrders,
 )
+from toban_coordinator.loops.external_locks import TICK_SECONDS as EXTERNAL_SECONDS
+from toban_coordinator.loops.external_locks import ClaimObserver, ExternalLocks
 from toban_coordinator.loops.fire import Fire
 from toban_coordinator.loops.pending_work_poller import PendingWorkPoller
 from toban_coordinator.loops.prune import TICK_SECONDS as PRUNE_SECONDS
@@ -32,12 +34,13 @@ from toban_coordinator.loops.reap import Reap
 from toban_coordinator.loops.reconcile import Reconcile
 from toban_coordinator.loops.resume import LIMITS_SECONDS, Limits, Resume
 from toban_coordinator.loops.term_loop import LoopDeps, TermLoop
+from toban_domain.dispatches import has_external_step
 from toban_domain.epoch import Term
 from toban_runtime.loop import Loop, TurnResult
 
 
-def leader_loops(deps: LoopDeps) -> list[Loop]:
-    """Fresh loops for one term: fire, events, assign, resume, limits, dispatch, reap, reconcile, prune, cluster_metrics.
+def leader_loops(deps: LoopDeps, observer: ClaimObserver) -> list[Loop]:
+    """Fresh loops for one term: fire, events, assign, resume, limits, dispatch, reap, reconcile, external, prune, cluster_metrics.
 
     Cancel them when the term ends; nothing of them goes on then.
     """
@@ -58,7 +61,7 @@ def leader_loops(deps: LoopDeps) -> list[Loop]:
             settings=deps.settings,
             sender=sender,
             marks=marks,
-            limited=gate.concerns,
+            limited=lambda spec: gate.concerns(spec) or has_external_step(spec),
         )
     )
     deps.fast_path.set(fast_path)
@@ -67,6 +70,7 @@ def leader_loops(deps: LoopDeps) -> list[Loop]:
     dispatch = Dispatch(deps=deps, definitions=definitions, sender=sender)
     reap = Reap(deps=deps, definitions=definitions, answers=answers)
     reconcile = Reconcile(deps=deps, definitions=definitions, sender=sender, ended=ended)
+    external = ExternalLocks(deps=deps, definitions=definitions, observer=observer)
     cluster_metrics = ClusterMetrics(deps=deps, definitions=definitions)
     return [
         TermLoop("fire", fire.run_once, deps.tick, deps, idle_turn=pending.idle_turn(fire.idle_turn)),
@@ -89,6 +93,7 @@ def leader_loops(deps: LoopDeps) -> list[Loop]:
             deps,
             idle_turn=pending.idle_turn(reconcile.idle_turn),
         ),
+        TermLoop("external", external.run_once, EXTERNAL_SECONDS, deps),
         TermLoop("prune", Prune(deps=deps).run_once, PRUNE_SECONDS, deps),
         TermLoop("cluster_metrics", cluster_metrics.run_once, CLUSTER_METRICS_SECONDS, deps),
     ]

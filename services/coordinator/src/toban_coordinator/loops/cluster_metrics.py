@@ -9,7 +9,7 @@ from toban_coordinator.app.operations_limits import LIMIT_STATES, LimitOperation
 from toban_coordinator.decide import assign
 from toban_coordinator.decide import pending_reasons as decide
 from toban_coordinator.loops.term_loop import LoopDeps, TurnOutcome
-from toban_coordinator.store import cluster_stats, limit_admin, runs_assign, schedules
+from toban_coordinator.store import cluster_stats, external_claims, limit_admin, runs_assign, schedules
 from toban_domain.placement import ExecutorLoad
 from toban_domain.run import TERMINAL, RunState
 from toban_observability import metrics
@@ -19,6 +19,8 @@ from toban_store.tx import Tx, autocommit
 TICK_SECONDS = 15.0
 # Waiting runs are counted up to this many.
 MOST_RUNS = 200_000
+# Worker types that metrics name.
+MOST_TYPES = 20
 LIMIT_KINDS = ("job", "key", "pool", "rate", "group")
 MODES = ("sync", "async", "unknown")
 
@@ -72,6 +74,16 @@ limits_blocked = metrics.leader_gauge(
     "toban_limits_blocked_seconds", "Longest time for which runs have waited for a full limit that let none start."
 )
 breakers = metrics.leader_gauge("toban_breakers", "Breakers by state: open, half_open.", ("state",))
+external_steps = metrics.leader_gauge(
+    "toban_external_steps",
+    "Steps of external workers by worker_type (the 20 with most steps, and other) and state: offered, claimed.",
+    ("worker_type", "state"),
+)
+external_oldest = metrics.leader_gauge(
+    "toban_external_oldest_seconds",
+    "Longest time for which a step has been offered to external workers and not claimed, by worker_type as in toban_external_steps.",
+    ("worker_type",),
+)
 limits_idle = metrics.leader_gauge(
     "toban_limits_idle",
     "Limits that have room although runs are deferred on them; the leader resumes those within a second.",
@@ -91,6 +103,7 @@ class ClusterMetrics:
             by_status.set_all({(status,): count for status, count in (await schedules.counts(t)).items()})
             overdue.set(await cluster_stats.overdue_seconds(t))
             await self._runs(t)
+            await _external(t)
             await _cluster(t)
         await self._limits()
         return TurnOutcome()
@@ -107,6 +120,7 @@ class ClusterMetrics:
                 oldest=row.oldest,
             )
             for row in found
+            if not row.claimed
         ]
         specs = await self._definitions.find(t, {group.definition for group in groups})
         queues = decide.waiting(groups, await self._executors(t) if groups else [], specs)
@@ -146,6 +160,18 @@ class ClusterMetrics:
     async def _executors(self, t: Tx) -> list[ExecutorLoad]:
         fresh = assign.fresh_seconds(self._deps.settings.known)
         return assign.usable(await runs_assign.executor_loads(t), self._deps.server_time.now(), fresh=fresh)
+
+
+async def _external(t: Tx) -> None:
+    """The worker types with most steps by name, the others together."""
+    counts, ages = dict[tuple[str, ...], float](), dict[str, float]()
+    for place, row in enumerate(await external_claims.counts(t)):
+        name = row["worker_type"] if place < MOST_TYPES else "other"
+        for state in ("offered", "claimed"):
+            counts[name, state] = counts.get((name, state), 0) + row[state]
+        ages[name] = max(ages.get(name, 0.0), row["oldest"])
+    external_steps.set_all(counts)
+    external_oldest.set_all({(name,): age for name, age in ages.items()})
 
 
 async def _cluster(t: Tx) -> None:

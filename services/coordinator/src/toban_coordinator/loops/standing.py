@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from toban_coordinator.loops.executor_leases import Observer
+from toban_coordinator.loops.external_locks import ClaimObserver
 from toban_coordinator.loops.progress_writer import TICK_SECONDS as PROGRESS_SECONDS
 from toban_coordinator.loops.progress_writer import ProgressWriter
 from toban_coordinator.loops.watchdog import TICK_SECONDS as WATCHDOG_SECONDS
@@ -35,6 +36,7 @@ class StandingDeps:
     settings: SettingsCache
     errors: ErrorRate
     observer: Observer
+    claims: ClaimObserver
     progress: ProgressWriter
     wakes: WakeRegistry
     presence: Work
@@ -56,10 +58,11 @@ def standing_loops(deps: StandingDeps) -> Sequence[Loop]:
         deps.errors.sample(clock.monotonic())
 
     async def observe() -> None:
-        # A settled leader's loop `lease` reads more often than this one.
+        # A settled leader's loops `lease` and `external` read more often than this one.
         view = deps.leader.view()
         if not (view.leading and view.settled):
             await deps.observer.run_once()
+            await deps.claims.run_once()
 
     loops = [
         Loop("settings", refresh_settings, SETTINGS_SECONDS, clock),

@@ -7,6 +7,8 @@ from toban_coordinator.app.apply import Apply
 from toban_coordinator.app.breakers import BreakerOperations
 from toban_coordinator.app.cancel import CancelRun
 from toban_coordinator.app.change_runs import ChangeRuns
+from toban_coordinator.app.claim_ends import ClaimEnds
+from toban_coordinator.app.claim_heartbeats import ClaimHeartbeats
 from toban_coordinator.app.continuations import Continuations
 from toban_coordinator.app.credentials import Credentials
 from toban_coordinator.app.declare_lost import DeclareLost
@@ -35,6 +37,7 @@ from toban_coordinator.main.wiring import Coordinator
 from toban_coordinator.server.accounts import AccountsDeps, AccountsService
 from toban_coordinator.server.archive_gateway import ArchiveGateway
 from toban_coordinator.server.executor_gateway import Gateway, GatewayDeps
+from toban_coordinator.server.external_work import ExternalWork, ExternalWorkDeps
 from toban_coordinator.server.job_control import JobControl, JobControlDeps
 from toban_coordinator.server.job_reader import JobReader, JobReaderDeps
 from toban_coordinator.server.operations import Operations, OperationsDeps
@@ -69,6 +72,7 @@ def build(config: CoordinatorConfig, parts: Coordinator, health: Health) -> Grpc
         control=_job_control(parts),
         reader=_job_reader(parts, health),
         operations=_operations(parts),
+        external=ExternalWork(deps=_external_work(parts)),
         archive=ArchiveGateway(pool=parts.connections.pool, settings=parts.settings_streams),
         accounts=AccountsService(deps=accounts),
     )
@@ -133,6 +137,15 @@ def _job_control(parts: Coordinator) -> JobControl:
         reads=JobReads(pool=pool, clock=parts.clock),
     )
     return JobControl(deps=deps)
+
+
+def _external_work(parts: Coordinator) -> ExternalWorkDeps:
+    pool = parts.connections.pool
+    return ExternalWorkDeps(
+        claims=parts.claims,
+        heartbeats=ClaimHeartbeats(pool=parts.connections.grant_pool),
+        ends=ClaimEnds(pool=pool, now=parts.server_time.now),
+    )
 
 
 def _job_reader(parts: Coordinator, health: Health) -> JobReader:

@@ -9,6 +9,7 @@ from toban_coordinator.adapters.executors import ExecutorOrders
 from toban_coordinator.adapters.peers import PeerCalls
 from toban_coordinator.adapters.redis_registry import RedisMirror
 from toban_coordinator.adapters.secret_keys import FileKeys
+from toban_coordinator.app.external_claims import ExternalClaims
 from toban_coordinator.app.fast_path import CurrentFastPath
 from toban_coordinator.app.order_results import UndeliveredOrders
 from toban_coordinator.app.order_templates import StoredOrderTemplates
@@ -28,6 +29,7 @@ from toban_coordinator.leadership import (
 )
 from toban_coordinator.loops import LoopDeps, leader_loops, lease_loops
 from toban_coordinator.loops.executor_leases import LeaseDeps, Observer, least_lease_ms
+from toban_coordinator.loops.external_locks import ClaimObserver
 from toban_coordinator.loops.progress_writer import ProgressWriter
 from toban_coordinator.loops.standing import StandingDeps, standing_loops
 from toban_coordinator.main.connections import Connections, connect
@@ -77,6 +79,8 @@ class Coordinator:
         self.settings = SettingsCache(pool=pool, clock=clock)
         self.settings_streams = SettingsStreams(source=self.settings)
         self.observer = Observer(pool=pool, clock=clock)
+        self.claim_observer = ClaimObserver(pool=pool, clock=clock)
+        self.claims = ExternalClaims(pool=pool, clock=clock)
         self.errors = ErrorRate()
         self.mirror = RedisMirror(members=self.members, clock=clock, settings=self.settings)
         self.progress = ProgressWriter(pool=pool)
@@ -93,15 +97,8 @@ class Coordinator:
         self.presence = self._make_presence(me, release)
         peers = PeerCalls(channels=connections.channels, incarnation=me.incarnation)
         self.watcher = Watcher(leadership=self.leadership, peers=peers, clock=clock)
-        checker = Checker(
-            pool=pool,
-            leadership=self.leadership,
-            peers=peers,
-            members=self.members,
-            now=self.server_time,
-            settings=self.settings,
-        )
         self.wakes.register("leader", self.leadership.read_leader_row)
+        self.wakes.register("claims", self.claims.wake)
         self.standing_loops = standing_loops(
             StandingDeps(
                 pool=pool,
@@ -110,11 +107,12 @@ class Coordinator:
                 settings=self.settings,
                 errors=self.errors,
                 observer=self.observer,
+                claims=self.claim_observer,
                 progress=self.progress,
                 wakes=self.wakes,
                 presence=self.presence.run_once,
                 mirror=self.mirror.run_once,
-                subleader=checker.run_once,
+                subleader=self._make_checker(peers).run_once,
             )
         )
 
@@ -139,6 +137,16 @@ class Coordinator:
                 tick_seconds=lambda: self.settings.known["leader_tick_seconds"],
                 wakes=self.wakes,
             ),
+        )
+
+    def _make_checker(self, peers: PeerCalls) -> Checker:
+        return Checker(
+            pool=self.connections.pool,
+            leadership=self.leadership,
+            peers=peers,
+            members=self.members,
+            now=self.server_time,
+            settings=self.settings,
         )
 
     def _make_presence(self, me: Contender, release: str) -> Presence:
@@ -181,4 +189,4 @@ class Coordinator:
             settings=self.settings,
             holds=deps.holds,
         )
-        return [*leader_loops(deps), *lease_loops(lease_deps, term, on_turn)]
+        return [*leader_loops(deps, self.claim_observer), *lease_loops(lease_deps, term, on_turn)]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 from toban_proto.v1 import coordinator_pb2_grpc as rpc
 from toban_transport.server import GrpcServer
@@ -11,19 +10,20 @@ from toban_transport.server import GrpcServer
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Servicers:
-    """The services that have an implementation."""
+    """The services of a coordinator."""
 
     gateway: rpc.ExecutorGatewayServicer
     peer: rpc.PeerServicer
     control: rpc.JobControlServicer
     reader: rpc.JobReaderServicer
     operations: rpc.OperationsServicer
+    external: rpc.ExternalWorkServicer
     archive: rpc.ArchiveGatewayServicer
     accounts: rpc.AccountsServicer
 
 
 def add_all(server: GrpcServer, servicers: Servicers) -> None:
-    """Add them, and the generated base of every other service: its methods answer UNIMPLEMENTED."""
+    """Add them. A method without an implementation answers UNIMPLEMENTED."""
     server.add(rpc.add_ExecutorGatewayServicer_to_server, servicers.gateway)
     server.add(rpc.add_PeerServicer_to_server, servicers.peer)
     server.add(rpc.add_JobControlServicer_to_server, servicers.control)
@@ -31,9 +31,4 @@ def add_all(server: GrpcServer, servicers: Servicers) -> None:
     server.add(rpc.add_OperationsServicer_to_server, servicers.operations)
     server.add(rpc.add_ArchiveGatewayServicer_to_server, servicers.archive)
     server.add(rpc.add_AccountsServicer_to_server, servicers.accounts)
-    server.add(rpc.add_ExternalWorkServicer_to_server, _unimplemented(rpc.ExternalWorkServicer))
-
-
-def _unimplemented(base: Any) -> object:
-    # The type stubs call the generated bases abstract; at run time each of their methods answers UNIMPLEMENTED.
-    return base()
+    server.add(rpc.add_ExternalWorkServicer_to_server, servicers.external)

@@ -72,6 +72,8 @@ def run_details_to_pb(run: RunDetails) -> pb.Run:
     message.steps.extend(_step_to_pb(step) for step in run.steps)
     message.has_checkpoint = run.has_checkpoint
     message.reruns.extend(row["rerun"] for row in run.events if row["rerun"] is not None)
+    if run.claim is not None:
+        message.external.CopyFrom(_claim_to_pb(run.claim))
     if run.orphaned_until is not None:
         message.orphaned_until.FromDatetime(run.orphaned_until)
     return message
@@ -85,6 +87,15 @@ def changes_to_pb(done: Changes) -> pb.ChangeRunsResponse:
     ]
     return pb.ChangeRunsResponse(
         matched=done.matched, changed=done.changed, skipped=skipped, next_cursor=done.next_cursor, run_ids=done.made
+    )
+
+
+def _claim_to_pb(claim: Row) -> pb.ExternalClaim:
+    return pb.ExternalClaim(
+        worker_type=claim["worker_type"],
+        worker=claim["worker"] or "",
+        claimed_at=at(claim["claimed_at"]),
+        locked_until=at(claim["locked_until"]),
     )
 
 
@@ -110,7 +121,7 @@ def attempt_to_pb(row: Row, steps: Sequence[StepState]) -> pb.Attempt:
         token=row["token"],
         attempt=row["attempt"],
         state=row["state"],
-        worker_id=row["worker_id"],
+        worker_id=row["worker_id"] or 0,
         steps=[_step_to_pb(step) for step in steps],
         **_execution(row),
     )

@@ -22,8 +22,9 @@ class AttemptRow:
     """One attempt as stored; `outcome` is None until one was accepted for it."""
 
     state: str
-    incarnation: str
+    incarnation: str | None
     outcome: Mapping[str, Any] | None
+    worker: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +39,9 @@ async def lookup(t: Tx, keys: Sequence[AttemptKey]) -> dict[AttemptKey, AttemptR
     """The attempts of `keys` that exist."""
     rows = await t.fetch_all(_sql.lookup, _keys(keys))
     return {
-        AttemptKey(row["run_id"], row["token"]): AttemptRow(row["state"], row["incarnation"], row["outcome"])
+        AttemptKey(row["run_id"], row["token"]): AttemptRow(
+            row["state"], row["incarnation"], row["outcome"], row["worker"]
+        )
         for row in rows
     }
 

@@ -1,6 +1,6 @@
 -- name: lookup
 -- What PostgreSQL knows of attempts whose runs are not live under that token any more.
-SELECT a.run_id, a.token, a.state, a.incarnation::text AS incarnation, a.outcome
+SELECT a.run_id, a.token, a.state, a.incarnation::text AS incarnation, a.worker, a.outcome
   FROM unnest(%(ids)s::bigint[], %(tokens)s::bigint[]) AS i(run_id, token)
   JOIN scheduler.job_attempts a ON a.run_id = i.run_id AND a.token = i.token
 

@@ -12,12 +12,14 @@ _sql = queries.load(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WaitingRuns:
-    """Due runs of one definition version that no executor holds; `retry` = they wait for their next attempt. `oldest` is an age, seconds."""
+    """Due runs of one definition version that no executor holds; `retry` = they wait for their next attempt, `claimed` = an external worker has
+    them. `oldest` is an age, seconds."""
 
     state: str
     definition_id: int
     version: int
     retry: bool
+    claimed: bool
     runs: int
     oldest: float
 

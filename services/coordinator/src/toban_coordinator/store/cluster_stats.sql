@@ -1,12 +1,12 @@
 -- name: waiting
--- Runs whose time has come and that no executor holds, by state, definition and whether they wait for a retry; counted up to `limit`.
-SELECT r.state::text AS state, r.definition_id, r.definition_version AS version, r.retry, count(*)::bigint AS runs,
+-- Runs whose time has come and that no executor holds, by state, definition, whether they wait for a retry, and whether a worker has claimed them; counted up to `limit`.
+SELECT r.state::text AS state, r.definition_id, r.definition_version AS version, r.retry, r.claimed, count(*)::bigint AS runs,
        GREATEST(0, extract(epoch FROM now() - min(r.scheduled_for)))::double precision AS oldest
-  FROM (SELECT state, definition_id, definition_version, scheduled_for, COALESCE(not_before > now(), false) AS retry
+  FROM (SELECT state, definition_id, definition_version, scheduled_for, COALESCE(not_before > now(), false) AS retry, locked_by IS NOT NULL AS claimed
           FROM scheduler.runs_live
          WHERE state IN ('PENDING', 'DEFERRED', 'WAITING_WORKER') AND scheduled_for <= now()
          LIMIT %(limit)s::integer) r
- GROUP BY r.state, r.definition_id, r.definition_version, r.retry;
+ GROUP BY r.state, r.definition_id, r.definition_version, r.retry, r.claimed;
 
 -- name: held
 -- Runs that an executor holds or held, by state: how many, for how long the first of them is in it, and how far one has run beyond its timeout.

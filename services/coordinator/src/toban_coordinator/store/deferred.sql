@@ -67,9 +67,8 @@ SELECT q.rank, q.scope, q.scope_id, r.id, r.deferred_weight AS weight
 -- name: held_by_scope
 -- How much of a limit the runs of each scope take: sent ones, and resumed ones that were not sent yet.
 SELECT r.scope, r.scope_id, sum(r.weight)::bigint AS held
-  FROM (SELECT l.scope, l.scope_id, h.weight
-          FROM scheduler.limit_holds h JOIN scheduler.runs_live l ON l.id = h.run_id AND l.token = h.token
-         WHERE h.key = %(key)s::text AND l.dispatched_at IS NOT NULL
+  FROM (SELECT r.scope, r.scope_id, h.weight
+          FROM scheduler.limit_holds h JOIN scheduler.runs_live r ON {{holds_limit}} WHERE h.key = %(key)s::text
         UNION ALL
         SELECT l.scope, l.scope_id, l.deferred_weight FROM scheduler.runs_live l WHERE l.state = 'PENDING' AND l.deferred_on = %(key)s::text) r
  GROUP BY r.scope, r.scope_id

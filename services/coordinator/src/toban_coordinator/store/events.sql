@@ -72,9 +72,11 @@ WITH plan AS MATERIALIZED (
 ), made AS (
     INSERT INTO scheduler.runs_live (id, definition_id, definition_version, job_name, origin, scheduled_for, priority, max_attempts, max_lost,
                                      timeout_seconds, payload, event_id, trigger_name, log_ref, created_by, concurrency_group, scope, scope_id,
-                                     after_run, chain_depth)
+                                     after_run, chain_depth, worker_type)
     SELECT s.run_id, s.definition_id, s.version, s.job, 'event', now(), s.priority, s.max_attempts, s.max_lost, s.timeout, s.payload::jsonb,
-           s.event_id, s.trigger_name, 'toban-log:' || s.run_id, 'trigger', s.concurrency_group, s.scope, s.scope_id, s.after_run, s.chain_depth
+           s.event_id, s.trigger_name, 'toban-log:' || s.run_id, 'trigger', s.concurrency_group, s.scope, s.scope_id, s.after_run, s.chain_depth,
+           (SELECT v.spec #>> '{steps,0,worker_type}' FROM scheduler.job_definition_versions v
+              WHERE v.definition_id = s.definition_id AND v.version = s.version)
       FROM starts s JOIN once o ON o.run_id = s.run_id
     RETURNING id, event_id, trigger_name, after_run
 ), noted AS (

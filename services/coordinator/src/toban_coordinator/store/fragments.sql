@@ -19,7 +19,12 @@ SELECT log_day, id, token, attempt, %(fence_epoch)s::bigint, assigned_incarnatio
 -- fragment: run_to_decide
 -- The columns of a live run that a decision about it reads.
 r.id, r.state::text AS state, r.token, r.assigned_incarnation::text AS incarnation, r.attempt, r.max_attempts, r.lost_count, r.max_lost,
-r.definition_id, r.definition_version, r.started_at IS NOT NULL AS started
+r.definition_id, r.definition_version, r.started_at IS NOT NULL AS started, r.next_step, r.locked_by,
+COALESCE(r.first_step, 0) AS first_step
+
+-- fragment: holds_limit
+-- Whether live run `r` has the token of a row of limit_holds, `h`: it was sent with it, or goes on after that dispatch.
+(r.id = h.run_id AND (r.token = h.token AND r.dispatched_at IS NOT NULL OR r.kept_token = h.token))
 
 -- fragment: waiting
 -- Recursive CTE `waiting`: the first PENDING run of each rank and scope. One entry of the index is read for each: ranks and scopes are few, runs may

@@ -62,10 +62,10 @@ async def heads(t: Tx, names: Sequence[str]) -> dict[str, Head]:
     return {row["name"]: Head(row["id"], row["version"], row["enabled"]) for row in rows}
 
 
-async def users(t: Tx, wanted: Sequence[str]) -> dict[str, list[str]]:
+async def starters(t: Tx, wanted: Sequence[str]) -> dict[str, list[str]]:
     """The first few schedules and triggers ("schedule nightly") of definitions, by their names."""
     found: dict[str, list[str]] = {}
-    for row in await t.fetch_all(_sql.users, {"names": list(wanted)}) if wanted else []:
+    for row in await t.fetch_all(_sql.starters, {"names": list(wanted)}) if wanted else []:
         found.setdefault(row["name"], []).append(row["used_by"])
     return found
 

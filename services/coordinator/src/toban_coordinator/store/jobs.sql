@@ -14,7 +14,7 @@ SELECT d.id, d.name, d.version, d.enabled FROM scheduler.job_definitions d WHERE
 -- All names of definitions, for hints.
 SELECT d.name FROM scheduler.job_definitions d WHERE d.deleted_at IS NULL ORDER BY d.name LIMIT 5000
 
--- name: users
+-- name: starters
 -- Schedules and triggers of some definitions, the first few of each.
 SELECT d.name, u.name AS used_by
   FROM scheduler.job_definitions d

@@ -41,6 +41,17 @@ async def stored(t: Tx, name: str = "") -> dict[str, StoredLimit]:
     return {row["name"]: StoredLimit(**row) for row in await t.fetch_all(_sql.stored, {"name": name})}
 
 
+async def scope_weights(t: Tx) -> dict[tuple[str, str], int]:
+    """Scope → its weight in the fair queues, of those that have another one than 1."""
+    found = {}
+    for name, limit in (await stored(t)).items():
+        kind, _, scope = name.partition(":")
+        if kind == "scope":
+            first, _, scope_id = scope.partition("/")
+            found[first, scope_id] = limit.value
+    return found
+
+
 async def lock(t: Tx, name: str) -> None:
     """One change of a limit at a time until the end of the transaction."""
     await t.execute(_sql.lock, {"name": name})

@@ -47,12 +47,12 @@ SELECT max(extract(epoch FROM now() - GREATEST(w.since, h.started)))::double pre
 
 -- name: holders
 -- Live runs that hold a limit, the longest first.
-SELECT r.id, r.job_name, r.state::text AS state, h.weight, r.scope, r.scope_id, r.dispatched_at AS since, e.node_id AS executor
+SELECT r.id, r.job_name, r.state::text AS state, h.weight, r.scope, r.scope_id, COALESCE(r.dispatched_at, r.started_at) AS since, e.node_id AS executor
   FROM scheduler.limit_holds h
-  JOIN scheduler.runs_live r ON r.id = h.run_id AND r.token = h.token
+  JOIN scheduler.runs_live r ON {{holds_limit}}
   LEFT JOIN scheduler.executors e ON e.incarnation = r.assigned_incarnation
- WHERE h.key = %(key)s::text AND r.dispatched_at IS NOT NULL
- ORDER BY r.dispatched_at, r.id
+ WHERE h.key = %(key)s::text
+ ORDER BY 7, r.id
  LIMIT %(limit)s::integer
 
 -- name: waiting

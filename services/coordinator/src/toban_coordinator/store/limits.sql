@@ -26,8 +26,7 @@ SELECT pg_advisory_xact_lock(hashtext('scheduler.limits'))
 -- How limits are used, counted from live runs: sent ones, resumed ones that were not sent yet, and whether runs are deferred on them; which of
 -- the runs `ids` ignore them.
 SELECT k.key,
-       COALESCE((SELECT sum(h.weight) FROM scheduler.limit_holds h JOIN scheduler.runs_live r ON r.id = h.run_id AND r.token = h.token
-                  WHERE h.key = k.key AND r.dispatched_at IS NOT NULL), 0)::bigint AS held,
+       COALESCE((SELECT sum(h.weight) FROM scheduler.limit_holds h JOIN scheduler.runs_live r ON {{holds_limit}} WHERE h.key = k.key), 0)::bigint AS held,
        COALESCE((SELECT sum(r.deferred_weight) FROM scheduler.runs_live r
                   WHERE r.state = 'PENDING' AND r.deferred_on = k.key
                     AND r.resumed_at > now() - make_interval(secs => %(reserve_seconds)s::double precision)), 0)::bigint AS reserved,
@@ -43,7 +42,7 @@ SELECT k.key,
 INSERT INTO scheduler.limit_holds AS h (key, run_id, token, weight)
 SELECT 'job:' || r.job_name, r.id, r.token, 1
   FROM scheduler.runs_live r
- WHERE r.job_name = ANY(%(jobs)s::text[]) AND r.state IN ('ASSIGNED', 'RUNNING', 'CANCEL_REQUESTED', 'ORPHANED') AND r.dispatched_at IS NOT NULL
+ WHERE r.job_name = ANY(%(jobs)s::text[]) AND r.state IN ('ASSIGNED', 'RUNNING', 'WAITING_WORKER', 'CANCEL_REQUESTED', 'ORPHANED') AND r.dispatched_at IS NOT NULL
    AND r.token IS NOT NULL
     ON CONFLICT (key, run_id) DO UPDATE SET token = EXCLUDED.token, weight = EXCLUDED.weight WHERE h.token <> EXCLUDED.token
 
@@ -60,10 +59,9 @@ INSERT INTO scheduler.limit_starts (key, token) SELECT * FROM unnest(%(keys)s::t
 -- name: drop_holds
 -- Rows of runs that have ended, or were sent again: they count no more. Of these limits, or of all.
 DELETE FROM scheduler.limit_holds h
- USING (SELECT o.key, o.run_id
-          FROM scheduler.limit_holds o
-         WHERE (o.key = ANY(%(keys)s::text[]) OR %(all)s::boolean)
-           AND NOT EXISTS (SELECT 1 FROM scheduler.runs_live r WHERE r.id = o.run_id AND r.token = o.token)
+ USING (SELECT h.key, h.run_id
+          FROM scheduler.limit_holds h
+         WHERE (h.key = ANY(%(keys)s::text[]) OR %(all)s::boolean) AND NOT EXISTS (SELECT 1 FROM scheduler.runs_live r WHERE {{holds_limit}})
          LIMIT %(limit)s::integer) o
  WHERE h.key = o.key AND h.run_id = o.run_id
 
@@ -91,7 +89,7 @@ RETURNING r.id
 SELECT i.definition_id, i.concurrency_group AS "group",
        ARRAY(SELECT r.id FROM scheduler.runs_live r
               WHERE r.definition_id = i.definition_id AND r.concurrency_group = i.concurrency_group AND r.dispatched_at IS NOT NULL
-                AND r.state IN ('ASSIGNED', 'RUNNING')
+                AND r.state IN ('ASSIGNED', 'RUNNING', 'WAITING_WORKER')
               ORDER BY r.scheduled_for, r.id LIMIT 20) AS sent,
        ARRAY(SELECT r.id FROM scheduler.runs_live r
               WHERE r.definition_id = i.definition_id AND r.concurrency_group = i.concurrency_group AND r.state = 'DEFERRED'

@@ -19,7 +19,7 @@ SELECT r.version, r.state::text AS state FROM scheduler.job_runs r WHERE r.id = 
 
 -- name: attempts
 -- The dispatches of a run, in order.
-SELECT a.token, a.attempt, a.state, a.worker_id, e.node_id AS executor, a.dispatched_at, a.started_at, a.finished_at, a.exit_code, a.term_signal,
+SELECT a.token, a.attempt, a.state, a.worker_id, COALESCE(e.node_id, a.worker) AS executor, a.dispatched_at, a.started_at, a.finished_at, a.exit_code, a.term_signal,
        a.error_summary, a.reason, COALESCE(a.outcome -> 'steps', a.steps, l.steps) AS steps
   FROM scheduler.job_attempts a
   LEFT JOIN scheduler.runs_live l ON l.id = a.run_id AND l.token = a.token

@@ -18,9 +18,14 @@ UPDATE scheduler.runs_live r
 RETURNING r.id
 
 -- name: details
--- The steps of a run as its definition has them, those that its last attempt has started, and whether there is a checkpoint.
+-- The steps of a run as its definition has them, those that the dispatches of its last attempt have started, and whether there is a checkpoint.
 SELECT v.spec -> 'steps' AS definition, r.state::text AS state,
-       COALESCE(l.steps, (SELECT COALESCE(a.outcome -> 'steps', a.steps) FROM scheduler.job_attempts a WHERE a.run_id = r.id ORDER BY a.token DESC LIMIT 1)) AS started,
+       (SELECT jsonb_agg(s.step ORDER BY d.token, s.place)
+          FROM (SELECT a.token, COALESCE(a.outcome -> 'steps', a.steps, CASE WHEN a.token = l.token THEN l.steps END) AS steps,
+                       a.state = 'SUCCEEDED' OR a.token = max(a.token) OVER () AS counts, a.attempt, max(a.attempt) OVER () AS last_attempt
+                  FROM scheduler.job_attempts a WHERE a.run_id = r.id) d
+         CROSS JOIN LATERAL jsonb_array_elements(d.steps) WITH ORDINALITY AS s(step, place)
+         WHERE d.attempt = d.last_attempt AND d.counts) AS started,
        l.checkpoint IS NOT NULL AS has_checkpoint
   FROM scheduler.job_runs r
   JOIN scheduler.job_definition_versions v ON v.definition_id = r.definition_id AND v.version = r.definition_version

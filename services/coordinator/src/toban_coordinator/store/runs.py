@@ -58,7 +58,7 @@ class KeyedRun:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CancelView:
-    """A live run, locked; `sent` says that its dispatch was committed."""
+    """A live run, locked; `sent` says that its dispatch was committed, `claimed` that an external worker has its step, the one at index `step`."""
 
     id: int
     state: RunState
@@ -66,6 +66,8 @@ class CancelView:
     sent: bool
     definition_id: int
     definition_version: int
+    claimed: bool = False
+    step: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,10 +155,10 @@ async def waiting_since(t: Tx, definition_id: int, version: int, before: datetim
     return [row["id"] for row in rows]
 
 
-async def definitions_of(t: Tx, ids: Sequence[int]) -> dict[int, tuple[int, int]]:
-    """The definition, and its version, of each of these runs that there is."""
+async def definitions_of(t: Tx, ids: Sequence[int]) -> dict[int, tuple[tuple[int, int], str]]:
+    """The definition, and its version, of each of these runs that there is, with the result that an earlier step gave (JSON, "" = none)."""
     rows = await t.fetch_all(_sql.definitions_of, {"ids": list(ids)})
-    return {row["id"]: (row["definition_id"], row["definition_version"]) for row in rows}
+    return {row["id"]: ((row["definition_id"], row["definition_version"]), row["result"] or "") for row in rows}
 
 
 async def kill_canceled(t: Tx, run_id: int, *, reason: str, actor: str) -> bool:

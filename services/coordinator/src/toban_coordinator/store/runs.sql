@@ -27,9 +27,11 @@ WITH wanted AS MATERIALIZED (
 ), made AS (
     INSERT INTO scheduler.runs_live (id, definition_id, definition_version, job_name, origin, scheduled_for, priority, max_attempts, max_lost,
                                      timeout_seconds, payload, idempotency_key, log_ref, created_by, scope, scope_id, concurrency_group, group_claimed,
-                                     rerun_of)
+                                     rerun_of, worker_type)
     SELECT w.id, w.definition_id, w.version, w.job, CASE WHEN w.rerun_of IS NULL THEN 'demand' ELSE 'rerun' END, COALESCE(w.scheduled_for, now()), w.priority, w.max_attempts, w.max_lost, w.timeout,
-           w.payload, w.key, 'toban-log:' || w.id, %(actor)s::text, w.scope, w.scope_id, w.concurrency_group, w.claims, w.rerun_of
+           w.payload, w.key, 'toban-log:' || w.id, %(actor)s::text, w.scope, w.scope_id, w.concurrency_group, w.claims, w.rerun_of,
+           (SELECT v.spec #>> '{steps,0,worker_type}' FROM scheduler.job_definition_versions v
+              WHERE v.definition_id = w.definition_id AND v.version = w.version)
       FROM wanted w LEFT JOIN claimed c ON c.run_id = w.id
      WHERE (w.key IS NULL OR c.run_id IS NOT NULL) AND NOT EXISTS (SELECT 1 FROM stale)
     RETURNING id, rerun_of
@@ -62,7 +64,8 @@ SELECT k.key, k.run_id, r.job_name
 
 -- name: lock_for_cancel
 -- Locks one live run, with what a cancel has to know.
-SELECT r.id, r.state::text AS state, r.token, r.dispatched_at IS NOT NULL AS sent, r.definition_id, r.definition_version
+SELECT r.id, r.state::text AS state, r.token, r.dispatched_at IS NOT NULL AS sent, r.definition_id, r.definition_version,
+       r.locked_by IS NOT NULL AS claimed, COALESCE(r.first_step, 0) AS step
   FROM scheduler.runs_live r
  WHERE r.id = %(id)s::bigint
    FOR UPDATE
@@ -88,13 +91,14 @@ SELECT r.id, r.token
  LIMIT %(limit)s::integer
 
 -- name: definitions_of
--- The definition, and its version, of each of some runs, live or finished.
-SELECT r.id, r.definition_id, r.definition_version FROM scheduler.job_runs r WHERE r.id = ANY(%(ids)s::bigint[])
+-- The definition, its version, and what an earlier step gave as its result, of each of some runs, live or finished.
+SELECT r.id, r.definition_id, r.definition_version, r.result::text AS result FROM scheduler.job_runs r WHERE r.id = ANY(%(ids)s::bigint[])
 
 -- name: kill_canceled
 -- CANCEL_REQUESTED stays: an operator does not wait for the job; its cancel goes out again as a kill.
 WITH moved AS (
-    UPDATE scheduler.runs_live r SET cancel_mode = 'kill', version = r.version + 1
+    UPDATE scheduler.runs_live r
+       SET cancel_mode = 'kill', cancel_until = CASE WHEN r.locked_by IS NOT NULL THEN now() END, version = r.version + 1
      WHERE r.id = %(id)s::bigint AND r.state = 'CANCEL_REQUESTED' AND r.cancel_mode <> 'kill'
     RETURNING r.id
 )

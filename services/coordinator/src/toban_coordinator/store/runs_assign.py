@@ -114,6 +114,17 @@ async def due_runs(
     return [_due_run(row) for row in rows], False
 
 
+async def due_offers(t: Tx, now: datetime, *, limit: int, blocked: Collection[tuple[int, int]] = ()) -> list[DueRun]:
+    """Runs that may go on with an external step at `now`, the most urgent first. The (definition, version) in `blocked` are left out."""
+    parameters = {
+        "now": now,
+        "limit": limit,
+        "blocked": array_literals.numbers(definition for definition, _ in blocked),
+        "blocked_versions": array_literals.numbers(version for _, version in blocked),
+    }
+    return [_due_run(row) for row in await t.fetch_all(_sql.due_offers, parameters)]
+
+
 async def unsent_run(t: Tx, run_id: int) -> tuple[DueRun, int, datetime] | None:
     """A live run that was not sent, how much of its limit it waits for (0 = it does not), and PostgreSQL's time; None when it was sent or is over."""
     row = await t.fetch_one(_sql.unsent_run, {"id": run_id})
@@ -178,6 +189,7 @@ async def place(t: Fenced, placements: Sequence[Placement]) -> dict[int, str]:
             "ids": array_literals.numbers(p.run_id for p in placements),
             "tokens": array_literals.numbers(p.token for p in placements),
             "incarnations": array_literals.words(p.incarnation for p in placements),
+            "next_steps": array_literals.numbers(p.next_step for p in placements),
             "executors": array_literals.words({p.incarnation for p in placements}),
         },
     )

@@ -3,7 +3,7 @@
 c.id, c.definition_id, c.definition_version, c.job_name, c.state::text AS state, c.origin, c.slot, c.scheduled_for, c.attempt, c.lost_count,
 c.payload::text AS payload, (c.checkpoint -> 'value')::text AS checkpoint, c.first_step,
 c.timeout_seconds, c.assigned_incarnation::text AS placed_on, c.started_at IS NOT NULL AS started,
-c.concurrency_group AS "group", c.group_claimed AS claimed, c.deferred_on, c.not_before,
+c.concurrency_group AS "group", c.group_claimed AS claimed, c.deferred_on, c.not_before, c.kept_token IS NOT NULL AS keeps_limits,
 c.schedule_id IS NOT NULL AND EXISTS (
     SELECT 1 FROM scheduler.runs_live o
      WHERE o.schedule_id = c.schedule_id AND (o.scheduled_for, o.id) < (c.scheduled_for, c.id)) AS overlaps
@@ -71,6 +71,14 @@ SELECT k.several, {{due_columns}}
        ) c ON NOT k.several
  ORDER BY c.rank DESC, c.turn, c.scheduled_for, c.id
 
+-- name: due_offers
+-- Runs whose external step may be offered now, the most urgent first: while executors are full, since offers need none.
+SELECT {{due_columns}}, c.priority, c.scope, c.scope_id, c.catch_up
+  FROM (SELECT r.* FROM scheduler.runs_live r
+         WHERE r.state = 'PENDING' AND r.worker_type IS NOT NULL AND {{due_now}}
+         ORDER BY (r.priority * 2 - r.catch_up::integer) DESC, r.scope, r.scope_id, r.scheduled_for, r.id LIMIT %(limit)s::integer) c
+ ORDER BY c.priority * 2 - c.catch_up::integer DESC, c.scheduled_for, c.id
+
 -- name: unsent_run
 -- One live run that was not sent, as placing it reads it.
 SELECT {{due_columns}}, c.priority, c.scope, c.scope_id, c.catch_up, c.deferred_weight, now() AS server_time
@@ -133,7 +141,8 @@ SELECT e.incarnation::text AS incarnation, e.worker_id, e.instance, e.grpc_host,
 WITH fence AS MATERIALIZED (
     {{fence}}
 ), input AS MATERIALIZED (
-    SELECT * FROM unnest(%(ids)s::bigint[], %(tokens)s::bigint[], %(incarnations)s::uuid[]) AS i(id, token, incarnation)
+    SELECT * FROM unnest(%(ids)s::bigint[], %(tokens)s::bigint[], %(incarnations)s::uuid[], %(next_steps)s::integer[])
+                  AS i(id, token, incarnation, next_step)
 ), takers AS MATERIALIZED (
     SELECT e.incarnation, e.worker_id
       FROM scheduler.executors e
@@ -151,7 +160,8 @@ WITH fence AS MATERIALIZED (
     UPDATE scheduler.runs_live r
        SET state = 'ASSIGNED', token = i.token, log_day = (now() AT TIME ZONE 'UTC')::date, leader_epoch = %(fence_epoch)s::bigint,
            assigned_incarnation = e.incarnation, assigned_worker_id = e.worker_id, assigned_at = COALESCE(r.assigned_at, now()),
-           dispatched_at = now(), not_before = NULL, deferred_on = NULL, deferred_weight = NULL, resumed_at = NULL, version = r.version + 1
+           dispatched_at = now(), not_before = NULL, deferred_on = NULL, deferred_weight = NULL, resumed_at = NULL, version = r.version + 1,
+           next_step = i.next_step, kept_token = NULL
       FROM input i JOIN locked l ON l.id = i.id JOIN takers e ON e.incarnation = i.incarnation
      WHERE r.id = i.id AND r.state = l.state AND r.dispatched_at IS NULL
     RETURNING r.id, r.token, r.attempt, r.log_day, r.dispatched_at, r.assigned_incarnation, r.assigned_worker_id, l.state AS source

@@ -122,6 +122,23 @@ async def finish_held(
     return await _finish(t, moves, notify=notify) if moves else ([], set())
 
 
+async def finish_claimed(t: Tx, outcomes: Sequence[tuple[AttemptKey, str, Outcome]]) -> list[Finished]:
+    """(claim, worker) → SUCCEEDED, where the worker holds the claim of the last step of a run, without looking at it before."""
+    moves = [
+        {
+            "id": key.run_id,
+            "source": "claimed",
+            "token": key.token,
+            "worker": worker,
+            "target": RunState.SUCCEEDED.value,
+            "attempt_state": RunState.SUCCEEDED.value,
+            "outcome": outcome_json(outcome),
+        }
+        for key, worker, outcome in outcomes
+    ]
+    return (await _finish(t, moves))[0] if moves else []
+
+
 def _move(move: Finish, source: str) -> dict[str, Any]:
     return {
         "id": move.run_id,
@@ -181,6 +198,8 @@ async def release(t: Tx, moves: Sequence[Release]) -> set[int]:
             "messages": [m.message for m in moves],
             "started": [m.started_at for m in moves],
             "first_steps": [m.first_step for m in moves],
+            "keeps_limits": [m.keeps_limits for m in moves],
+            "results": [m.result_json for m in moves],
         },
     )
     return {row["id"] for row in rows}
@@ -205,7 +224,7 @@ async def orphan(t: Tx, moves: Sequence[Orphan]) -> set[int]:
 
 
 async def request_cancel(t: Tx, moves: Sequence[RequestCancel]) -> set[int]:
-    """ASSIGNED | RUNNING → CANCEL_REQUESTED."""
+    """ASSIGNED | RUNNING | WAITING_WORKER → CANCEL_REQUESTED."""
     if not moves:
         return set()
     rows = await t.fetch_all(
@@ -217,6 +236,7 @@ async def request_cancel(t: Tx, moves: Sequence[RequestCancel]) -> set[int]:
             "reasons": [m.reason for m in moves],
             "modes": [m.mode for m in moves],
             "actors": [m.actor for m in moves],
+            "holds": [m.hold_seconds for m in moves],
         },
     )
     return {row["id"] for row in rows}

@@ -33,16 +33,16 @@ SELECT id FROM moved
 -- name: finish
 -- live → SUCCEEDED | FAILED | TIMED_OUT | CANCELED | SKIPPED | EXPIRED: the row goes to the history; its attempt and event with it, and loop
 -- `assign` is woken when a run waits, loop `resume` when one is deferred. An end that a trigger waits for is an event from then on. A source of
--- '' is any state in which the executor `reporter` holds the run.
+-- '' is any state in which the executor `reporter` holds the run, and 'claimed' any in which `worker` does; both end the last dispatch of a run only.
 WITH input AS MATERIALIZED (
     SELECT i.id, i.source, i.reporter, i.token, i.target, COALESCE(i.reason, '') AS new_reason, COALESCE(i.error, '') AS new_error,
-           COALESCE(i.message, '') AS message, COALESCE(i.actor, '') AS actor, COALESCE(i.attempt_state, '') AS attempt_state, i.outcome,
+           COALESCE(i.message, '') AS message, COALESCE(i.actor, '') AS actor, COALESCE(i.attempt_state, '') AS attempt_state, i.outcome, i.worker,
            (i.outcome ->> 'started_at')::timestamptz AS new_started, (i.outcome ->> 'finished_at')::timestamptz AS new_finished,
            (i.outcome ->> 'exit_code')::integer AS new_exit_code, (i.outcome ->> 'signal')::integer AS new_signal,
            (i.outcome ->> 'last_seq')::bigint AS last_seq, COALESCE(i.outcome ->> 'last_line', '') AS new_last_line
       FROM jsonb_to_recordset(%(moves)s::jsonb)
            AS i(id bigint, source text, token bigint, target text, reason text, error text, message text, actor text, attempt_state text,
-                outcome jsonb, reporter uuid)
+                outcome jsonb, reporter uuid, worker text)
 ), locked AS MATERIALIZED (
     {{lock_runs}}
 ), gone AS (
@@ -51,8 +51,10 @@ WITH input AS MATERIALIZED (
                 ON t.from_state = l.state AND t.to_state = i.target::scheduler.run_state
      WHERE r.id = i.id AND r.state = l.state AND r.token IS NOT DISTINCT FROM i.token
        AND (r.state::text = i.source
-            OR (i.source = '' AND r.assigned_incarnation = i.reporter
-                AND r.state IN ('ASSIGNED', 'RUNNING', 'CANCEL_REQUESTED', 'ORPHANED')))
+            OR (r.next_step IS NULL
+                AND (i.source = '' AND r.assigned_incarnation = i.reporter
+                     AND r.state IN ('ASSIGNED', 'RUNNING', 'CANCEL_REQUESTED', 'ORPHANED')
+                     OR i.source = 'claimed' AND r.locked_by = i.worker AND r.state IN ('WAITING_WORKER', 'CANCEL_REQUESTED'))))
     RETURNING r.*, r.state::text AS source, i.target, i.new_reason, i.new_error, i.message, i.actor, i.attempt_state, i.outcome, i.new_exit_code, i.new_signal,
               i.last_seq, i.new_last_line,
               -- The executor's clock may be off; a day partition for anything between yesterday and now is there.
@@ -129,13 +131,13 @@ SELECT id, token, assigned_incarnation::text AS incarnation, job_name, target, o
   FROM gone
 
 -- name: release
--- ASSIGNED | RUNNING | ORPHANED | DEFERRED → PENDING: no executor holds the run any more; attempt and lost_count get new values.
+-- ASSIGNED | RUNNING | ORPHANED | DEFERRED | WAITING_WORKER → PENDING: no executor and no worker holds the run any more; attempt and lost_count get new values.
 WITH input AS MATERIALIZED (
     SELECT *
       FROM unnest(%(ids)s::bigint[], %(sources)s::text[], %(tokens)s::bigint[], %(attempts)s::integer[], %(losts)s::integer[],
                   %(delays)s::double precision[], %(types)s::text[], %(messages)s::text[], %(started)s::timestamptz[],
-                  %(first_steps)s::integer[])
-           AS i(id, source, token, attempt, lost_count, delay, type, message, started_at, first_step)
+                  %(first_steps)s::integer[], %(keeps_limits)s::boolean[], %(results)s::text[])
+           AS i(id, source, token, attempt, lost_count, delay, type, message, started_at, first_step, keeps_limits, result)
 ), locked AS MATERIALIZED (
     {{lock_runs}}
 ), moved AS (
@@ -144,6 +146,12 @@ WITH input AS MATERIALIZED (
            not_before = CASE WHEN i.delay > 0 THEN now() + make_interval(secs => i.delay) END,
            started_at = CASE WHEN i.started_at IS NULL THEN r.started_at ELSE LEAST(now(), GREATEST(i.started_at, r.dispatched_at)) END, token = NULL, log_day = NULL, leader_epoch = NULL, assigned_incarnation = NULL, assigned_worker_id = NULL, assigned_at = NULL,
            dispatched_at = NULL, progress = NULL, steps = NULL, first_step = COALESCE(i.first_step, r.first_step), orphaned_until = NULL,
+           next_step = NULL, kept_token = CASE WHEN i.keeps_limits THEN COALESCE(r.token, r.kept_token) END,
+           worker_type = (SELECT v.spec #>> ARRAY['steps', COALESCE(i.first_step, r.first_step, 0)::text, 'worker_type']
+                            FROM scheduler.job_definition_versions v
+                           WHERE v.definition_id = r.definition_id AND v.version = r.definition_version),
+           locked_by = NULL, locked_until = NULL, lock_ttl_ms = NULL, claimed_at = NULL, claim_deadline = NULL, cancel_until = NULL,
+           result = COALESCE(NULLIF(i.result, '')::jsonb, r.result),
            continuation_state = '', continuation_check_started_at = NULL, continuation_check_deadline_at = NULL,
            deferred_on = NULL, deferred_weight = NULL, deferred_at = NULL, resumed_at = NULL
       FROM input i JOIN locked l ON l.id = i.id
@@ -174,17 +182,18 @@ WITH input AS MATERIALIZED (
 SELECT id FROM moved
 
 -- name: request_cancel
--- ASSIGNED | RUNNING → CANCEL_REQUESTED, by (run, token).
+-- ASSIGNED | RUNNING | WAITING_WORKER (claimed) → CANCEL_REQUESTED, by (run, token).
 WITH input AS MATERIALIZED (
     SELECT *
-      FROM unnest(%(ids)s::bigint[], %(sources)s::text[], %(tokens)s::bigint[], %(reasons)s::text[], %(modes)s::text[], %(actors)s::text[])
-           AS i(id, source, token, reason, mode, actor)
+      FROM unnest(%(ids)s::bigint[], %(sources)s::text[], %(tokens)s::bigint[], %(reasons)s::text[], %(modes)s::text[], %(actors)s::text[],
+                  %(holds)s::double precision[])
+           AS i(id, source, token, reason, mode, actor, hold)
 ), locked AS MATERIALIZED (
     {{lock_runs}}
 ), moved AS (
     UPDATE scheduler.runs_live r
        SET state = 'CANCEL_REQUESTED', cancel_requested_at = now(), cancel_reason = i.reason, cancel_mode = i.mode, cancel_actor = i.actor,
-           version = r.version + 1
+           cancel_until = now() + make_interval(secs => i.hold), version = r.version + 1
       FROM input i JOIN locked l ON l.id = i.id
      WHERE r.id = i.id AND r.state = i.source::scheduler.run_state AND r.token IS NOT DISTINCT FROM i.token
     RETURNING r.id, i.source, i.reason, i.actor

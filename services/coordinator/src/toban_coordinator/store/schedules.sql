@@ -70,11 +70,13 @@ WITH plan AS MATERIALIZED (
 ), made AS (
     INSERT INTO scheduler.runs_live (id, definition_id, definition_version, job_name, schedule_id, schedule_name, origin, slot, scheduled_for, priority,
                                      max_attempts, max_lost, timeout_seconds, scope, scope_id, payload, log_ref, created_by, concurrency_group,
-                                     not_before, catch_up)
+                                     not_before, catch_up, worker_type)
     SELECT f.run_id, f.definition_id, f.version, f.job, f.id, f.name, 'slot', f.slot, f.slot, f.priority, f.max_attempts, f.max_lost, f.timeout,
            f.scope, f.scope_id, COALESCE(NULLIF(f.own_payload, 'null'), f.payload), 'toban-log:' || f.run_id, 'schedule',
            CASE WHEN f.own_payload <> 'null' THEN f.own_group ELSE f.concurrency_group END,
-           CASE WHEN f.delay > 0 THEN f.slot + make_interval(secs => f.delay) END, f.late
+           CASE WHEN f.delay > 0 THEN f.slot + make_interval(secs => f.delay) END, f.late,
+           (SELECT v.spec #>> '{steps,0,worker_type}' FROM scheduler.job_definition_versions v
+              WHERE v.definition_id = f.definition_id AND v.version = f.version)
       FROM fires f JOIN slots s ON s.run_id = f.run_id
     RETURNING id, schedule_id, slot, not_before
 ), event AS (

@@ -48,7 +48,7 @@ class Limited:
                 await self.world.turn(name)
             except TooLong:
                 # What takes too long alone is set aside for two seconds.
-                self.world.loops["assign"]._work.__self__._aside.clear()
+                self.world.loops["assign"]._work.__self__._aside._until.clear()
             else:
                 return
         raise AssertionError(f"loop {name} never fitted into its bound")

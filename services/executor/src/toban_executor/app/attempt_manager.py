@@ -223,7 +223,7 @@ class AttemptManager:
         self._guards.spawn(
             order,
             env=env,
-            programs=[launcher.program(step.argv[0]) for step in order.steps],
+            programs=[launcher.program(step.argv[0]) if step.argv else "" for step in order.steps],
             deadline=lease.deadline,
             lease_grace=lease.grace(order.lease_loss_grace_seconds),
             freeze_max=self._freeze_max(),

@@ -61,7 +61,8 @@ class ProgramRules:
         """Why this order can never run here, or None."""
         if not order.steps:
             return Unfit("UNSUPPORTED_STEP", "the order has no step")
-        for number, step in enumerate(order.steps, start=1):
+        # Steps before the first one were done by earlier dispatches, here or elsewhere.
+        for number, step in enumerate(order.steps[order.first_step :], start=order.first_step + 1):
             if step.type not in SUPPORTED_STEPS:
                 known = " and ".join(map(repr, SUPPORTED_STEPS))
                 return Unfit("UNSUPPORTED_STEP", f"step {number} has type {step.type!r}; this executor runs {known}")

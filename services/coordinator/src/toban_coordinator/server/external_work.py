@@ -1,0 +1,110 @@
+"""ExternalWork: claim, heartbeat, progress, complete, fail, acknowledge a cancel."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from toban_coordinator.app.claim_ends import ClaimEnds, EndOfStep
+from toban_coordinator.app.claim_heartbeats import ClaimHeartbeats
+from toban_coordinator.app.external_claims import ClaimedStep, ExternalClaims
+from toban_coordinator.decide.external import Answer
+from toban_domain.errors import ErrorCode, TobanError
+from toban_domain.outcome import OutcomeKind
+from toban_fencing.executor_lease import HOLD_MARGIN
+from toban_proto.v1 import coordinator_pb2 as pb
+from toban_proto.v1.coordinator_pb2_grpc import ExternalWorkServicer
+from toban_transport.convert import key_from_pb, key_to_pb
+
+# What is left of a call's deadline when it stops to wait, for the claim and the answer, seconds.
+ANSWER_SECONDS = 1.0
+Context = Any
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExternalWorkDeps:
+    """The use cases behind this service."""
+
+    claims: ExternalClaims
+    heartbeats: ClaimHeartbeats
+    ends: ClaimEnds
+
+
+class ExternalWork(ExternalWorkServicer):
+    """Any coordinator answers every call."""
+
+    def __init__(self, *, deps: ExternalWorkDeps) -> None:
+        self._deps = deps
+
+    async def Claim(self, request: pb.ClaimRequest, context: Context) -> pb.ClaimResponse:
+        """Steps of a type, as soon as there are some."""
+        left = context.time_remaining()
+        wait = request.wait_seconds if left is None else min(request.wait_seconds, max(0.0, left - ANSWER_SECONDS))
+        claims = self._deps.claims
+        steps = await claims.claim(request.worker, request.worker_type, limit=request.limit, wait_seconds=wait)
+        return pb.ClaimResponse(steps=[_step_to_pb(step) for step in steps])
+
+    async def Heartbeat(self, request: pb.ExternalHeartbeatRequest, _context: Context) -> pb.ExternalHeartbeatResponse:
+        """Extend claims."""
+        answer = await self._deps.heartbeats.extend(request.worker, [key_from_pb(key) for key in request.keys])
+        return pb.ExternalHeartbeatResponse(lost=map(key_to_pb, answer.lost), cancel=map(key_to_pb, answer.cancel))
+
+    async def UpdateProgress(self, request: pb.UpdateProgressRequest, _context: Context) -> pb.UpdateProgressResponse:
+        """Show how far a step is."""
+        canceled = await self._deps.heartbeats.progress(
+            request.worker, key_from_pb(request.key), percentage=request.percentage, summary=request.summary
+        )
+        return pb.UpdateProgressResponse(cancel_requested=canceled)
+
+    async def Complete(self, request: pb.CompleteRequest, _context: Context) -> pb.CompleteResponse:
+        """Steps are done."""
+        ends = [
+            EndOfStep(key=key_from_pb(step.key), kind=OutcomeKind.SUCCEEDED, result_json=step.result_json)
+            for step in request.steps
+        ]
+        answers = await self._deps.ends.end(request.worker, ends)
+        return pb.CompleteResponse(
+            answers=[
+                pb.StepAnswer(key=step.key, result=answer.result or "refused", code=answer.code, message=answer.message)
+                for step, answer in zip(request.steps, answers, strict=True)
+            ]
+        )
+
+    async def Fail(self, request: pb.FailRequest, _context: Context) -> pb.FailResponse:
+        """A step has failed."""
+        end = EndOfStep(
+            key=key_from_pb(request.key), kind=OutcomeKind.FAILED, error=request.error, retryable=request.retryable
+        )
+        return pb.FailResponse(result=await self._end(request.worker, end))
+
+    async def AcknowledgeCancel(
+        self, request: pb.AcknowledgeCancelRequest, _context: Context
+    ) -> pb.AcknowledgeCancelResponse:
+        """A worker has stopped working on a canceled step."""
+        end = EndOfStep(key=key_from_pb(request.key), kind=OutcomeKind.CANCELED, error="canceled")
+        return pb.AcknowledgeCancelResponse(result=await self._end(request.worker, end))
+
+    async def _end(self, worker: str, end: EndOfStep) -> str:
+        """The result of one end. Raises what it is refused with."""
+        answer: Answer = (await self._deps.ends.end(worker, [end]))[0]
+        if not answer.result:
+            raise TobanError(ErrorCode(answer.code), answer.message)
+        return answer.result
+
+
+def _step_to_pb(step: ClaimedStep) -> pb.ClaimedStep:
+    message = pb.ClaimedStep(
+        key=key_to_pb(step.key),
+        step_id=step.step_id,
+        payload_json=step.payload,
+        lock_ttl_ms=step.lock_ttl_ms,
+        lock_margin_ms=int(HOLD_MARGIN * 1000),
+        job=step.job,
+        step_name=step.step_name,
+        attempt=step.attempt,
+        timeout_ms=step.timeout_seconds * 1000,
+        previous_result_json=step.previous_result,
+        result_expected=step.result_expected,
+    )
+    message.scheduled_for.FromDatetime(step.scheduled_for)
+    return message
