@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 
 from toban_coordinator.app.accounts import Accounts, NewRule
 from toban_coordinator.app.audit_log import list_audit
-from toban_coordinator.app.passwords import WAITING, Passwords, check_password
+from toban_coordinator.app.passwords import AT_ONCE, WAITING, Passwords, check_password
 from toban_coordinator.app.sign_in import NewToken, SignIn
 from toban_coordinator.decide.sign_in import FREE, network_of
 from toban_domain.access import TOKEN_PREFIX, Action, Effect, Role, Selector, may
@@ -324,3 +325,28 @@ def test_defaults_are_those_of_rfc_9106() -> None:
     made = Passwords()
     assert made._hasher.memory_cost == 65536 and made._hasher.time_cost == 3
     made.close()
+
+
+async def test_a_sign_in_that_finds_no_room_is_no_failure(
+    sign_in: SignIn, root: str, pool: Pool, passwords: Passwords, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(passwords, "_open", AT_ONCE + WAITING)
+    for _ in range(FREE + 2):
+        assert await code_of(sign_in.with_password("root", PASSWORD, address=HERE)) is ErrorCode.RESOURCE_EXHAUSTED
+    assert await sql(pool, "SELECT 1 FROM scheduler.sign_in_failures") == []
+    monkeypatch.undo()
+    await sign_in.with_password("root", PASSWORD, address=HERE)
+
+
+async def test_sessions_of_an_unknown_account_cannot_be_ended(sign_in: SignIn, root: str) -> None:
+    for unknown in ("nobody", ""):
+        assert await code_of(sign_in.end_sessions(unknown, actor=root)) is ErrorCode.NOT_FOUND
+
+
+async def test_the_log_of_operators_says_which_rule_was_removed(accounts: Accounts, root: str, pool: Pool) -> None:
+    await accounts.add_user("eve", display_name="", password="", actor=CLI)
+    number = await grant(accounts, "eve", "editor", job="nightly-*")
+    await accounts.remove_rule(number, actor=root)
+    entry = (await list_audit(pool)).rows[0]
+    before = {"of": "user eve", "effect": "allow", "role": "editor", "for": "job nightly-*"}
+    assert (entry["action"], json.loads(entry["before"])) == ("remove_rule", before)

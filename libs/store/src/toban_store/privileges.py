@@ -85,6 +85,7 @@ FUNCTIONS: Mapping[str, tuple[str, ...]] = {
     "scheduler.current_database_oid()": (COORDINATOR,),
     "scheduler.current_system_id()": (COORDINATOR,),
     "scheduler.current_timeline()": (COORDINATOR,),
+    "scheduler.labelled_definitions(jsonb)": (COORDINATOR,),
     "scheduler.drop_partition(date)": (COORDINATOR,),
     "scheduler.emit_event(text,jsonb,text)": (EMIT,),
     "scheduler.ensure_partitions(date,date)": (COORDINATOR,),

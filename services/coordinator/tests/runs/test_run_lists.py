@@ -88,9 +88,7 @@ PAIRS = [pair for pair in combinations(FILTERS, 2) if not any(set(pair) <= same 
 @pytest.fixture
 async def runs(world: Any, make: Any) -> list[dict[str, Any]]:
     for job, team in TEAMS.items():
-        definition = make.job(job)
-        definition["metadata"]["labels"] = {"team": team}
-        await world.apply(definition)
+        await world.apply(_labelled(make, job, team))
     await world.sql(
         "INSERT INTO scheduler.schedules_deleted (id, name, spec, settled_until) VALUES (901, 'often', '{}', now()), (902, 'rare', '{}', now())"
     )
@@ -176,3 +174,19 @@ async def test_each_index_is_used(world: Any, runs: list[dict[str, Any]]) -> Non
             )
             plan = "\n".join(row["QUERY PLAN"] for row in rows)
             assert index in plan, (driver, plan)
+
+
+async def test_jobs_are_found_by_their_labels_by_an_index(world: Any, make: Any) -> None:
+    await world.apply(*(_labelled(make, name, team) for name, team in TEAMS.items()))
+    async with tx(world.pool) as t:
+        await t.execute("SET LOCAL enable_seqscan = off")
+        found = await run_lists.jobs_labelled(t, {"team": "ops"}, limit=10)
+        [read] = await t.fetch_all("SELECT seq_scan FROM pg_stat_xact_user_tables WHERE relname = 'job_definitions'")
+    assert set(found) == {name for name, team in TEAMS.items() if team == "ops"}
+    assert read["seq_scan"] == 0
+
+
+def _labelled(make: Any, name: str, team: str) -> dict[str, Any]:
+    definition: dict[str, Any] = make.job(name)
+    definition["metadata"]["labels"] = {"team": team}
+    return definition

@@ -11,6 +11,7 @@ import pytest
 
 from toban_executor.decide.guard_types import AttemptStart, Cancel, CheckpointStored, JobNote, Kill
 from toban_executor.decide.models import AttemptEnd, StepOrder
+from toban_executor.guard.job_socket import RATE
 
 SDK = str(Path(__file__).parents[4] / "libs/sdk/src")
 ENV = {"PATH": "/usr/bin:/bin", "PYTHONPATH": SDK}
@@ -319,3 +320,16 @@ class TestSteps:
 
     def test_a_job_of_one_step_has_none_of_its_own(self, guard: Any) -> None:
         assert guard.run("true").step_ends == ()
+
+
+def test_what_a_closed_connection_has_sent_above_the_rate_is_served_later(guard: Any) -> None:
+    """The job goes on without the connection; poll must not answer for it meanwhile."""
+    count = 2 * int(RATE)
+    line = '{"op":"progress","percentage":%d}\\n'
+    lines = f"''.join('{line}' % (n * 100 // {count}) for n in range(1, {count + 1}))"
+    script = SPEAK + f"f.write({lines}.encode()); f.flush(); f.close(); s.close(); import time; time.sleep(60)"
+    token = python(guard, script, prefix="")
+    said = [json.loads(note.text)["percentage"] for note in notes(guard, "progress", count)]
+    assert said[-1] == 100
+    guard.send(Kill(token=token, cause="cancel", reason="done", grace=0.1))
+    guard.receive(AttemptEnd)

@@ -195,9 +195,12 @@ class Accounts:
 
     async def remove_rule(self, rule_id: int, *, actor: str, reason: str = "") -> None:
         """Raises NOT_FOUND, RESOURCE_INVALID_STATE for the rule of the last administrator."""
-        async with self._change(actor, "remove_rule", f"rule {rule_id}", reason) as t:
-            if await accounts.delete_rule(t, rule_id) is None:
+        was: dict[str, Any] = {}
+        async with self._change(actor, "remove_rule", f"rule {rule_id}", reason, before=was) as t:
+            rule = await accounts.delete_rule(t, rule_id)
+            if rule is None:
                 raise TobanError(ErrorCode.NOT_FOUND, f"there is no rule {rule_id}; `toban user rules` lists them")
+            was |= {"of": rule.origin, "effect": rule.effect.value, "role": rule.role.value, "for": str(rule.selector)}
 
     async def may(self, user: str, action: Action, *, job: str = "", scope: str = "", scope_id: str = "") -> Verdict:
         """The decision that a request of this user gets now, with its reason. Raises NOT_FOUND, JOB_NOT_FOUND."""
@@ -217,15 +220,24 @@ class Accounts:
 
     @asynccontextmanager
     async def _change(
-        self, actor: str, action: str, target: str, reason: str, *, after: Mapping[str, Any] | None = None
+        self,
+        actor: str,
+        action: str,
+        target: str,
+        reason: str,
+        *,
+        before: Mapping[str, Any] | None = None,
+        after: Mapping[str, Any] | None = None,
     ) -> AsyncIterator[Tx]:
-        """A transaction around one change: alone, checked when it is made, and in the audit log."""
+        """A transaction around one change: alone, checked when it is made, and in the audit log with what was `before` and is `after`."""
         async with tx(self.pool) as t:
             await accounts.lock(t)
-            before = await accounts.people(t)
+            people = await accounts.people(t)
             yield t
-            check_change(before, await accounts.people(t), actor=_user_of(actor))
-            entry = AdminAction(actor=actor, action=action, target=target, after=after, reason=clean_reason(reason))
+            check_change(people, await accounts.people(t), actor=_user_of(actor))
+            entry = AdminAction(
+                actor=actor, action=action, target=target, before=before, after=after, reason=clean_reason(reason)
+            )
             await audit.note(t, entry)
         _log.info("an account was changed", action=action, target=target, actor=actor)
 

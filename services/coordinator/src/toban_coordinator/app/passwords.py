@@ -45,6 +45,11 @@ class Passwords:
             await self._run(lambda: self._matches(stored or self._unknown_user or "", password)) and stored is not None
         )
 
+    def require_room(self) -> None:
+        """Raises RESOURCE_EXHAUSTED when the next call would be refused."""
+        if self._open >= AT_ONCE + WAITING:
+            raise TobanError(ErrorCode.RESOURCE_EXHAUSTED, "too many sign-ins at once; try again in a few seconds")
+
     def is_outdated(self, stored: str) -> bool:
         """Whether a hash has other parameters than new ones."""
         return self._hasher.check_needs_rehash(stored)
@@ -60,8 +65,7 @@ class Passwords:
             return False
 
     async def _run(self, work: Callable[[], T]) -> T:
-        if self._open >= AT_ONCE + WAITING:
-            raise TobanError(ErrorCode.RESOURCE_EXHAUSTED, "too many sign-ins at once; try again in a few seconds")
+        self.require_room()
         self._open += 1
         _waiting.set(self._open)
         try:

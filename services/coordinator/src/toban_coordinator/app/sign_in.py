@@ -67,6 +67,8 @@ class SignIn:
 
     async def with_password(self, user: str, password: str, *, address: str, user_agent: str = "") -> SignedIn:
         """A new session. Raises UNAUTHENTICATED, and RESOURCE_EXHAUSTED with `retry_after_seconds` after failures."""
+        # One that is not looked at is no failure of anybody.
+        self.passwords.require_room()
         address, user = network_of(address), user.replace("\0", "?")
         async with autocommit(self.pool) as t:
             row = await accounts.credentials(t, user, address=address, known_seconds=KNOWN.total_seconds())
@@ -131,8 +133,10 @@ class SignIn:
             return 1 + (await sessions.revoke_sessions(t, row["name"]) if everywhere else 0)
 
     async def end_sessions(self, user: str, *, actor: str, reason: str = "") -> int:
-        """Every session of an account, by an administrator; how many."""
+        """Every session of an account, by an administrator; how many. Raises NOT_FOUND."""
         async with tx(self.pool) as t:
+            if not user or not await accounts.people(t, user):
+                raise TobanError(ErrorCode.NOT_FOUND, f"there is no user {user!r}; `toban user list` shows all")
             ended = await sessions.revoke_sessions(t, user)
             entry = AdminAction(
                 actor=actor,

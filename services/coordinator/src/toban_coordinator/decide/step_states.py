@@ -71,7 +71,9 @@ def _state(index: int, step: StepResult | None, started: Sequence[StepResult], r
         before = bool(started) and index < started[0].index
         return "skipped" if before or run in TERMINAL else "pending"
     if step.finished_at is None:
-        return "running" if run not in TERMINAL else _ended(run)
+        # Its attempt was lost; the run waits for the next one.
+        lost = run in (RunState.PENDING, RunState.DEFERRED)
+        return "lost" if lost else _ended(run) if run in TERMINAL else "running"
     if step.exit_code == 0:
         return "succeeded"
     return _ended(run)

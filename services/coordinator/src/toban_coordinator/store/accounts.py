@@ -121,7 +121,7 @@ async def add_rule(
 async def delete_rule(t: Tx, rule_id: int) -> Rule | None:
     """What it was; None: there is no such rule."""
     row = await t.fetch_one(_sql.delete_rule, {"id": rule_id})
-    return None if row is None else rule_of(row, number=rule_id)
+    return None if row is None else rule_of(row, number=rule_id, origin=row["origin"])
 
 
 async def rules(t: Tx, *, user: str = "", group: str = "") -> list[Row]:

@@ -91,7 +91,10 @@ RETURNING id
 
 -- name: delete_rule
 -- Removes a rule and answers what it was.
-DELETE FROM scheduler.access_rules r WHERE r.id = %(id)s::bigint RETURNING r.effect, r.role, r.job, r.labels, r.scope, r.scope_id
+DELETE FROM scheduler.access_rules r WHERE r.id = %(id)s::bigint
+RETURNING r.effect, r.role, r.job, r.labels, r.scope, r.scope_id,
+          COALESCE('user ' || (SELECT u.name FROM scheduler.users u WHERE u.id = r.user_id),
+                   'group ' || (SELECT g.name FROM scheduler.user_groups g WHERE g.id = r.group_id)) AS origin
 
 -- name: rules
 -- All rules, by id.

@@ -118,7 +118,7 @@ SELECT e.worker_id FROM scheduler.executors e
  ORDER BY e.worker_id DESC LIMIT %(limit)s::integer
 
 -- name: jobs_labelled
--- The jobs whose present definition has all of some labels.
-SELECT d.name FROM scheduler.job_definitions d
- WHERE d.spec -> 'labels' @> %(labels)s::jsonb AND (%(job)s::text = '' OR d.name = %(job)s::text) AND d.deleted_at IS NULL
+-- The jobs whose present definition has all of some labels; of them all, or the one called `job`.
+SELECT d.name FROM scheduler.labelled_definitions(%(labels)s::jsonb) d
+ WHERE (%(job)s::text = '' OR d.name = %(job)s::text) AND d.deleted_at IS NULL
  ORDER BY d.name LIMIT %(limit)s::integer

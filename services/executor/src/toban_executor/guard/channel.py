@@ -76,6 +76,11 @@ class Channel:
             self._queue.append(data)
             self._queued_bytes += len(data)
 
+    def offer(self, data: bytes) -> None:
+        """As `send_unnumbered`, but left out while the executor does not keep up: for what a later message replaces."""
+        if not self.congested:
+            self.send_unnumbered(data)
+
     def flush(self) -> None:
         """Send what waits, as far as there is room."""
         while self._queue and self._try(self._queue[0]):

@@ -36,10 +36,15 @@ class Connection:
         self.sock = sock
         self.received = bytearray()
         self.unsent = bytearray()
+        # What poll waits for; 0: not registered, since poll would answer at once for a connection that the job has closed.
+        self.events = 0
+        # The job reads no more; what it has sent before still counts.
+        self.deaf = False
 
     def send(self, line: bytes) -> bool:
-        """Send now, or keep for later; False when the job reads too little or has closed."""
-        self.unsent += line
+        """Send now, or keep for later; False when the job reads too little."""
+        if not self.deaf:
+            self.unsent += line
         return self.flush()
 
     def flush(self) -> bool:
@@ -50,7 +55,8 @@ class Connection:
         except (BlockingIOError, InterruptedError):
             return len(self.unsent) <= MAX_UNSENT
         except OSError:
-            return False
+            self.deaf = True
+            self.unsent.clear()
         return True
 
 
@@ -62,7 +68,6 @@ class JobSocket:
         self._poll = poll
         self._now = now
         self._connections: dict[int, Connection] = {}
-        self._paused = False
         self._tokens, self._counted_at = RATE, now()
         # When requests that wait for the rate are read on; infinite while none does.
         self.due = float("inf")
@@ -83,7 +88,8 @@ class JobSocket:
         elif not connection.flush():
             self._close(connection)
         elif serve is not None:
-            self._read(connection, serve)
+            if connection.events & select.POLLIN:
+                self._read(connection, serve)
             self._update(connection)
 
     def resume(self, serve: Callable[[Connection, bytes], None]) -> None:
@@ -128,7 +134,6 @@ class JobSocket:
                 continue
             sock.setblocking(False)
             connection = self._connections[sock.fileno()] = Connection(sock)
-            self._poll.register(sock.fileno(), select.POLLIN)
             self._update(connection)
 
     def _read(self, connection: Connection, serve: Callable[[Connection, bytes], None]) -> bool:
@@ -175,15 +180,22 @@ class JobSocket:
     def _update(self, connection: Connection) -> None:
         """Read on unless requests wait for the rate; write on while answers wait."""
         fd = connection.sock.fileno()
-        if self._connections.get(fd) is connection:
-            waits = b"\n" in connection.received
-            self._poll.modify(fd, (0 if waits else select.POLLIN) | (select.POLLOUT if connection.unsent else 0))
+        if self._connections.get(fd) is not connection:
+            return
+        waits = b"\n" in connection.received
+        events = (0 if waits else select.POLLIN) | (select.POLLOUT if connection.unsent else 0)
+        if events and events != connection.events:
+            self._poll.register(fd, events)
+        elif not events and connection.events:
+            self._poll.unregister(fd)
+        connection.events = events
 
     def _close(self, connection: Connection) -> None:
         fd = connection.sock.fileno()
         if self._connections.get(fd) is connection:
             del self._connections[fd]
-            self._poll.unregister(fd)
+            if connection.events:
+                self._poll.unregister(fd)
             connection.sock.close()
 
 

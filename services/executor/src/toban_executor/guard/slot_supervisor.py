@@ -22,6 +22,7 @@ from toban_executor.decide.guard_types import (
     ExecutorClosed,
     FreezeChecked,
     FreezeTree,
+    JobNote,
     JobSpoke,
     NotifyCancel,
     PauseOutput,
@@ -90,9 +91,7 @@ class SlotSupervisor:
         self._signals = signal_pipe()
         self._poll = select.poll()
         self._poll.register(self._signals, select.POLLIN)
-        self._job = SlotJob(
-            path=work_dir.socket, poll=self._poll, send=lambda note: channel.send_unnumbered(encode_report(note))
-        )
+        self._job = SlotJob(path=work_dir.socket, poll=self._poll, send=self._send_note)
         self._channel_events = select.POLLIN
         self._poll.register(channel.fileno(), select.POLLIN)
         self._actions: dict[type, Callable[[Any], Event | None]] = {
@@ -335,6 +334,11 @@ class SlotSupervisor:
 
     def _refuse(self, refusal: Refuse) -> None:
         self._channel.send(encode_report(refusal.end))
+
+    def _send_note(self, note: JobNote) -> None:
+        # A checkpoint is waited for, one at a time; of the other notes the last one counts.
+        send = self._channel.send_unnumbered if note.kind == "checkpoint" else self._channel.offer
+        send(encode_report(note))
 
     def _stop(self, _effect: Stop) -> None:
         self._stopped = True
