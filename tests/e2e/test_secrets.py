@@ -171,6 +171,7 @@ def test_the_audit_and_the_list_have_names_only(toban: Callable[..., str]) -> No
 
 
 def test_what_a_job_may_not_have_is_refused_with_the_remedy(admin: AdminClient, toban: Callable[..., str]) -> None:
+    toban("secret", "set", "listed", "--job", "tells-all", typed=VALUE)
     with pytest.raises(TobanError) as refused:
         admin.apply(job("other", "pass", secrets=[{"name": "lister"}]))
     assert "spec.secrets[0].name: there is no secret 'lister'; did you mean 'listed'?" in refused.value.message

@@ -70,6 +70,12 @@ def document(kind: str, path: tuple[str, ...], value: Any) -> Manifest:
     if path[-1] in ("callable", "python_path"):
         del at["argv"]
         at |= {"type": "python", "callable": "a:b"}
+    if path[-1] in ("worker_type", "lock_ttl_seconds"):
+        del at["argv"]
+        at |= {"type": "external", "worker_type": "w"}
+    if path[-2] == "on_run_end":
+        del body["spec"]["event_type"]
+        at |= {} if path[-1] == "labels" and value else {"job": "y"}
     if path[-1] in PAIRED and value:
         at |= PAIRED
     at[path[-1]] = value

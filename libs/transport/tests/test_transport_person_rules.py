@@ -20,7 +20,9 @@ EXPECTED = {
     "operator cluster": "JobControl.EmitEvent Operations.SignalLimit",
     "editor jobs": "JobControl.Apply JobControl.DeleteJob JobControl.PauseSchedule JobControl.ResumeSchedule JobControl.DeleteSchedule "
     "JobControl.DeleteTrigger",
-    "admin cluster": "Operations.UpdateSetting Operations.ListAudit Operations.DetachExecutor Operations.DrainExecutor Operations.UndrainExecutor "
+    "editor any": "Operations.ListSecrets",
+    "admin cluster": "Operations.SetSecret Operations.RemoveSecret Operations.RotateSecrets "
+    "Operations.UpdateSetting Operations.ListAudit Operations.DetachExecutor Operations.DrainExecutor Operations.UndrainExecutor "
     "Operations.DemoteLeader Operations.AdoptEpoch Operations.SetLimit Operations.SetBreaker Operations.Diagnose "
     "Accounts.CreateBootstrapLink Accounts.ListUsers "
     "Accounts.AddUser Accounts.UpdateUser Accounts.DeleteUser Accounts.EndSessions Accounts.ListGroups Accounts.UpdateGroup Accounts.ListRules "

@@ -9,11 +9,13 @@ import pytest
 
 from toban_coordinator.app.accounts import Accounts
 from toban_coordinator.app.audit_log import list_audit
+from toban_coordinator.app.credentials import Credentials
 from toban_coordinator.app.passwords import Passwords
 from toban_coordinator.app.sign_in import SignIn
 from toban_coordinator.server.accounts import AccountsDeps, AccountsService
 from toban_domain.errors import ErrorCode, TobanError
 from toban_proto.v1 import coordinator_pb2 as pb
+from toban_runtime.clock import SystemClock
 from toban_runtime.ids import IdSource
 from toban_store.pool import Pool, open_pool
 
@@ -42,9 +44,9 @@ async def pool(coordinator_url: str) -> AsyncIterator[Pool]:
 async def service(pool: Pool) -> AsyncIterator[AccountsService]:
     passwords = Passwords(memory_kib=8, time_cost=1)
     accounts = Accounts(pool=pool, passwords=passwords, ids=IdSource())
-    made = AccountsService(
-        deps=AccountsDeps(accounts=accounts, sign_in=SignIn(pool=pool, passwords=passwords, ids=IdSource()))
-    )
+    sign_in = SignIn(pool=pool, passwords=passwords, ids=IdSource())
+    credentials = Credentials(sign_in=sign_in, clock=SystemClock())
+    made = AccountsService(deps=AccountsDeps(accounts=accounts, sign_in=sign_in, credentials=credentials))
     link = await made.CreateBootstrapLink(pb.CreateBootstrapLinkRequest(), CLI)
     await made.RedeemBootstrapLink(
         pb.RedeemBootstrapLinkRequest(secret=link.secret, user="root", password=PASSWORD), CLI
@@ -116,3 +118,11 @@ async def test_wrong_requests_name_what_is_right(service: AccountsService) -> No
     assert await refused(service.UpdateGroup(wrong, CLI), "no group") is ErrorCode.NOT_FOUND
     last = pb.UpdateUserRequest(name="root", enabled=False)
     assert await refused(service.UpdateUser(last, CLI), "no enabled account") is ErrorCode.RESOURCE_INVALID_STATE
+
+
+async def test_the_calls_of_one_page_read_its_session_once(service: AccountsService) -> None:
+    made = await service.Authenticate(pb.AuthenticateRequest(user="root", password=PASSWORD), CLI)
+    asked = await service.Authenticate(pb.AuthenticateRequest(session=made.session), CLI)
+    credentials = service._credentials
+    credentials._sign_in = None  # type: ignore[assignment]
+    assert (await credentials.person(made.session, address="")).name == asked.user == "root"

@@ -110,15 +110,6 @@ async def test_a_storm_of_reads_does_not_make_heartbeats_wait(call, executor, pg
     await asyncio.gather(*reads, return_exceptions=True)
 
 
-async def test_services_of_later_releases_answer_unimplemented(call):
-    for service, stub, method, request, metadata in (
-        ("admin-cli", rpc.JobControlStub, "DeleteJob", pb.DeleteJobRequest(), ()),
-    ):
-        with pytest.raises(TobanError) as caught:
-            await call(service, stub, method, request, metadata)
-        assert caught.value.code is ErrorCode.UNIMPLEMENTED
-
-
 async def test_a_question_about_continuation_is_answered_with_a_grant_for_what_is_held(call, executor, pg_url):
     incarnation, metadata, _answer = executor
     with psycopg.connect(pg_url, autocommit=True) as connection:

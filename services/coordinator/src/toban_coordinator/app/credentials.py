@@ -23,14 +23,16 @@ class Credentials:
 
     async def person(self, secret: str, *, address: str) -> Person:
         """Whom it stands for. Raises UNAUTHENTICATED. `address` is where the person is, for the last use of a token."""
-        key = hash_secret(secret)
-        found = self._known.get(key)
-        if found is None:
-            if secret.startswith(TOKEN_PREFIX):
-                found = await self._sign_in.with_token(secret, address=address)
-            else:
-                found = await self._sign_in.with_session(secret)
-            self._known[key] = found
+        found = self._known.get(hash_secret(secret))
+        return found if found is not None else await self.read(secret, address=address)
+
+    async def read(self, secret: str, *, address: str) -> Person:
+        """The same, asked of PostgreSQL in any case, and remembered for the calls that follow."""
+        if secret.startswith(TOKEN_PREFIX):
+            found = await self._sign_in.with_token(secret, address=address)
+        else:
+            found = await self._sign_in.with_session(secret)
+        self._known[hash_secret(secret)] = found
         return found
 
 

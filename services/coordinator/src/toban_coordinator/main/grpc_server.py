@@ -57,9 +57,7 @@ def build(config: CoordinatorConfig, parts: Coordinator, health: Health) -> Grpc
         trust_domain=config.trust_domain,
         clock=parts.clock,
         shared_identity=config.tls_shared_identity,
-        people=PeopleCheck(
-            pool=parts.connections.pool, credentials=Credentials(sign_in=accounts.sign_in, clock=parts.clock)
-        ),
+        people=PeopleCheck(pool=parts.connections.pool, credentials=accounts.credentials),
     )
     servicers = Servicers(
         gateway=_gateway(config, parts),
@@ -161,9 +159,11 @@ def _job_reader(parts: Coordinator, health: Health) -> JobReader:
 
 def _accounts(parts: Coordinator) -> AccountsDeps:
     pool, passwords, ids = parts.connections.pool, Passwords(), parts.ids
+    sign_in = SignIn(pool=pool, passwords=passwords, ids=ids)
     return AccountsDeps(
         accounts=Accounts(pool=pool, passwords=passwords, ids=ids),
-        sign_in=SignIn(pool=pool, passwords=passwords, ids=ids),
+        sign_in=sign_in,
+        credentials=Credentials(sign_in=sign_in, clock=parts.clock),
     )
 
 

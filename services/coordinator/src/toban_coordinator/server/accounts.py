@@ -8,6 +8,7 @@ from enum import StrEnum
 from typing import Any, TypeVar
 
 from toban_coordinator.app.accounts import Accounts, NewRule
+from toban_coordinator.app.credentials import Credentials
 from toban_coordinator.app.sign_in import NewToken, SignIn
 from toban_coordinator.server.from_proto import page_from_pb
 from toban_domain.access import Action, Effect, Person, Role, Selector
@@ -28,6 +29,7 @@ class AccountsDeps:
 
     accounts: Accounts
     sign_in: SignIn
+    credentials: Credentials
 
 
 class AccountsService(AccountsServicer):
@@ -36,6 +38,7 @@ class AccountsService(AccountsServicer):
     def __init__(self, *, deps: AccountsDeps) -> None:
         self._accounts = deps.accounts
         self._sign_in = deps.sign_in
+        self._credentials = deps.credentials
 
     async def Authenticate(self, request: pb.AuthenticateRequest, _context: Context) -> pb.AuthenticateResponse:
         """A session for a password, or whose session or token it is. Raises UNAUTHENTICATED, RESOURCE_EXHAUSTED."""
@@ -50,7 +53,7 @@ class AccountsService(AccountsServicer):
                 user=made.person.name, role=_role(made.person), session=made.secret, ends_at=ends_at
             )
         if request.session:
-            person = await self._sign_in.with_session(request.session)
+            person = await self._credentials.read(request.session, address=request.address)
         else:
             person = await self._sign_in.with_token(request.token, address=request.address)
         return pb.AuthenticateResponse(user=person.name, role=_role(person))

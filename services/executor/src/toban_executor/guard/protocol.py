@@ -36,8 +36,8 @@ from toban_executor.decide.log_block import LogBlock
 from toban_executor.decide.models import AttemptEnd, LogRules, StartOrder, StepEnd, StepOrder
 from toban_fencing.executor_lease import Instant
 
-MAX_MESSAGE = 192 * 1024
-"""Bytes. An order whose message is larger is refused; far above the 32 KiB of a payload."""
+MAX_MESSAGE = 320 * 1024
+"""Bytes. An order whose message is larger is refused; a payload and a checkpoint of 32 KiB each, in any script, take at most half of it."""
 
 Report = AttemptStart | AttemptEnd | FreezeTurn | JobNote | ProcessesUnreachable | SlotLost | LogBlock
 """What a guard sends."""
