@@ -60,7 +60,15 @@ def bench(root: Path, *arguments: str, **variables: str) -> "subprocess.Popen[st
 def processes_of(folder: Path) -> list[str]:
     found = subprocess.run(["pgrep", "-f", "sleep 987"], capture_output=True, text=True, check=False).stdout.split()
     mark = os.fsencode(folder)
-    return [pid for pid in found if (path := Path(f"/proc/{pid}/environ")).exists() and mark in path.read_bytes()]
+    return [pid for pid in found if mark in _environment(pid)]
+
+
+def _environment(pid: str) -> bytes:
+    """Empty for a process that has ended meanwhile."""
+    try:
+        return Path(f"/proc/{pid}/environ").read_bytes()
+    except OSError:
+        return b""
 
 
 def assert_nothing_left(root: Path) -> None:
