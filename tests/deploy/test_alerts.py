@@ -48,6 +48,7 @@ def test_rules_and_configuration_are_valid() -> None:
     assert "SUCCESS" in run(tool("amtool"), "check-config", str(ALERTMANAGER))
 
 
+@pytest.mark.seed(206, 207, 222, 223)
 def test_each_alert_fires_when_it_should_and_only_then(tmp_path: Path) -> None:
     """One file for promtool: of each case a test that fires, one a step before its time, and one that stays quiet."""
     tests = []

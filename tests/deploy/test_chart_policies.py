@@ -219,6 +219,7 @@ def mounted(objects: list[Object]) -> dict[str, str]:
     }
 
 
+@pytest.mark.seed(123)
 def test_each_service_has_a_secret_of_its_own(least: Any) -> None:
     assert certificates(least) == {
         f"scheduler-grpc-tls-{name}": ([f"spiffe://toban.internal/{name}"], [f"{name}.toban.internal"])
@@ -231,6 +232,7 @@ def test_each_service_has_a_secret_of_its_own(least: Any) -> None:
             assert found["spec"]["privateKey"]["algorithm"] == "ECDSA"
 
 
+@pytest.mark.seed(122)
 def test_one_secret_for_all_is_a_shared_identity_and_not_that_of_people(example: Any) -> None:
     objects = example("shared-certificate")
     names = [f"{name}.toban.internal" for name in SERVICES]

@@ -219,6 +219,7 @@ def works(stack: Stack) -> None:
     all_succeeded(stack, ids)
 
 
+@pytest.mark.seed(120)
 def test_renewal_and_another_authority_under_load(tmp_path: Path) -> None:
     with running_stack(tmp_path / "home") as stack, admin_of(stack) as admin:
         admin.apply(QUICK)

@@ -85,6 +85,7 @@ def test_with_one_of_three_coordinators_an_executor_keeps_its_jobs(
     assert (ended.state, ended.attempt, ended.lost_count) == ("SUCCEEDED", 1, 0)
 
 
+@pytest.mark.seed(18)
 def test_a_detach_lets_the_run_finish_by_a_confirmation(stack: Stack, admin: AdminClient, tmp_path: Path) -> None:
     end = tmp_path / "end"
     run, _ = started(admin, "detached", end)

@@ -45,6 +45,7 @@ def toban(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) ->
     return call
 
 
+@pytest.mark.seed(103)
 def test_events_become_runs_once(tmp_path: Path, toban: Toban, monkeypatch: pytest.MonkeyPatch) -> None:
     with running_stack(tmp_path / "home", executors=1) as stack, admin_of(stack) as admin:
         monkeypatch.setenv("TOBAN_HOME", str(stack.home.root))

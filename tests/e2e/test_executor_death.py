@@ -21,6 +21,7 @@ def alive(pid: int) -> bool:
     return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
 
 
+@pytest.mark.seed(1, 8)
 def test_jobs_die_with_their_executor_and_run_again_elsewhere(tmp_path: Path) -> None:
     record = tmp_path / "record"
     record.mkdir()

@@ -50,6 +50,7 @@ def step_log(stack: Stack, run: int, *arguments: str) -> str:
     return subprocess.run(command, capture_output=True, text=True, env=environment, check=True).stdout
 
 
+@pytest.mark.seed(142)
 def test_output_progress_and_a_checkpoint_for_the_next_attempt(admin: AdminClient) -> None:
     script = """
 done = job.checkpoint() or 0
@@ -74,6 +75,7 @@ def test_output_that_does_not_fit_fails_the_run(admin: AdminClient) -> None:
     assert "result_schema" in ended.error_summary
 
 
+@pytest.mark.seed(156, 158)
 def test_a_cooperative_cancel(admin: AdminClient, tmp_path: Path) -> None:
     """The job learns it, tidies up and ends by itself, long before its grace is over."""
     began, tidied = tmp_path / "began", tmp_path / "tidied"
@@ -92,6 +94,7 @@ raise SystemExit(toban.CANCELLED_EXIT_CODE)
     assert [(step.id, step.state) for step in ended.steps] == [("step-1", "cancelled"), ("step-2", "skipped")]
 
 
+@pytest.mark.seed(138)
 def test_a_step_that_is_not_cancelable_is_ended_by_a_kill_alone(admin: AdminClient, tmp_path: Path) -> None:
     began = tmp_path / "began"
     script = f"open({str(began)!r}, 'w')\nwhile not job.cancelled(): time.sleep(0.05)\nprint('told', flush=True)\ntime.sleep(600)"

@@ -106,6 +106,7 @@ def pids(status: str) -> dict[str, str]:
     return {row[0]: row[header.index("PID")] for row in rows if len(row) >= len(header) and row != header}
 
 
+@pytest.mark.seed(24)
 def test_the_two_commands_of_the_readme(newcomer: Newcomer) -> None:
     said = newcomer.types("make", "up")
     number, job, slot, executor, seconds, last_line = first_run(said)

@@ -107,6 +107,7 @@ def test_a_demotion_under_load_loses_nothing(
     assert (entry["action"], entry["reason"], entry["actor"]) == ("demote", "a test", "certificate admin-cli")
 
 
+@pytest.mark.seed(74)
 def test_a_drain_outlives_a_restart_and_its_runs_finish(
     stack: Stack, admin: AdminClient, toban: Callable[..., Any], tmp_path: Path
 ) -> None:
@@ -156,6 +157,7 @@ def test_a_drain_outlives_a_restart_and_its_runs_finish(
     assert (code, f"did you mean {name}" in error["message"]) == (66, True)
 
 
+@pytest.mark.seed(9)
 def test_a_setting_counts_everywhere_within_two_seconds(
     stack: Stack, admin: AdminClient, toban: Callable[..., Any]
 ) -> None:
@@ -184,6 +186,7 @@ def test_a_setting_counts_everywhere_within_two_seconds(
     toban("settings", "set", "heartbeat_interval_seconds", "default")
 
 
+@pytest.mark.seed(113)
 def test_a_detached_executor_joins_again_under_a_new_number(
     stack: Stack, admin: AdminClient, toban: Callable[..., Any], tmp_path: Path
 ) -> None:

@@ -51,6 +51,7 @@ def prepared(stack: Stack, admin: AdminClient, record: Path) -> int:
     return admin.cluster().epoch
 
 
+@pytest.mark.seed(23, 125)
 def test_redis_emptied_under_load(tmp_path: Path) -> None:
     record = tmp_path / "record"
     with running_stack(tmp_path / "home") as stack, admin_of(stack) as admin:
@@ -75,6 +76,7 @@ def test_redis_emptied_under_load(tmp_path: Path) -> None:
             )
 
 
+@pytest.mark.seed(23, 179)
 def test_redis_stopped_for_thirty_seconds_under_load(tmp_path: Path) -> None:
     record = tmp_path / "record"
     with running_stack(tmp_path / "home") as stack, admin_of(stack) as admin:

@@ -32,6 +32,7 @@ def fire_on(admin: AdminClient, record: Path, slots: int, step: Callable[[], obj
     admin.until(fired, seconds=60, of=f"{slots} more slots ran")
 
 
+@pytest.mark.seed(39)
 def test_a_poisoned_leader_lock_stops_nothing(tmp_path: Path) -> None:
     record = tmp_path / "record"
     record.mkdir()

@@ -40,6 +40,7 @@ def ended(stack: Stack, admin: AdminClient, more: int) -> None:
     admin.until(lambda: sql(stack, ENDED)[0]["n"] >= before + more, seconds=30, of=f"{more} more runs")
 
 
+@pytest.mark.seed(146, 170)
 def test_a_schedule_from_add_to_remove(tmp_path: Path, toban: Toban, monkeypatch: pytest.MonkeyPatch) -> None:
     with running_stack(tmp_path / "home", executors=1) as stack, admin_of(stack) as admin:
         monkeypatch.setenv("TOBAN_HOME", str(stack.home.root))

@@ -43,6 +43,7 @@ def site_health(stack: Stack) -> list[str]:
     return [row.health for row in stack.status() if row.role == "admin-web"]
 
 
+@pytest.mark.seed(11, 12, 90)
 def test_the_site_of_a_stack(tmp_path: Path) -> None:
     with running_stack(tmp_path / "home", coordinators=1, executors=1, admin_webs=1) as stack, admin_of(stack) as admin:
         admin.until(lambda: "ok" in site_health(stack), seconds=20, of="a healthy site")

@@ -56,6 +56,7 @@ def wait_until_left(stack: Stack, admin: AdminClient, count: int) -> None:
     admin.until(fewer, seconds=120, of=f"at most {count} runs are left")
 
 
+@pytest.mark.seed(198, 202)
 def test_no_kill_lets_more_runs_live_than_the_limit(stack: Stack, tmp_path: Path) -> None:
     record = tmp_path / "record"
     record.mkdir()

@@ -47,6 +47,7 @@ def fill(stack: Stack) -> None:
     assert row["n"] > MANY
 
 
+@pytest.mark.seed(220)
 def test_the_first_slot_after_a_kill_is_fired_in_time(tmp_path: Path) -> None:
     record = tmp_path / "record"
     with running_stack(tmp_path / "home") as stack, admin_of(stack) as admin:

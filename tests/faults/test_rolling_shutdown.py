@@ -83,6 +83,7 @@ def test_executors_stop_at_any_moment_of_the_second(tmp_path: Path) -> None:
         assert [row["off_reason"] for row in gone] == ["attested: it was stopped in order"] * RESTARTS
 
 
+@pytest.mark.seed(182)
 def test_coordinators_stop_while_runs_are_started(tmp_path: Path) -> None:
     """A call that was answered is kept, a call that was not is asked of another coordinator; nothing is started twice."""
     record = tmp_path / "record"

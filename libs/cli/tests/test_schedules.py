@@ -73,6 +73,7 @@ def sent(cluster: Any) -> tuple[dict[str, Any], Any]:
     return json.loads(manifest.json), manifest
 
 
+@pytest.mark.seed(170)
 @pytest.mark.parametrize(
     ("options", "rule"),
     [
@@ -114,6 +115,7 @@ def test_add_makes_the_definition(cluster: Any, toban: Toban, options: list[str]
     assert manifest.HasField("expect_version") and manifest.expect_version == 0
 
 
+@pytest.mark.seed(181)
 @pytest.mark.parametrize(
     ("options", "code", "words"),
     [
@@ -145,6 +147,7 @@ def test_add_does_not_change_one_that_is_there(cluster: Any, toban: Toban) -> No
     assert toban("schedule", "add", "x", "--job", "a", "--every", "5m")[0] == 73
 
 
+@pytest.mark.seed(171)
 @pytest.mark.parametrize(
     ("options", "change"),
     [
@@ -176,6 +179,7 @@ def test_update_changes_only_what_is_given(
     assert manifest.expect_version == 7
 
 
+@pytest.mark.seed(172)
 def test_update_tells_what_is_in_its_way(cluster: Any, toban: Toban) -> None:
     code, _, err = toban("schedule", "update", "nightly")
     assert code == 65 and "nothing to change" in err
@@ -239,6 +243,7 @@ def test_list_says_why_a_schedule_does_nothing(cluster: Any, toban: Toban) -> No
     assert "toban schedule add" in toban("schedule", "list")[1]
 
 
+@pytest.mark.seed(149)
 def test_get_tells_everything(cluster: Any, toban: Toban) -> None:
     cluster.reader.answers["GetSchedule"] = schedule(status="paused", status_reason="a move", status_actor="ada")
     cluster.reader.answers["NextSlots"] = pb.NextSlotsResponse(slots=[SLOT], note="paused by ada: a move")

@@ -119,6 +119,7 @@ def test_keys_of_a_newer_release_are_ignored() -> None:
     assert JobSpec.from_json(data).name == "x"
 
 
+@pytest.mark.seed(48, 131)
 @pytest.mark.parametrize(
     ("backoff", "delays"),
     [

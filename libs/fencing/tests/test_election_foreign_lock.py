@@ -43,6 +43,7 @@ def test_no_renewal_leaves_while_postgresql_is_asked(box):
     assert next_due(box.state, box.now) <= box.now + 0.05 + 1e-9
 
 
+@pytest.mark.seed(34)
 def test_a_foreign_owner_ends_the_term_when_postgresql_names_another_leader(box):
     box.lead()
     box.answer_first()

@@ -23,6 +23,7 @@ def test_no_elector_tries_the_lock_while_the_beat_moves(box):
         assert box.see(0.2, beat=beat) == []
 
 
+@pytest.mark.seed(28)
 def test_a_still_beat_needs_a_second_and_the_lock(box):
     assert box.see(1.0) == []
     assert kinds(box.see(0.2)) == [e.TryLock]
@@ -149,6 +150,7 @@ def test_a_term_taken_without_redis_is_held_by_the_beat(box):
     assert box.run_leader(30, renew=e.LockOutcome.UNREACHABLE)
 
 
+@pytest.mark.seed(34)
 def test_a_second_without_a_commit_ends_the_term(box):
     box.lead()
     box.answer_first()

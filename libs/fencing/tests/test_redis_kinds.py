@@ -75,6 +75,7 @@ async def held(lock: LeaderLock, seconds: float) -> None:
             await asyncio.sleep(0.05)
 
 
+@pytest.mark.seed(15)
 async def test_everything_that_a_coordinator_does_there(url: str) -> None:
     link = RedisLink(client=open_client(url), clock=CLOCK)
     mine, other = (LeaderLock(link=link, worker_id=number) for number in (1, 2))
@@ -148,6 +149,7 @@ async def test_without_any_sentinel_each_says_why() -> None:
     await link.close()
 
 
+@pytest.mark.seed(15)
 async def test_a_new_master_is_found_after_a_fail_over(sentinel: dict[str, Node]) -> None:
     link = RedisLink(client=open_client(sentinel_url(sentinel["sentinel"])), clock=CLOCK)
     lock = LeaderLock(link=link, worker_id=3)

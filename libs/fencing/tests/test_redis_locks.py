@@ -44,6 +44,7 @@ async def test_an_epoch_that_is_none_is_no_epoch(link, text, epoch):
     assert (await inspect(link)).epoch == epoch
 
 
+@pytest.mark.seed(28, 176)
 async def test_one_candidate_gets_the_lock(locks, link):
     assert [await lock.try_lock() for lock in locks] == [HELD, FOREIGN]
     assert await locks[0].try_lock() is HELD
@@ -59,6 +60,7 @@ async def test_a_renewal_sets_a_missing_lock_again(locks, link):
     assert 0 < await link.call(lambda client: client.pttl(LOCK_KEY)) <= 2000
 
 
+@pytest.mark.seed(81)
 @pytest.mark.parametrize(
     ("there", "overwrite", "outcome"),
     [
@@ -99,6 +101,7 @@ async def test_the_epoch_is_only_ever_raised(locks, link):
         assert await link.call(lambda client: client.get(EPOCH_KEY)) == str(expected)
 
 
+@pytest.mark.seed(69)
 async def test_one_subleader_a_node(link):
     one, two, far = (
         SubleaderLock(link=link, node_id=node, worker_id=number) for number, node in enumerate(("a", "a", "b"))
@@ -108,6 +111,7 @@ async def test_one_subleader_a_node(link):
     assert await two.hold()
 
 
+@pytest.mark.seed(67)
 async def test_members(link):
     members = Members(link=link)
     await members.write({7: {"role": "worker"}, 8: {"role": "leader"}}, ttl_seconds=5, now=1000.0, newest_id=8)
@@ -121,6 +125,7 @@ async def test_members(link):
     assert await members.read(7) == {}
 
 
+@pytest.mark.seed(71)
 @pytest.mark.parametrize("nonsense", ["", "x", "-5", "1.5", "9" * 20, "9" * 5000])
 async def test_a_renewal_brings_the_degrade_flag_and_survives_nonsense_there(locks, link, nonsense):
     members = Members(link=link)
@@ -142,6 +147,7 @@ async def test_a_degrade_flag_keeps_no_hash_of_a_leader_that_is_gone(link):
     assert 0 < await link.call(lambda client: client.pttl(worker_key(2))) <= 5000, "it does not outlive its time"
 
 
+@pytest.mark.seed(66)
 async def test_the_sequence_of_worker_ids_follows_the_newest_and_is_never_lowered(link):
     members = Members(link=link)
     for newest, expected in ((7, "7"), (12, "12"), (9, "12")):

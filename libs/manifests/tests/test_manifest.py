@@ -44,6 +44,7 @@ def problems(*bodies: object) -> list[tuple[str, str]]:
     return [(problem.path, problem.line()) for problem in found]
 
 
+@pytest.mark.seed(124, 128)
 def test_a_full_job() -> None:
     body = job(
         enabled=False,
@@ -102,6 +103,7 @@ def test_the_least_job() -> None:
     assert read(job()) == JobSpec.from_json({"name": "x", "steps": [{"id": "step-1", "argv": ["true"]}]})
 
 
+@pytest.mark.seed(44, 146)
 def test_a_full_schedule() -> None:
     spec = read(
         schedule(

@@ -29,6 +29,7 @@ def read(body: object) -> JobSpec:
     return spec
 
 
+@pytest.mark.seed(137)
 def test_an_external_step_beside_one_on_an_executor() -> None:
     body = job(
         steps=[{"argv": ["true"]}, {"type": "external", "worker_type": "transcode", "lock_ttl_seconds": 5}],

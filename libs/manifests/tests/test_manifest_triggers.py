@@ -32,6 +32,7 @@ def problems(body: object) -> list[str]:
     return [problem.line() for problem in find_problems([Document("a.yaml", body)], check_rule=lambda rule: [])[1]]
 
 
+@pytest.mark.seed(44)
 def test_a_full_trigger() -> None:
     conditions = {"order.total": {"gte": 100, "lt": 1000}, "order.country": ["DE", "AT"], "order.test": {"not": True}}
     payload = {"order": "{{ event.payload.order.id }}", "note": "by {{ event.type }}", "nested": [{"n": 1}]}

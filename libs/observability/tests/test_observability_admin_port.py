@@ -59,6 +59,7 @@ async def test_a_healthy_service(served: Served) -> None:
     assert json.loads(body) == {"status": "ok", "ready": True, "checks": {"postgresql": {"status": "ok", "value": 0.3}}}
 
 
+@pytest.mark.seed(186)
 async def test_a_warning_is_ready_and_an_error_is_not_but_lives(served: Served) -> None:
     served.checks["redis"] = Check("warning", "unreachable for 3 s")
     assert (await served.get("/readyz"))[0] == 200

@@ -23,6 +23,7 @@ def clean(monkeypatch: pytest.MonkeyPatch) -> None:
             monkeypatch.delenv(name)
 
 
+@pytest.mark.seed(26, 122)
 def test_defaults() -> None:
     config = read(ServiceConfig)
     assert config.tls_dir == Path("/etc/scheduler/tls")
@@ -70,6 +71,7 @@ def test_a_secret_comes_from_a_file(monkeypatch: pytest.MonkeyPatch, tmp_path: P
         read(ServiceConfig)
 
 
+@pytest.mark.seed(169)
 @pytest.mark.parametrize(
     ("name", "value", "says"),
     [

@@ -113,6 +113,7 @@ async def test_a_wake_during_a_turn_makes_another() -> None:
     assert turns == 2
 
 
+@pytest.mark.seed(200, 218, 221)
 async def test_an_error_never_ends_it_and_is_logged_at_a_bounded_rate(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("INFO")
     bench = Bench()
@@ -146,6 +147,7 @@ async def test_wakes_do_not_make_a_failing_loop_spin() -> None:
     await bench.close()
 
 
+@pytest.mark.seed(182)
 async def test_stop_lets_the_turn_finish() -> None:
     entered, release, finished = asyncio.Event(), asyncio.Event(), asyncio.Event()
 
@@ -163,6 +165,7 @@ async def test_stop_lets_the_turn_finish() -> None:
     assert finished.is_set()
 
 
+@pytest.mark.seed(221)
 async def test_turns_are_counted() -> None:
     bench = Bench()
     await bench.turns(1)

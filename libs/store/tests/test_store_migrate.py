@@ -177,6 +177,7 @@ def late_setting(url: str) -> list[tuple[object, ...]]:
         return connection.execute("SELECT value, version, updated_by FROM scheduler.settings").fetchall()
 
 
+@pytest.mark.seed(58)
 def test_the_environment_seeds_a_setting_that_was_never_stored(pg_major: int, pg_empty_url: str) -> None:
     variable = "SCHEDULER_SKIP_LATE_RUNS_AFTER_SECONDS"
     migrate.up(pg_empty_url, seeds=migrate.seeds_from({}))

@@ -310,6 +310,7 @@ async def _port(t: Tx) -> int:
     return int(row["port"])
 
 
+@pytest.mark.seed(224)
 async def test_a_standby_among_several_hosts_is_skipped(pg_url: str, twin_url: str) -> None:
     first, second = conninfo_to_dict(twin_url), conninfo_to_dict(pg_url)
     with psycopg.connect(twin_url, autocommit=True) as owner:

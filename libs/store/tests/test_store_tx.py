@@ -80,6 +80,7 @@ async def test_take_over_waits_for_the_commit(pg_major: int, pool: Pool, term: T
     assert await settings(pool) == ["before"]
 
 
+@pytest.mark.seed(3)
 async def test_write_that_waits_behind_a_take_over_is_fenced_out(pg_major: int, pool: Pool, term: Term) -> None:
     async def late() -> None:
         async with fenced_tx(pool, term) as t:
@@ -94,6 +95,7 @@ async def test_write_that_waits_behind_a_take_over_is_fenced_out(pg_major: int, 
     assert await settings(pool) == []
 
 
+@pytest.mark.seed(31)
 @pytest.mark.parametrize("change", [{"epoch": 7}, {"timeline": 99}, {"system_id": "1"}])
 async def test_another_epoch_or_cluster_is_fenced_out(
     pg_major: int, pool: Pool, term: Term, change: dict[str, int]
@@ -215,6 +217,7 @@ async def test_a_swallowed_error_does_not_pass_for_a_commit(pg_major: int, pool:
                 await t.execute(SETTING, {"name": "a"})
 
 
+@pytest.mark.seed(208)
 async def test_a_slow_statement_of_a_fenced_transaction_ends(pg_major: int, pool: Pool, term: Term) -> None:
     with pytest.raises(TooLong):
         async with fenced_tx(pool, term) as t:

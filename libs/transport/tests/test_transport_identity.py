@@ -27,6 +27,7 @@ async def refusal(stub: Any, **options: Any) -> TobanError:
     return caught.value
 
 
+@pytest.mark.seed(77)
 async def test_the_allowed_caller_gets_in_and_the_handler_knows_it(site: Any) -> None:
     seen: list[Any] = []
 
@@ -46,6 +47,7 @@ async def test_another_services_certificate_is_refused(site: Any, caller: str) -
     assert caller in error.message and "WorkerService/Ping" in error.message
 
 
+@pytest.mark.seed(77)
 async def test_no_certificate_is_refused_in_the_handshake(site: Any, tls: Path) -> None:
     credentials = grpc.ssl_channel_credentials(root_certificates=(tls / "ca" / "ca.crt").read_bytes())
     options = [("grpc.ssl_target_name_override", "executor.toban.internal")]
@@ -55,6 +57,7 @@ async def test_no_certificate_is_refused_in_the_handshake(site: Any, tls: Path) 
     assert "certificate" in error.message
 
 
+@pytest.mark.seed(77)
 async def test_plaintext_is_refused(site: Any) -> None:
     async with grpc.aio.insecure_channel(site.address) as channel:
         error = await refusal(executor_pb2_grpc.WorkerServiceStub(channel))

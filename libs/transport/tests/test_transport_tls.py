@@ -267,6 +267,7 @@ async def test_a_stream_goes_on_while_the_files_change_and_a_closed_one_is_an_er
     await server.stop(0)
 
 
+@pytest.mark.seed(120)
 async def test_server_and_client_take_new_certificates_without_a_restart(tmp_path: Path) -> None:
     now = SystemClock().wall()
     old, new = tmp_path / "old", tmp_path / "new"

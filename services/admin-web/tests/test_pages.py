@@ -139,6 +139,7 @@ def test_a_run_with_steps_and_output(web: Any) -> None:
         assert seen in text
 
 
+@pytest.mark.seed(115)
 def test_a_live_run_is_refreshed_and_its_log_followed(web: Any) -> None:
     text = web.page("/runs/1?lang=ja")
     assert 'data-refresh="/runs/1?lang=ja&amp;part=1"' in text

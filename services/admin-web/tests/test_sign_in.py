@@ -51,6 +51,7 @@ def cookies_of(response: Any) -> dict[str, str]:
     return {header.partition("=")[0]: header for header in response.headers.getlist("Set-Cookie")}
 
 
+@pytest.mark.seed(118)
 @pytest.mark.parametrize("path", PAGES)
 def test_without_a_session_every_page_leads_to_the_sign_in(away: Any, path: str) -> None:
     response = away.get(path)
@@ -214,6 +215,7 @@ def test_a_weak_password_is_refused_with_the_reason(away: Any) -> None:
     assert response.status_code == 400 and "at least 12 characters" in response.get_data(as_text=True)
 
 
+@pytest.mark.seed(118)
 def test_what_a_person_may_not_see_is_said(web: Any) -> None:
     web.cluster.reader.responses["GetRun"] = TobanError(
         ErrorCode.PERMISSION_DENIED, "ada may not view here", detail={"user": "ada"}

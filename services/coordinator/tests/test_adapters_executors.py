@@ -125,6 +125,7 @@ def start_order(number, attempt=1, **fields):
     return replace(order, **fields)
 
 
+@pytest.mark.seed(29, 73)
 async def test_a_start_carries_authority_and_a_ticket(setting, worker, tls):
     orders, term, target, _ = setting
     results = await orders.start(target, term, [start_order(1), start_order(2, attempt=2)], 7)
@@ -159,6 +160,7 @@ async def test_secrets_are_in_the_message_of_their_order_only(setting, worker):
     assert "hunter22" not in repr(batch)
 
 
+@pytest.mark.seed(37)
 async def test_serials_grow_and_orders_never_overlap(setting, worker):
     orders, term, target, _ = setting
     cancel = CancelOrder(key=AttemptKey(1, 2), mode="kill", grace_seconds=1.0)
@@ -169,9 +171,11 @@ async def test_serials_grow_and_orders_never_overlap(setting, worker):
     )
     serials = [request.header.serial for request in worker.seen]
     assert serials == sorted(set(serials))
+    assert {request.header.leader_epoch for request in worker.seen} == {term.epoch}
     assert not worker.overlapped
 
 
+@pytest.mark.seed(73)
 async def test_answers_to_cancel_and_revoke(setting):
     orders, term, target, _ = setting
     cancel = CancelOrder(key=AttemptKey(1, 2), mode="kill", grace_seconds=1.0)

@@ -46,6 +46,7 @@ async def grant_seq(sql, incarnation):
     return (await sql("SELECT grant_seq FROM scheduler.executors WHERE incarnation = %s", incarnation))[0][0]
 
 
+@pytest.mark.seed(56, 97)
 async def test_a_confirmation_is_a_committed_grant(pool, sql, ask):
     incarnation = await register(pool)
     run = await hold(sql, incarnation, "RUNNING", 71)
@@ -173,6 +174,7 @@ async def test_questions_of_one_incarnation_in_a_batch_share_no_grant(pool, sql)
     assert await grant_seq(sql, incarnation) == 1
 
 
+@pytest.mark.seed(100)
 async def test_a_confirmation_and_a_fence_never_both_win(pool, sql, term):
     for number in range(20):
         incarnation = await register(pool)
@@ -230,6 +232,7 @@ async def test_a_cancel_that_comes_first_wins(pool, sql, holder):
     assert (verdict.granted, verdict.held) == (False, {AttemptKey(run, 71): True})
 
 
+@pytest.mark.seed(100)
 async def test_confirming_keeps_an_executor_out_of_detach_and_cut_but_not_of_the_fence(pool, sql, term, ask):
     incarnation = await register(pool)
     run = await hold(sql, incarnation, "RUNNING", 71)

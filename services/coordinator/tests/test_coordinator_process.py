@@ -5,6 +5,7 @@ import json
 
 import psycopg
 import pytest
+import redis.asyncio
 
 from toban_coordinator.config import CoordinatorConfig
 from toban_coordinator.main.run import run
@@ -45,6 +46,27 @@ async def test_register_and_heartbeat(call, executor, pg_url, process):
             assert connection.execute("SELECT attested_reason <> '' FROM scheduler.executors").fetchall() == [
                 (attests,)
             ]
+
+
+@pytest.mark.seed(6, 67, 92)
+async def test_redis_shows_a_worker_and_the_run_that_it_executes(call, executor, redis_url):
+    incarnation, metadata, registered = executor
+    key = f"scheduler:worker:{registered.worker_id}"
+
+    async def beat_until(current, held):
+        beat = pb.HeartbeatRequest(incarnation=incarnation, held=held, free_slots=4)
+        await call("executor", rpc.ExecutorGatewayStub, "Heartbeat", beat, metadata)
+        async with asyncio.timeout(10):
+            while (shown := await client.hgetall(key)).get("current_job_run_id") != current:  # noqa: ASYNC110 (in Redis)
+                await asyncio.sleep(0.02)
+        return shown
+
+    async with redis.asyncio.Redis.from_url(redis_url, decode_responses=True) as client:
+        running = worker.HeldAttempt(key=AttemptKey(run_id=7, token=8), state=ATTEMPT_STATE_RUNNING)
+        shown = await beat_until("7", [running])
+        fields = {"node_id", "pid", "grpc_host", "grpc_port", "role", "last_heartbeat_ts", "load", "detached"}
+        assert fields <= set(shown) and (shown["role"], shown["detached"]) == ("worker", "0")
+        await beat_until("", [])
 
 
 @pytest.mark.parametrize(
@@ -161,6 +183,7 @@ async def test_peers_hear_who_leads(call, process):
     assert beats[-1].beat > beats[0].beat
 
 
+@pytest.mark.seed(187)
 async def test_health_and_metrics(process):
     document = await health(process)
     assert document["checks"]["coordinator"]["value"] == f"127.0.0.1:{process['grpc_port']}"
@@ -217,6 +240,7 @@ async def test_a_stream_of_settings_needs_the_key_too(executor, watched):
     assert caught.value.code is ErrorCode.UNAUTHENTICATED
 
 
+@pytest.mark.seed(62, 87)
 async def test_an_executor_that_says_no_slots_gets_those_of_the_setting(call, executor, pg_url):
     assert executor[2].max_jobs_per_worker == 0, "it has said four"
     change = pb.UpdateSettingRequest(name="max_jobs_per_worker", value_json="7")
@@ -256,6 +280,7 @@ async def test_actions_are_counted_by_outcome(call, process):
     assert (entry.actor, entry.action) == ("certificate admin-cli", "update_setting")
 
 
+@pytest.mark.seed(185)
 async def test_health_says_what_was_fired_last_and_how_much_fails(call, process, pg_url):
     checks = (await health(process))["checks"]
     assert checks["last_fire"]["value"] is None
@@ -284,6 +309,7 @@ async def test_health_says_what_was_fired_last_and_how_much_fails(call, process,
     assert json.loads(cluster.health_json)["checks"]["last_fire"]["value"] >= found
 
 
+@pytest.mark.seed(169)
 async def test_it_is_alive_and_not_ready_while_postgresql_has_never_been_there(redis_url, tls, free_port, tmp_path):
     stop, admin_port = Stop(), free_port
     config = CoordinatorConfig(

@@ -88,6 +88,7 @@ def leader_row(url: str) -> dict[str, Any]:
     return rows(url, "SELECT epoch, holder FROM scheduler.leader")[0]
 
 
+@pytest.mark.seed(25)
 def test_two_of_one_host_name_follow_each_other(twins: list[Twin], pg_url: str) -> None:
     first, second = twins
     assert wait_until(lambda: sorted(roles(pg_url)) == ["leader", "subleader"], 10)

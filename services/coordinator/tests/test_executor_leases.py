@@ -85,6 +85,7 @@ async def test_who_attests_whose_death(pool, sql, change, attested):
 # ---------------------------------------------------------------- grants
 
 
+@pytest.mark.seed(79)
 async def test_each_heartbeat_is_a_grant(pool):
     incarnation = await register(pool)
     for expected in (1, 2, 3):
@@ -248,6 +249,7 @@ async def test_a_leader_whose_term_does_not_hold_writes_nothing(pool, sql, keepe
     assert await state_of(sql, incarnation) == {"fence": "off", "detach": "detached"}[write]
 
 
+@pytest.mark.seed(8, 110)
 async def test_a_silent_executor_is_pinged_detached_and_fenced(pool, sql, keeper, fake_clock):
     incarnation = await register(pool)
     run = await hold(sql, incarnation, "RUNNING", 71)
@@ -334,6 +336,7 @@ async def test_a_stand_still_counts_from_the_return_of_the_read(pool, keeper, fa
     assert keeper._deps.observer.watched[incarnation].sighting.since == fake_clock.boottime()
 
 
+@pytest.mark.seed(108)
 async def test_heartbeats_keep_an_executor(pool, sql, keeper, fake_clock):
     incarnation = await register(pool)
     for echo in range(30):
@@ -367,6 +370,7 @@ async def test_an_attested_death_is_fenced_in_the_next_turn(pool, sql, keeper):
     assert await keeper.run_once() == 1 and await state_of(sql, young) == "off"
 
 
+@pytest.mark.seed(70, 119)
 async def test_a_detach_key_in_redis_detaches_and_is_audited(pool, sql, keeper, redis_url):
     import redis
 

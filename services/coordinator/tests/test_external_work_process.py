@@ -56,6 +56,7 @@ def claim(worker="w1", wait=4.0, limit=1):
     return pb.ClaimRequest(worker=worker, worker_type="transcode", limit=limit, wait_seconds=wait)
 
 
+@pytest.mark.seed(137)
 async def test_a_worker_that_waits_gets_the_step_and_completes_it(work, start, get):
     waiting = asyncio.create_task(work("Claim", claim()))
     run_id = await start()
@@ -106,6 +107,7 @@ async def test_the_leader_ends_the_lock_of_a_silent_worker_and_another_one_takes
     assert (run.state, run.error_summary, run.lost_count) == ("FAILED", "broken", 1)
 
 
+@pytest.mark.seed(161)
 async def test_a_cancel_is_told_and_acknowledged(work, start, get, call):
     run_id = await start()
     (step,) = (await work("Claim", claim())).steps

@@ -84,6 +84,7 @@ async def beat(pool: Pool, incarnation: str, **fields: Any) -> executors.Grant:
 # ---------------------------------------------------------------- settings
 
 
+@pytest.mark.seed(61)
 async def test_every_setting_is_listed_with_its_default(desk: SettingsOperations) -> None:
     found = await shown(desk)
     assert [one.name for one in found] == list(SETTINGS)
@@ -93,6 +94,7 @@ async def test_every_setting_is_listed_with_its_default(desk: SettingsOperations
         assert (one.version, one.updated_by, one.minimum, one.maximum) == (0, "", spec.minimum, spec.maximum)
 
 
+@pytest.mark.seed(20, 65)
 async def test_a_change_is_stored_counted_and_written_down(desk: SettingsOperations, pool: Pool) -> None:
     first = await updated(desk, change("assign_ahead_seconds", 60, reason=" large batches\0 "), ACTOR)
     assert (json.loads(first.value_json), first.version, first.updated_by) == (60, 1, ACTOR)
@@ -326,6 +328,7 @@ async def test_an_executor_that_is_gone_can_be_undrained(fleet: ExecutorOperatio
 # ---------------------------------------------------------------- detach
 
 
+@pytest.mark.seed(119)
 @pytest.mark.parametrize(("mode", "stored"), [("", "let_finish"), ("let_finish", "let_finish"), ("stop", "stop")])
 async def test_a_detach_says_how_to_the_executor_and_is_final(
     fleet: ExecutorOperations, pool: Pool, mode: str, stored: str

@@ -88,6 +88,7 @@ class NoAnswer:
         return None
 
 
+@pytest.mark.seed(62, 109)
 async def test_time_to_live_and_grace_say_when_a_silent_executor_is_detached(
     pool: Pool, term: Term, link: RedisLink, incarnation: str, fake_clock: Any
 ) -> None:
@@ -147,6 +148,7 @@ async def later(clock: FakeClock, keeper: OverdueOrders, seconds: float) -> int:
     return cut
 
 
+@pytest.mark.seed(62, 112)
 async def test_an_order_that_stays_open_cuts_its_executor(
     pool: Pool, term: Term, incarnation: str, fake_clock: FakeClock
 ) -> None:
@@ -226,6 +228,7 @@ async def test_a_term_that_ends_within_a_turn_cuts_no_executor(
     assert await state_of(pool, incarnation) == "on"
 
 
+@pytest.mark.seed(6)
 async def test_worker_hashes_live_for_the_time_to_live(link: RedisLink, redis_url: str) -> None:
     settings = FixedSettings(heartbeat_ttl_seconds=100)
     mirror = RedisMirror(members=Members(link=link), clock=SystemClock(), settings=settings)
@@ -237,6 +240,7 @@ async def test_worker_hashes_live_for_the_time_to_live(link: RedisLink, redis_ur
             assert seconds - 2 < await client.pttl(worker_key(5)) / 1000 <= seconds
 
 
+@pytest.mark.seed(66)
 async def test_the_mirror_of_worker_ids_follows_executors_and_returns_after_a_flush(
     link: RedisLink, redis_url: str
 ) -> None:
@@ -282,6 +286,7 @@ class Stuck:
         return PeerStatus(incarnation="i", role="leader", epoch=7, ticking=False)
 
 
+@pytest.mark.seed(62, 105)
 async def test_how_long_a_leader_may_go_without_a_tick(link: RedisLink, pool: Pool) -> None:
     settings, seen, members = FixedSettings(leader_stale_seconds=11), Leader(), Members(link=link)
     checker = Checker(

@@ -18,6 +18,7 @@ def key(number: int) -> Any:
     return common_pb2.AttemptKey(run_id=number, token=EPOCH | number)
 
 
+@pytest.mark.seed(7)
 async def test_runs_jobs_and_reports_outcomes_and_output(world: Any) -> None:
     results = await world.start(
         world.order(1, "/bin/echo", "hello"),
@@ -79,6 +80,7 @@ async def test_refusals_leave_tombstones(world: Any) -> None:
     assert (shell[0].refusal, "allow_shell" in shell[0].message) == ("PROGRAM_NOT_ALLOWED", True)
 
 
+@pytest.mark.seed(30)
 async def test_stale_epochs_serials_and_other_incarnations(world: Any) -> None:
     async def try_it(**header: Any) -> str:
         results = await world.start(world.order(50, "true"), header=world.header(**header))
@@ -106,6 +108,7 @@ async def cancel(world: Any, *numbers: int, mode: str = "kill", grace: float = 1
     return [result.result for result in (await world.worker.CancelJob(request, timeout=5)).results]
 
 
+@pytest.mark.seed(22, 162)
 async def test_cancel(world: Any, tmp_path: Path) -> None:
     deaf = tmp_path / "deaf"
     script = f"trap '' TERM; echo > {deaf}; while :; do sleep 0.05; done"
@@ -127,6 +130,7 @@ async def test_revoke(world: Any) -> None:
     assert (await world.start(world.order(3, "true")))[0].refusal == "TOMBSTONE"
 
 
+@pytest.mark.seed(74)
 async def test_a_row_that_drains_takes_no_work(world: Any) -> None:
     world.coordinator.state = "draining"
     await world.until(lambda: "executor state" in world.executor.log())
@@ -136,6 +140,7 @@ async def test_a_row_that_drains_takes_no_work(world: Any) -> None:
     assert (await world.start(world.order(2, "true")))[0].accepted
 
 
+@pytest.mark.seed(47, 93, 95, 128, 150)
 async def test_timeout_and_steps(world: Any) -> None:
     steps = [
         executor_pb2.Step(type="command", argv=["echo", "one"]),
@@ -148,6 +153,7 @@ async def test_timeout_and_steps(world: Any) -> None:
     assert (failed.error_summary, failed.last_line) == ("step 2 of 3: exit code 1", "one")
 
 
+@pytest.mark.seed(42)
 async def test_the_environment_of_a_job(world: Any) -> None:
     one = world.order(
         1, "env", env={"MINE": "1", "TOBAN_FENCE": "forged"}, payload_json='{"name": "x y", "n": 3, "on": true, "l": [1], "a-b": 1}',
@@ -206,6 +212,7 @@ async def test_attempts_that_the_cluster_does_not_hold_are_ended(world: Any) -> 
     assert (outcome.kind, outcome.reason) == (FAILED, "lease_lost")
 
 
+@pytest.mark.seed(7)
 async def test_only_a_coordinator_may_order(world: Any) -> None:
     import grpc
 

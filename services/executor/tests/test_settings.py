@@ -36,6 +36,7 @@ async def opened(world_maker: Any) -> AsyncIterator[Any]:
         await world.close()
 
 
+@pytest.mark.seed(62)
 async def test_a_new_heartbeat_interval_counts_at_once(world: Any) -> None:
     coordinator = world.coordinator
     await world.until(lambda: coordinator.watched)
@@ -68,6 +69,7 @@ async def test_a_coordinator_that_ends_costs_no_setting(world: Any) -> None:
     assert coordinator.watched >= 2
 
 
+@pytest.mark.seed(183)
 @pytest.mark.parametrize(("own", "seconds"), [(UNSET, 0.5), ("1.5", 1.5)])
 async def test_how_long_jobs_go_on_at_the_end(opened: Any, tmp_path: Path, own: str, seconds: float) -> None:
     """The setting says it, and a variable of the executor wins over it."""
@@ -143,6 +145,7 @@ async def test_own_slots_win_over_the_setting(opened: Any) -> None:
 # ---------------------------------------------------------------- detach
 
 
+@pytest.mark.seed(91)
 async def test_detach_that_lets_finish_waits_for_the_jobs_and_joins_again(world: Any, tmp_path: Path) -> None:
     go = tmp_path / "go"
     await world.start(world.order(1, "sh", "-c", f"while [ ! -e {go} ]; do sleep 0.05; done; echo done"))
@@ -159,6 +162,7 @@ async def test_detach_that_lets_finish_waits_for_the_jobs_and_joins_again(world:
     assert (await world.outcome(3)).exit_code == 0
 
 
+@pytest.mark.seed(113)
 async def test_detach_that_stops_ends_the_jobs_with_their_grace_and_joins_again(world: Any, tmp_path: Path) -> None:
     word = tmp_path / "word"
     script = f"trap 'echo bye > {word}; exit 3' TERM; touch {tmp_path}/up; while :; do sleep 0.05; done"
@@ -170,6 +174,7 @@ async def test_detach_that_stops_ends_the_jobs_with_their_grace_and_joins_again(
     await world.granted(incarnations=2)
 
 
+@pytest.mark.seed(111)
 async def test_silence_that_detached_it_ends_nothing(world: Any) -> None:
     await world.start(world.order(1, "sleep", "0.8"))
     world.coordinator.state, world.coordinator.detach_mode = "detached", ""

@@ -3,6 +3,7 @@
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -55,6 +56,7 @@ def plan(
     return assign.plan(runs, executors, {(1, 1): job or spec()}, now=NOW, late_seconds=late)
 
 
+@pytest.mark.seed(87)
 @given(
     runs=st.integers(0, 20),
     slots=st.lists(st.tuples(st.integers(1, 5), st.integers(0, 6)), max_size=5),
@@ -70,6 +72,7 @@ def test_slots_are_filled_and_never_overfilled(runs: int, slots: list[tuple[int,
     assert len({placed.run.id for placed in made.placed}) == len(made.placed)
 
 
+@pytest.mark.seed(84)
 def test_least_loaded_first_then_load_then_heartbeat() -> None:
     quiet = executor(1, load=0.1)
     fresh = executor(2, load=0.5)
@@ -79,6 +82,7 @@ def test_least_loaded_first_then_load_then_heartbeat() -> None:
     assert [p.executor.worker_id for p in made.placed] == [1, 2, 3, 1]
 
 
+@pytest.mark.seed(86)
 def test_who_is_usable() -> None:
     others = [
         executor(2, state=ExecutorState.DRAINING),
@@ -92,6 +96,7 @@ def test_who_is_usable() -> None:
     assert assign.usable([executor(1), executor(2)], NOW, {"i1"}) == [executor(2)]
 
 
+@pytest.mark.seed(204)
 def test_selector_and_preference() -> None:
     job = spec(selector=SelectorSpec({"gpu": "yes"}))
     plain, gpu, busy = executor(1), executor(2, labels={"gpu": "yes"}, held=3), executor(3, labels={"gpu": "yes"})

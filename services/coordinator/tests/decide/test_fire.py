@@ -261,3 +261,9 @@ def test_a_plan_is_cut_down_to_single_slots_that_follow_each_other() -> None:
     # Each is conditional on the slot that the one before left as the next.
     assert [part.schedule.next_run_at for part in parts] == [times[0], *times[2:5]]
     assert [part.next_run_at for part in parts] == times[2:]
+
+
+@pytest.mark.seed(177)
+def test_the_delays_after_failures_grow() -> None:
+    delays = [fire.retry_seconds(failures) for failures in range(1, fire.FIRE_RETRIES + 1)]
+    assert delays == [2, 4, 8, 16, 32]

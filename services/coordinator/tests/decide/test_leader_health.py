@@ -35,6 +35,7 @@ def test_only_a_broken_stream_and_a_refused_reconnect_are_death(end, refused, de
     assert is_death(end, reconnect_refused=refused) is dead
 
 
+@pytest.mark.seed(105)
 @pytest.mark.parametrize(
     ("found", "suspect"),
     [
@@ -49,6 +50,7 @@ def test_who_is_suspect(found, suspect):
     assert is_suspect(found, now=NOW, stale_seconds=5.0) is suspect
 
 
+@pytest.mark.seed(106)
 @pytest.mark.parametrize(("ticking", "degrade"), [(True, False), (False, True), (None, True)])
 def test_a_suspect_leader_is_asked_first(ticking, degrade):
     assert should_degrade(signs(tick_age=6.0, ticking=ticking), now=NOW, stale_seconds=5.0) is degrade

@@ -54,6 +54,7 @@ def test_attested_death_does_not_wait():
     assert fenced(seen, 100.0)[0].reason == "attested: the node has booted since"
 
 
+@pytest.mark.seed(108)
 def test_silence_is_pinged_three_times_before_a_detach():
     seen = watch({}, [ROW], read_returned_at=100.0)
     assert plan(seen, unanswered={}, now=109.9, silence=SILENCE).ping == ()
@@ -62,6 +63,7 @@ def test_silence_is_pinged_three_times_before_a_detach():
     assert (last.ping, last.detach) == ((), ("a",))
 
 
+@pytest.mark.seed(111)
 def test_a_detached_one_that_reports_again_comes_back():
     row = replace(ROW, state=ExecutorState.DETACHED)
     seen = watch({}, [row], read_returned_at=100.0)

@@ -88,6 +88,7 @@ def test_no_retry_beside_live_processes() -> None:
     assert target(decide(live(S.CANCEL_REQUESTED), ended(K.CANCELED, tree_empty=False))) == "FAILED"
 
 
+@pytest.mark.seed(48)
 def test_the_delay_is_that_of_the_retry_that_comes() -> None:
     [release] = decide(live(attempt=2, max_attempts=3), ended(K.FAILED)).releases
     assert (release.attempt, release.delay_seconds, release.lost_count) == (3, 4.0, 0)

@@ -38,6 +38,7 @@ async def actions(node):
         return await audit.page(t, below=1 << 40, limit=10)
 
 
+@pytest.mark.seed(119)
 @pytest.mark.parametrize("asked", ["leader", "standby"])
 @pytest.mark.parametrize("redis", ["with", "without"])
 async def test_the_other_one_leads_at_once(cluster, redis_url, asked, redis):

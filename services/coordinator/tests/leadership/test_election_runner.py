@@ -24,6 +24,7 @@ async def until(condition, seconds=10.0):
     return asyncio.get_running_loop().time() - start
 
 
+@pytest.mark.seed(3)
 async def test_the_first_coordinator_leads_at_once(cluster):
     node = await cluster()
     assert await until(lambda: node.leads) < 1.0
@@ -31,6 +32,7 @@ async def test_the_first_coordinator_leads_at_once(cluster):
     await until(lambda: node.leadership.view().last_tick_at is not None)
 
 
+@pytest.mark.seed(80)
 async def test_a_crash_is_taken_over_with_a_higher_epoch(cluster):
     first = await cluster()
     await until(lambda: first.leads)
@@ -43,6 +45,7 @@ async def test_a_crash_is_taken_over_with_a_higher_epoch(cluster):
     assert second.epoch > epoch
 
 
+@pytest.mark.seed(107)
 async def test_a_crash_with_evidence_is_taken_over_within_a_second_and_a_half(cluster):
     first, second = await cluster(), await cluster()
     await until(lambda: first.leads or second.leads)
@@ -77,6 +80,7 @@ async def test_a_flushed_redis_changes_no_leader(cluster, redis_url):
     assert first.leads != second.leads
 
 
+@pytest.mark.seed(179)
 @pytest.mark.parametrize("fault", ["cut", "freeze"])
 async def test_a_lost_redis_changes_no_leader(cluster, redis_url, fault):
     parts = urlsplit(redis_url)
@@ -101,6 +105,7 @@ async def test_a_lost_redis_changes_no_leader(cluster, redis_url, fault):
             assert (await client.get(LOCK_KEY)).startswith(f"{epoch}:")
 
 
+@pytest.mark.seed(180)
 @pytest.mark.parametrize("fault", ["cut", "freeze"])
 async def test_a_leader_without_postgresql_stops_within_two_seconds(coordinator, pg_url, redis_url, fault):
     parts = urlsplit(pg_url)
@@ -134,6 +139,7 @@ async def test_without_any_redis_there_is_a_leader_too(cluster, free_port):
     assert 2.0 < await until(lambda: other.leads) < 4.5
 
 
+@pytest.mark.seed(35)
 async def test_the_degrade_flag_deposes_and_is_cleared(cluster, redis_url):
     first = await cluster()
     await until(lambda: first.leads)
@@ -147,6 +153,7 @@ async def test_the_degrade_flag_deposes_and_is_cleared(cluster, redis_url):
         assert not await client.hexists(worker_key(worker_id), "degrade_leader")
 
 
+@pytest.mark.seed(71)
 async def test_a_degrade_flag_for_another_epoch_is_ignored(cluster):
     node = await cluster()
     await until(lambda: node.leads)
@@ -189,6 +196,7 @@ async def test_an_unsettled_cluster_runs_no_loop_until_a_lease_has_passed(cluste
     assert node.leadership.view().last_tick_at is not None
 
 
+@pytest.mark.seed(68, 82)
 async def test_the_epoch_and_the_last_tick_are_mirrored(cluster, redis_url):
     node = await cluster()
     await until(lambda: node.leadership.view().last_tick_at is not None)

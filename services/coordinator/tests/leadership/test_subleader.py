@@ -56,6 +56,7 @@ async def led(cluster, *node_ids, redis_url):
     return [first, *rest]
 
 
+@pytest.mark.seed(27, 104)
 @pytest.mark.parametrize("with_redis", [True, False], ids=["redis", "no redis"])
 @pytest.mark.parametrize(
     ("node_ids", "expected"),
@@ -81,6 +82,7 @@ async def test_no_coordinator_is_sub_leader_before_it_has_seen_who_else_is_there
     assert second.leadership.view().role == "subleader"
 
 
+@pytest.mark.seed(69)
 async def test_the_lock_in_redis_shows_the_sub_leader_and_decides_nothing(cluster, redis_url):
     _, second = await led(cluster, "a", "b", redis_url=redis_url)
     key = "scheduler:subleader:b:lock"
@@ -132,6 +134,7 @@ async def stuck_pair(cluster, redis_url):
     return first, second
 
 
+@pytest.mark.seed(4)
 async def test_a_leader_that_beats_and_does_not_tick_is_deposed_without_redis(cluster):
     first, second = await stuck_pair(cluster, NO_REDIS)
     epoch = first.epoch
@@ -140,6 +143,7 @@ async def test_a_leader_that_beats_and_does_not_tick_is_deposed_without_redis(cl
     assert max(first.epoch, second.epoch) > epoch
 
 
+@pytest.mark.seed(107)
 async def test_when_the_flag_in_redis_did_not_help_postgresql_is_asked(cluster, redis_url):
     """The leader may be the one that is cut off from Redis."""
     first, second = await led(cluster, "a", "b", redis_url=NO_REDIS)

@@ -22,6 +22,7 @@ async def test_a_mode_that_is_none_is_refused(world: Any, make: Any) -> None:
     assert caught.value.code is ErrorCode.INVALID_ARGUMENT
 
 
+@pytest.mark.seed(134)
 async def test_a_cooperative_cancel_goes_out_as_such(world: Any, make: Any) -> None:
     run = await sent(world, make, cancel={"mode": "cooperative", "grace_seconds": 3})
     await world.cancel(run)
@@ -30,6 +31,7 @@ async def test_a_cooperative_cancel_goes_out_as_such(world: Any, make: Any) -> N
     assert (order.mode, order.grace_seconds, order.force) == ("cooperative", 3.0, False)
 
 
+@pytest.mark.seed(65)
 async def test_an_operator_kills_what_is_being_canceled_and_the_audit_tells(world: Any, make: Any) -> None:
     run = await sent(world, make, cancel={"mode": "cooperative", "grace_seconds": 600})
     await world.cancel(run)

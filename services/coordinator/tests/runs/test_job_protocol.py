@@ -39,6 +39,7 @@ async def read(world: Any, run: int) -> pb.Run:
     return await world.reader.GetRun(pb.GetRunRequest(id=run), None)
 
 
+@pytest.mark.seed(140)
 async def test_a_result_is_kept_with_the_run(world: Any, make: Any) -> None:
     run = await sent(world, make)
     outcome = make.outcome(result_json='{"rows":3}', log_ref="s3://b/k")
@@ -124,6 +125,7 @@ async def test_a_checkpoint_that_cannot_be_stored_is_refused(world: Any, make: A
     assert caught.value.code is ErrorCode.INVALID_ARGUMENT
 
 
+@pytest.mark.seed(141, 156)
 async def test_the_steps_of_a_live_run(world: Any, make: Any) -> None:
     run = await sent(world, make, steps=STEPS)
     await world.report(world.key(run), world.now())
@@ -143,6 +145,7 @@ async def test_the_steps_of_a_live_run(world: Any, make: Any) -> None:
     ]
 
 
+@pytest.mark.seed(156)
 async def test_the_steps_of_a_run_that_failed(world: Any, make: Any) -> None:
     run = await sent(world, make, steps=STEPS)
     outcome = make.outcome("FAILED", steps=(step(world, 0), step(world, 1, 4)))

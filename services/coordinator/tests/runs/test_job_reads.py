@@ -26,6 +26,7 @@ def reader(world: Any) -> JobReader:
     return world.reader  # type: ignore[no-any-return]
 
 
+@pytest.mark.seed(20)
 async def test_pages_go_over_live_and_history(world: Any, make: Any, reader: JobReader) -> None:
     await world.executor(slots=10)
     await world.apply(make.job(), make.job("other"), make.schedule())
@@ -109,6 +110,7 @@ async def test_what_is_made_ahead_is_not_the_last_run(world: Any, make: Any, rea
     assert schedule.next_run_at.ToDatetime(UTC) == soon["slot"]
 
 
+@pytest.mark.seed(53, 135)
 async def test_one_run_one_job_the_cluster(world: Any, make: Any, reader: JobReader) -> None:
     await world.executor()
     hello = make.job()
@@ -185,6 +187,7 @@ async def test_a_watch_ends_with_the_run(world: Any, make: Any, reader: JobReade
     assert seen[0] == "PENDING" and seen[-1] == "SUCCEEDED"
 
 
+@pytest.mark.seed(144, 152)
 async def test_every_change_says_from_where_to_where_why_and_who_asked(
     world: Any, make: Any, reader: JobReader
 ) -> None:

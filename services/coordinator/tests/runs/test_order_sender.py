@@ -120,6 +120,7 @@ async def test_orders_of_an_executor_that_is_off_are_dropped(world: Any, make: A
     assert await world.sql("SELECT id FROM scheduler.executor_orders") == []
 
 
+@pytest.mark.seed(72, 88)
 async def test_runs_are_marked_and_a_higher_mark_stays(world: Any, make: Any, redis_url: str) -> None:
     link = RedisLink(client=open_client(redis_url), clock=SystemClock())
 

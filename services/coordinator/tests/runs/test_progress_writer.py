@@ -47,6 +47,7 @@ async def dispatched(world: Any, make: Any, count: int = 1, **spec: Any) -> tupl
     return executor, runs
 
 
+@pytest.mark.seed(142)
 async def test_many_runs_are_written_in_one_turn_and_watchers_see_the_change(
     world: Any, make: Any, writer: ProgressWriter
 ) -> None:
@@ -62,6 +63,7 @@ async def test_many_runs_are_written_in_one_turn_and_watchers_see_the_change(
     assert await writer.run_once() == 0, "the same again changes nothing"
 
 
+@pytest.mark.seed(164)
 async def test_only_the_attempt_that_holds_the_run_is_believed(world: Any, make: Any, writer: ProgressWriter) -> None:
     executor, [run] = await dispatched(world, make)
     key = world.key(run)

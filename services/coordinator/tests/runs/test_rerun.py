@@ -1,6 +1,7 @@
 """Reruns: a finished run again, as it was or with changes; notes about runs."""
 
 import json
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -84,6 +85,17 @@ async def test_a_key_makes_one_rerun(world: Any, make: Any) -> None:
     first = await rerun(world, run, idempotency_key="again")
     assert await rerun(world, run, idempotency_key="again") == first
     assert (await world.events(run)).count("rerun") == 1
+
+
+@pytest.mark.seed(59)
+async def test_a_run_that_was_skipped_is_repeated_by_hand(world: Any, make: Any) -> None:
+    await world.apply(make.job(skip_late_after_seconds=60))
+    [run] = await world.start()
+    world.time.offset = timedelta(seconds=61)
+    await world.turn("reap")
+    assert await world.state(run) == "SKIPPED"
+    again = await world.run(await rerun(world, run))
+    assert (again["rerun_of"], again["state"]) == (run, "PENDING")
 
 
 async def test_only_what_has_ended_is_repeated(world: Any, make: Any) -> None:

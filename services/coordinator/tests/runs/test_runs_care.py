@@ -59,6 +59,7 @@ async def test_refusals_that_prove_nothing_move_nothing(world: Any, make: Any, r
     assert await world.state(run) == "ASSIGNED"
 
 
+@pytest.mark.seed(112)
 async def test_what_was_not_delivered_goes_out_again(world: Any, make: Any) -> None:
     incarnation = await world.executor()
     world.orders.down.add(incarnation)
@@ -116,6 +117,7 @@ async def test_a_slow_executor_holds_up_no_other(world: Any, make: Any) -> None:
     world.orders.block[slow].set()
 
 
+@pytest.mark.seed(86)
 async def test_only_fitting_fresh_and_undrained_executors_get_work(world: Any, make: Any) -> None:
     await world.executor(1)
     gpu = await world.executor(2, labels={"gpu": "yes"})
@@ -156,6 +158,7 @@ async def test_a_version_that_nothing_fits_holds_up_no_later_one(world: Any, mak
     assert [await world.state(run) for run in (old, new)] == ["PENDING", "ASSIGNED"]
 
 
+@pytest.mark.seed(101)
 async def test_orphans_repeat_until_max_lost(world: Any, make: Any) -> None:
     await world.apply(make.job(max_lost=2))
     [run] = await world.start()
@@ -198,6 +201,7 @@ async def test_runs_named_ahead_leave_an_executor_that_is_off(world: Any, make: 
     assert [(row["state"], row["lost_count"]) for row in rows] == [("PENDING", 0)] * 3
 
 
+@pytest.mark.seed(157, 160)
 async def test_cancel_what_waits(world: Any, make: Any) -> None:
     await world.apply(make.job())
     [run] = await world.start()
@@ -222,6 +226,7 @@ async def test_cancel_what_is_named_ahead(world: Any, make: Any) -> None:
     assert await world.state(row["id"]) == "CANCELED"
 
 
+@pytest.mark.seed(126, 144)
 @pytest.mark.parametrize(
     ("kind", "fields", "state"),
     [
@@ -267,6 +272,7 @@ async def test_a_fence_proves_a_cancel(world: Any, make: Any) -> None:
     assert await world.state(run) == "CANCELED"
 
 
+@pytest.mark.seed(134)
 async def test_cancel_not_supported(world: Any, make: Any) -> None:
     run = await sent(world, make, cancel={"supported": False})
     with pytest.raises(TobanError) as caught:
@@ -309,6 +315,7 @@ async def test_no_timeout_is_held_against_a_run_before_its_executor_has_sent_a_h
     assert await world.state(run) == "RUNNING"
 
 
+@pytest.mark.seed(155)
 async def test_max_wait(world: Any, make: Any) -> None:
     await world.apply(make.job(max_wait_seconds=30))
     [run] = await world.start()

@@ -25,6 +25,7 @@ async def new_run(world: Any, incarnation: str) -> NewPlaced:
     return NewPlaced(run=run, token=7, incarnation=incarnation)
 
 
+@pytest.mark.seed(31)
 async def test_a_place_behind_a_take_over_writes_nothing(world: Any, make: Any) -> None:
     await world.executor()
     await world.apply(make.job())
@@ -78,6 +79,7 @@ async def test_a_take_over_waits_for_the_short_way_under_way(world: Any, make: A
     assert len(await writing) == 1
 
 
+@pytest.mark.seed(216)
 @pytest.mark.parametrize("loop", ["fire", "events", "reap", "assign"])
 async def test_a_leader_that_was_replaced_turns_nothing(world: Any, make: Any, new_term: Any, loop: str) -> None:
     """Also where the statements themselves are not for leaders alone."""
@@ -110,6 +112,7 @@ async def test_a_refused_start_is_put_back_by_the_present_leader_alone(world: An
     assert await world.state(run) == "ASSIGNED"
 
 
+@pytest.mark.seed(36, 86, 88)
 @pytest.mark.parametrize("state", ["draining", "detached", "cut", "off"])
 async def test_only_an_executor_that_is_on_is_given_a_run(world: Any, make: Any, state: str) -> None:
     incarnation = await world.executor()

@@ -36,6 +36,7 @@ async def missed(world: Any, seconds: int) -> None:
     )
 
 
+@pytest.mark.seed(62, 83)
 async def test_several_slots_ahead_once(world: Any, make: Any) -> None:
     await world.apply(make.job(), make.schedule())
     await world.steady()
@@ -48,6 +49,7 @@ async def test_several_slots_ahead_once(world: Any, make: Any) -> None:
     assert row["last_run_at"] == found[-1]["slot"] and row["next_run_at"] == found[-1]["slot"] + timedelta(seconds=10)
 
 
+@pytest.mark.seed(83, 175, 210)
 async def test_two_passes_at_once_make_one_run_a_slot(world: Any, make: Any, new_term: Any) -> None:
     await world.apply(make.job(), *[make.schedule(f"s{n}") for n in range(20)])
     await world.steady()
@@ -85,6 +87,7 @@ async def test_an_edit_counts_from_the_moment_at_which_it_asks(world: Any) -> No
         assert await schedules_edit.moment(t) >= began["at"] + timedelta(seconds=0.05)
 
 
+@pytest.mark.seed(175)
 async def test_the_slot_table_is_the_last_line(world: Any, make: Any) -> None:
     await world.apply(make.job(), make.schedule())
     await world.steady()
@@ -139,6 +142,7 @@ async def test_a_long_stretch_is_settled_in_several_plans(world: Any, make: Any)
     assert len([row for row in await slots(world) if row["slot"] < world.now() - timedelta(seconds=20)]) in (2, 3, 4)
 
 
+@pytest.mark.seed(84, 85)
 async def test_ahead_then_dispatch_at_the_time(world: Any, make: Any) -> None:
     executor = await world.executor(slots=1)
     await world.apply(make.job(), make.schedule())
@@ -177,6 +181,7 @@ async def test_overlap_is_skipped_at_its_dispatch(world: Any, make: Any) -> None
     assert kept[1] == ("overlap", rows[1]["id"], "an earlier run of the same schedule is still live (policy forbid)")
 
 
+@pytest.mark.seed(49)
 async def test_allow_runs_beside_the_earlier_one(world: Any, make: Any) -> None:
     await world.executor()
     await world.apply(make.job(concurrency={"policy": "allow"}), make.schedule())
@@ -187,6 +192,7 @@ async def test_allow_runs_beside_the_earlier_one(world: Any, make: Any) -> None:
     assert len(world.orders.starts) == 3
 
 
+@pytest.mark.seed(58)
 async def test_late_runs_are_skipped(world: Any, make: Any) -> None:
     await world.apply(make.job(skip_late_after_seconds=60))
     [run] = await world.start()
@@ -196,6 +202,7 @@ async def test_late_runs_are_skipped(world: Any, make: Any) -> None:
     assert (row["state"], row["reason"]) == ("SKIPPED", "late")
 
 
+@pytest.mark.seed(58)
 async def test_the_setting_says_what_is_late_where_the_job_does_not(world: Any, make: Any) -> None:
     await world.executor()
     await world.apply(make.job(), make.job("patient", skip_late_after_seconds=0), make.job("begun"))
@@ -215,6 +222,7 @@ async def test_the_setting_says_what_is_late_where_the_job_does_not(world: Any, 
     assert (await world.state(waits), await world.state(begun)) == ("PENDING", "ASSIGNED")
 
 
+@pytest.mark.seed(43, 211)
 async def test_disabled_job_is_in_the_ledger(world: Any, make: Any) -> None:
     await world.apply(make.job(enabled=False), make.schedule())
     await world.steady()
@@ -222,6 +230,7 @@ async def test_disabled_job_is_in_the_ledger(world: Any, make: Any) -> None:
     assert await slots(world) == [] and await ledger(world) == [("disabled", 3)]
 
 
+@pytest.mark.seed(219)
 async def test_one_bad_schedule_holds_up_no_other(world: Any, make: Any) -> None:
     await world.apply(make.job(), make.job("picky"), make.schedule("good"), make.schedule("bad", "picky"))
     await world.apply(make.job("picky", payload_schema={"type": "object", "required": ["n"]}))
@@ -324,6 +333,7 @@ async def test_long_stretches_of_missed_slots_leave_room_for_the_leaders_beat(
     assert max(planned_in.values()) <= 3, "each plan takes longer than one time slice"
 
 
+@pytest.mark.seed(212, 213)
 async def test_thousands_of_schedules_of_one_second_go_in_small_transactions(
     world: Any, make: Any, monkeypatch: Any
 ) -> None:

@@ -8,6 +8,7 @@ import pytest
 from toban_domain.errors import ErrorCode, FencedOut, TobanError
 
 
+@pytest.mark.seed(53, 76, 126)
 async def test_enqueue_assign_report(world: Any, make: Any) -> None:
     executor = await world.executor()
     assert await world.apply(make.job(env={"A": "b"})) == [("hello", "created", 1)]
@@ -27,6 +28,7 @@ async def test_enqueue_assign_report(world: Any, make: Any) -> None:
     assert await world.sql("SELECT 1 FROM scheduler.runs_live WHERE id = %(r)s", r=runs[0]) == []
 
 
+@pytest.mark.seed(42)
 async def test_tokens_grow_and_nothing_is_placed_twice(world: Any, make: Any) -> None:
     await world.executor(slots=8)
     await world.apply(make.job())
@@ -49,6 +51,7 @@ async def test_slots_are_kept_full_and_never_overfilled(world: Any, make: Any) -
     assert sum(1 for i, _ in world.orders.starts if i.endswith("1")) in (2, 3)
 
 
+@pytest.mark.seed(53, 96, 140)
 async def test_started_then_outcome(world: Any, make: Any) -> None:
     await world.executor()
     await world.apply(make.job())
@@ -78,6 +81,7 @@ async def test_duplicate_reports(world: Any, make: Any) -> None:
     assert [row["outcome"]["kind"] for row in kept] == ["FAILED"]
 
 
+@pytest.mark.seed(41)
 async def test_a_report_of_another_executor_is_not_held(world: Any, make: Any) -> None:
     await world.executor(1)
     await world.apply(make.job())
@@ -98,6 +102,7 @@ async def test_a_restarted_executor_reports_its_journal(world: Any, make: Any) -
     assert await world.state(run) == "SUCCEEDED"
 
 
+@pytest.mark.seed(17, 143)
 async def test_retry_with_backoff(world: Any, make: Any) -> None:
     await world.executor()
     await world.apply(make.job(retry={"max_retries": 1, "backoff_seconds": [60]}))
@@ -133,6 +138,7 @@ async def test_a_deposed_leader_writes_nothing(world: Any, make: Any, new_term: 
     assert await world.sql("SELECT 1 FROM scheduler.run_slots") == []
 
 
+@pytest.mark.seed(55)
 async def test_idempotency_keys(world: Any, make: Any) -> None:
     await world.apply(make.job(), make.job("other"))
     [first] = await world.start(idempotency_key="k")
@@ -143,6 +149,7 @@ async def test_idempotency_keys(world: Any, make: Any) -> None:
     assert len(await world.sql("SELECT 1 FROM scheduler.runs_live")) == 1
 
 
+@pytest.mark.seed(127, 140)
 async def test_start_refusals(world: Any, make: Any) -> None:
     schema = {"type": "object", "properties": {"n": {"type": "integer", "minimum": 1}}, "additionalProperties": False}
     await world.apply(

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from toban_coordinator.loops.watchdog import Watchdog
 from toban_coordinator.ports.leader import LeaderView
 from toban_observability import metrics
@@ -29,6 +31,7 @@ class Role:
         return LeaderView(role=self.role, epoch=7)
 
 
+@pytest.mark.seed(187)
 async def test_the_leader_counts_what_waits_and_what_is_held(world: Any, make: Any) -> None:
     await world.apply(make.job())
     submitted = counted("toban_runs_submitted_total", origin="demand")

@@ -57,6 +57,7 @@ async def sent(world: Any, make: Any) -> tuple[int, int]:
     return run, world.key(run).token
 
 
+@pytest.mark.seed(32, 167)
 @pytest.mark.parametrize("name", MOVES)
 @pytest.mark.parametrize("change", ["a newer token", "an older token", "another state"])
 async def test_what_has_changed_is_left_alone(world: Any, make: Any, name: str, change: str) -> None:
@@ -75,6 +76,7 @@ async def test_what_has_changed_is_left_alone(world: Any, make: Any, name: str, 
     assert (await world.run(run))["state"] != "ASSIGNED"
 
 
+@pytest.mark.seed(40)
 async def test_a_start_of_another_token_or_of_a_run_that_is_not_assigned_begins_nothing(world: Any, make: Any) -> None:
     run, token = await sent(world, make)
     async with fenced_tx(world.pool, world.term) as t:
@@ -93,6 +95,7 @@ async def test_an_end_that_the_table_of_moves_does_not_have_is_none(world: Any, 
     assert await world.state(run) == "ASSIGNED"
 
 
+@pytest.mark.seed(41)
 async def test_a_success_counts_for_the_holder_of_the_run_under_its_token(world: Any, make: Any) -> None:
     """The quick way of reports, which does not look before."""
     run, token = await sent(world, make)

@@ -11,8 +11,9 @@ from toban_coordinator.decide.assign import FRESH_SECONDS, fresh_seconds
 from toban_domain.settings import Settings
 
 
+@pytest.mark.seed(62, 193)
 async def test_the_tick_of_every_loop_that_looks_is_the_setting(world: Any) -> None:
-    looking = ("fire", "assign", "dispatch", "reap")
+    looking = ("fire", "assign", "dispatch", "reap", "resume")
     assert {world.loops[name].tick_seconds for name in looking} == {1.0}
     world.settings.set(leader_tick_seconds=0.25)
     assert {world.loops[name].tick_seconds for name in looking} == {0.25}

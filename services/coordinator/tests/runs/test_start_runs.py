@@ -25,6 +25,7 @@ async def start(service: StartRuns, key: str = "") -> int:
     return started.run_id
 
 
+@pytest.mark.seed(135)
 @pytest.mark.parametrize("key", ["", "once"])
 async def test_a_new_version_is_taken(world: Any, make: Any, service: StartRuns, key: str) -> None:
     await world.apply(make.job())
@@ -36,6 +37,7 @@ async def test_a_new_version_is_taken(world: Any, make: Any, service: StartRuns,
     assert (await world.run(second))["timeout_seconds"] == 7
 
 
+@pytest.mark.seed(139)
 async def test_a_run_is_sent_as_the_version_that_it_was_made_from(world: Any, make: Any, service: StartRuns) -> None:
     def saying(word: str) -> dict[str, Any]:
         return make.job(steps=[{"argv": ["/bin/echo", word]}], retry={"max_retries": 1})

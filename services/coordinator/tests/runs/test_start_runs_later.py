@@ -8,6 +8,7 @@ import pytest
 from toban_domain.errors import ErrorCode, TobanError
 
 
+@pytest.mark.seed(145)
 async def test_a_run_for_later_waits_and_starts_at_its_time(world: Any, make: Any) -> None:
     await world.executor()
     await world.apply(make.job())

@@ -44,6 +44,7 @@ def events(owner: psycopg.Connection[Any]) -> list[tuple[Any, ...]]:
     ).fetchall()
 
 
+@pytest.mark.seed(102)
 def test_the_role_can_emit(owner: Any, app: Any) -> None:
     app.execute("SELECT scheduler.emit_event('order.paid', jsonb_build_object('id', 7), 'order-7')")
     app.execute("SELECT scheduler.emit_event('order.paid')")

@@ -21,12 +21,14 @@ VALUES (1, 1, 1, 'demo', 'demand', now(), 'SUCCEEDED', now())
 LIVE = sorted(state for state in RunState if TRANSITIONS[state])
 
 
+@pytest.mark.seed(57, 153)
 def test_the_table_of_transitions_is_the_domain_s(pg_major: int, pg_url: str) -> None:
     with psycopg.connect(pg_url) as connection:
         rows = connection.execute("SELECT from_state, to_state FROM scheduler.run_transitions").fetchall()
     assert set(rows) == {(source.value, target.value) for source in RunState for target in TRANSITIONS[source]}
 
 
+@pytest.mark.seed(32, 167)
 def test_the_trigger_refuses_exactly_the_other_moves(pg_major: int, pg_url: str) -> None:
     with psycopg.connect(pg_url, autocommit=True) as connection:
         pairs = [(source, target) for source in LIVE for target in LIVE if source != target]

@@ -198,6 +198,7 @@ async def test_what_a_module_shows_runs_when_shells_are_allowed(world: Any, fold
     assert (outcome.kind, lines) == (SUCCEEDED, ["from a shell"])
 
 
+@pytest.mark.seed(132)
 async def test_steps_of_both_kinds_in_order_and_a_timeout(world: Any, folder: Path) -> None:
     steps = [
         executor_pb2.Step(type="command", argv=["echo", "first"]),

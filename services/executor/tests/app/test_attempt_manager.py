@@ -192,6 +192,7 @@ async def test_what_runs_already_is_answered_so_when_the_disk_begins_to_refuse()
     assert it.attempts.book.live == [(B, AttemptState.RUNNING)]
 
 
+@pytest.mark.seed(38)
 async def test_a_new_epoch_is_on_disk_before_its_order_is_obeyed() -> None:
     it = Bench()
     it.journal.writable = True

@@ -3,6 +3,8 @@
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from toban_executor.guard.clock import boottime
 from toban_proto.v1 import common_pb2
 from toban_testing.fake_coordinator import EPOCH
@@ -63,6 +65,7 @@ async def test_jobs_outlive_the_lease_by_confirmations_alone(world: Any, tmp_pat
     assert len(world.coordinator.registered) == 1
 
 
+@pytest.mark.seed(19)
 async def test_without_a_confirmation_a_job_is_frozen_at_the_deadline(world_maker: Any, tmp_path: Path) -> None:
     world = world_maker(lease_ms=4000)
     await world.open()
@@ -91,6 +94,7 @@ async def test_what_may_not_continue_is_ended_before_the_grant_counts(world: Any
     await kept.end()
 
 
+@pytest.mark.seed(98)
 async def test_a_detach_that_lets_finish_is_confirmed_and_the_executor_joins_again(world: Any, tmp_path: Path) -> None:
     job = await Job(world, tmp_path / "out").start(on_lease_loss="freeze")
     world.coordinator.state, world.coordinator.detach_mode = "detached", "let_finish"
@@ -113,6 +117,7 @@ async def test_a_detach_that_stops_asks_nothing_and_ends_the_jobs_now(world: Any
     await world.granted(incarnations=2)
 
 
+@pytest.mark.seed(99)
 async def test_a_refusal_for_a_detach_ends_the_jobs_although_no_heartbeat_told_of_it(
     world: Any, tmp_path: Path
 ) -> None:

@@ -47,6 +47,7 @@ async def short(world_maker: Any) -> AsyncIterator[Any]:
     await made.close()
 
 
+@pytest.mark.seed(19, 99)
 async def test_a_lost_lease_kills_jobs_in_time_and_a_new_incarnation_follows(short: Any, tmp_path: Path) -> None:
     world, file = short, tmp_path / "pid"
     await world.start(world.order(1, "sh", "-c", f"echo $$ > {file}; {STUBBORN}"))
@@ -190,6 +191,7 @@ async def test_tombstones_outlive_a_crash(world: Any) -> None:
     assert (await world.start(world.order(5, "true")))[0].refusal == "TOMBSTONE"
 
 
+@pytest.mark.seed(183)
 async def test_sigterm_drains_then_ends_what_is_left(world_maker: Any) -> None:
     world = world_maker()
     await world.open(SCHEDULER_SHUTDOWN_TIMEOUT_SECONDS="1")
@@ -202,6 +204,7 @@ async def test_sigterm_drains_then_ends_what_is_left(world_maker: Any) -> None:
     await world.close()
 
 
+@pytest.mark.seed(184)
 async def test_an_idle_executor_stops_at_once(world: Any) -> None:
     begun = boottime()
     world.executor.process.terminate()

@@ -156,6 +156,7 @@ def bench(tls: Path, tmp_path: Path) -> Bench:
     return Bench(tls=tls, state=tmp_path / "state")
 
 
+@pytest.mark.seed(79)
 async def test_from_registration_over_an_outcome_to_the_stop(bench: Bench) -> None:
     life = asyncio.create_task(bench.incarnation.run(bench.stop))
     await bench.until(lambda: bench.health()["checks"]["lease"]["status"] == "ok")

@@ -54,6 +54,7 @@ async def all_there(world: Any) -> None:
         assert await world.read(run_id) == world.wanted(run_id, 10, seqs)
 
 
+@pytest.mark.seed(116)
 async def test_an_old_day_moves_and_reads_the_same(world: Any) -> None:
     await fill(world)
     await all_there(world)
@@ -70,6 +71,7 @@ async def test_an_old_day_moves_and_reads_the_same(world: Any) -> None:
     assert await world.work() == []
 
 
+@pytest.mark.seed(64)
 async def test_what_is_younger_or_not_sealed_stays(world: Any) -> None:
     young = world.today - timedelta(days=7)
     await world.store(1, 10, [1, 2], day=young, seal=2)

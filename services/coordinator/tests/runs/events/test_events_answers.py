@@ -31,6 +31,28 @@ async def test_what_cannot_be_accepted_is_refused(
     assert await world.sql("SELECT 1 FROM scheduler.events") == []
 
 
+@pytest.mark.seed(60)
+async def test_an_event_is_shown_with_its_key_payload_and_times(world: Any, make: Any, inbox: Any) -> None:
+    await world.apply(make.job(), inbox.trigger())
+    await inbox.emit("order.paid", "order-7", id=7)
+
+    async def shown() -> pb.Event:
+        [event] = (await world.reader.ListEvents(pb.ListEventsRequest(), None)).events
+        return event
+
+    before = await shown()
+    assert (before.event_type, json.loads(before.payload_json), before.dedupe_key) == (
+        "order.paid",
+        {"id": 7},
+        "order-7",
+    )
+    assert before.HasField("created_at") and not before.HasField("processed_at")
+    await world.turn("events")
+    after = await shown()
+    assert after.created_at == before.created_at and after.HasField("processed_at")
+    assert (after.event_type, after.dedupe_key) == ("order.paid", "order-7")
+
+
 async def test_pages_of_events_and_triggers(world: Any, make: Any, inbox: Any) -> None:
     await world.apply(make.job(), *[inbox.trigger(f"t{n}", event_type=f"type{n % 2}") for n in range(5)])
     for n in range(7):

@@ -16,6 +16,7 @@ from toban_store.errors import TooLong
 from toban_store.tx import fenced_tx, tx
 
 
+@pytest.mark.seed(5)
 async def test_an_event_starts_the_jobs_of_the_triggers_that_fit(world: Any, make: Any, inbox: Any) -> None:
     await world.apply(
         make.job(default_payload={"a": 1}),
@@ -54,6 +55,7 @@ async def test_an_event_starts_the_jobs_of_the_triggers_that_fit(world: Any, mak
     assert await inbox.outcomes(unprocessed=True) == {}
 
 
+@pytest.mark.seed(33)
 async def test_the_same_key_twice_gives_one_run(world: Any, make: Any, inbox: Any) -> None:
     await world.apply(make.job(), inbox.trigger())
     first = await inbox.emit(key="order-7")
@@ -74,6 +76,7 @@ async def test_the_same_key_twice_gives_one_run(world: Any, make: Any, inbox: An
     assert len(await inbox.runs()) == 4
 
 
+@pytest.mark.seed(102)
 async def test_an_event_that_is_rolled_back_gives_no_run(world: Any, make: Any, inbox: Any) -> None:
     await world.apply(make.job(), inbox.trigger())
 
@@ -104,6 +107,7 @@ async def test_an_emit_that_commits_late_is_not_lost(world: Any, make: Any, inbo
     assert [run["event_id"] for run in await inbox.runs()] == [new.id, old]
 
 
+@pytest.mark.seed(33)
 async def test_two_emitters_with_one_key_at_once_give_one_run(world: Any, make: Any, inbox: Any) -> None:
     await world.apply(make.job(), inbox.trigger())
     await asyncio.gather(*(inbox.emit(key="k") for _ in range(6)), world.loops["events"]._work())
@@ -116,6 +120,7 @@ async def test_two_emitters_with_one_key_at_once_give_one_run(world: Any, make: 
     assert sorted(outcome for outcome, _ in (await inbox.outcomes()).values()) == ["duplicate"] * 6 + ["started"] * 2
 
 
+@pytest.mark.seed(103)
 async def test_two_leaders_and_two_turns_at_once_process_each_event_once(
     world: Any, make: Any, inbox: Any, new_term: Any
 ) -> None:

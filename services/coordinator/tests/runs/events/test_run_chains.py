@@ -48,6 +48,7 @@ async def jobs(world: Any, make: Any) -> None:
     await world.apply(make.job("extract"), make.job("load"), make.job("report"))
 
 
+@pytest.mark.seed(151)
 @pytest.mark.usefixtures("jobs")
 async def test_the_end_of_a_run_starts_another_job_with_its_result(world: Any, make: Any) -> None:
     await world.apply(

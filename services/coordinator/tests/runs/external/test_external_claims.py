@@ -17,6 +17,7 @@ from toban_runtime.clock import SystemClock
 STEP = {"id": "work", "type": "external", "worker_type": "transcode", "lock_ttl_seconds": 1}
 
 
+@pytest.mark.seed(154)
 async def test_a_step_is_offered_claimed_and_completed_without_any_executor(
     world: Any, make: Any, workers: Any
 ) -> None:
@@ -37,6 +38,7 @@ async def test_a_step_is_offered_claimed_and_completed_without_any_executor(
     assert (attempt["worker"], attempt["state"], attempt["incarnation"]) == ("w1", "SUCCEEDED", None)
 
 
+@pytest.mark.seed(164)
 async def test_a_second_complete_of_a_token_is_idempotent_and_another_result_is_refused(
     world: Any, make: Any, workers: Any
 ) -> None:
@@ -62,6 +64,7 @@ async def test_both_completes_of_a_token_in_one_call_have_one_effect(world: Any,
     assert (await world.events(run)).count("succeeded") == 1
 
 
+@pytest.mark.seed(163)
 async def test_claims_of_two_coordinators_take_each_step_once(world: Any, make: Any, workers: Any) -> None:
     await world.apply(make.job(steps=[STEP]))
     runs = await world.start(count=40)
@@ -90,6 +93,7 @@ async def test_a_waiting_claim_is_woken_by_an_offer(world: Any, make: Any, worke
     assert [step.key.run_id for step in await waiting] == [run]
 
 
+@pytest.mark.seed(164, 165)
 async def test_a_worker_that_dies_loses_its_claim_and_its_result_is_refused_after_the_next_offer(
     world: Any, make: Any, workers: Any
 ) -> None:
@@ -115,6 +119,7 @@ async def test_a_worker_that_dies_loses_its_claim_and_its_result_is_refused_afte
     assert await world.state(run) == "SUCCEEDED"
 
 
+@pytest.mark.seed(155)
 async def test_losses_are_bounded_by_max_lost(world: Any, make: Any, workers: Any) -> None:
     await world.apply(make.job(steps=[STEP], max_lost=0))
     (run,) = await world.start()
@@ -124,6 +129,7 @@ async def test_losses_are_bounded_by_max_lost(world: Any, make: Any, workers: An
     assert (await world.run(run))["reason"] == "lost"
 
 
+@pytest.mark.seed(166)
 async def test_heartbeats_keep_a_claim(world: Any, make: Any, workers: Any) -> None:
     await world.apply(make.job(steps=[STEP]))
     (run,) = await world.start()
@@ -186,6 +192,7 @@ async def test_a_result_that_does_not_fit_fails_the_attempt(world: Any, make: An
     assert (await workers.complete(steps[1].key, "x" * 40_000)).code == "INVALID_ARGUMENT"
 
 
+@pytest.mark.seed(132)
 async def test_the_timeout_of_a_step_ends_it_also_while_its_worker_sends_heartbeats(
     world: Any, make: Any, workers: Any
 ) -> None:

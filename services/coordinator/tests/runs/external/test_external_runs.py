@@ -5,10 +5,13 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+import pytest
+
 STEP = {"id": "work", "type": "external", "worker_type": "transcode", "lock_ttl_seconds": 1}
 LOCAL = {"id": "local", "argv": ["/bin/true"]}
 
 
+@pytest.mark.seed(159)
 async def test_a_canceled_claim_is_told_and_ends_with_its_acknowledgement(world: Any, make: Any, workers: Any) -> None:
     await world.apply(make.job(steps=[STEP]))
     (run,) = await world.start()
@@ -26,6 +29,7 @@ async def test_a_canceled_claim_is_told_and_ends_with_its_acknowledgement(world:
     assert "cancel_timeout" not in await world.events(run)
 
 
+@pytest.mark.seed(162)
 async def test_a_cancel_without_an_acknowledgement_ends_with_the_lock(world: Any, make: Any, workers: Any) -> None:
     await world.apply(make.job(steps=[STEP], cancel={"grace_seconds": 0}))
     (run,) = await world.start()
@@ -49,6 +53,7 @@ async def test_a_canceled_run_that_completes_its_last_step_has_succeeded(world: 
     assert await world.state(run) == "SUCCEEDED"
 
 
+@pytest.mark.seed(157, 163)
 async def test_an_offer_is_canceled_at_once(world: Any, make: Any, workers: Any) -> None:
     await world.apply(make.job(steps=[STEP]))
     (run,) = await world.start()
@@ -58,6 +63,7 @@ async def test_an_offer_is_canceled_at_once(world: Any, make: Any, workers: Any)
     assert await workers.claim() == []
 
 
+@pytest.mark.seed(138)
 async def test_a_step_that_is_not_cancelable_ends_first_and_a_kill_waits_for_nothing(
     world: Any, make: Any, workers: Any
 ) -> None:
@@ -137,6 +143,7 @@ async def test_late_and_long_waiting_offers_end(world: Any, make: Any, workers: 
     assert (await world.run(late))["reason"] == "late"
 
 
+@pytest.mark.seed(150)
 async def test_steps_on_executors_and_of_workers_follow_each_other_in_one_attempt(
     world: Any, make: Any, workers: Any
 ) -> None:

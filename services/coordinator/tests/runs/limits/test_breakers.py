@@ -45,6 +45,7 @@ async def opened(world: Any, make: Any, limited: Any, **concurrency: Any) -> Non
     await limited.turns()
 
 
+@pytest.mark.seed(194)
 async def test_failures_open_it_one_run_probes_and_its_success_closes_it(
     world: Any, make: Any, limited: Any, limits: LimitOperations
 ) -> None:

@@ -39,6 +39,7 @@ async def one_by_one(world: Any, limited: Any, count: int) -> list[str]:
     return await scopes(world, limited)
 
 
+@pytest.mark.seed(189)
 async def test_fifty_thousand_runs_of_one_tenant_delay_another_by_one_run(world: Any, make: Any, limited: Any) -> None:
     await world.executor(slots=1)
     await world.apply(make.job())

@@ -22,6 +22,7 @@ async def figure(world: Any, name: str, **labels: str) -> float:
     return found
 
 
+@pytest.mark.seed(205)
 async def test_how_much_is_admitted_taken_and_waits(world: Any, make: Any, limited: Any) -> None:
     await world.executor(slots=9)
     await world.apply(make.job(concurrency={"limit": 2}), make.job("queued", concurrency={"policy": "queue"}))
@@ -48,6 +49,7 @@ async def test_breakers_and_reduced_limits_are_counted(
     assert await figure(world, "breakers", state="open") == 0
 
 
+@pytest.mark.seed(207)
 async def test_a_limit_with_room_whose_runs_do_not_resume_is_idle(world: Any, make: Any, limited: Any) -> None:
     await world.executor(slots=9)
     await world.apply(make.job(concurrency={"limit": 1}))

@@ -17,6 +17,7 @@ async def ready(world: Any, make: Any, slots: int = 100, **concurrency: Any) -> 
     await world.apply(make.job(concurrency=concurrency))
 
 
+@pytest.mark.seed(190, 191, 192, 193, 199)
 async def test_no_more_runs_than_the_limit_are_live(world: Any, make: Any, limited: Any) -> None:
     await ready(world, make, limit=3)
     runs = await world.start(count=8)
@@ -57,6 +58,7 @@ async def test_an_operators_limit_holds_for_runs_that_are_live_already(world: An
     assert await world.state(late) == "ASSIGNED"
 
 
+@pytest.mark.seed(192)
 async def test_a_limit_that_is_taken_away_lets_all_go(world: Any, make: Any, limited: Any) -> None:
     await ready(world, make, limit=1)
     await world.start(count=5)
@@ -67,6 +69,15 @@ async def test_a_limit_that_is_taken_away_lets_all_go(world: Any, make: Any, lim
     assert len(await limited.live()) == 5
 
 
+@pytest.mark.seed(195)
+async def test_a_limit_of_zero_is_none(world: Any, make: Any, limited: Any) -> None:
+    await ready(world, make, limit=0)
+    await world.start(count=5)
+    await limited.turns(2)
+    assert len(await limited.live()) == 5
+
+
+@pytest.mark.seed(194)
 async def test_a_closed_limit_starts_nothing(world: Any, make: Any, limited: Any) -> None:
     await ready(world, make, limit=-1)
     [run] = await world.start()
@@ -218,6 +229,7 @@ async def test_a_lost_executor_gives_nothing_back_before_its_runs_move(world: An
     assert await world.sql("SELECT * FROM scheduler.limit_holds") == []
 
 
+@pytest.mark.seed(198)
 async def test_a_new_leader_counts_what_the_old_one_sent(world: Any, make: Any, limited: Any, new_term: Any) -> None:
     await ready(world, make, limit=2)
     await world.start(count=5)
@@ -233,6 +245,7 @@ async def test_a_new_leader_counts_what_the_old_one_sent(world: Any, make: Any, 
     assert (await limited.states()) == {"SUCCEEDED": 5}
 
 
+@pytest.mark.seed(202)
 async def test_ends_and_starts_at_the_same_moment_never_exceed_the_limit(world: Any, make: Any, limited: Any) -> None:
     await ready(world, make, limit=3)
     await world.start(count=40)

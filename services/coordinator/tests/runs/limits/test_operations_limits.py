@@ -44,6 +44,7 @@ async def test_a_limit_that_is_set_holds_at_once_and_is_in_the_audit(
     assert found == [("set_limit", None, {"value": 1}), ("reset_limit", {"value": 1}, None)]
 
 
+@pytest.mark.seed(205)
 async def test_limits_of_definitions_are_listed(world: Any, make: Any, desk: LimitOperations) -> None:
     await world.apply(make.job(concurrency={"limit": 3, "start_rate": {"runs": 2}}))
     listed = [limit_to_pb(state) for state in await desk.list()]
@@ -78,6 +79,7 @@ async def test_a_bad_limit_is_refused_with_a_remedy(
     assert refused.value.code is code and words in refused.value.message
 
 
+@pytest.mark.seed(201)
 async def test_a_limit_that_is_not_there_is_not_found(world: Any, make: Any, desk: LimitOperations) -> None:
     await world.apply(make.job())
     with pytest.raises(TobanError, match="no limit 'pool:x'") as refused:

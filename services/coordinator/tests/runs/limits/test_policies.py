@@ -32,6 +32,7 @@ async def event(world: Any) -> int:
     return int(row["id"])
 
 
+@pytest.mark.seed(49, 136)
 async def test_forbid_is_about_equal_keys(world: Any, make: Any, limited: Any) -> None:
     await ready(world, make, "forbid")
     [first], [second], [other] = [await world.start(payload_json=p) for p in (A, A, B)]
@@ -71,6 +72,7 @@ async def test_queue_without_keys_is_about_the_job_or_the_schedule(world: Any, m
     assert [row["origin"] for row in rows] == ["demand", "slot"]
 
 
+@pytest.mark.seed(49)
 async def test_replace_cancels_the_old_run_and_waits_for_its_end(world: Any, make: Any, limited: Any) -> None:
     await ready(world, make, "replace")
     [old] = await world.start(payload_json=A)
@@ -99,6 +101,7 @@ async def test_a_retry_of_a_replaced_run_does_not_come_back(world: Any, make: An
     assert (await world.state(old), await world.state(new)) == ("SKIPPED", "ASSIGNED")
 
 
+@pytest.mark.seed(130)
 async def test_the_same_scope_is_refused_on_demand(world: Any, make: Any, limited: Any) -> None:
     await ready(world, make, "reject_same_scope")
     [first] = await world.start(payload_json=A)
@@ -120,6 +123,7 @@ async def test_asking_again_with_the_same_key_is_no_duplicate_scope(world: Any, 
     assert await world.start(payload_json=A, idempotency_key="k") == first
 
 
+@pytest.mark.seed(130)
 async def test_slots_and_events_of_the_same_scope_are_skipped(world: Any, make: Any, limited: Any) -> None:
     await ready(world, make, "reject_same_scope", default_payload={"target": "a"})
     await trigger(world)
@@ -143,6 +147,7 @@ async def test_slots_and_events_of_the_same_scope_are_skipped(world: Any, make: 
         await world.start()
 
 
+@pytest.mark.seed(136)
 async def test_the_scope_may_be_a_dedupe_key(world: Any, make: Any, limited: Any) -> None:
     await world.executor(slots=9)
     await world.apply(make.job(concurrency={"policy": "reject_same_scope", "dedupe_keys": ["scope_id"]}))

@@ -25,6 +25,7 @@ async def ended(world: Any, limited: Any, payload: str = A, state: str = "SUCCEE
     return int(run)
 
 
+@pytest.mark.seed(129)
 async def test_on_demand_a_second_run_is_refused_with_the_first_one_named(world: Any, make: Any, limited: Any) -> None:
     await world.executor()
     await world.apply(make.job(**ONCE))
@@ -52,6 +53,7 @@ async def test_it_outlives_the_history_and_a_new_version(world: Any, make: Any, 
     await ended(world, limited)
 
 
+@pytest.mark.seed(129)
 async def test_by_event_and_schedule_it_is_skipped_with_the_reason(world: Any, make: Any, limited: Any) -> None:
     await world.executor()
     await world.apply(make.job(**ONCE), make.schedule(payload={"target": "a"}), trigger())
@@ -78,6 +80,7 @@ async def test_runs_of_other_jobs_leave_no_keys(world: Any, make: Any, limited: 
     assert await world.sql("SELECT 1 FROM scheduler.succeeded_keys") == []
 
 
+@pytest.mark.seed(133)
 async def test_schedules_and_triggers_of_a_job_that_is_not_schedulable_are_refused(world: Any, make: Any) -> None:
     with pytest.raises(TobanError) as refused:
         await world.apply(make.job(schedulable=False), make.schedule(), trigger())

@@ -5,6 +5,8 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Any
 
+import pytest
+
 
 async def spread(world: Any, make: Any, schedules: int = 7, batch: int = 3, delay: float = 7.0) -> Any:
     """Schedules with one common slot, whose time is answered."""
@@ -19,6 +21,7 @@ async def sent(world: Any) -> int:
     return len(await world.sql("SELECT id FROM scheduler.runs_live WHERE dispatched_at IS NOT NULL"))
 
 
+@pytest.mark.seed(214)
 async def test_batch_i_starts_i_delays_after_the_slot(world: Any, make: Any) -> None:
     slot = await spread(world, make)
     # Rows and the names of executors come ahead.

@@ -17,6 +17,7 @@ async def live(world: Any) -> list[str]:
     return [row["state"] for row in rows]
 
 
+@pytest.mark.seed(211)
 async def test_a_pause_takes_back_what_is_to_come_and_says_why(world: Any, make: Any, desk: Any) -> None:
     await world.executor()
     await world.apply(make.job(), make.schedule())
@@ -104,6 +105,7 @@ async def test_a_short_pause_loses_no_slot(world: Any, make: Any, desk: Any) -> 
     assert await live(world) == ["PENDING"] * len(after)
 
 
+@pytest.mark.seed(178)
 async def test_a_schedule_that_fails_for_good_is_removed_where_it_says_so(world: Any, make: Any, desk: Any) -> None:
     await world.apply(make.job(), make.schedule(on_failure="remove"))
     await world.apply(make.job(payload_schema={"type": "object", "required": ["n"]}))
@@ -187,6 +189,7 @@ async def test_what_is_so_already_is_said(world: Any, make: Any, desk: Any, twic
     assert (await desk.get()).version == (2 if twice == "pause" else 1)
 
 
+@pytest.mark.seed(172)
 @pytest.mark.parametrize("call", ["pause", "resume", "delete", "get", "fires"])
 async def test_an_unknown_name_has_a_near_one(world: Any, make: Any, desk: Any, call: str) -> None:
     await world.apply(make.job(), make.schedule())
@@ -197,6 +200,7 @@ async def test_an_unknown_name_has_a_near_one(world: Any, make: Any, desk: Any, 
         await getattr(desk, call)("")
 
 
+@pytest.mark.seed(173)
 async def test_a_deleted_schedule_leaves_its_ledger_and_its_runs(world: Any, make: Any, desk: Any) -> None:
     await world.executor()
     await world.apply(make.job(concurrency={"policy": "allow"}), make.schedule())

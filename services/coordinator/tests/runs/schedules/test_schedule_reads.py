@@ -74,6 +74,7 @@ async def test_next_slots_of_a_manifest_with_the_rule_that_acted(world: Any, des
     assert [slot.at.ToDatetime().isoformat() for slot in answer.slots] == ["2026-10-25T00:30:00", "2026-10-25T01:30:00"]
 
 
+@pytest.mark.seed(146)
 async def test_next_slots_of_a_stored_one_say_why_nothing_comes(world: Any, make: Any, desk: Any) -> None:
     await world.apply(make.job(), make.schedule(), make.schedule("off", enabled=False))
     await world.apply(make.schedule("over", end="2026-01-01T00:00:00Z"))

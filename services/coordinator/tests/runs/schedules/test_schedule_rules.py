@@ -41,6 +41,7 @@ def fits(rule: dict[str, Any], at: datetime) -> bool:
     return True
 
 
+@pytest.mark.seed(5, 149, 174, 209, 215)
 @pytest.mark.parametrize("rule", RULES, ids=str)
 async def test_a_rule_makes_runs_at_its_slots(world: Any, make: Any, rule: dict[str, Any]) -> None:
     await world.executor()
@@ -78,6 +79,7 @@ async def test_a_hash_is_of_the_schedule_s_name(world: Any, make: Any) -> None:
     assert row["next_run_at"].astimezone(UTC).strftime("%H:%M") == times["s0"]
 
 
+@pytest.mark.seed(46)
 async def test_the_payload_of_a_schedule_is_laid_over_the_default_of_its_job(world: Any, make: Any) -> None:
     await world.executor()
     await world.apply(make.job(default_payload={"a": 1, "b": {"c": 2}}), make.schedule(payload={"b": 3, "d": 4}))
@@ -87,6 +89,16 @@ async def test_the_payload_of_a_schedule_is_laid_over_the_default_of_its_job(wor
     assert row["payload"] == {"a": 1, "b": 3, "d": 4}
 
 
+@pytest.mark.seed(148)
+async def test_runs_have_the_scope_of_their_schedule(world: Any, make: Any) -> None:
+    await world.apply(make.job(), make.schedule(scope="account", scope_id="17"))
+    await world.steady()
+    await world.turn("fire")
+    rows = await world.sql("SELECT DISTINCT scope, scope_id FROM scheduler.runs_live")
+    assert [(row["scope"], row["scope_id"]) for row in rows] == [("account", "17")]
+
+
+@pytest.mark.seed(147)
 async def test_each_slot_has_the_payload_that_refers_to_it(world: Any, make: Any) -> None:
     """Also those that an edit settles; its group is that of its own payload."""
     await world.executor()
@@ -108,6 +120,7 @@ async def test_each_slot_has_the_payload_that_refers_to_it(world: Any, make: Any
         assert at in row["concurrency_group"]
 
 
+@pytest.mark.seed(171)
 async def test_a_zone_that_changes_moves_the_next_slot_and_an_edit_of_anything_else_keeps_both(
     world: Any, make: Any
 ) -> None:
