@@ -26,6 +26,8 @@ from toban_store.pool import Pool
 from toban_store.tx import autocommit, fenced_tx
 
 TICK_SECONDS = 0.5
+# While there are no claims they are looked for this often, seconds: the first wait for a lock begins as much later.
+UNCLAIMED_SECONDS = 2.0
 # Offers that wait are looked at this often, seconds.
 OFFERS_SECONDS = 1.0
 BATCH = 200
@@ -52,6 +54,8 @@ class ClaimObserver:
 
     async def run_once(self) -> None:
         """Read every claim; a wait begins when the read that first shows a value has returned."""
+        if self._read_at is not None and not self.watched and self._clock.boottime() - self._read_at < UNCLAIMED_SECONDS:
+            return
         async with autocommit(self._pool) as t:
             found = await external_claims.claims(t)
         at = self._clock.boottime()
