@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from toban_domain.errors import ErrorCode, TobanError
 from toban_proto.v1 import coordinator_pb2 as pb
 
 
@@ -95,6 +96,7 @@ def test_nothing_that_could_be_changed_is_a_failure(cluster: Any, toban: Any) ->
     cluster.control.answers["CancelRuns"] = answer
     assert toban("run", "cancel", "--job", "x", "--yes")[0] == 1
     cluster.control.answers["CancelRuns"] = pb.ChangeRunsResponse()
+    cluster.reader.answers["GetJob"] = pb.Job(name="x")
     assert toban("run", "cancel", "--job", "x", "--yes")[:2] == (0, "0 runs canceled\n")
 
 
@@ -135,3 +137,15 @@ def test_job_delete(cluster: Any, toban: Any) -> None:
     [request] = cluster.control.requests
     assert (request.name, request.reason) == ("import", "obsolete")
     assert (request.with_schedules, request.with_triggers, request.cancel_runs) == (True, False, True)
+
+
+@pytest.mark.parametrize("command", ["cancel", "rerun"])
+def test_runs_of_an_unknown_job_cannot_be_changed(cluster: Any, toban: Any, command: str) -> None:
+    for method in ("CancelRuns", "RerunRuns"):
+        cluster.control.answers[method] = pb.ChangeRunsResponse()
+    cluster.reader.answers["GetJob"] = TobanError(
+        ErrorCode.JOB_NOT_FOUND, "there is no job 'helo'; did you mean 'hello'?"
+    )
+    for way in ("--yes", "--dry-run"):
+        code, out, err = toban("run", command, "--job", "helo", way)
+        assert (code, out) == (66, "") and "did you mean 'hello'?" in err

@@ -32,7 +32,7 @@ def change(
 ) -> int:
     """Calls `method` part by part, and shows how many runs it changed, and why it skipped others. 1 when it changed none of some.
 
-    Raises BadParameter when it should ask and there is no terminal.
+    Raises BadParameter when it should ask and there is no terminal, and JOB_NOT_FOUND.
     """
     verb, past = words
     if selection.ask and not selection.terminal:
@@ -55,7 +55,7 @@ def change(
 
 def _all(client: Any, method: str, request: Any, *, dry_run: bool) -> Any:
     """The sum of all parts."""
-    from toban_proto.v1.coordinator_pb2 import ChangeRunsResponse
+    from toban_proto.v1.coordinator_pb2 import ChangeRunsResponse, GetJobRequest
 
     part = type(request)()
     part.CopyFrom(request)
@@ -68,6 +68,9 @@ def _all(client: Any, method: str, request: Any, *, dry_run: bool) -> Any:
         total.run_ids.extend(answer.run_ids)
         _add_skipped(total, answer.skipped)
         if not answer.next_cursor:
+            if part.filter.job and not total.matched:
+                # Raises JOB_NOT_FOUND with the nearest name when there is no such job.
+                client.read("GetJob", GetJobRequest(name=part.filter.job))
             return total
         part.filter.page.cursor = answer.next_cursor
         if not dry_run:
