@@ -159,6 +159,8 @@ def test_the_explanation_of_a_run_that_was_sent_has_no_queue(explained: Any, tob
         explained.ClearField(name)
     code, out, _ = toban("run", "why", "9")
     assert code == 0 and "Queue" not in out and "Before it starts" not in out and "No executor is registered." in out
+    explained.at_worker = True
+    assert "Executors now" not in toban("run", "why", "9")[1]
 
 
 def test_programs_get_the_whole_explanation(explained: Any, toban: Any) -> None:

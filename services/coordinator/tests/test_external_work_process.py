@@ -86,6 +86,7 @@ async def test_an_offer_explains_itself(work, start, call):
             await asyncio.sleep(0.05)
     assert "offered to external workers of type transcode" in why.reasons[0]
     assert "none has claimed it" in why.reasons[0]
+    assert (len(why.reasons), why.at_worker, list(why.executors)) == (1, True, [])
 
 
 async def test_the_leader_ends_the_lock_of_a_silent_worker_and_another_one_takes_over(work, start, get):

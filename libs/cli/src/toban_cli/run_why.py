@@ -27,7 +27,8 @@ def show_why(found: Any, now: datetime) -> None:
     )
     _checks(found)
     _holders(found, now)
-    _executors(found)
+    if not found.at_worker:
+        _executors(found)
     if found.HasField("turn"):
         _turn(found.turn)
 

@@ -2062,9 +2062,12 @@ class RunExplanation(_message.Message):
     LIMITS_FIELD_NUMBER: _builtins.int
     EXECUTORS_FIELD_NUMBER: _builtins.int
     TURN_FIELD_NUMBER: _builtins.int
+    AT_WORKER_FIELD_NUMBER: _builtins.int
     state: _builtins.str
     run_id: _builtins.int
     job: _builtins.str
+    at_worker: _builtins.bool
+    """Its next step is for external workers: executors have no part in it, and none is named."""
     @_builtins.property
     def reasons(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """What holds the run back, the first obstacle first; of one that was sent or is over, what became of it. One sentence each, at least one."""
@@ -2096,10 +2099,11 @@ class RunExplanation(_message.Message):
         limits: _abc.Iterable[Global___RunLimit] | None = ...,
         executors: _abc.Iterable[Global___RunCandidate] | None = ...,
         turn: Global___RunTurn | None = ...,
+        at_worker: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["turn", b"turn"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["checks", b"checks", "executors", b"executors", "job", b"job", "limits", b"limits", "reasons", b"reasons", "run_id", b"run_id", "state", b"state", "turn", b"turn"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["at_worker", b"at_worker", "checks", b"checks", "executors", b"executors", "job", b"job", "limits", b"limits", "reasons", b"reasons", "run_id", b"run_id", "state", b"state", "turn", b"turn"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -48,7 +48,8 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Explanation:
-    """`reasons` is never empty, the first comes first. Without `place` the run was sent or is over; `holders` are the runs of each limit."""
+    """`reasons` is never empty, the first comes first. Without `place` the run was sent or is over; `holders` are the runs of each limit.
+    `at_worker`: its next step is for external workers, so no executor is a candidate."""
 
     row: Row
     reasons: Sequence[str]
@@ -58,6 +59,7 @@ class Explanation:
     candidates: Sequence[Candidate] = ()
     place: QueuePlace | None = None
     weights: Mapping[tuple[str, str], int] = field(default_factory=dict)
+    at_worker: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,28 +84,30 @@ async def explain(t: Tx, row: Row, events: Sequence[Row]) -> Explanation:
     """Everything that decides about a run; `row` and `events` are as they are shown."""
     found = await _find(t, row["id"], events)
     if found is None:
+        if waits := await why_at_worker(t, row["id"]):
+            return Explanation(row=row, reasons=[waits, *sent_reasons(row, events)[1:]], at_worker=True)
         selector = await _selector(t, row["id"])
         loads = await runs_assign.executor_loads(t)
         leader, fresh = await read_models.leader(t), fresh_seconds(await settings.read(t))
         placed = [(load, candidate_reason(load, loads, selector, leader["server_time"], fresh)) for load in loads]
-        waits = await why_at_worker(t, row["id"])
-        reasons = [*([waits] if waits else []), *sent_reasons(row, events)]
-        return Explanation(row=row, reasons=reasons, candidates=[] if waits else await _candidates(t, placed))
+        return Explanation(row=row, reasons=sent_reasons(row, events), candidates=await _candidates(t, placed))
     facts = found.facts
     selector = facts.spec.selector if facts.spec else None
     placed = [
         (load, candidate_reason(load, found.executors, selector, facts.now, found.fresh)) for load in found.executors
     ]
     blocking = [check.message for check in found.checks if check.blocks]
+    at_worker = bool(_worker_type(facts))
     return Explanation(
         row=row,
         reasons=blocking or [first_of(found.checks)],
         checks=found.checks,
         limits=found.limits,
         holders={one.need.key: await limit_admin.holders(t, one.need.key) for one in found.limits},
-        candidates=[] if _worker_type(facts) else await _candidates(t, placed),
+        candidates=[] if at_worker else await _candidates(t, placed),
         place=await deferred.place_of(t, facts.run),
         weights=found.weights,
+        at_worker=at_worker,
     )
 
 

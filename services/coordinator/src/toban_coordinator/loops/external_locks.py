@@ -54,7 +54,11 @@ class ClaimObserver:
 
     async def run_once(self) -> None:
         """Read every claim; a wait begins when the read that first shows a value has returned."""
-        if self._read_at is not None and not self.watched and self._clock.boottime() - self._read_at < UNCLAIMED_SECONDS:
+        if (
+            self._read_at is not None
+            and not self.watched
+            and self._clock.boottime() - self._read_at < UNCLAIMED_SECONDS
+        ):
             return
         async with autocommit(self._pool) as t:
             found = await external_claims.claims(t)

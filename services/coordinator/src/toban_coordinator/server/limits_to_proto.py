@@ -75,6 +75,7 @@ def explanation_to_pb(found: Explanation) -> pb.RunExplanation:
             for one in found.candidates
         ],
         turn=_turn_to_pb(found),
+        at_worker=found.at_worker,
     )
 
 
